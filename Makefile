@@ -1,0 +1,54 @@
+# The same words for people and CI. Everything lives in .venv, made from requirements.lock.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+SHARED ?= ../shared
+UV_VERSION := 0.13.7
+
+.PHONY: setup demo test check fix conformance bench fuzz lock clean
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+demo: setup
+	@$(BIN)/python scripts/demo.py
+
+test: setup
+	@$(BIN)/python -m pytest -q -n auto
+
+check: setup
+	@$(BIN)/ruff check src tests scripts
+	@$(BIN)/ruff format --check src tests scripts
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+fix: setup
+	@$(BIN)/ruff check --fix src tests scripts
+	@$(BIN)/ruff format src tests scripts
+
+conformance: setup
+	@$(BIN)/python scripts/conformance.py --shared $(SHARED)
+
+bench: setup
+	@$(BIN)/python tests/bench/bench.py --shared $(SHARED)
+
+fuzz: setup
+	@$(BIN)/python tests/fuzz/run.py --examples $(or $(EXAMPLES),200000)
+
+# Writes requirements.lock anew from pyproject.toml; no index is named in it.
+lock:
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@printf 'setuptools>=77\nwheel\n' > build-requirements.tmp
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	    --python-version 3.11 --group dev pyproject.toml build-requirements.tmp -o requirements.lock
+	@rm -f build-requirements.tmp
+
+clean:
+	@rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
