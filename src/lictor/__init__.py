@@ -1,0 +1,108 @@
+"""lictor: judge Kubernetes resources by policy.
+
+    engine = lictor.Engine(lictor.load_policies("policies/"))
+    verdict = engine.evaluate(pod)
+    verdict.allowed, [(r.policy.name, r.rule, r.status, r.message) for r in verdict.results]
+
+What is named in `__all__` is the public API; everything else may change without notice. Names load
+when they are first used, so that `import lictor` costs next to nothing.
+"""
+
+# Known to type checkers, and false to Python: `typing` would cost more than the rest of this module.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from lictor.assembly import load_policies
+    from lictor.engine import Engine
+    from lictor.errors import (
+        CompileError,
+        DeadlineError,
+        EvaluationError,
+        LictorError,
+        LoadError,
+        LookupFailedError,
+        PolicyError,
+        UsageError,
+    )
+    from lictor.model.program import Program
+    from lictor.model.request import Caller, GroupVersionKind, Operation, Request
+    from lictor.model.result import (
+        Action,
+        Failure,
+        PolicyRef,
+        Result,
+        RuleType,
+        Status,
+        Verdict,
+    )
+    from lictor.ports import ApiCall, Lookups, NoLookups
+
+_HOMES = {
+    "lictor.assembly": ("load_policies",),
+    "lictor.engine": ("Engine",),
+    "lictor.errors": (
+        "CompileError",
+        "DeadlineError",
+        "EvaluationError",
+        "LictorError",
+        "LoadError",
+        "LookupFailedError",
+        "PolicyError",
+        "UsageError",
+    ),
+    "lictor.model.program": ("Program",),
+    "lictor.model.request": ("Caller", "GroupVersionKind", "Operation", "Request"),
+    "lictor.model.result": (
+        "Action",
+        "Failure",
+        "PolicyRef",
+        "Result",
+        "RuleType",
+        "Status",
+        "Verdict",
+    ),
+    "lictor.ports": ("ApiCall", "Lookups", "NoLookups"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Action",
+    "ApiCall",
+    "Caller",
+    "CompileError",
+    "DeadlineError",
+    "Engine",
+    "EvaluationError",
+    "Failure",
+    "GroupVersionKind",
+    "LictorError",
+    "LoadError",
+    "LookupFailedError",
+    "Lookups",
+    "NoLookups",
+    "Operation",
+    "PolicyError",
+    "PolicyRef",
+    "Program",
+    "Request",
+    "Result",
+    "RuleType",
+    "Status",
+    "UsageError",
+    "Verdict",
+    "load_policies",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'lictor' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,75 @@
+"""Every error lictor raises, drawn as a tree.
+
+LictorError
+├── PolicyError              what the author wrote is wrong; the author must act
+│   ├── LoadError            not readable as YAML, or not the shape we know
+│   └── CompileError         readable, but an expression or field makes no sense
+│       └── SyntaxFaultError     an expression does not parse; knows the position
+├── EvaluationError          the policy is fine, this request broke it
+│   ├── UnknownKeyError      a variable or field that is not there
+│   └── FunctionError        a function was given something it cannot take
+├── LookupFailedError        the world (cluster, registry, service) did not answer
+│   └── NotProvidedError     there is no such world here, and no value was given by hand
+├── DeadlineError            the time for this request is over
+└── UsageError               the program was called in a way that makes no sense
+
+A resource that breaks a policy is *not* an error: it is a Result with status FAIL.
+"""
+
+
+class LictorError(Exception):
+    """Base of all errors a caller may catch."""
+
+
+class PolicyError(LictorError):
+    """A document its author must correct; says where."""
+
+    def __init__(self, message: str, *, where: str = "") -> None:
+        super().__init__(f"{where}: {message}" if where else message)
+        self.message = message
+        self.where = where
+
+
+class LoadError(PolicyError):
+    """The document is not YAML, or not of the expected shape."""
+
+
+class CompileError(PolicyError):
+    """The document is well-formed but cannot be turned into a program."""
+
+
+class SyntaxFaultError(CompileError):
+    """An expression that does not parse; `position` is the offset of the fault in `text`."""
+
+    def __init__(self, message: str, *, text: str = "", position: int = 0, where: str = "") -> None:
+        super().__init__(message, where=where)
+        self.text = text
+        self.position = position
+
+
+class EvaluationError(LictorError):
+    """A compiled rule could not decide about one request."""
+
+
+class UnknownKeyError(EvaluationError):
+    """A variable or a field that is not there."""
+
+
+class FunctionError(EvaluationError):
+    """A function was given something it cannot take."""
+
+
+class LookupFailedError(LictorError):
+    """Data outside the request could not be fetched."""
+
+
+class NotProvidedError(LookupFailedError):
+    """There is nothing to ask (no cluster, no registry), and no value was given by hand."""
+
+
+class DeadlineError(LictorError):
+    """The time for this request is over."""
+
+
+class UsageError(LictorError):
+    """The program was called in a way that makes no sense."""

@@ -1,0 +1,86 @@
+"""What `compile` makes and `engine` runs: policies turned into closures."""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.model.request import GroupVersionKind, Operation, Request
+from lictor.model.result import Action, PolicyRef, Result
+from lictor.model.scope import Scope
+from lictor.raw import JsonObject
+
+
+class Phase(IntEnum):
+    """The order of work on a request: every rule of one phase, of all policies, before the next."""
+
+    MUTATE = 1
+    VERIFY_IMAGES = 2
+    VALIDATE = 3
+    GENERATE = 4
+
+
+class Case:
+    """What a rule sees: the request as earlier mutations left it, and its variables.
+
+    The scope is built when first asked for: most rules have no variables and never pay for it.
+    """
+
+    __slots__ = ("_scope", "builder", "request")
+
+    def __init__(self, request: Request, build: Callable[[Request], Scope]) -> None:
+        self.request = request
+        self.builder = build
+        self._scope: Scope | None = None
+
+    @property
+    def scope(self) -> Scope:
+        scope = self._scope
+        if scope is None:
+            scope = self._scope = self.builder(self.request)
+        return scope
+
+    def with_scope(self, scope: Scope) -> "Case":
+        """The same case with other variables."""
+        made = Case(self.request, self.builder)
+        made._scope = scope
+        return made
+
+    def with_object(self, changed: JsonObject) -> "Case":
+        """The same case with the object that a mutation made."""
+        return Case(replace(self.request, object=changed), self.builder)
+
+
+Matcher: TypeAlias = Callable[[Request], bool]
+# Given what is fixed for a whole class of requests, the test that is left for each of them: None
+# where the rule can never concern such a request.
+Select: TypeAlias = Callable[[GroupVersionKind, str, Operation], Matcher | None]
+# No results: the rule has nothing to say, and no report will name it.
+Check: TypeAlias = Callable[[Case], tuple[Result, ...]]
+
+
+class CompiledRule(msgspec.Struct, frozen=True):
+    """A question (`select`) and an answer (`check`)."""
+
+    name: str
+    phase: Phase
+    select: Select
+    check: Check
+    # What follows where the rule cannot be decided, and how namespaces change that.
+    action: Action = Action.AUDIT
+    override: Callable[[Request], Action | None] | None = None
+
+
+class Program(msgspec.Struct, frozen=True):
+    """One policy, ready to run; safe to share between threads and processes."""
+
+    policy: PolicyRef
+    rules: tuple[CompiledRule, ...]
+    # Stop after the first rule that gave an answer (`applyRules: One`).
+    first_only: bool = False
+    admission: bool = True
+    background: bool = True
+    # Failures are also told to the caller as warnings.
+    emit_warning: bool = False

@@ -1,0 +1,95 @@
+"""The one thing under judgement, whether it came from an API server or from a file."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from lictor.raw import Json, JsonObject
+
+
+class Operation(StrEnum):
+    """What the caller wants to do; the words are the API server's."""
+
+    CREATE = "CREATE"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    CONNECT = "CONNECT"
+
+
+class GroupVersionKind(msgspec.Struct, frozen=True):
+    """A kind, fully named. The core group is the empty string."""
+
+    group: str
+    version: str
+    kind: str
+
+    @classmethod
+    def of(cls, api_version: str, kind: str) -> "GroupVersionKind":
+        group, _, version = api_version.rpartition("/")
+        return cls(group, version, kind)
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks: what the API server knows of the user, and the roles bound to them."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, Json] = msgspec.field(default_factory=dict)
+    roles: tuple[str, ...] = ()
+    cluster_roles: tuple[str, ...] = ()
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One operation on one resource. `object` is plain JSON and is never changed in place."""
+
+    kind: GroupVersionKind
+    object: JsonObject | None
+    old_object: JsonObject | None = None
+    operation: Operation = Operation.CREATE
+    subresource: str = ""
+    # None means that nobody knows who asks (a file, a scan): rules about callers then match anyone.
+    caller: Caller | None = None
+    namespace_labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    # Values for variables that only a cluster could tell, given by hand: dotted name -> value.
+    variables: Mapping[str, Json] = msgspec.field(default_factory=dict)
+    # The AdmissionRequest as it came, where it came from an API server.
+    admission: JsonObject | None = None
+    background: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        resource: JsonObject,
+        *,
+        operation: Operation | str = Operation.CREATE,
+        old: JsonObject | None = None,
+        caller: Caller | None = None,
+        namespace_labels: Mapping[str, str] | None = None,
+    ) -> "Request":
+        """A request about a resource from a file; on DELETE it is the old object that goes."""
+        asked = Operation(operation)
+        kind = GroupVersionKind.of(
+            str(resource.get("apiVersion", "")), str(resource.get("kind", ""))
+        )
+        deleted = asked is Operation.DELETE
+        return cls(
+            kind=kind,
+            object=None if deleted else resource,
+            old_object=resource if deleted and old is None else old,
+            operation=asked,
+            caller=caller,
+            namespace_labels=namespace_labels or {},
+        )
+
+    @property
+    def resource(self) -> JsonObject:
+        """The object under judgement; the API server sends only the old one on DELETE."""
+        if self.object is not None:
+            return self.object
+        return self.old_object if self.old_object is not None else {}

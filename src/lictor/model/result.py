@@ -1,0 +1,121 @@
+"""What the engine says: one Result per rule, one Verdict per request."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from lictor.model.request import Request
+from lictor.raw import Json, JsonObject
+
+
+class Status(StrEnum):
+    """The five answers a rule can give; the words are those of PolicyReport."""
+
+    PASS = "pass"  # noqa: S105  (a status, not a password)
+    FAIL = "fail"
+    WARN = "warn"
+    ERROR = "error"
+    SKIP = "skip"
+
+
+class RuleType(StrEnum):
+    """What a rule does; the words are Kyverno's."""
+
+    MUTATION = "Mutation"
+    VALIDATION = "Validation"
+    GENERATION = "Generation"
+    IMAGE_VERIFY = "ImageVerify"
+    CLEANUP = "Cleanup"
+
+
+class Action(StrEnum):
+    """What follows from a failure."""
+
+    AUDIT = "Audit"
+    ENFORCE = "Enforce"
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Where a resource breaks a rule, what was expected there and what was found."""
+
+    path: str
+    expected: Json = None
+    found: Json = None
+    reason: str = ""
+
+
+class PolicyRef(msgspec.Struct, frozen=True):
+    """Which policy speaks, with what a report wants to know of it."""
+
+    name: str
+    namespace: str = ""
+    kind: str = "ClusterPolicy"
+    api_version: str = "kyverno.io/v1"
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    source: str = "kyverno"
+
+    @property
+    def category(self) -> str:
+        return self.annotations.get("policies.kyverno.io/category", "")
+
+    @property
+    def severity(self) -> str:
+        return self.annotations.get("policies.kyverno.io/severity", "")
+
+    @property
+    def scored(self) -> bool:
+        return self.annotations.get("policies.kyverno.io/scored", "") != "false"
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class ExceptionRef(msgspec.Struct, frozen=True):
+    """An exception that was the reason for a skip."""
+
+    name: str
+    namespace: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Result(msgspec.Struct, frozen=True):
+    """One rule's answer about one request."""
+
+    policy: PolicyRef
+    rule: str
+    type: RuleType
+    status: Status
+    message: str = ""
+    action: Action = Action.AUDIT
+    failure: Failure | None = None
+    properties: Mapping[str, str] = msgspec.field(default_factory=dict)
+    exceptions: tuple[ExceptionRef, ...] = ()
+    # Mutation: the resource as this rule leaves it; `target` is another object that it changed.
+    patched: JsonObject | None = None
+    target: JsonObject | None = None
+    # Generation: what would be created, in order.
+    generated: tuple[JsonObject, ...] = ()
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """All answers about one request, and what they add up to."""
+
+    request: Request
+    results: tuple[Result, ...]
+    # The object after all mutations; the very object of the request where nothing changed it.
+    patched: JsonObject | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> bool:
+        """False where a rule that enforces was broken or could not be decided."""
+        return not any(
+            result.action is Action.ENFORCE and result.status in (Status.FAIL, Status.ERROR)
+            for result in self.results
+        )

@@ -1,0 +1,74 @@
+"""Variables of one evaluation: an immutable mapping whose entries load when first used."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from lictor.errors import EvaluationError
+from lictor.raw import Json, JsonObject
+
+# Computes a variable from the scope in which it is asked for; KeyError where there is none.
+Loader: TypeAlias = "Callable[[Scope], Json]"
+
+
+class Scope(dict[str, Json]):
+    """What `{{ }}` sees. A dict, so that queries run on it as on any JSON object.
+
+    `scope["name"]` loads a lazy entry on its first use and remembers it; that memory is the only
+    thing that ever changes. Everything else makes a child: `scope.child(element=...)`.
+    """
+
+    __slots__ = ("_loaders",)
+
+    def __init__(
+        self, values: Mapping[str, Json], loaders: Mapping[str, Loader] | None = None
+    ) -> None:
+        super().__init__(values)
+        self._loaders: dict[str, Loader] = dict(loaders) if loaders else {}
+
+    def __missing__(self, name: str) -> Json:
+        loader = self._loaders.pop(name, None)
+        if loader is None:
+            raise KeyError(name)
+        try:
+            # The entry is out of the table while it loads: it may refer to an outer one of its own
+            # name, and a circle ends in "unknown variable" instead of without end.
+            value = self[name] = loader(self)
+        except BaseException:
+            self._loaders[name] = loader
+            raise
+        return value
+
+    def child(self, **values: Json) -> "Scope":
+        """A scope with more values; the new ones hide the old."""
+        made = Scope(self, {k: v for k, v in self._loaders.items() if k not in values})
+        made.update(values)
+        return made
+
+    def lazy(self, loaders: Mapping[str, Loader]) -> "Scope":
+        """A scope with more entries that load when first used; they hide what was there."""
+        kept = {k: v for k, v in self.items() if k not in loaders}
+        added = {k: _or_else(v, self[k]) if k in self else v for k, v in loaders.items()}
+        return Scope(kept, {**self._loaders, **added})
+
+    def names(self) -> set[str]:
+        return set(self) | set(self._loaders)
+
+    def load_all(self) -> JsonObject:
+        """Everything, loaded: for an expression that asks for `@`, and for tests."""
+        for name in list(self._loaders):
+            try:
+                self[name]
+            except (KeyError, EvaluationError):
+                # An entry that nobody named may be broken; whoever names it gets the error.
+                continue
+        return dict(self)
+
+
+def _or_else(loader: Loader, hidden: Json) -> Loader:
+    def load(scope: Scope) -> Json:
+        try:
+            return loader(scope)
+        except KeyError:
+            return hidden
+
+    return load

@@ -1,0 +1,80 @@
+"""What the core asks of the outside world. Rooms at the edge implement these; tests pass fakes."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Protocol
+
+import msgspec
+
+from lictor.errors import NotProvidedError
+from lictor.raw import Json, JsonObject
+
+
+class ApiCall(msgspec.Struct, frozen=True):
+    """One call of the Kubernetes API (`url_path`) or of another service (`service_url`)."""
+
+    url_path: str = ""
+    method: str = "GET"
+    data: Json = None
+    service_url: str = ""
+    headers: Mapping[str, str] | None = None
+    ca_bundle: str = ""
+
+
+class Lookups(Protocol):
+    """Data that is not in the request. A method with no answer raises LookupFailedError."""
+
+    def config_map(self, namespace: str, name: str) -> JsonObject: ...
+
+    def call_api(self, call: ApiCall) -> Json: ...
+
+    def global_reference(self, name: str) -> Json: ...
+
+    def image_data(self, reference: str) -> JsonObject: ...
+
+    def resource(
+        self, api_version: str, kind: str, namespace: str, name: str
+    ) -> JsonObject | None: ...
+
+    def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]: ...
+
+    def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:
+        """Values given by hand for context entries of one rule: name -> value (offline only)."""
+        ...
+
+    def foreach_values(self, policy: str, rule: str, index: int) -> Mapping[str, Json]:
+        """Values given by hand for one pass of a foreach (offline only)."""
+        ...
+
+    def now(self) -> datetime: ...
+
+
+class NoLookups:
+    """A world that holds nothing: for policies that need nothing from outside."""
+
+    def config_map(self, namespace: str, name: str) -> JsonObject:
+        raise NotProvidedError(f"ConfigMap {namespace}/{name} was not given")
+
+    def call_api(self, call: ApiCall) -> Json:
+        raise NotProvidedError(f"no cluster to ask for {call.url_path or call.service_url}")
+
+    def global_reference(self, name: str) -> Json:
+        raise NotProvidedError(f"global context entry {name} was not given")
+
+    def image_data(self, reference: str) -> JsonObject:
+        raise NotProvidedError(f"no registry to ask for {reference}")
+
+    def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
+        raise NotProvidedError(f"no cluster to ask for {api_version} {kind} {namespace}/{name}")
+
+    def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
+        raise NotProvidedError(f"no cluster to ask for {api_version} {kind} in {namespace or '*'}")
+
+    def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:  # noqa: ARG002
+        return {}
+
+    def foreach_values(self, policy: str, rule: str, index: int) -> Mapping[str, Json]:  # noqa: ARG002
+        return {}
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
