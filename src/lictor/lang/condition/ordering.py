@@ -1,0 +1,76 @@
+"""GreaterThan, LessThan and their kin, over durations, quantities, numbers and versions."""
+
+from collections.abc import Callable
+
+from lictor.lang.condition.moment import count_seconds, is_number, read_length
+from lictor.lang.condition.version import parse_version
+from lictor.lang.pattern.amount import read_duration, read_quantity
+from lictor.lang.pattern.go_values import parse_float
+from lictor.raw import Json
+
+Compare = Callable[[Json, Json], bool]
+NumberOrder = Callable[[float], bool]
+TextOrder = Callable[[str], bool]
+
+
+def build_order(compare: Compare, value: Json) -> Callable[[Json], bool]:
+    """Build an order operator for one value."""
+    order_number = _compile_number_order(compare, value)
+    order_text = _compile_text_order(compare, value, order_number)
+
+    def holds(key: Json) -> bool:
+        if isinstance(key, str):
+            return order_text(key)
+        return is_number(key) and order_number(key)
+
+    return holds
+
+
+def build_duration_order(compare: Compare, value: Json) -> Callable[[Json], bool]:
+    """Build one of the old Duration operators for one value."""
+    length = _measure(value)
+
+    def holds(key: Json) -> bool:
+        key_length = _measure(key)
+        return length is not None and key_length is not None and compare(key_length, length)
+
+    return holds
+
+
+def _measure(value: Json) -> int | None:
+    return read_duration(value) if isinstance(value, str) else count_seconds(value)
+
+
+def _compile_number_order(compare: Compare, value: Json) -> NumberOrder:
+    if is_number(value):
+        return lambda key: compare(key, value)
+    if not isinstance(value, str):
+        return _never
+    length, number = read_length(value), parse_float(value)
+    if length is not None:
+        return lambda key: (seconds := count_seconds(key)) is not None and compare(seconds, length)
+    return _never if number is None else lambda key: compare(key, number)
+
+
+def _never(key: float) -> bool:  # noqa: ARG001
+    return False
+
+
+def _compile_text_order(compare: Compare, value: Json, order_number: NumberOrder) -> TextOrder:
+    text = value if isinstance(value, str) else ""
+    length = read_length(text) if text else count_seconds(value)
+    quantity, version = read_quantity(text), parse_version(text)
+
+    def holds(key: str) -> bool:
+        if length is not None and (key_length := read_length(key)) is not None:
+            return compare(key_length, length)
+        if quantity is not None and (key_quantity := read_quantity(key)) is not None:
+            return compare(key_quantity, quantity)
+        key_number = parse_float(key)
+        if key_number is not None:
+            return order_number(key_number)
+        if version is not None and (key_version := parse_version(key)) is not None:
+            return compare(key_version, version)
+        return False
+
+    return holds

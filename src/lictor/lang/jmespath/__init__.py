@@ -1,0 +1,6 @@
+"""JMESPath as Kyverno's policies use it: a query's text in, a callable out. No I/O happens here."""
+
+from lictor.lang.jmespath.functions import FUNCTIONS, FunctionSpec
+from lictor.lang.jmespath.query import Query, compile_query, parse_query, render_query
+
+__all__ = ["FUNCTIONS", "FunctionSpec", "Query", "compile_query", "parse_query", "render_query"]

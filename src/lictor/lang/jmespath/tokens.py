@@ -1,0 +1,117 @@
+"""Query text into tokens."""
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+
+import msgspec
+
+from lictor.errors import SyntaxFaultError
+from lictor.lang.go_number import decode_json
+from lictor.raw import Json
+
+
+class Token(StrEnum):
+    """The kinds of tokens; the names are the ones users know from error messages."""
+
+    UNKNOWN = "tUnknown"
+    STAR = "tStar"
+    DOT = "tDot"
+    FILTER = "tFilter"
+    FLATTEN = "tFlatten"
+    LEFT_PAREN = "tLparen"
+    RIGHT_PAREN = "tRparen"
+    LEFT_BRACKET = "tLbracket"
+    RIGHT_BRACKET = "tRbracket"
+    LEFT_BRACE = "tLbrace"
+    RIGHT_BRACE = "tRbrace"
+    OR = "tOr"
+    PIPE = "tPipe"
+    NUMBER = "tNumber"
+    NAME = "tUnquotedIdentifier"
+    QUOTED_NAME = "tQuotedIdentifier"
+    COMMA = "tComma"
+    COLON = "tColon"
+    LESS = "tLT"
+    LESS_OR_EQUAL = "tLTE"
+    GREATER = "tGT"
+    GREATER_OR_EQUAL = "tGTE"
+    EQUAL = "tEQ"
+    NOT_EQUAL = "tNE"
+    JSON = "tJSONLiteral"
+    TEXT = "tStringLiteral"
+    CURRENT = "tCurrent"
+    EXPRESSION_REFERENCE = "tExpref"
+    AND = "tAnd"
+    NOT = "tNot"
+    END = "tEOF"
+
+
+class Lexeme(msgspec.Struct, frozen=True):
+    """One token, its value, and where it stands."""
+
+    token: Token
+    value: Json
+    position: int
+
+
+_SYMBOLS = {
+    "||": Token.OR, "|": Token.PIPE, "&&": Token.AND, "&": Token.EXPRESSION_REFERENCE,
+    "==": Token.EQUAL, "=": Token.UNKNOWN, "!=": Token.NOT_EQUAL, "!": Token.NOT,
+    "<=": Token.LESS_OR_EQUAL, "<": Token.LESS, ">=": Token.GREATER_OR_EQUAL, ">": Token.GREATER,
+    "[?": Token.FILTER, "[]": Token.FLATTEN, "[": Token.LEFT_BRACKET, "]": Token.RIGHT_BRACKET,
+    ".": Token.DOT, "*": Token.STAR, ",": Token.COMMA, ":": Token.COLON, "@": Token.CURRENT,
+    "{": Token.LEFT_BRACE, "}": Token.RIGHT_BRACE, "(": Token.LEFT_PAREN, ")": Token.RIGHT_PAREN,
+}  # fmt: skip
+
+_LEXEME = re.compile(
+    r"""(?P<space>[ \t\n\r]+)
+    | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    | (?P<symbol>\|\|?|&&?|==?|!=?|<=?|>=?|\[[?\]]?|[].*,:@{}()])
+    | (?P<number>-[0-9]*|[0-9]+)
+    | '(?P<text>(?>\\'|[^'])*+)'
+    | "(?P<quoted>(?:\\.|[^"\\])*)"
+    | `(?P<json>(?:\\.|[^`\\])*)`""",
+    re.VERBOSE | re.DOTALL,
+)
+_DELIMITERS = frozenset("'\"`")
+
+
+def read_tokens(text: str) -> Iterator[Lexeme]:
+    """Cut `text` into tokens, ending with END; SyntaxFaultError where no token begins."""
+    position = 0
+    while position < len(text):
+        found = _LEXEME.match(text, position)
+        if found is None:
+            raise _describe_fault(text, position)
+        kind, value = found.lastgroup or "", found[found.lastgroup or 0]
+        if kind != "space":
+            yield _read_lexeme(kind, value, position, text)
+        position = found.end()
+    yield Lexeme(Token.END, "", len(text))
+
+
+def _read_lexeme(kind: str, value: str, position: int, text: str) -> Lexeme:
+    if kind == "name":
+        return Lexeme(Token.NAME, value, position)
+    if kind == "symbol":
+        return Lexeme(_SYMBOLS[value], value, position)
+    if kind == "number":
+        return Lexeme(Token.NUMBER, value, position)
+    if kind == "text":
+        return Lexeme(Token.TEXT, value.replace("\\'", "'"), position)
+    try:
+        if kind == "quoted":
+            return Lexeme(Token.QUOTED_NAME, decode_json(f'"{value}"'), position)
+        return Lexeme(Token.JSON, decode_json(value.replace("\\`", "`")), position)
+    except ValueError as error:
+        raise SyntaxFaultError(f"SyntaxError: {error}", text=text, position=position) from error
+
+
+def _describe_fault(text: str, position: int) -> SyntaxFaultError:
+    character = text[position]
+    if character in _DELIMITERS:
+        message = f"SyntaxError: Unclosed delimiter: {character}"
+        return SyntaxFaultError(message, text=text, position=len(text))
+    message = f"SyntaxError: Unknown char: {character!a}"
+    return SyntaxFaultError(message, text=text, position=position)

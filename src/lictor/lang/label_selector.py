@@ -1,0 +1,99 @@
+"""Kubernetes' label selectors, with Kyverno's wildcards in them, as tests of labels."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from lictor.lang.entries import MapTest, compile_entry
+from lictor.lang.wildcard import has_wildcard
+from lictor.raw import Json
+
+_NAME = r"(?:[A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]"
+_DOMAIN = r"(?=.{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
+_KEY = re.compile(f"(?:{_DOMAIN}/)?{_NAME}")
+_VALUE = re.compile(f"(?:{_NAME})?")
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """One entry of `matchExpressions`."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+def compile_label_selector(
+    labels: Mapping[str, str], requirements: Sequence[Requirement]
+) -> MapTest:
+    """Turn a selector into a test of labels; the empty selector takes everything.
+
+    A selector that Kubernetes would refuse (a malformed key or value, an unknown operator) takes
+    nothing, whatever the rest of it says.
+    """
+    if not all(map(_is_valid_entry, labels.items())) or not all(
+        map(_is_valid_requirement, requirements)
+    ):
+        return _nothing
+    tests = tuple(_compile_tests(labels, requirements))
+    if len(tests) == 1:
+        return tests[0]
+    return lambda found: all(test(found) for test in tests)
+
+
+def read_requirements(expressions: Iterable[Json]) -> tuple[Requirement, ...]:
+    """Requirements from plain JSON, as a policy's filled-in text gives them."""
+    return tuple(
+        Requirement(str(e["key"]), str(e["operator"]), tuple(map(str, e["values"])))
+        for e in expressions
+    )
+
+
+def _nothing(labels: Mapping[str, str]) -> bool:  # noqa: ARG001
+    return False
+
+
+def _is_valid_entry(entry: tuple[str, str]) -> bool:
+    key, value = entry
+    if has_wildcard(key) or has_wildcard(value):
+        # Not a label of Kubernetes' but a pattern; what it finds is one.
+        return True
+    return bool(_KEY.fullmatch(key) and _VALUE.fullmatch(value))
+
+
+def _is_valid_requirement(requirement: Requirement) -> bool:
+    match requirement.operator:
+        case "In" | "NotIn":
+            fits = len(requirement.values) > 0
+        case "Exists" | "DoesNotExist":
+            fits = len(requirement.values) == 0
+        case _:
+            return False
+    return (
+        fits
+        and bool(_KEY.fullmatch(requirement.key))
+        and all(map(_VALUE.fullmatch, requirement.values))
+    )
+
+
+def _compile_tests(
+    labels: Mapping[str, str], requirements: Sequence[Requirement]
+) -> Iterator[MapTest]:
+    for key, value in labels.items():
+        yield compile_entry(key, value)
+    for requirement in requirements:
+        yield _compile_requirement(requirement)
+
+
+def _compile_requirement(requirement: Requirement) -> MapTest:
+    key, values = requirement.key, requirement.values
+    match requirement.operator:
+        case "In":
+            return lambda labels: labels.get(key) in values
+        case "NotIn":
+            # A label that is not there is not one of the values either.
+            return lambda labels: labels.get(key) not in values
+        case "Exists":
+            return lambda labels: key in labels
+        case _:
+            return lambda labels: key not in labels

@@ -1,0 +1,165 @@
+"""Why a resource does not fit a pattern: `Mismatch` for callers, `Fault` on the way there."""
+
+from collections.abc import Callable
+from enum import IntEnum
+
+import msgspec
+
+from lictor.errors import EvaluationError
+from lictor.lang.pattern.go_values import name_type, print_value
+from lictor.raw import Json
+
+
+class Mismatch(msgspec.Struct, frozen=True):
+    """What a pattern asked for and what was found instead.
+
+    `skip`: a condition of the pattern does not hold, so it says nothing about the resource.
+    """
+
+    path: str
+    reason: str
+    expected: Json = None
+    found: Json = None
+    skip: bool = False
+
+    @property
+    def is_error(self) -> bool:
+        """The pattern could not be applied: neither a failure with a place, nor a skip."""
+        return not self.skip and not self.path
+
+
+class Kind(IntEnum):
+    """How a fault travels through the maps and lists around it."""
+
+    FAILURE = 0
+    NEGATION = 1
+    # A condition that is not met, as its anchor tells it.
+    CONDITION = 2
+    # The same, told by a map or a list around such anchors; siblings may outweigh it.
+    CONDITIONS = 3
+
+
+Describe = Callable[[str], str]
+
+
+class Fault(msgspec.Struct):
+    """A mismatch on its way up; each level that it passes adds a step to its path."""
+
+    kind: Kind
+    describe: Describe
+    expected: Json = None
+    found: Json = None
+    steps: list[str] = msgspec.field(default_factory=list)
+    prefix: str = ""
+    placeless: bool = False
+
+    @property
+    def skips(self) -> bool:
+        return self.kind >= Kind.CONDITION
+
+    def below(self, step: str) -> "Fault":
+        self.steps.append(step)
+        return self
+
+    def become_condition(self, prefix: str) -> "Fault":
+        self.kind = Kind.CONDITION
+        self.prefix = f"{prefix}: {self.prefix}"
+        return self
+
+    def locate(self, base: str) -> str:
+        return base + "".join([f"{step}/" for step in reversed(self.steps)])
+
+    def tell(self, base: str) -> str:
+        return self.prefix + self.describe(self.locate(base))
+
+    def settle(self, *, anchors_missing: bool) -> Mismatch:
+        """Make the record that callers see, with the path from the root."""
+        path = self.locate("/")
+        # Kyverno tells no place where an anchored key was nowhere in the resource.
+        undecided = self.placeless or (anchors_missing and self.kind is Kind.FAILURE)
+        if self.skips or undecided:
+            path = ""
+        return Mismatch(path, self.tell("/"), self.expected, self.found, self.skips)
+
+
+def differ_in_value(expected: Json, found: Json) -> Fault:
+    """A leaf that does not fit."""
+
+    def describe(path: str) -> str:
+        return f"resource value '{_show(found)}' does not match '{_show(expected)}' at path {path}"
+
+    return Fault(Kind.FAILURE, describe, expected, found)
+
+
+def differ_in_structure(expected: Json, found: Json) -> Fault:
+    """The pattern has a map where the resource has something else."""
+
+    def describe(path: str) -> str:
+        return (
+            f"pattern and resource have different structures. Path: {path}. "
+            f"Expected {name_type(expected)}, found {name_type(found)}"
+        )
+
+    return Fault(Kind.FAILURE, describe, expected, found)
+
+
+def lack_list(expected: Json, found: Json) -> Fault:
+    """The pattern has a list where the resource has something else."""
+
+    def describe(path: str) -> str:
+        return (
+            f"validation rule failed at path {path}, "
+            "resource does not satisfy the expected overlay pattern"
+        )
+
+    return Fault(Kind.FAILURE, describe, expected, found)
+
+
+def lack_key(key: str) -> Fault:
+    """A key that must have a value, whichever, has none; told at the map that lacks it."""
+    return Fault(Kind.FAILURE, lambda path: f"{path}/{key} not found", "*")
+
+
+def lack_condition() -> Fault:
+    """The key of a condition is not there at all."""
+    text = "conditional anchor mismatch: conditional anchor key doesn't exist in the resource"
+    return Fault(Kind.CONDITION, lambda _: text)
+
+
+def forbid_value(found: Json) -> Fault:
+    """A key is there that must not be."""
+
+    def describe(path: str) -> str:
+        return f"negation anchor matched in resource: {path} is not allowed"
+
+    return Fault(Kind.NEGATION, describe, None, found)
+
+
+def lack_element(expected: Json, found: Json) -> Fault:
+    """No element of a list fits what must exist in it."""
+
+    def describe(path: str) -> str:
+        return f"existence anchor validation failed at path {path}"
+
+    return Fault(Kind.FAILURE, describe, expected, found)
+
+
+def refuse(reason: str, expected: Json, found: Json, *, placeless: bool = False) -> Fault:
+    """A fault whose text needs no path."""
+    return Fault(Kind.FAILURE, lambda _: reason, expected, found, placeless=placeless)
+
+
+def gather(faults: list[Fault]) -> Fault:
+    """Several conditions that are not met, as one."""
+
+    def describe(path: str) -> str:
+        return "; ".join([fault.tell(path) for fault in faults])
+
+    return Fault(Kind.CONDITIONS, describe, faults[0].expected, faults[0].found)
+
+
+def _show(value: Json) -> str:
+    try:
+        return print_value(value)
+    except EvaluationError:
+        return "(nested too deeply to be shown)"

@@ -1,0 +1,60 @@
+"""Replacing what a regular expression finds, with Go's templates: `$1`, `${name}`, `$$`."""
+
+import re
+from functools import lru_cache
+from typing import TypeAlias
+
+from lictor.lang.regex import Match, compile_regex
+
+# Literal texts; a group's number or name stands in a tuple of its own.
+Piece: TypeAlias = str | tuple[int | str]
+
+_REFERENCE = re.compile(r"\$(?:\$|(\w+)|\{(\w+)\})")
+_MAX_GROUP = 100_000_000
+_MAX_TEXT = 16 * 1024 * 1024
+
+
+@lru_cache(maxsize=1024)
+def compile_template(template: str) -> tuple[Piece, ...]:
+    """Cut a template into texts and references; a `$` that begins no reference is a text."""
+    pieces: list[Piece] = []
+    start = 0
+    for found in _REFERENCE.finditer(template):
+        pieces.append(template[start : found.start()])
+        name = found[1] or found[2]
+        pieces.append("$" if name is None else (_read_group(name),))
+        start = found.end()
+    pieces.append(template[start:])
+    return tuple(piece for piece in pieces if piece)
+
+
+def replace_matches(expression: str, text: str, template: tuple[Piece, ...]) -> str:
+    """Replace every match; an empty one that touches the match before it does not count."""
+    results: list[str] = []
+    size, end = 0, 0
+    for found in compile_regex(expression).finditer(text):
+        start, stop = found.start(), found.end()
+        results.append(text[end:start])
+        if stop > end or start == 0:
+            results.extend(_fill(piece, found) for piece in template)
+            size += sum(map(len, results[-len(template) :])) if template else 0
+        if size > _MAX_TEXT:
+            raise ValueError("the result would be too large")
+        end = stop
+    results.append(text[end:])
+    return "".join(results)
+
+
+def _read_group(name: str) -> int | str:
+    if not (name.isascii() and name.isdecimal()) or (name[0] == "0" and len(name) > 1):
+        return name
+    return int(name) if len(name) < 9 else name
+
+
+def _fill(piece: Piece, found: Match) -> str:
+    if isinstance(piece, str):
+        return piece
+    try:
+        return found.group(piece[0]) or ""
+    except IndexError:
+        return ""

@@ -1,0 +1,114 @@
+r"""Text with `{{ expressions }}`: compiled to a callable that fills them in.
+
+A text that is one expression gives the expression's value as it is; otherwise values become text.
+Inner expressions are filled first, what they give is looked at again, `{{- x }}` is not, and `\{{`
+stands for itself.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from lictor.errors import EvaluationError
+from lictor.lang.go_json import dump_go_json
+from lictor.raw import Json
+
+# Variables in, value out.
+Fill: TypeAlias = Callable[[Mapping[str, Json]], Json]
+# An expression in, what computes it out: at compile time, and for text made at run time.
+Resolve: TypeAlias = Callable[[str], Fill]
+
+_VARIABLE = re.compile(r"(^|[^\\])(\{\{(?:\{[^{}]*\}|[^{}])*\}\})")
+# A policy could otherwise feed an expression with text that grows for ever.
+_MAX_ROUNDS = 100
+_MAX_LENGTH = 4 * 1024 * 1024
+
+
+def has_variables(text: str) -> bool:
+    """Say whether there is anything to fill in."""
+    return "{{" in text and _VARIABLE.search(text) is not None
+
+
+def find_expressions(text: str) -> list[str]:
+    """The innermost expressions of `text`, without braces."""
+    return [_strip(found)[0] for _, found in _VARIABLE.findall(text)]
+
+
+def compile_template(text: str, resolve: Resolve) -> Fill | None:
+    """Compile `text`; None means that nothing depends on variables (see `unescape`)."""
+    if not has_variables(text):
+        return None
+    whole = _VARIABLE.fullmatch(text)
+    if whole is not None and not whole[1]:
+        expression, _ = _strip(text)
+        return resolve(expression)
+    if _is_flat(text):
+        return _compile_flat(text, resolve)
+    return lambda scope: _fill(text, scope, resolve)
+
+
+def unescape(text: str) -> str:
+    """Turn escaped braces into braces."""
+    return text.replace("\\{{", "{{") if "\\{{" in text else text
+
+
+def _strip(variable: str) -> tuple[str, bool]:
+    """The expression inside the braces, and whether it asks not to be looked at again."""
+    inner = variable.replace("{{", "").replace("}}", "").strip()
+    if inner.startswith("-"):
+        return inner[1:].strip(), True
+    return inner, False
+
+
+def _is_flat(text: str) -> bool:
+    # Nested braces, shallow expressions and escapes take the general way.
+    return (
+        "\\{{" not in text
+        and "{{-" not in text.replace("{{ ", "{{")
+        and text.count("{{") == len(_split(text)) // 2
+        and "{{{" not in text
+        and "}}}" not in text
+    )
+
+
+def _split(text: str) -> list[str]:
+    return re.split(r"(\{\{(?:\{[^{}]*\}|[^{}])*\}\})", text)
+
+
+def _compile_flat(text: str, resolve: Resolve) -> Fill:
+    pieces = _split(text)
+    literals, fills = pieces[::2], [resolve(_strip(piece)[0]) for piece in pieces[1::2]]
+
+    def fill(scope: Mapping[str, Json]) -> Json:
+        parts = [literals[0]]
+        for literal, part in zip(literals[1:], fills, strict=True):
+            value = part(scope)
+            parts.append(value if isinstance(value, str) else dump_go_json(value))
+            parts.append(literal)
+        made = "".join(parts)
+        # A value may hold braces itself; those are filled too, as they always were.
+        return _fill(made, scope, resolve) if "{{" in made else made
+
+    return fill
+
+
+def _fill(text: str, scope: Mapping[str, Json], resolve: Resolve) -> Json:
+    for _ in range(_MAX_ROUNDS):
+        found = _VARIABLE.findall(text)
+        if not found:
+            return unescape(text)
+        original, shallow = text, False
+        for prefix, variable in found:
+            expression, shallow = _strip(variable)
+            value = resolve(expression)(scope)
+            if original == variable:
+                return value
+            made = value if isinstance(value, str) else dump_go_json(value)
+            if shallow:
+                made = made.replace("{{", "\\{{")
+            text = text.replace(prefix + variable, prefix + made, 1)
+        if len(text) > _MAX_LENGTH:
+            raise EvaluationError("the text grows beyond 4 MiB while its variables are filled in")
+        if shallow:
+            return unescape(text)
+    raise EvaluationError(f"variables are nested more than {_MAX_ROUNDS} deep")
