@@ -1,0 +1,218 @@
+"""Kyverno's classic policies: ClusterPolicy and Policy become programs."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from lictor.compile.actions import base_action, compile_override
+from lictor.compile.autogen import expand_rules
+from lictor.compile.exceptions import compile_exceptions
+from lictor.compile.guard import Guard, guard
+from lictor.compile.selection import remember, within
+from lictor.errors import CompileError, LictorError
+from lictor.evaluate.conditions import compile_conditions
+from lictor.evaluate.context import compile_context
+from lictor.evaluate.exemption import Exempt
+from lictor.evaluate.expressions import Expressions
+from lictor.evaluate.setting import Setting
+from lictor.evaluate.validate import allow_existing, compile_validate
+from lictor.lang.watch import Watch, WatchRule, watch_nothing
+from lictor.match.classic import compile_match
+from lictor.model.exception import PolicyException
+from lictor.model.policy import Generate, Mutate, Policy, Rule, Validate
+from lictor.model.program import Case, Check, CompiledRule, Phase, Program, Select
+from lictor.model.request import Request
+from lictor.model.result import Action, PolicyRef, Result, RuleType
+from lictor.ports import Lookups
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What all policies of one engine share."""
+
+    expressions: Expressions
+    lookups: Lookups
+    exceptions: tuple[PolicyException, ...] = ()
+    watch_rule: WatchRule = watch_nothing
+
+
+def compile_policy(policy: Policy, around: Surroundings) -> Program:
+    """Turn a policy into a program; a rule that cannot be compiled answers with an error."""
+    ref = _refer(policy)
+    rules = tuple(
+        compiled
+        for rule in expand_rules(policy)
+        for compiled in _RuleCompiler(policy, ref, rule, around).compile()
+    )
+    return Program(
+        policy=ref,
+        rules=rules,
+        first_only=policy.spec.apply_rules == "One",
+        admission=policy.spec.admission,
+        background=policy.spec.background,
+        emit_warning=policy.spec.emit_warning,
+    )
+
+
+def _refer(policy: Policy) -> PolicyRef:
+    namespace = policy.metadata.namespace
+    if policy.kind == "Policy" and not namespace:
+        namespace = "default"
+    return PolicyRef(
+        name=policy.metadata.name,
+        namespace=namespace if policy.kind == "Policy" else "",
+        kind=policy.kind,
+        api_version=policy.api_version,
+        annotations=policy.metadata.annotations,
+        labels=policy.metadata.labels,
+    )
+
+
+class _RuleCompiler(msgspec.Struct, frozen=True):
+    policy: Policy
+    ref: PolicyRef
+    rule: Rule
+    around: Surroundings
+
+    def compile(self) -> Iterator[CompiledRule]:
+        """One compiled rule for each thing that the rule does."""
+        select = self._select()
+        for phase, kind, build in self._bodies():
+            check = self._check(kind, build)
+            action = base_action(self.policy, self.rule)
+            override = compile_override(self.policy, self.rule)
+            yield CompiledRule(self.rule.name, phase, select, check, action, override)
+
+    def _bodies(self) -> Iterator[tuple[Phase, RuleType, Callable[[Setting], Check]]]:
+        rule = self.rule
+        if rule.mutate is not None:
+            mutate = rule.mutate
+            yield Phase.MUTATE, RuleType.MUTATION, lambda s: _mutate(mutate, s)
+        if rule.verify_images:
+            yield Phase.VERIFY_IMAGES, RuleType.IMAGE_VERIFY, _not_yet("verifyImages")
+        if rule.validate is not None:
+            validate = rule.validate
+            yield Phase.VALIDATE, RuleType.VALIDATION, lambda s: self._validate(validate, s)
+        if rule.generate is not None:
+            generate = rule.generate
+            yield Phase.GENERATE, RuleType.GENERATION, lambda s: _generate(generate, s)
+
+    def _check(self, kind: RuleType, build: Callable[[Setting], Check]) -> Check:
+        setting = self._setting(kind)
+        try:
+            if self._match_conditions():
+                raise CompileError(
+                    "webhookConfiguration.matchConditions (CEL) are not supported yet"
+                )
+            check = guard(build(setting), self._guard(setting), setting)
+            return self._relax(check, setting) if kind is RuleType.VALIDATION else check
+        except LictorError as error:
+            return _failing(error)
+
+    def _guard(self, setting: Setting) -> Guard:
+        rule = self.rule
+        return Guard(
+            enter=compile_context(rule.context, setting),
+            asks=compile_conditions(
+                rule.preconditions,
+                setting.expressions,
+                watch=setting.watch,
+                where="preconditions",
+            ),
+            # Exceptions from single controls of a Pod Security Standard are the check's own affair.
+            exempt=None if self._judges_pods() else self._exempt(setting),
+        )
+
+    def _judges_pods(self) -> bool:
+        return self.rule.validate is not None and self.rule.validate.pod_security is not None
+
+    def _exempt(self, setting: Setting) -> Exempt | None:
+        return compile_exceptions(
+            self.around.exceptions, self.ref.key, self.rule.name, setting.expressions
+        )
+
+    def _relax(self, check: Check, setting: Setting) -> Check:
+        validate = self.rule.validate
+        if setting.action is not Action.ENFORCE or validate is None:
+            return check
+        return allow_existing(check, self._matches) if validate.allow_existing_violations else check
+
+    def _validate(self, validate: Validate, setting: Setting) -> Check:
+        if validate.assert_ is not None:
+            names = tuple(entry.name for entry in self.rule.context)
+            from lictor.evaluate.assertions import compile_assert
+
+            return compile_assert(validate.assert_, names, setting)
+        if validate.manifests is not None:
+            return _not_yet("validate.manifests")(setting)
+        if validate.pod_security is not None:
+            from lictor.evaluate.pod_security_rule import compile_pod_security_check
+
+            return compile_pod_security_check(validate.pod_security, self._exempt(setting), setting)
+        if validate.cel is not None:
+            return _not_yet("validate.cel")(setting)
+        return compile_validate(validate, setting)
+
+    def _matches(self, request: Request) -> bool:
+        matches = self._select()(request.kind, request.subresource, request.operation)
+        return matches is not None and matches(request)
+
+    def _select(self) -> Select:
+        select = compile_match(self.rule.match, self.rule.exclude, watch=self._watch)
+        if self.ref.namespace:
+            select = within(self.ref.namespace, select)
+        return remember(select)
+
+    def _setting(self, kind: RuleType) -> Setting:
+        return Setting(
+            policy=self.ref,
+            rule=self.rule.name,
+            type=kind,
+            expressions=self.around.expressions,
+            lookups=self.around.lookups,
+            properties=self.around.expressions.document(self.rule.report_properties),
+            action=base_action(self.policy, self.rule),
+            override=compile_override(self.policy, self.rule),
+            watch=self._watch,
+        )
+
+    @property
+    def _watch(self) -> Watch:
+        return self.around.watch_rule(self.rule.name)
+
+    def _match_conditions(self) -> bool:
+        configuration = self.policy.spec.webhook_configuration
+        return configuration is not None and bool(configuration.match_conditions)
+
+
+# Few policies need all kinds of rules: what one does not use is not imported, as start-up counts.
+
+
+def _mutate(mutate: Mutate, setting: Setting) -> Check:
+    from lictor.evaluate.mutate import compile_mutate
+
+    return compile_mutate(mutate, setting)
+
+
+def _generate(generate: Generate, setting: Setting) -> Check:
+    from lictor.evaluate.generate import compile_generate
+
+    return compile_generate(generate, setting)
+
+
+def _not_yet(what: str) -> Callable[[Setting], Check]:
+    def build(_: Setting) -> Check:
+        raise CompileError(f"{what} is not supported yet; this rule decides nothing")
+
+    return build
+
+
+def _failing(error: LictorError) -> Check:
+    def check(_: Case) -> tuple[Result, ...]:
+        raise error
+
+    return check
+
+
+def compile_policies(policies: Iterable[Policy], around: Surroundings) -> tuple[Program, ...]:
+    """Compile many; they share their expressions."""
+    return tuple(compile_policy(policy, around) for policy in policies)

@@ -1,0 +1,101 @@
+"""CleanupPolicy and ClusterCleanupPolicy: what would be deleted, and when next."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
+from cronsim import CronSim, CronSimError
+
+from lictor.compile.classic import Surroundings
+from lictor.compile.selection import remember, within
+from lictor.errors import CompileError
+from lictor.evaluate.conditions import ask, compile_conditions
+from lictor.evaluate.context import compile_context
+from lictor.evaluate.scope import build_scope
+from lictor.evaluate.setting import Setting
+from lictor.match.classic import CLEANUP, compile_filter
+from lictor.model.cleanup import CleanupPolicy
+from lictor.model.program import Select
+from lictor.model.request import Operation, Request
+from lictor.model.result import PolicyRef, RuleType
+
+
+class CleanupProgram(msgspec.Struct, frozen=True):
+    """A cleanup policy, ready to run."""
+
+    policy: PolicyRef
+    schedule: str
+    concerns: Callable[[Request], bool]
+    propagation: str = ""
+
+    def next_run(self, now: datetime) -> datetime:
+        """The next time at which the policy sweeps."""
+        return next(CronSim(self.schedule, now))
+
+
+def compile_cleanup(policy: CleanupPolicy, around: Surroundings) -> CleanupProgram:
+    """Turn a cleanup policy into a program; raise CompileError where it makes no sense."""
+    ref = PolicyRef(
+        name=policy.metadata.name,
+        namespace=policy.metadata.namespace if policy.kind == "CleanupPolicy" else "",
+        kind=policy.kind,
+        api_version=policy.api_version,
+        annotations=policy.metadata.annotations,
+        labels=policy.metadata.labels,
+    )
+    return CleanupProgram(
+        policy=ref,
+        schedule=_check_schedule(policy.spec.schedule, ref),
+        concerns=_compile_concern(policy, ref, around),
+        propagation=policy.spec.deletion_propagation_policy or "",
+    )
+
+
+def _check_schedule(schedule: str, ref: PolicyRef) -> str:
+    try:
+        CronSim(schedule, datetime(2000, 1, 1))
+    except CronSimError as error:
+        raise CompileError(
+            f"schedule {schedule!r} is not a cron expression: {error}", where=ref.key
+        ) from error
+    return schedule
+
+
+def _compile_concern(
+    policy: CleanupPolicy, ref: PolicyRef, around: Surroundings
+) -> Callable[[Request], bool]:
+    setting = Setting(
+        policy=ref,
+        rule="",
+        type=RuleType.CLEANUP,
+        expressions=around.expressions,
+        lookups=around.lookups,
+        properties=around.expressions.document({}),
+    )
+    wanted = _bind(remember(compile_filter(policy.spec.match, CLEANUP)), ref)
+    spared = (
+        None
+        if policy.spec.exclude is None
+        else remember(compile_filter(policy.spec.exclude, CLEANUP, where="exclude"))
+    )
+    enter = compile_context(policy.spec.context, setting)
+    asks = compile_conditions(policy.spec.conditions, around.expressions, where="conditions")
+
+    def concerns(request: Request) -> bool:
+        if not _selects(wanted, request) or (spared is not None and _selects(spared, request)):
+            return False
+        if asks is None:
+            return True
+        scope = build_scope(request).child(target=request.resource)
+        return ask(asks, enter(scope) if enter is not None else scope, "conditions")[0]
+
+    return concerns
+
+
+def _bind(select: Select, ref: PolicyRef) -> Select:
+    return within(ref.namespace, select) if ref.namespace else select
+
+
+def _selects(select: Select, request: Request) -> bool:
+    matches = select(request.kind, request.subresource, Operation.DELETE)
+    return matches is not None and matches(request)

@@ -1,0 +1,45 @@
+"""Selection that is settled once for each class of requests."""
+
+from lictor.model.program import Matcher, Select
+from lictor.model.request import GroupVersionKind, Operation, Request
+
+# More classes than any cluster has kinds; a flood of made-up kinds must not fill the memory.
+_MAX_CLASSES = 4096
+
+
+def remember(select: Select) -> Select:
+    """The same selection, asked only once for each kind, subresource and operation."""
+    known: dict[tuple[GroupVersionKind, str, Operation], Matcher | None] = {}
+
+    def remembered(
+        kind: GroupVersionKind, subresource: str, operation: Operation
+    ) -> Matcher | None:
+        key = (kind, subresource, operation)
+        if key not in known:
+            if len(known) >= _MAX_CLASSES:
+                known.clear()
+            known[key] = select(kind, subresource, operation)
+        return known[key]
+
+    return remembered
+
+
+def within(namespace: str, select: Select) -> Select:
+    """The selection, bound to one namespace: what a Policy concerns."""
+
+    def bound(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
+        matches = select(kind, subresource, operation)
+        if matches is None:
+            return None
+        return lambda request: _is_in(request, namespace) and matches(request)
+
+    return bound
+
+
+def _is_in(request: Request, namespace: str) -> bool:
+    for resource in (request.object, request.old_object):
+        if resource is not None:
+            metadata = resource.get("metadata")
+            if not isinstance(metadata, dict) or metadata.get("namespace") != namespace:
+                return False
+    return True

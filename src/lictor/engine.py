@@ -1,0 +1,150 @@
+"""The only loop: every program, every rule, one request, one verdict."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.errors import DeadlineError, LictorError
+from lictor.evaluate.scope import build_scope
+from lictor.model.program import Case, CompiledRule, Matcher, Phase, Program
+from lictor.model.request import GroupVersionKind, Operation, Request
+from lictor.model.result import PolicyRef, Result, RuleType, Status, Verdict
+from lictor.raw import JsonObject
+
+# How a policy sees a request where policies differ in that: offline, with values given by hand.
+Adapt: TypeAlias = Callable[[PolicyRef, Request], Request]
+
+_MAX_PLANS = 4096
+_TYPES = {
+    Phase.MUTATE: RuleType.MUTATION,
+    Phase.VERIFY_IMAGES: RuleType.IMAGE_VERIFY,
+    Phase.VALIDATE: RuleType.VALIDATION,
+    Phase.GENERATE: RuleType.GENERATION,
+}
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """The rules of one program and phase that can concern one class of requests."""
+
+    program: Program
+    phase: Phase
+    rules: tuple[tuple[CompiledRule, Matcher], ...]
+
+
+class Engine:
+    """Runs programs. Holds no client and no cache of requests."""
+
+    def __init__(
+        self, programs: Iterable[Program], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.programs = tuple(programs)
+        self._clock = clock
+        self._warning = frozenset(p.policy.key for p in self.programs if p.emit_warning)
+        # The index: what can concern a kind, subresource and operation, found once for each.
+        self._plans: dict[tuple[GroupVersionKind, str, Operation], tuple[_Step, ...]] = {}
+
+    def evaluate(
+        self,
+        subject: Request | JsonObject,
+        *,
+        adapt: Adapt | None = None,
+        deadline: float | None = None,
+    ) -> Verdict:
+        """Judge a request, or a resource as if it were created now, by every rule that matches."""
+        request = subject if isinstance(subject, Request) else Request.of(subject)
+        if adapt is not None:
+            return self._evaluate_adapted(request, adapt, deadline)
+        results: list[Result] = []
+        case = Case(request, build_scope)
+        for step in self._plan(request):
+            case = self._run(step, case, results, deadline)
+        return self._conclude(request, case.request.object, results)
+
+    def _evaluate_adapted(self, request: Request, adapt: Adapt, deadline: float | None) -> Verdict:
+        results: list[Result] = []
+        current = request
+        for phase in Phase:
+            for program in self.programs:
+                seen = adapt(program.policy, current)
+                for step in self._plan(seen):
+                    if step.program is not program or step.phase is not phase:
+                        continue
+                    case = self._run(step, Case(seen, build_scope), results, deadline)
+                    changed = case.request.object
+                    if changed is not None and changed is not seen.object:
+                        current = replace(current, object=changed)
+        return self._conclude(request, current.object, results)
+
+    def _run(self, step: _Step, case: Case, results: list[Result], deadline: float | None) -> Case:
+        first_only = step.program.first_only
+        for rule, matches in step.rules:
+            if deadline is not None and self._clock() > deadline:
+                raise DeadlineError(f"no time left for policy {step.program.policy.key}")
+            if not matches(case.request):
+                continue
+            try:
+                answers = rule.check(case)
+            except (LictorError, RecursionError) as error:
+                answers = (_undecided(step.program.policy, rule, case.request, error),)
+            results.extend(answers)
+            for answer in answers:
+                if answer.patched is not None:
+                    case = case.with_object(answer.patched)
+            if first_only and any(a.status in (Status.PASS, Status.FAIL) for a in answers):
+                break
+        return case
+
+    def _conclude(
+        self, request: Request, patched: JsonObject | None, results: list[Result]
+    ) -> Verdict:
+        warnings: tuple[str, ...] = ()
+        if self._warning:
+            warnings = tuple(
+                f"policy {result.policy.name}.{result.rule}: {result.message}"
+                for result in results
+                if result.policy.key in self._warning
+                and result.status in (Status.FAIL, Status.ERROR)
+            )
+        return Verdict(request, tuple(results), patched=patched, warnings=warnings)
+
+    def _plan(self, request: Request) -> tuple[_Step, ...]:
+        key = (request.kind, request.subresource, request.operation)
+        plan = self._plans.get(key)
+        if plan is None:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            plan = self._plans[key] = self._make_plan(*key)
+        return plan
+
+    def _make_plan(
+        self, kind: GroupVersionKind, subresource: str, operation: Operation
+    ) -> tuple[_Step, ...]:
+        steps = []
+        for phase in Phase:
+            for program in self.programs:
+                rules = tuple(
+                    (rule, matches)
+                    for rule in program.rules
+                    if rule.phase is phase
+                    and (matches := rule.select(kind, subresource, operation)) is not None
+                )
+                if rules:
+                    steps.append(_Step(program, phase, rules))
+        return tuple(steps)
+
+
+def _undecided(policy: PolicyRef, rule: CompiledRule, request: Request, error: Exception) -> Result:
+    # An audit rule never blocks; one that enforces must not let pass what it could not decide.
+    changed = rule.override(request) if rule.override is not None else None
+    text = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return Result(
+        policy=policy,
+        rule=rule.name,
+        type=_TYPES[rule.phase],
+        status=Status.ERROR,
+        message=text,
+        action=rule.action if changed is None else changed,
+    )

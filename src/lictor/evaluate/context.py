@@ -1,0 +1,224 @@
+"""`context`: a rule's own variables, each loaded when it is first used."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.errors import (
+    CompileError,
+    EvaluationError,
+    LookupFailedError,
+    NotProvidedError,
+)
+from lictor.evaluate.expressions import Expressions
+from lictor.evaluate.setting import Setting
+from lictor.lang.dotted import merge_objects, split_dotted
+from lictor.lang.template import Fill
+from lictor.model import policy as model
+from lictor.model.scope import Loader, Scope
+from lictor.ports import ApiCall, Lookups
+from lictor.raw import Json
+
+# From the scope outside to the scope inside.
+Enter: TypeAlias = Callable[[Scope], Scope]
+
+
+def compile_context(entries: Sequence[model.ContextEntry], setting: Setting) -> Enter | None:
+    """Compile a rule's context entries; None where nothing is to be entered."""
+    given = dict(setting.lookups.rule_values(setting.policy.name, setting.rule))
+    return _compile(entries, setting, given)
+
+
+def compile_foreach_context(
+    entries: Sequence[model.ContextEntry], setting: Setting
+) -> Enter | None:
+    """The same for the entries of a `foreach`."""
+    given = dict(setting.lookups.foreach_values(setting.policy.name, setting.rule, 0))
+    return _compile(entries, setting, given)
+
+
+def _compile(
+    entries: Sequence[model.ContextEntry], setting: Setting, given: Mapping[str, Json]
+) -> Enter | None:
+    builder = _LoaderBuilder(setting.expressions, setting.lookups, setting.policy.namespace)
+    roots = {split_dotted(name)[0] for name in given}
+    loaders: dict[str, Loader] = {}
+    for entry in entries:
+        # A value given by hand stands for what only a cluster or registry could tell.
+        if entry.variable is not None or entry.name not in roots:
+            loaders[entry.name] = setting.watch(f"context.{entry.name}", builder.build(entry))
+    if not loaders and not given:
+        return None
+    if not given:
+        return lambda scope: scope.lazy(loaders)
+    return lambda scope: add_values(scope, given).lazy(loaders)
+
+
+def add_values(scope: Scope, given: Mapping[str, Json]) -> Scope:
+    """A scope with values at dotted names."""
+    for name, value in given.items():
+        root, *rest = split_dotted(name)
+        tree = value
+        for part in reversed(rest):
+            tree = {part: tree}
+        here = dict.get(scope, root)
+        if isinstance(here, dict) and isinstance(tree, dict):
+            tree = merge_objects(here, tree)
+        scope = scope.child(**{root: tree})
+    return scope
+
+
+class _LoaderBuilder(msgspec.Struct, frozen=True):
+    expressions: Expressions
+    lookups: Lookups
+    namespace: str
+
+    def build(self, entry: model.ContextEntry) -> Loader:
+        name = entry.name
+        if entry.variable is not None:
+            load = self._variable(entry.variable, name)
+        elif entry.config_map is not None:
+            load = self._config_map(entry.config_map)
+        elif entry.api_call is not None:
+            load = self._api_call(entry.api_call)
+        elif entry.global_reference is not None:
+            load = self._global_reference(entry.global_reference)
+        elif entry.image_registry is not None:
+            load = self._image_registry(entry.image_registry)
+        else:
+            raise CompileError(
+                "expected one of variable, configMap, apiCall, globalReference, imageRegistry",
+                where=f"context entry {name}",
+            )
+        return _named(load, name)
+
+    def _variable(self, variable: model.Variable, name: str) -> Loader:
+        value = None if variable.value is None else self.expressions.document(variable.value).fill
+        default = (
+            None if variable.default is None else self.expressions.document(variable.default).fill
+        )
+        query = self._query(variable.jmes_path)
+
+        def load(scope: Scope) -> Json:
+            fallback = default(scope) if default is not None else None
+            found = fallback
+            try:
+                if value is not None:
+                    made = value(scope)
+                    found = query(scope)(made) if query is not None else made
+                elif query is not None:
+                    asked = query(scope)(scope)
+                    found = asked if asked is not None else fallback
+            except EvaluationError:
+                if fallback is None:
+                    raise
+            if found is None:
+                raise EvaluationError(f"variable {name} evaluated to nil")
+            return found
+
+        return load
+
+    def _config_map(self, reference: model.ConfigMapReference) -> Loader:
+        name = self.expressions.template(reference.name).fill
+        namespace = self.expressions.template(reference.namespace).fill
+        own = self.namespace
+
+        def load(scope: Scope) -> Json:
+            where = _text(namespace(scope), "configMap.namespace") or own or "default"
+            if own and where != own:
+                raise EvaluationError(
+                    f"a Policy of namespace {own} may not read a ConfigMap of namespace {where}"
+                )
+            found = self.lookups.config_map(where, _text(name(scope), "configMap.name"))
+            return {"data": found.get("data"), "metadata": found.get("metadata") or {}}
+
+        return load
+
+    def _api_call(self, call: model.ApiCall) -> Loader:
+        build = self._build_call(call)
+        query = self._query(call.jmes_path)
+
+        def load(scope: Scope) -> Json:
+            try:
+                answer = self.lookups.call_api(build(scope))
+            except NotProvidedError:
+                raise
+            except LookupFailedError:
+                if call.default is None:
+                    raise
+                return call.default
+            return answer if query is None else query(scope)(answer)
+
+        return load
+
+    def _build_call(self, call: model.ApiCall) -> Callable[[Scope], ApiCall]:
+        url_path = self.expressions.template(call.url_path).fill
+        service = call.service
+        url = self.expressions.template(service.url if service else "").fill
+        body = self.expressions.document([{"k": d.key, "v": d.value} for d in call.data]).fill
+        headers = self.expressions.document(
+            {h.key: h.value for h in service.headers} if service else {}
+        ).fill
+        made = ApiCall(method=call.method, ca_bundle=service.ca_bundle if service else "")
+
+        def build(scope: Scope) -> ApiCall:
+            return replace(
+                made,
+                url_path=_text(url_path(scope), "apiCall.urlPath"),
+                service_url=_text(url(scope), "apiCall.service.url"),
+                data={item["k"]: item["v"] for item in body(scope)} or None,
+                headers=headers(scope) or None,
+            )
+
+        return build
+
+    def _global_reference(self, reference: model.GlobalReference) -> Loader:
+        query = self._query(reference.jmes_path)
+
+        def load(scope: Scope) -> Json:
+            found = self.lookups.global_reference(reference.name)
+            return found if query is None else query(scope)(found)
+
+        return load
+
+    def _image_registry(self, image: model.ImageRegistry) -> Loader:
+        reference = self.expressions.template(image.reference).fill
+        query = self._query(image.jmes_path)
+
+        def load(scope: Scope) -> Json:
+            found = self.lookups.image_data(_text(reference(scope), "imageRegistry.reference"))
+            return found if query is None else query(scope)(found)
+
+        return load
+
+    def _query(self, text: str) -> Callable[[Scope], Fill] | None:
+        """A query whose text may hold variables itself; None where there is none."""
+        if not text:
+            return None
+        template = self.expressions.template(text)
+        if template.is_constant:
+            query = self.expressions.query(str(template.constant))
+            return lambda _: query
+        return lambda scope: self.expressions.query(_text(template.fill(scope), "jmesPath"))
+
+
+def _named(load: Loader, name: str) -> Loader:
+    def loader(scope: Scope) -> Json:
+        try:
+            return load(scope)
+        except NotProvidedError as error:
+            # Nobody to ask, nothing given: there is no such variable, and `||` may stand in for it.
+            raise KeyError(name) from error
+        except (EvaluationError, LookupFailedError) as error:
+            # Not an unknown key: `||` must not hide that the entry itself is broken.
+            raise EvaluationError(f"failed to load context entry {name}: {error}") from error
+
+    return loader
+
+
+def _text(value: Json, what: str) -> str:
+    if not isinstance(value, str):
+        raise EvaluationError(f"{what} must become text, not {type(value).__name__}")
+    return value

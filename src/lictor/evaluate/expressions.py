@@ -1,0 +1,112 @@
+"""Expressions of rules: `{{ }}` and bare JMESPath, compiled once each and shared between rules."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from lictor.errors import CompileError, EvaluationError, UnknownKeyError
+from lictor.lang.document import Document, compile_document
+from lictor.lang.jmespath import compile_query
+from lictor.lang.template import Fill
+from lictor.raw import Json
+
+_MAX_CACHED = 10_000
+_IDENTIFIER = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")
+
+
+class Expressions:
+    """Compiles the expressions of many policies; each text only once."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self._queries: dict[str, Fill] = {}
+
+    def query(self, text: str) -> Fill:
+        """A bare JMESPath expression. One that does not parse fails where it is used, not here.
+
+        Kyverno looks at an expression only when it needs its value, and a rule that is skipped
+        before that is skipped all the same. `lint` tells of such expressions beforehand.
+        """
+        text = text.strip()
+        found = self._queries.get(text)
+        if found is None:
+            if len(self._queries) >= _MAX_CACHED:  # text made at run time must not fill the memory
+                self._queries.clear()
+            found = self._queries[text] = self._compile(text)
+        return found
+
+    def variable(self, text: str) -> Fill:
+        """An expression inside `{{ }}`: on DELETE the old object stands for the object."""
+        plain = self.query(text)
+        if "request.object" not in text:
+            return plain
+        deleting = self.query(text.replace("request.object", "request.oldObject"))
+        return lambda scope: (deleting if _is_delete(scope) else plain)(scope)
+
+    def template(self, text: str) -> Document:
+        return self.document(text)
+
+    def document(self, document: Json) -> Document:
+        """A document with `{{ }}` in keys and values; `{{@}}` is the value at the same place."""
+        return compile_document(document, self._resolve)
+
+    def _resolve(self, expression: str, path: tuple[str, ...]) -> Fill:
+        if expression != "@":
+            return self.variable(expression)
+        place = _place(path)
+        on_target, on_object = self.query(f"target{place}"), self.variable(f"request.object{place}")
+        return lambda scope: (on_target if "target" in scope else on_object)(scope)
+
+    def _compile(self, text: str) -> Fill:
+        if not text:
+            return _failing("invalid query (nil)")
+        try:
+            query = compile_query(text, now=self._now)
+        except CompileError as error:
+            return _failing(f"incorrect query {text}: {error.message}")
+        return _told(query, text)
+
+
+def _told(query: Callable[[Json], Json], text: str) -> Fill:
+    def fill(scope: Mapping[str, Json]) -> Json:
+        try:
+            return query(scope)
+        except UnknownKeyError as error:
+            raise UnknownKeyError(f"failed to resolve {text}: {error}") from error
+        except EvaluationError as error:
+            raise EvaluationError(f"failed to resolve {text}: {error}") from error
+
+    return fill
+
+
+def _failing(message: str) -> Fill:
+    def fill(_: Mapping[str, Json]) -> Json:
+        raise EvaluationError(message)
+
+    return fill
+
+
+def _is_delete(scope: Mapping[str, Json]) -> bool:
+    request = scope["request"]
+    return isinstance(request, dict) and request.get("operation") == "DELETE"
+
+
+def _place(path: tuple[str, ...]) -> str:
+    parts = []
+    for part in path:
+        name = _without_anchor(part)
+        if name.isdigit():
+            parts.append(f"[{name}]")
+        elif name and not set(name) - _IDENTIFIER and not name[0].isdigit():
+            parts.append(f".{name}")
+        else:
+            quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+            parts.append(f'."{quoted}"')
+    return "".join(parts)
+
+
+def _without_anchor(key: str) -> str:
+    if key.endswith(")"):
+        start = key.find("(")
+        if start in (0, 1):
+            return key[start + 1 : -1]
+    return key

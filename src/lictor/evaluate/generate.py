@@ -1,0 +1,189 @@
+"""`generate`: which objects a request would make, and what they would look like."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from lictor.errors import EvaluationError
+from lictor.evaluate.conditions import ask, compile_conditions
+from lictor.evaluate.context import compile_foreach_context
+from lictor.evaluate.setting import Outcome, Setting
+from lictor.evaluate.validate import element_values
+from lictor.lang.label_selector import compile_label_selector, read_requirements
+from lictor.model.policy import ForEachGenerate, Generate
+from lictor.model.program import Case, Check
+from lictor.model.request import GroupVersionKind
+from lictor.model.result import Result, Status
+from lictor.raw import Json, JsonObject
+
+Make: TypeAlias = Callable[[Case], Iterator[JsonObject]]
+
+# What the API server or an owner gave to a source does not go to its copies.
+_SERVER_FIELDS = ("uid", "selfLink", "creationTimestamp", "managedFields", "resourceVersion")
+
+
+def compile_generate(generate: Generate, setting: Setting) -> Check:
+    """The check of a generate rule; passing means that its objects would be made."""
+    make = (
+        _compile_foreach(generate.foreach, setting)
+        if generate.foreach
+        else _compile_pattern(generate, setting)
+    )
+
+    def check(case: Case) -> tuple[Result, ...]:
+        if case.request.object is None:
+            return ()
+        try:
+            made = tuple(make(case))
+        except EvaluationError as error:
+            return (setting.result(case, Outcome(Status.ERROR, str(error))),)
+        result = setting.result(case, Outcome(Status.PASS))
+        return (replace(result, generated=made),)
+
+    return check
+
+
+def _compile_foreach(blocks: Sequence[ForEachGenerate], setting: Setting) -> Make:
+    loops = [_compile_loop(block, setting) for block in blocks]
+
+    def make(case: Case) -> Iterator[JsonObject]:
+        for loop in loops:
+            yield from loop(case)
+
+    return make
+
+
+def _compile_loop(block: ForEachGenerate, setting: Setting) -> Make:
+    elements_of = setting.expressions.query(block.list)
+    enter = compile_foreach_context(block.context, setting)
+    asks = compile_conditions(
+        block.preconditions, setting.expressions, watch=setting.watch, where="foreach.preconditions"
+    )
+    make = _compile_pattern(block, setting)
+
+    def loop(case: Case) -> Iterator[JsonObject]:
+        found = elements_of(case.scope)
+        for index, element in enumerate(found if isinstance(found, list) else [found]):
+            if element is None:
+                continue
+            scope = case.scope.child(**element_values(element, index, 0))
+            scope = enter(scope) if enter is not None else scope
+            if asks is None or ask(asks, scope, "failed to evaluate preconditions")[0]:
+                yield from make(case.with_scope(scope))
+
+    return loop
+
+
+def _compile_pattern(body: Generate | ForEachGenerate, setting: Setting) -> Make:
+    selector = body.clone_list.selector
+    document = setting.expressions.document(
+        {
+            "apiVersion": body.api_version,
+            "kind": body.kind,
+            "namespace": body.namespace,
+            "name": body.name,
+            "data": body.data,
+            "clone": {"namespace": body.clone.namespace, "name": body.clone.name},
+            "cloneList": {
+                "namespace": body.clone_list.namespace,
+                "kinds": list(body.clone_list.kinds),
+                "matchLabels": {} if selector is None else dict(selector.match_labels),
+                "matchExpressions": []
+                if selector is None
+                else [
+                    {"key": e.key, "operator": e.operator, "values": list(e.values)}
+                    for e in selector.match_expressions
+                ],
+            },
+        }
+    ).fill
+
+    def make(case: Case) -> Iterator[JsonObject]:
+        wanted = document(case.scope)
+        for found in _sources(wanted, setting):
+            yield _label(found, case, setting)
+
+    return make
+
+
+def _sources(wanted: JsonObject, setting: Setting) -> Iterator[JsonObject]:
+    if wanted["clone"]["name"]:
+        yield from _clone(wanted, setting)
+    elif wanted["cloneList"]["kinds"]:
+        yield from _clone_list(wanted, setting)
+    elif isinstance(wanted["data"], dict):
+        yield _named(wanted["data"], wanted, str(wanted["name"]))
+
+
+def _clone(wanted: JsonObject, setting: Setting) -> Iterator[JsonObject]:
+    source = wanted["clone"]
+    if source["namespace"] == wanted["namespace"] and source["name"] == wanted["name"]:
+        return  # an object is not copied onto itself
+    found = setting.lookups.resource(
+        wanted["apiVersion"], wanted["kind"], source["namespace"], source["name"]
+    )
+    if found is None:
+        raise EvaluationError(
+            f"source resource {wanted['apiVersion']} {wanted['kind']} "
+            f"{source['namespace']}/{source['name']} not found"
+        )
+    yield _named(_without_server_fields(found), wanted, str(wanted["name"]))
+
+
+def _clone_list(wanted: JsonObject, setting: Setting) -> Iterator[JsonObject]:
+    cloned = wanted["cloneList"]
+    if cloned["namespace"] == wanted["namespace"]:
+        return
+    fits = compile_label_selector(
+        cloned["matchLabels"], read_requirements(cloned["matchExpressions"])
+    )
+    for text in cloned["kinds"]:
+        api_version, _, kind = str(text).rpartition("/")
+        for found in setting.lookups.resources(api_version, kind, cloned["namespace"]):
+            metadata = _object(found.get("metadata"))
+            if fits(_object(metadata.get("labels"))):
+                target = {**wanted, "apiVersion": found.get("apiVersion"), "kind": kind}
+                yield _named(_without_server_fields(found), target, str(metadata.get("name", "")))
+
+
+def _named(body: JsonObject, wanted: JsonObject, name: str) -> JsonObject:
+    metadata = {**_object(body.get("metadata")), "name": name}
+    if wanted["namespace"]:
+        metadata["namespace"] = wanted["namespace"]
+    else:
+        metadata.pop("namespace", None)
+    made = {**body, "kind": body.get("kind") or wanted["kind"], "metadata": metadata}
+    if wanted["apiVersion"]:
+        made["apiVersion"] = wanted["apiVersion"]
+    return made
+
+
+def _without_server_fields(source: JsonObject) -> JsonObject:
+    metadata = _object(source.get("metadata"))
+    dropped = (*_SERVER_FIELDS, "ownerReferences")
+    return {**source, "metadata": {k: v for k, v in metadata.items() if k not in dropped}}
+
+
+def _label(made: JsonObject, case: Case, setting: Setting) -> JsonObject:
+    trigger = case.request.resource
+    about = _object(trigger.get("metadata"))
+    kind = GroupVersionKind.of(str(trigger.get("apiVersion", "")), str(trigger.get("kind", "")))
+    prefix = "generate.kyverno.io"
+    labels = {
+        **_object(_object(made["metadata"]).get("labels")),
+        "app.kubernetes.io/managed-by": "kyverno",
+        f"{prefix}/policy-name": setting.policy.name,
+        f"{prefix}/policy-namespace": setting.policy.namespace,
+        f"{prefix}/rule-name": setting.rule,
+        f"{prefix}/trigger-version": kind.version,
+        f"{prefix}/trigger-group": kind.group,
+        f"{prefix}/trigger-kind": kind.kind,
+        f"{prefix}/trigger-namespace": str(about.get("namespace", "")),
+        f"{prefix}/trigger-uid": str(about.get("uid", "")),
+    }
+    return {**made, "metadata": {**made["metadata"], "labels": labels}}
+
+
+def _object(value: Json) -> JsonObject:
+    return value if isinstance(value, dict) else {}

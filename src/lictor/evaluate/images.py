@@ -1,0 +1,57 @@
+"""The variable `images`: every container image of a resource, taken apart."""
+
+from lictor.errors import EvaluationError
+from lictor.lang.image_reference import parse_image
+from lictor.raw import Json, JsonObject
+
+_POD_SPECS: dict[str, tuple[str, ...]] = {
+    "Pod": ("spec",),
+    "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
+    **dict.fromkeys(
+        ("Deployment", "DaemonSet", "Job", "StatefulSet", "ReplicaSet", "ReplicationController"),
+        ("spec", "template", "spec"),
+    ),
+}
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+
+
+def extract_images(resource: JsonObject) -> JsonObject:
+    """Map container field and container name to the parts of the image; empty where none is."""
+    path = _POD_SPECS.get(str(resource.get("kind", "")))
+    if path is None:
+        return {}
+    spec: Json = resource
+    for key in path:
+        spec = spec.get(key) if isinstance(spec, dict) else None
+    if not isinstance(spec, dict):
+        return {}
+    found = {field: _images_of(spec.get(field), (*path, field)) for field in _CONTAINERS}
+    return {field: images for field, images in found.items() if images}
+
+
+def _images_of(containers: Json, path: tuple[str, ...]) -> JsonObject:
+    images = {}
+    for index, container in enumerate(containers if isinstance(containers, list) else ()):
+        if not isinstance(container, dict) or not isinstance(container.get("image"), str):
+            continue
+        name = container.get("name")
+        key = name if isinstance(name, str) else str(index)
+        images[key] = _describe(container["image"], f"/{'/'.join(path)}/{index}/image")
+    return images
+
+
+def _describe(image: str, pointer: str) -> JsonObject:
+    try:
+        parsed = parse_image(image)
+    except ValueError as error:
+        raise EvaluationError(f"bad image {image!r} at {pointer}: {error}") from error
+    described = {
+        "registry": parsed.registry,
+        "name": parsed.name,
+        "path": parsed.path,
+        "tag": parsed.tag,
+        "digest": parsed.digest,
+        "reference": parsed.reference,
+        "referenceWithTag": parsed.reference_with_tag,
+    }
+    return {**{key: value for key, value in described.items() if value}, "jsonPointer": pointer}

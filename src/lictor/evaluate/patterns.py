@@ -1,0 +1,151 @@
+"""`pattern` and `anyPattern`: the resource, or an element of it, must contain the given shape."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import orjson
+
+from lictor.errors import CompileError
+from lictor.evaluate.messages import Message
+from lictor.evaluate.setting import Outcome, Setting
+from lictor.lang.pattern import Mismatch, compile_pattern, resolve_references
+from lictor.model.program import Case
+from lictor.model.result import Failure, Result, Status
+from lictor.raw import Json
+
+Test: TypeAlias = Callable[[Json], Mismatch | None]
+# The case and the part of the resource to look at.
+Judge: TypeAlias = Callable[[Case, Json], Outcome | None]
+
+_MAX_FILLED = 64
+
+
+def compile_pattern_check(
+    pattern: Json, message: Message, setting: Setting
+) -> Callable[[Case], tuple[Result, ...]]:
+    """The check of a rule that is one pattern: the shortest way from request to comparison."""
+    document = setting.expressions.document(resolve_references(pattern))
+    if not document.is_constant:
+        judge = compile_patterns(pattern, None, message, setting)
+        return lambda case: _answer(setting, case, judge(case, case.request.object))
+    test = compile_pattern(document.constant, references=False)
+    text = f"validation rule '{setting.rule}' passed."
+    passed = setting.fixed(Status.PASS, text)
+
+    def check(case: Case) -> tuple[Result, ...]:
+        subject = case.request.object
+        if subject is None:
+            return ()  # nothing is left to have a shape on DELETE
+        mismatch = test(subject)
+        if mismatch is None:
+            return passed or (setting.result(case, Outcome(Status.PASS, text)),)
+        return (setting.result(case, judge_mismatch(case, mismatch, message)),)
+
+    return check
+
+
+def compile_patterns(pattern: Json, any_pattern: Json, message: Message, setting: Setting) -> Judge:
+    """A judge for `pattern` or, where that is not given, `anyPattern`."""
+    if pattern is not None:
+        return _compile_one(pattern, message, setting)
+    if not isinstance(any_pattern, list) and not isinstance(any_pattern, str):
+        raise CompileError("anyPattern must be a list of patterns", where=setting.rule)
+    return _compile_any(any_pattern, message, setting)
+
+
+def _answer(setting: Setting, case: Case, outcome: Outcome | None) -> tuple[Result, ...]:
+    return () if outcome is None else (setting.result(case, outcome),)
+
+
+def _compile_one(pattern: Json, message: Message, setting: Setting) -> Judge:
+    tests = _compile_tests(pattern, setting, single=True)
+    passed = Outcome(Status.PASS, f"validation rule '{setting.rule}' passed.")
+
+    def judge(case: Case, subject: Json) -> Outcome | None:
+        if subject is None:
+            return None
+        mismatch = tests(case)[0](subject)
+        return passed if mismatch is None else judge_mismatch(case, mismatch, message)
+
+    return judge
+
+
+def _compile_any(any_pattern: Json, message: Message, setting: Setting) -> Judge:
+    tests = _compile_tests(any_pattern, setting, single=False)
+    rule = setting.rule
+
+    def judge(case: Case, subject: Json) -> Outcome | None:
+        if subject is None:
+            return None
+        mismatches = []
+        for index, test in enumerate(tests(case)):
+            mismatch = test(subject)
+            if mismatch is None:
+                return Outcome(Status.PASS, f"validation rule '{rule}' anyPattern[{index}] passed.")
+            mismatches.append((index, mismatch))
+        return _judge_all(case, mismatches, message, rule)
+
+    return judge
+
+
+def _compile_tests(
+    patterns: Json, setting: Setting, *, single: bool
+) -> Callable[[Case], Sequence[Test]]:
+    """The tests of one pattern, or of a list; compiled now, or per request where variables are."""
+    # References first: what a request brings into the text must never be read as one.
+    document = setting.expressions.document(resolve_references(patterns))
+    if document.is_constant:
+        tests = _compile_each(document.constant, single=single)
+        return lambda _: tests
+    cache: dict[bytes, Sequence[Test]] = {}
+
+    def tests_for(case: Case) -> Sequence[Test]:
+        filled = document.fill(case.scope)
+        key = orjson.dumps(filled)
+        found = cache.get(key)
+        if found is None:
+            if len(cache) >= _MAX_FILLED:
+                cache.clear()
+            found = cache[key] = _compile_each(filled, single=single)
+        return found
+
+    return tests_for
+
+
+def _compile_each(patterns: Json, *, single: bool) -> Sequence[Test]:
+    if single:
+        return (compile_pattern(patterns, references=False),)
+    if not isinstance(patterns, list):
+        raise CompileError("anyPattern must be a list of patterns")
+    return tuple(compile_pattern(pattern, references=False) for pattern in patterns)
+
+
+def judge_mismatch(case: Case, mismatch: Mismatch, message: Message) -> Outcome:
+    """What one mismatch means for the rule."""
+    if mismatch.skip:
+        return Outcome(Status.SKIP, mismatch.reason)
+    if not mismatch.path:
+        return Outcome(Status.ERROR, message.of_error(case, mismatch.reason))
+    return Outcome(Status.FAIL, message.of_path(case, mismatch.path), _failure(mismatch))
+
+
+def _failure(mismatch: Mismatch) -> Failure:
+    return Failure(mismatch.path, mismatch.expected, mismatch.found, mismatch.reason)
+
+
+def _judge_all(
+    case: Case, mismatches: list[tuple[int, Mismatch]], message: Message, rule: str
+) -> Outcome:
+    failed = [(index, m) for index, m in mismatches if not m.skip]
+    if not failed:
+        if not mismatches:
+            return Outcome(Status.PASS, message.text)
+        skipped = [f"rule {rule}[{index}] skipped: {m.reason}" for index, m in mismatches]
+        return Outcome(Status.SKIP, " ".join(skipped))
+    reasons = [
+        f"rule {rule}[{index}] failed at path {m.path}"
+        if m.path
+        else f"rule {rule}[{index}] failed: {m.reason}"
+        for index, m in failed
+    ]
+    return Outcome(Status.FAIL, message.of_reasons(case, " ".join(reasons)), _failure(failed[0][1]))

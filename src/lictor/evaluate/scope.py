@@ -1,0 +1,73 @@
+"""The variables of a request: what `request.*`, `images.*` and `serviceAccountName` mean."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lictor.evaluate.images import extract_images
+from lictor.lang.dotted import merge_dotted
+from lictor.model.request import Caller, Operation, Request
+from lictor.model.scope import Scope
+from lictor.raw import Json, JsonObject
+
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+
+
+def build_scope(request: Request) -> Scope:
+    """The scope in which the rules of one policy see one request."""
+    values: JsonObject = {"request": _request_values(request)}
+    if request.caller is not None:
+        namespace, name = _service_account(request.caller.username)
+        values["serviceAccountName"] = name
+        values["serviceAccountNamespace"] = namespace
+    if request.variables:
+        values = merge_dotted(values, request.variables)
+    return Scope(values, {} if "images" in values else {"images": _load_images})
+
+
+def _request_values(request: Request) -> JsonObject:
+    values: JsonObject = dict(request.admission) if request.admission is not None else {}
+    if request.object is not None:
+        values["object"] = request.object
+    if request.old_object is not None:
+        values["oldObject"] = request.old_object
+    values["operation"] = str(request.operation)
+    values.setdefault("namespace", _namespace(request))
+    if request.caller is not None:
+        values.update(_caller_values(request.caller))
+    return values
+
+
+def _namespace(request: Request) -> str:
+    if request.operation is Operation.DELETE and request.object is None:
+        return ""
+    metadata = request.resource.get("metadata")
+    namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
+    return namespace if isinstance(namespace, str) else ""
+
+
+def _caller_values(caller: Caller) -> Mapping[str, Any]:
+    user: JsonObject = {
+        "username": caller.username,
+        "uid": caller.uid,
+        "groups": list(caller.groups),
+        "extra": dict(caller.extra),
+    }
+    return {
+        "roles": list(caller.roles) or None,
+        "clusterRoles": list(caller.cluster_roles) or None,
+        "userInfo": {key: value for key, value in user.items() if value},
+    }
+
+
+def _service_account(username: str) -> tuple[str, str]:
+    namespace, colon, rest = username[len(_SERVICE_ACCOUNT) :].partition(":")
+    return (namespace, rest.partition(":")[0]) if colon else ("", "")
+
+
+def _load_images(scope: Scope) -> Json:
+    request = scope["request"]
+    subject = request.get("object") if isinstance(request, dict) else None
+    images = extract_images(subject if isinstance(subject, dict) else {})
+    if not images:
+        raise KeyError("images")
+    return images

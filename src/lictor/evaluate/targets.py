@@ -1,0 +1,117 @@
+"""`mutate.targets`: the existing objects that a rule changes, with their own variables."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from lictor.errors import EvaluationError
+from lictor.evaluate.conditions import Conditions, compile_conditions
+from lictor.evaluate.context import Enter, compile_foreach_context
+from lictor.evaluate.setting import Setting
+from lictor.lang.kind_selector import parse_kind_selector
+from lictor.lang.label_selector import compile_label_selector, read_requirements
+from lictor.lang.template import Fill
+from lictor.lang.wildcard import compile_wildcard
+from lictor.model.policy import MutateTarget
+from lictor.model.program import Case
+from lictor.model.scope import Scope
+from lictor.raw import Json, JsonObject
+
+
+class Target(msgspec.Struct, frozen=True):
+    """An object to change, the variables for it, and what must hold first."""
+
+    object: JsonObject
+    scope: Scope
+    asks: Conditions | None
+
+
+Targets: TypeAlias = Callable[[Case], Iterator[Target]]
+
+
+def compile_targets(targets: Sequence[MutateTarget], setting: Setting) -> Targets:
+    """What finds the targets of a request among the objects that are there."""
+    finders = [_compile_target(target, setting) for target in targets]
+
+    def find(case: Case) -> Iterator[Target]:
+        for finder in finders:
+            yield from finder(case)
+
+    return find
+
+
+def _compile_target(target: MutateTarget, setting: Setting) -> Targets:
+    spec = setting.expressions.document(_describe(target)).fill
+    enter: Enter | None = compile_foreach_context(target.context, setting)
+    asks = compile_conditions(
+        target.preconditions,
+        setting.expressions,
+        watch=setting.watch,
+        where="targets.preconditions",
+    )
+    namespace = setting.policy.namespace
+
+    def find(case: Case) -> Iterator[Target]:
+        wanted = _fill(spec, case.scope)
+        if namespace:
+            wanted["namespace"] = namespace  # a Policy reaches no further than its own namespace
+        for found in _list(wanted, setting):
+            scope = case.scope.child(target=found)
+            yield Target(found, enter(scope) if enter is not None else scope, asks)
+
+    return find
+
+
+def _describe(target: MutateTarget) -> JsonObject:
+    selector = target.selector
+    return {
+        "apiVersion": target.api_version,
+        "kind": target.kind,
+        "namespace": target.namespace,
+        "name": target.name,
+        "matchLabels": None if selector is None else dict(selector.match_labels),
+        "matchExpressions": []
+        if selector is None
+        else [
+            {"key": e.key, "operator": e.operator, "values": list(e.values)}
+            for e in selector.match_expressions
+        ],
+    }
+
+
+def _fill(spec: Fill, scope: Scope) -> JsonObject:
+    try:
+        filled = spec(scope)
+    except EvaluationError as error:
+        raise EvaluationError(f"failed to substitute variables in target: {error}") from error
+    assert isinstance(filled, dict)  # noqa: S101  (a document that is an object stays one)
+    return filled
+
+
+def _list(wanted: JsonObject, setting: Setting) -> Iterator[JsonObject]:
+    kind = parse_kind_selector(f"{wanted['apiVersion']}/{wanted['kind']}")
+    fits_name = compile_wildcard(str(wanted["name"])) if wanted["name"] else None
+    fits_namespace = compile_wildcard(str(wanted["namespace"])) if wanted["namespace"] else None
+    fits_labels = (
+        None
+        if wanted["matchLabels"] is None
+        else compile_label_selector(
+            wanted["matchLabels"], read_requirements(wanted["matchExpressions"])
+        )
+    )
+    api_version = f"{kind.group}/{kind.version}" if kind.group else kind.version
+    for found in setting.lookups.resources(api_version, kind.kind, ""):
+        metadata = found.get("metadata")
+        metadata = metadata if isinstance(metadata, dict) else {}
+        if fits_name is not None and not fits_name(_text(metadata.get("name"))):
+            continue
+        if fits_namespace is not None and not fits_namespace(_text(metadata.get("namespace"))):
+            continue
+        labels = metadata.get("labels")
+        if fits_labels is None or fits_labels(labels if isinstance(labels, dict) else {}):
+            yield found
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else ""

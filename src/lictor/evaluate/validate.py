@@ -1,0 +1,194 @@
+"""`validate`: deny, pattern, anyPattern and foreach of a rule, and of each element in a foreach."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from lictor.errors import EvaluationError, UnknownKeyError
+from lictor.evaluate.conditions import Conditions, ask, compile_conditions
+from lictor.evaluate.context import Enter, compile_foreach_context
+from lictor.evaluate.messages import Message, compile_message
+from lictor.evaluate.patterns import Judge, compile_pattern_check, compile_patterns
+from lictor.evaluate.setting import Outcome, Setting
+from lictor.lang.template import Fill
+from lictor.model.policy import Deny, ForEachValidate, Validate
+from lictor.model.program import Case, Check
+from lictor.model.request import Caller, Operation, Request
+from lictor.model.result import Result, Status
+from lictor.raw import Json
+
+_RULE_PASSED = Outcome(Status.PASS, "rule passed")
+
+
+def compile_validate(validate: Validate, setting: Setting) -> Check:
+    """The check of a rule with deny, pattern, anyPattern or foreach."""
+    message = compile_message(validate.message, setting)
+    if validate.deny is None and validate.pattern is not None:
+        return compile_pattern_check(validate.pattern, message, setting)
+    judge = _compile_body(validate, message, setting, nesting=0)
+
+    def check(case: Case) -> tuple[Result, ...]:
+        outcome = judge(case, case.request.object)
+        return () if outcome is None else (setting.result(case, outcome),)
+
+    return check
+
+
+def allow_existing(check: Check, matches: Callable[[Request], bool]) -> Check:
+    """Let an update pass that breaks a rule which the old object broke already."""
+
+    def relaxed(case: Case) -> tuple[Result, ...]:
+        results = check(case)
+        request = case.request
+        if request.operation is not Operation.UPDATE or request.old_object is None:
+            return results
+        if not any(result.status is Status.FAIL for result in results):
+            return results
+        before = _as_created(request)
+        if not matches(before):
+            return results
+        if not any(r.status is Status.FAIL for r in check(Case(before, case.builder))):
+            return results
+        text = "skipping the rule evaluation as pre-existing violations are allowed"
+        return (replace(results[0], status=Status.SKIP, message=text, failure=None),)
+
+    return relaxed
+
+
+def _as_created(request: Request) -> Request:
+    """The old object as if it were created now, by nobody that a rule could know."""
+    about = ("request.object", "request.oldObject", "request.operation")
+    return replace(
+        request,
+        object=request.old_object,
+        old_object=None,
+        operation=Operation.CREATE,
+        caller=Caller("kyverno:kyverno-invalid-controller", "kyverno:invaliduid"),
+        variables={k: v for k, v in request.variables.items() if not k.startswith(about)},
+        admission=None,
+    )
+
+
+def _compile_body(
+    body: Validate | ForEachValidate, message: Message, setting: Setting, *, nesting: int
+) -> Judge:
+    if body.deny is not None:
+        return _compile_deny(body.deny, message, setting)
+    if body.pattern is not None or body.any_pattern is not None:
+        return compile_patterns(body.pattern, body.any_pattern, message, setting)
+    if body.foreach:
+        return _compile_foreach(body.foreach, message, setting, nesting=nesting)
+    return lambda _case, _subject: None
+
+
+def _compile_deny(deny: Deny, message: Message, setting: Setting) -> Judge:
+    conditions = compile_conditions(
+        deny.conditions, setting.expressions, watch=setting.watch, where="deny.conditions"
+    )
+    passed = Outcome(Status.PASS, f"validation rule '{setting.rule}' passed.")
+
+    def judge(case: Case, _: Json) -> Outcome | None:
+        denied, text = (
+            (True, "")
+            if conditions is None
+            else ask(conditions, case.scope, "failed to check deny conditions")
+        )
+        if not denied:
+            return passed
+        return Outcome(Status.FAIL, message.of_denial(case, text, setting))
+
+    return judge
+
+
+def _compile_foreach(
+    blocks: Sequence[ForEachValidate], message: Message, setting: Setting, *, nesting: int
+) -> Judge:
+    loops = [_Loop(block, message, setting, nesting) for block in blocks]
+
+    def judge(case: Case, subject: Json) -> Outcome | None:
+        count, broken = 0, ""
+        for loop in loops:
+            try:
+                elements = loop.elements(case)
+            except UnknownKeyError:
+                continue  # a field that is not there has no elements
+            except EvaluationError as error:
+                broken = str(error)
+                continue
+            outcome, checked = loop.run(case, subject, elements)
+            if outcome is not None:
+                return outcome
+            count += checked
+        if count:
+            return _RULE_PASSED
+        return Outcome(Status.ERROR, f"failed to evaluate list: {broken}") if broken else None
+
+    return judge
+
+
+class _Loop:
+    """One entry of `foreach`, compiled."""
+
+    def __init__(
+        self, block: ForEachValidate, message: Message, setting: Setting, nesting: int
+    ) -> None:
+        self._list: Fill = setting.expressions.query(block.list)
+        self._scoped = block.element_scope
+        self._nesting = nesting
+        self._enter: Enter | None = compile_foreach_context(block.context, setting)
+        self._asks: Conditions | None = compile_conditions(
+            block.preconditions,
+            setting.expressions,
+            watch=setting.watch,
+            where="foreach.preconditions",
+        )
+        self._judge = _compile_body(block, message, setting, nesting=nesting + 1)
+
+    def elements(self, case: Case) -> list[Json]:
+        found = self._list(case.scope)
+        return found if isinstance(found, list) else [found]
+
+    def run(self, case: Case, subject: Json, elements: list[Json]) -> tuple[Outcome | None, int]:
+        """The first outcome that is not a pass, and how many elements passed before it."""
+        count = 0
+        for index, element in enumerate(elements):
+            if element is None:
+                continue
+            outcome = self._judge_element(case, subject, element, index)
+            if outcome is None or outcome.status is Status.SKIP:
+                continue
+            if outcome.status is not Status.PASS:
+                text = f"validation failure: {outcome.message}"
+                return replace(outcome, message=text), count
+            count += 1
+        return None, count
+
+    def _judge_element(
+        self, case: Case, subject: Json, element: Json, index: int
+    ) -> Outcome | None:
+        if self._scoped and not isinstance(element, dict):
+            raise EvaluationError(
+                "cannot use elementScope=true foreach rules for elements that are not maps, "
+                f"found {type(element).__name__}"
+            )
+        scope = case.scope.child(**element_values(element, index, self._nesting))
+        if self._enter is not None:
+            scope = self._enter(scope)
+        if self._asks is not None:
+            try:
+                if not self._asks(scope)[0]:
+                    return None
+            except EvaluationError:
+                return None  # an element that cannot be asked is none that the author means
+        scoped = isinstance(element, dict) if self._scoped is None else self._scoped
+        return self._judge(case.with_scope(scope), element if scoped else subject)
+
+
+def element_values(element: Json, index: int, nesting: int) -> dict[str, Json]:
+    """The variables of one pass of a foreach."""
+    return {
+        "element": element,
+        f"element{nesting}": element,
+        "elementIndex": index,
+        f"elementIndex{nesting}": index,
+    }

@@ -1,0 +1,143 @@
+"""YAML nodes into plain JSON, by the rules of the library that Kubernetes reads with."""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from math import isfinite
+
+import msgspec
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from lictor.load.nodes import MAX_DEPTH, QUOTED, Fault, point_at
+from lictor.load.scalars import (
+    MEANINGFUL,
+    resolve_plain,
+    resolve_tagged,
+    settle_number,
+    write_key,
+)
+from lictor.raw import Json, JsonObject
+
+_MERGE = "tag:yaml.org,2002:merge"
+# A plain key that begins with one of these may be something else than a string.
+_CAREFUL = MEANINGFUL | {"<"}
+
+
+def _settle(value: Json) -> Json:
+    if type(value) is int or type(value) is float:
+        if not isfinite(value):
+            raise ValueError(f"{value} is not a number that JSON can hold")
+        return settle_number(value)
+    return value
+
+
+@lru_cache(maxsize=4096)
+def _read_plain(text: str) -> Json:
+    return _settle(resolve_plain(text))
+
+
+def _read_scalar(node: ScalarNode) -> Json:
+    if node.tag is None:
+        return _read_plain(node.value)
+    return _settle(resolve_tagged(node.tag, node.value))
+
+
+class Duplicate(msgspec.Struct, frozen=True):
+    """A key that stands twice in one mapping; line and column count from zero."""
+
+    key: str
+    line: int
+    column: int
+
+
+class Builder(msgspec.Struct):
+    """Builds one document, and notes the keys that stand twice (the last one wins)."""
+
+    duplicates: list[Duplicate] = msgspec.field(default_factory=list)
+
+    def build(self, node: Node, depth: int = 0) -> Json:
+        if isinstance(node, ScalarNode):
+            text: str = node.value
+            # Most scalars are strings beyond doubt.
+            if node.tag is QUOTED or (node.tag is None and text and text[0] not in MEANINGFUL):
+                return text
+            return _read_at(node, _read_scalar)
+        if depth >= MAX_DEPTH:
+            raise point_at(node.start_mark, f"nested deeper than {MAX_DEPTH} levels")
+        if isinstance(node, MappingNode):
+            made: JsonObject = {}
+            self._fill(made, node, depth + 1)
+            return made
+        build = self.build
+        return [build(item, depth + 1) for item in node.value]
+
+    def _fill(self, made: JsonObject, node: MappingNode, depth: int) -> None:
+        build = self.build
+        merged: set[str] = set()
+        for key_node, value_node in node.value:
+            key = key_node.value
+            tag = key_node.tag
+            if key_node.__class__ is not ScalarNode:
+                raise point_at(key_node.start_mark, "a mapping or a list cannot be a key")
+            if tag is not QUOTED and (tag is not None or not key or key[0] in _CAREFUL):
+                if key == "<<" and (tag is None or tag == _MERGE):
+                    merged |= self._merge(made, value_node, depth)
+                    continue
+                key = _read_at(key_node, _read_key)
+            if key in made and key not in merged:
+                self.duplicates.append(
+                    Duplicate(key, key_node.start_mark.line, key_node.start_mark.column)
+                )
+            made[key] = build(value_node, depth)
+
+    def _merge(self, made: JsonObject, node: Node, depth: int) -> set[str]:
+        merged: set[str] = set()
+        # Of several the first wins, so it is laid on last.
+        sources = reversed(node.value) if isinstance(node, SequenceNode) else (node,)
+        for source in sources:
+            if not isinstance(source, MappingNode):
+                raise point_at(
+                    source.start_mark, "map merge requires map or sequence of maps as the value"
+                )
+            if depth >= MAX_DEPTH:
+                raise point_at(source.start_mark, f"nested deeper than {MAX_DEPTH} levels")
+            part = self.build(source, depth)
+            made.update(part)
+            merged.update(part)
+        return merged
+
+
+def _read_at(node: ScalarNode, read: Callable[[ScalarNode], Json]) -> Json:
+    try:
+        return read(node)
+    except ValueError as error:
+        raise point_at(node.start_mark, str(error)) from error
+
+
+def _read_key(node: ScalarNode) -> str:
+    tagless = node.tag is None
+    return write_key(resolve_plain(node.value) if tagless else resolve_tagged(node.tag, node.value))
+
+
+def settle_json(value: Json) -> Json:
+    """JSON with its numbers as Kubernetes' YAML reader holds them; `check_depth` comes first."""
+    if isinstance(value, dict):
+        return {key: settle_json(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [settle_json(item) for item in value]
+    return _settle(value)
+
+
+def check_depth(value: Json) -> None:
+    """Raise Fault for JSON that is nested too deep to walk."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [item for holder in level for item in _contents(holder)]
+        if not level:
+            return
+    raise Fault(f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _contents(value: Json) -> Iterable[Json]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()

@@ -1,0 +1,253 @@
+"""Does a document have the fields of a record? Finds every unknown, missing or mistyped one.
+
+One walk serves all records. It is built once per record from its types, and gives back the document
+as `msgspec` wants it: nulls left out, as an API server leaves them out.
+"""
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import TypeAlias, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+import lictor.model.policy as shapes
+from lictor.load.problem import FieldFault, Path, Severity
+from lictor.load.scalars import write_key
+from lictor.raw import Json, JsonObject
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+Absent: TypeAlias = Mapping[type[msgspec.Struct], frozenset[str]]
+
+
+class _Walk(msgspec.Struct):
+    """What one walk found, and how strict it is."""
+
+    # Fields that a record has, but not in the version of this document.
+    absent: Absent = msgspec.field(default_factory=dict)
+    # As Go reads files of its own: names in any case, and numbers where a string should be.
+    lenient: bool = False
+    faults: list[FieldFault] = msgspec.field(default_factory=list)
+
+    def refuse(self, path: Path, message: str, suggestion: str = "") -> None:
+        self.faults.append(FieldFault(path, message, suggestion))
+
+
+_Reader: TypeAlias = Callable[[Json, Path, _Walk], Json]
+_NAMES: dict[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    type(None): "null",
+}
+
+
+def describe(value: Json) -> str:
+    """What a value is, for a message: `a list`, `the string "x"`."""
+    name = _NAMES.get(type(value), type(value).__name__)
+    if isinstance(value, (dict, list)) or value is None:
+        return name
+    text = _write(value) if isinstance(value, (bool, int, float)) else f'"{value}"'
+    return f"the {name.partition(' ')[2]} {text if len(text) <= 40 else text[:37] + '...'}"
+
+
+def _write(value: float) -> str:
+    # Python's own integers may be larger than any key can be.
+    return str(value) if type(value) is int else write_key(value)
+
+
+def _suggest(word: str, known: list[str]) -> str:
+    folded = {name.lower(): name for name in known}
+    close = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
+    return folded[close[0]] if close else ""
+
+
+def _read_anything(value: Json, path: Path, walk: _Walk) -> Json:  # noqa: ARG001
+    return value
+
+
+def _scalar_reader(kind: type, name: str) -> _Reader:
+    def read(value: Json, path: Path, walk: _Walk) -> Json:
+        if type(value) is kind:
+            return value
+        if kind is str and walk.lenient and isinstance(value, (bool, int, float)):
+            return _write(value)
+        walk.refuse(path, f"expected {name}, found {describe(value)}")
+        return None
+
+    return read
+
+
+def _literal_reader(values: tuple[Json, ...]) -> _Reader:
+    known = [value for value in values if value]
+
+    def read(value: Json, path: Path, walk: _Walk) -> Json:
+        # No value of a literal is a list or an object, and those cannot be looked up.
+        if isinstance(value, str) and value in values:
+            return value
+        options = ", ".join(known)
+        suggestion = _suggest(value, known) if isinstance(value, str) else ""
+        walk.refuse(path, f"expected one of {options}, found {describe(value)}", suggestion)
+        return None
+
+    return read
+
+
+def _list_reader(item: _Reader) -> _Reader:
+    def read(value: Json, path: Path, walk: _Walk) -> Json:
+        if not isinstance(value, list):
+            walk.refuse(path, f"expected a list, found {describe(value)}")
+            return None
+        return [item(entry, (*path, index), walk) for index, entry in enumerate(value)]
+
+    return read
+
+
+def _map_reader(item: _Reader) -> _Reader:
+    def read(value: Json, path: Path, walk: _Walk) -> Json:
+        if not isinstance(value, dict):
+            walk.refuse(path, f"expected an object, found {describe(value)}")
+            return None
+        entries = value.items() if item is _read_anything else _without_nulls(value).items()
+        return {key: item(entry, (*path, key), walk) for key, entry in entries}
+
+    return read
+
+
+def _without_nulls(value: JsonObject) -> JsonObject:
+    return {key: entry for key, entry in value.items() if entry is not None}
+
+
+def _shape_reader(extra: Mapping[str, str]) -> _Reader:
+    """Free form, but fields that nobody reads are told; what is wrong else, `compile` tells."""
+
+    def read(value: Json, path: Path, walk: _Walk) -> Json:
+        whole = isinstance(value, dict)
+        shape = extra["shape"] if whole else extra.get("items", "")
+        entries = [(value, path)] if whole else []
+        if isinstance(value, list) and shape:
+            entries = [(entry, (*path, index)) for index, entry in enumerate(value)]
+        inner = _Walk(walk.absent, walk.lenient)
+        for entry, place in entries:
+            if isinstance(entry, dict):
+                _struct_reader(getattr(shapes, shape))(entry, place, inner)
+        walk.faults.extend(f for f in inner.faults if f.severity is Severity.WARNING)
+        return value
+
+    return read
+
+
+def _nested_reader(record: type[msgspec.Struct]) -> _Reader:
+    """Records nest themselves: look the walk up when it is needed, not now."""
+
+    def read(value: Json, path: Path, walk: _Walk) -> Json:
+        return _struct_reader(record)(value, path, walk)
+
+    return read
+
+
+def _reader(kind: inspect.Type) -> _Reader:
+    match kind:
+        case inspect.Metadata(type=inner, extra=extra):
+            return _shape_reader(extra) if extra and "shape" in extra else _reader(inner)
+        case inspect.UnionType(types=types):
+            return _reader(next(t for t in types if not isinstance(t, inspect.NoneType)))
+        case inspect.StructType(cls=cls):
+            return _nested_reader(cls)
+        case inspect.VarTupleType(item_type=item):
+            return _list_reader(_reader(item))
+        case inspect.DictType(value_type=item):
+            return _map_reader(_reader(item))
+        case inspect.LiteralType(values=values):
+            return _literal_reader(values)
+        case _:
+            return _plain_reader(kind)
+
+
+def _plain_reader(kind: inspect.Type) -> _Reader:
+    match kind:
+        case inspect.StrType():
+            return _scalar_reader(str, "a string")
+        case inspect.BoolType():
+            return _scalar_reader(bool, "a boolean")
+        case inspect.IntType():
+            return _scalar_reader(int, "an integer")
+        case _:
+            return _read_anything
+
+
+def _find_name(key: str, names: Mapping[str, _Reader], walk: _Walk) -> str | None:
+    if key in names:
+        return key
+    if walk.lenient:
+        return next((name for name in names if name.lower() == key.lower()), None)
+    return None
+
+
+@cache
+def _struct_reader(record: type[msgspec.Struct]) -> _Reader:
+    info = inspect.type_info(record)
+    assert isinstance(info, inspect.StructType)  # noqa: S101  (holds for every Struct)
+    names = {f.encode_name: _reader(f.type) for f in info.fields}
+    required = [f.encode_name for f in info.fields if f.required]
+    nothing: frozenset[str] = frozenset()
+
+    def read(value: Json, path: Path, walk: _Walk) -> Json:
+        if not isinstance(value, dict):
+            walk.refuse(path, f"expected an object, found {describe(value)}")
+            return None
+        made: JsonObject = {}
+        absent = walk.absent.get(record, nothing)
+        for key, entry in value.items():
+            name = _find_name(key, names, walk)
+            if name is None or name in absent:
+                known = [n for n in names if n not in absent]
+                message = f'unknown field "{key}"'
+                walk.faults.append(
+                    FieldFault((*path, key), message, _suggest(key, known), Severity.WARNING)
+                )
+            elif entry is not None:
+                made[name] = names[name](entry, (*path, key), walk)
+        for name in required:
+            if name not in made:
+                walk.refuse(path, f'required field "{name}" is missing')
+        return made
+
+    return read
+
+
+def check_fields(
+    body: Json, record: type[msgspec.Struct], *, absent: Absent | None = None, lenient: bool = False
+) -> list[FieldFault]:
+    """Everything wrong with the fields of a document that should become this record."""
+    walk = _Walk(absent or {}, lenient)
+    _walk_body(body, record, walk)
+    return walk.faults
+
+
+def _walk_body(body: Json, record: type[msgspec.Struct], walk: _Walk) -> Json:
+    try:
+        return _struct_reader(record)(body, (), walk)
+    except RecursionError:
+        walk.refuse((), "nested too deep")
+        return None
+
+
+def read_record(
+    body: Json, record: type[Record], *, absent: Absent | None = None, lenient: bool = False
+) -> tuple[Record | None, list[FieldFault]]:
+    """The record, and what is wrong with the document; None where an error leaves no record."""
+    walk = _Walk(absent or {}, lenient)
+    settled = _walk_body(body, record, walk)
+    if any(fault.severity is Severity.ERROR for fault in walk.faults):
+        return None, walk.faults
+    try:
+        return msgspec.convert(settled, record), walk.faults
+    except (msgspec.ValidationError, RecursionError) as error:
+        # The walk knows every type that records use: this is for one it does not know yet.
+        walk.refuse((), str(error))
+        return None, walk.faults

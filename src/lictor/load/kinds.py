@@ -1,0 +1,92 @@
+"""Which kinds of policies are there, in which versions, and which fields does a version lack?"""
+
+from difflib import get_close_matches
+from typing import Final
+
+import msgspec
+
+from lictor.load.fields import Absent
+from lictor.model.cleanup import CleanupPolicy
+from lictor.model.exception import PolicyException
+from lictor.model.policy import Match, Policy, Rule, Validate, VerifyImages
+
+# Group and kind -> record and versions.
+RECORDS: Final[dict[tuple[str, str], tuple[type[msgspec.Struct], tuple[str, ...]]]] = {
+    ("kyverno.io", "ClusterPolicy"): (Policy, ("v1", "v2beta1")),
+    ("kyverno.io", "Policy"): (Policy, ("v1", "v2beta1")),
+    ("kyverno.io", "PolicyException"): (PolicyException, ("v2", "v2beta1")),
+    ("kyverno.io", "CleanupPolicy"): (CleanupPolicy, ("v2", "v2beta1")),
+    ("kyverno.io", "ClusterCleanupPolicy"): (CleanupPolicy, ("v2", "v2beta1")),
+}
+
+_CEL_KINDS = (
+    "ValidatingPolicy",
+    "MutatingPolicy",
+    "GeneratingPolicy",
+    "DeletingPolicy",
+    "ImageValidatingPolicy",
+)
+# Policies that are kept as they are: other families, each with a compiler of its own.
+RAW: Final[frozenset[tuple[str, str]]] = frozenset(
+    [
+        *(("policies.kyverno.io", kind) for kind in _CEL_KINDS),
+        *(("policies.kyverno.io", f"Namespaced{kind}") for kind in _CEL_KINDS),
+        ("policies.kyverno.io", "PolicyException"),
+        ("json.kyverno.io", "ValidatingPolicy"),
+        ("kyverno.io", "GlobalContextEntry"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
+    ]
+)
+# A kind of these groups that stands in no table is a mistake, not a resource.
+POLICY_GROUPS: Final = frozenset(["kyverno.io", "policies.kyverno.io", "json.kyverno.io"])
+# Not policies, though they may stand in such a group: some test files say `kyverno.io/v1`.
+_OTHERS: Final = frozenset(
+    ("kyverno.io", kind)
+    for kind in ("UpdateRequest", "Test", "Values", "UserInfo", "Context", "ClusterResource")
+)
+
+_ONE_FILTER = frozenset(["resources", "subjects", "roles", "clusterRoles"])
+_ONLY_ANY_ALL: Absent = {Match: _ONE_FILTER}
+_V2BETA1: Absent = {
+    Match: _ONE_FILTER,
+    Rule: frozenset(["reportProperties"]),
+    Validate: frozenset(["allowExistingViolations"]),
+    VerifyImages: frozenset(
+        [
+            "image",
+            "key",
+            "roots",
+            "subject",
+            "issuer",
+            "additionalExtensions",
+            "annotations",
+            "cosignOCI11",
+        ]
+    ),
+}
+
+
+def absent_fields(record: type[msgspec.Struct], version: str) -> Absent:
+    """Fields that the record has for other versions' sake."""
+    if record is not Policy:
+        return _ONLY_ANY_ALL
+    return _V2BETA1 if version == "v2beta1" else {}
+
+
+_KNOWN: Final = RECORDS.keys() | RAW
+
+
+def find_unknown(group: str, kind: str) -> tuple[str, str, str] | None:
+    """What is unknown of something that should be a policy: field, word, and the word meant."""
+    if group in POLICY_GROUPS:
+        kinds = [k for g, k in _KNOWN if g == group]
+        if kind in kinds or (group, kind) in _OTHERS:
+            return None
+        return "kind", kind, next(iter(get_close_matches(kind, kinds, n=1)), "")
+    # `ClusterPolicy` is others' word too: only a group that is nearly right is a mistake.
+    groups = [g for g, k in _KNOWN if k == kind and g != group]
+    meant = get_close_matches(group, groups, n=1, cutoff=0.8)
+    return ("apiVersion", group, meant[0]) if meant else None

@@ -1,0 +1,238 @@
+"""A file into policies, exceptions, cleanup policies and everything else, with what is wrong in it.
+
+A broken document becomes a problem; the others in the same file are loaded all the same.
+"""
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+import msgspec
+
+from lictor.errors import LoadError
+from lictor.load.fields import describe, read_record
+from lictor.load.kinds import RAW, RECORDS, absent_fields, find_unknown
+from lictor.load.problem import FieldFault, Path, Problem, Severity, write_path
+from lictor.load.yaml import Document, read_documents
+from lictor.model.cleanup import CleanupPolicy
+from lictor.model.exception import PolicyException
+from lictor.model.policy import Policy
+from lictor.raw import Json, JsonObject
+
+Noun = TypeVar("Noun")
+
+
+class Sourced(msgspec.Struct, Generic[Noun], frozen=True):
+    """Something loaded, and where it stands: the whole document, or one item of a List."""
+
+    record: Noun
+    body: JsonObject
+    document: Document
+    prefix: Path = ()
+
+    @property
+    def source(self) -> str:
+        return self.document.source
+
+    def position(self, path: Path = ()) -> tuple[int, int]:
+        """The line and column of a field."""
+        return self.document.position(self.prefix + path)
+
+
+class RawPolicy(msgspec.Struct, frozen=True):
+    """A policy of a family whose records are made elsewhere."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str
+    body: JsonObject
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What a file holds."""
+
+    policies: tuple[Sourced[Policy], ...] = ()
+    exceptions: tuple[Sourced[PolicyException], ...] = ()
+    cleanups: tuple[Sourced[CleanupPolicy], ...] = ()
+    raw: tuple[Sourced[RawPolicy], ...] = ()
+    resources: tuple[Sourced[JsonObject], ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def __add__(self, other: "Loaded") -> "Loaded":
+        return Loaded(
+            self.policies + other.policies,
+            self.exceptions + other.exceptions,
+            self.cleanups + other.cleanups,
+            self.raw + other.raw,
+            self.resources + other.resources,
+            self.problems + other.problems,
+        )
+
+
+class _Piece(msgspec.Struct, frozen=True):
+    """One object of a file, with its head read."""
+
+    document: Document
+    prefix: Path
+    body: JsonObject
+    group: str
+    version: str
+    kind: str
+    name: str
+
+    def problem(self, fault: FieldFault) -> Problem:
+        return locate_fault(fault, self.document, self.prefix, kind=self.kind, name=self.name)
+
+
+def locate_fault(
+    fault: FieldFault, document: Document, prefix: Path = (), *, kind: str = "", name: str = ""
+) -> Problem:
+    """A fault with the line and column it stands at."""
+    line, column = document.position(prefix + fault.path)
+    return Problem(
+        document.source,
+        line,
+        column,
+        write_path(prefix + fault.path),
+        fault.message,
+        fault.suggestion,
+        fault.severity,
+        kind,
+        name,
+    )
+
+
+def locate_error(error: LoadError) -> Problem:
+    """A document that could not even be read."""
+    source, line, column = error.where.rsplit(":", 2)
+    return Problem(source, int(line), int(column), "", error.message)
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _read_head(body: JsonObject, document: Document, prefix: Path) -> _Piece:
+    metadata = body.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else ""
+    group, _, version = _text(body.get("apiVersion")).rpartition("/")
+    return _Piece(document, prefix, body, group, version, _text(body.get("kind")), _text(name))
+
+
+def _pieces(body: Json, document: Document, prefix: Path = ()) -> Iterator[_Piece | FieldFault]:
+    if not isinstance(body, dict):
+        yield FieldFault(prefix, f"expected a Kubernetes object, found {describe(body)}")
+        return
+    piece = _read_head(body, document, prefix)
+    items = body.get("items")
+    if is_list(body) and isinstance(items, list):
+        for index, item in enumerate(items):
+            yield from _pieces(item, document, (*prefix, "items", index))
+    else:
+        yield piece
+
+
+def is_list(body: JsonObject) -> bool:
+    """A `v1` List: what `kubectl get -o yaml` prints."""
+    return body.get("apiVersion") == "v1" and body.get("kind") == "List"
+
+
+class _Sorter:
+    """Puts the pieces of one file where they belong."""
+
+    def __init__(self) -> None:
+        self.records: dict[type[msgspec.Struct], list[Sourced[Json]]] = {
+            record: [] for record, _ in RECORDS.values()
+        }
+        self.raw: list[Sourced[RawPolicy]] = []
+        self.resources: list[Sourced[JsonObject]] = []
+        self.problems: list[Problem] = []
+
+    def add(self, piece: _Piece) -> None:
+        key = (piece.group, piece.kind)
+        if key in RECORDS:
+            self._add_record(piece)
+        elif key in RAW:
+            self._add_raw(piece)
+        elif not piece.kind or not piece.version:
+            missing = "kind" if piece.version else "apiVersion"
+            self._refuse(piece, f'not a Kubernetes object: "{missing}" is missing')
+        elif unknown := find_unknown(*key):
+            field, word, meant = unknown
+            what = "kind of policy" if field == "kind" else "group of policies"
+            self._refuse(piece, f'unknown {what} "{word}"', meant, field)
+        else:
+            self.resources.append(Sourced(piece.body, piece.body, piece.document, piece.prefix))
+
+    def _refuse(self, piece: _Piece, message: str, meant: str = "", field: str = "") -> None:
+        path = (field,) if field else ()
+        self.problems.append(piece.problem(FieldFault(path, message, meant)))
+
+    def _add_raw(self, piece: _Piece) -> None:
+        metadata = piece.body.get("metadata")
+        namespace = metadata.get("namespace") if isinstance(metadata, dict) else ""
+        raw = RawPolicy(
+            _text(piece.body.get("apiVersion")),
+            piece.kind,
+            piece.name,
+            _text(namespace),
+            piece.body,
+        )
+        self.raw.append(Sourced(raw, piece.body, piece.document, piece.prefix))
+
+    def _add_record(self, piece: _Piece) -> None:
+        record, versions = RECORDS[piece.group, piece.kind]
+        if piece.version not in versions:
+            known = " and ".join(versions)
+            message = f'{piece.kind} has no version "{piece.version}"; known are {known}'
+            self._refuse(piece, message, field="apiVersion")
+            return
+        absent = absent_fields(record, piece.version)
+        made, faults = read_record(piece.body, record, absent=absent)
+        if made is not None and not piece.name:
+            faults.append(FieldFault(("metadata",), 'required field "name" is missing'))
+            made = None
+        self.problems.extend(piece.problem(fault) for fault in faults)
+        if made is not None and not self._has_duplicates(piece):
+            self.records[record].append(Sourced(made, piece.body, piece.document, piece.prefix))
+
+    def _has_duplicates(self, piece: _Piece) -> bool:
+        for key, line, column in piece.document.duplicates:
+            problem = Problem(
+                piece.document.source,
+                line,
+                column,
+                "",
+                f'key "{key}" stands twice in one object',
+                kind=piece.kind,
+                name=piece.name,
+            )
+            self.problems.append(problem)
+        return bool(piece.document.duplicates)
+
+
+def load_documents(data: str | bytes, source: str) -> Loaded:
+    """Everything in a file, sorted; what cannot be used is a problem and stops nothing else."""
+    sorter = _Sorter()
+    for document in read_documents(data, source):
+        if isinstance(document, LoadError):
+            sorter.problems.append(locate_error(document))
+            continue
+        for piece in _pieces(document.body, document):
+            if isinstance(piece, FieldFault):
+                sorter.problems.append(locate_fault(piece, document))
+            else:
+                sorter.add(piece)
+    return Loaded(
+        tuple(sorter.records[Policy]),
+        tuple(sorter.records[PolicyException]),
+        tuple(sorter.records[CleanupPolicy]),
+        tuple(sorter.raw),
+        tuple(sorter.resources),
+        tuple(sorter.problems),
+    )
+
+
+def has_errors(problems: tuple[Problem, ...]) -> bool:
+    """Is one of them more than a warning?"""
+    return any(problem.severity is Severity.ERROR for problem in problems)

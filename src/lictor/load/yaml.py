@@ -1,0 +1,165 @@
+"""Text into plain JSON: YAML and JSON as Kubernetes reads them, document by document.
+
+A broken document does not stop the ones after it. Where a value stands in the file is only worked
+out when someone asks, by composing that one document again.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TypeAlias
+
+import msgspec
+import orjson
+
+from lictor.errors import LoadError
+from lictor.load.build import Builder, Duplicate, check_depth, settle_json
+from lictor.load.nodes import MAX_DEPTH, Fault, check_aliases, compose, find_node
+from lictor.raw import Json
+
+Path: TypeAlias = tuple[str | int, ...]
+
+_SEPARATOR = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
+_DIRECTIVES = re.compile(r"(?:[ \t\r]*(?:[#%][^\n]*)?(?:\n|\Z))*")
+# Numbers that JSON readers and Kubernetes' YAML reader hold differently: `2.0`, `1e3`, huge ones.
+_ODD_NUMBER = re.compile(r"[0-9](?:\.[0-9]|[eE][-+]?[0-9])|[0-9]{19}")
+_BYTE_ORDER_MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"", "utf-8"))
+
+
+class _Chunk(msgspec.Struct, frozen=True):
+    """A stretch of a file between separators, and the line it begins at, counted from one."""
+
+    text: str
+    source: str
+    line: int
+
+    def locate(self, fault: Fault) -> LoadError:
+        where = f"{self.source}:{self.line + fault.line}:{fault.column + 1}"
+        return LoadError(fault.message, where=where)
+
+
+class Document:
+    """One document of a file: its JSON, and where it stands."""
+
+    __slots__ = ("_chunk", "_index", "body", "duplicates", "line")
+
+    def __init__(
+        self,
+        body: Json,
+        chunk: _Chunk,
+        line: int,
+        index: int = 0,
+        duplicates: Sequence[Duplicate] = (),
+    ) -> None:
+        self.body = body
+        # Of the document's first line, counted from one.
+        self.line = line
+        # Keys that stand twice in one mapping; the last one won.
+        self.duplicates = tuple((d.key, chunk.line + d.line, d.column + 1) for d in duplicates)
+        self._chunk = chunk
+        self._index = index
+
+    @property
+    def source(self) -> str:
+        return self._chunk.source
+
+    def position(self, path: Path = ()) -> tuple[int, int]:
+        """The line and column, counted from one, of what a path leads to; as near as it goes."""
+        try:
+            root = next(islice(compose(self._chunk.text), self._index, None), None)
+        except Fault:
+            root = None
+        if root is None:
+            return self.line, 1
+        mark = find_node(root, path).start_mark
+        return self._chunk.line + mark.line, mark.column + 1
+
+    def where(self, path: Path = ()) -> str:
+        """The same for people: `file:line:column`."""
+        line, column = self.position(path)
+        return f"{self.source}:{line}:{column}"
+
+
+def decode_text(data: str | bytes, source: str) -> str:
+    """Bytes of a file as text, without a byte order mark and with plain line ends."""
+    if isinstance(data, bytes):
+        data = _decode(data, source)
+    data = data.removeprefix("\ufeff")
+    return data.replace("\r\n", "\n") if "\r" in data else data
+
+
+def _decode(data: bytes, source: str) -> str:
+    encoding = next(name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark))
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise LoadError(f"not {encoding} text", where=f"{source}:{line}:1") from error
+
+
+def _split(text: str, source: str) -> Iterator[_Chunk]:
+    """The stretches between `---` lines that hold more than comments."""
+    start, line = 0, 1
+    ends = [found.start() for found in _SEPARATOR.finditer(text)]
+    for end in (*ends, len(text)):
+        part = text[start:end]
+        # Directives (`%YAML 1.1`) belong to the document after the separator.
+        if part and not _DIRECTIVES.fullmatch(part.removeprefix("---")):
+            yield _Chunk(part, source, line)
+        line += part.count("\n")
+        start = end
+
+
+def _read_json(chunk: _Chunk) -> Document | None:
+    """The fast way for JSON; None where the text turns out to be YAML that begins like it."""
+    text = chunk.text.removeprefix("---")
+    body_text = text.lstrip()
+    if body_text[:1] not in ("{", "["):
+        return None
+    try:
+        body = orjson.loads(body_text)
+    except orjson.JSONDecodeError:
+        return None
+    if body_text.count("{") + body_text.count("[") > MAX_DEPTH:
+        check_depth(body)
+    if _ODD_NUMBER.search(body_text):
+        body = settle_json(body)
+    return Document(body, chunk, chunk.line + text.count("\n", 0, len(text) - len(body_text)))
+
+
+def _read_chunk(chunk: _Chunk) -> Iterator[Document]:
+    document = _read_json(chunk)
+    if document is not None:
+        yield document
+        return
+    may_alias = "*" in chunk.text and "&" in chunk.text
+    for index, root in enumerate(compose(chunk.text)):
+        if may_alias:
+            check_aliases(root)
+        builder = Builder()
+        body = builder.build(root)
+        if body is not None:
+            line = chunk.line + root.start_mark.line
+            yield Document(body, chunk, line, index, builder.duplicates)
+
+
+def read_documents(data: str | bytes, source: str) -> Iterator[Document | LoadError]:
+    """The documents of a file in order; one that is broken comes as the error that says why."""
+    try:
+        text = decode_text(data, source)
+    except LoadError as error:
+        yield error
+        return
+    for chunk in _split(text, source):
+        try:
+            yield from _read_chunk(chunk)
+        except Fault as fault:
+            yield chunk.locate(fault)
+
+
+def iter_documents(data: str | bytes, source: str) -> Iterator[Document]:
+    """The documents of a file in order. Raises LoadError at one that is broken."""
+    for document in read_documents(data, source):
+        if isinstance(document, LoadError):
+            raise document
+        yield document

@@ -1,0 +1,119 @@
+"""Is this resource meant? The clauses of a `resources` block, in the order they are asked."""
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.lang.entries import compile_entry
+from lictor.lang.kind_selector import compile_kind_selector, parse_kind_selector
+from lictor.match.combine import Clause, RequestClass, always, settle_all, settled
+from lictor.match.metadata import clean_map, read_map, read_name, read_text
+from lictor.match.selector import compile_selector
+from lictor.match.texts import compile_any_wildcard
+from lictor.model.policy import LabelSelector, ResourceDescription
+from lictor.model.program import Matcher
+from lictor.model.request import GroupVersionKind, Request
+
+_POD = GroupVersionKind("", "v1", "Pod")
+
+
+class Manner(msgspec.Struct, frozen=True):
+    """What differs between the places where a policy author writes filters."""
+
+    # Whether `operations` is looked at.
+    operations: bool
+    # Whether `Pod` also means its ephemeral containers, which once were no subresource.
+    ephemeral_containers: bool
+    # Whether a Namespace itself can fit a filter that has a namespaceSelector.
+    namespaces_selectable: bool
+    # Whether clauses about the caller are left out where nobody knows who asks.
+    forgives_unknown_caller: bool
+    # What no `any` and no `all` means: None is the older form, a filter without either.
+    without_filters: Matcher | None
+
+
+def resource_clauses(wanted: ResourceDescription, manner: Manner) -> Iterator[tuple[str, Clause]]:
+    """Give each clause that the author wrote, with its name."""
+    if manner.operations and wanted.operations:
+        yield "operations", _match_operations(wanted)
+    if wanted.kinds:
+        yield "kinds", _match_kinds(wanted, manner)
+    if wanted.name:
+        yield "name", settle_all(_match_names((wanted.name,)))
+    if wanted.names:
+        yield "names", settle_all(_match_names(wanted.names))
+    if wanted.namespaces:
+        yield "namespaces", _match_namespaces(wanted)
+    if wanted.annotations:
+        yield "annotations", settle_all(_match_annotations(wanted))
+    if wanted.selector is not None:
+        fits = compile_selector(wanted.selector)
+        yield "selector", settle_all(lambda request: fits(read_map(request.resource, "labels")))
+    if wanted.namespace_selector is not None:
+        yield "namespaceSelector", _match_namespace_labels(wanted.namespace_selector, manner)
+
+
+def is_blank(wanted: ResourceDescription) -> bool:
+    """Tell whether the author wrote no clause at all."""
+    return wanted == ResourceDescription()
+
+
+def _match_operations(wanted: ResourceDescription) -> Clause:
+    operations = wanted.operations
+    return lambda requests: settled(answer=requests.operation in operations)
+
+
+def _match_kinds(wanted: ResourceDescription, manner: Manner) -> Clause:
+    selectors = [parse_kind_selector(kind) for kind in wanted.kinds]
+    tests = [compile_kind_selector(selector) for selector in selectors]
+    wide_tests = [compile_kind_selector(replace(each, subresource="*")) for each in selectors]
+
+    def settle(requests: RequestClass) -> Matcher:
+        kind, subresource = requests.kind, requests.subresource
+        ephemeral = manner.ephemeral_containers and subresource == "ephemeralcontainers"
+        asked = wide_tests if ephemeral and kind == _POD else tests
+        fits = any(test(kind.group, kind.version, kind.kind, subresource) for test in asked)
+        return settled(answer=fits)
+
+    return settle
+
+
+def _match_names(names: tuple[str, ...]) -> Matcher:
+    fits = compile_any_wildcard(names)
+    return lambda request: fits(read_name(request.resource))
+
+
+def _match_namespaces(wanted: ResourceDescription) -> Clause:
+    fits = compile_any_wildcard(wanted.namespaces)
+
+    def settle(requests: RequestClass) -> Matcher:
+        # A Namespace lies in no namespace: its own name is what the author means.
+        field = "name" if requests.kind.kind == "Namespace" else "namespace"
+        return lambda request: fits(read_text(request.resource, field))
+
+    return settle
+
+
+def _match_annotations(wanted: ResourceDescription) -> Matcher:
+    tests = tuple(compile_entry(key, value) for key, value in wanted.annotations.items())
+
+    def matches(request: Request) -> bool:
+        annotations = read_map(request.resource, "annotations")
+        return all(test(annotations) for test in tests)
+
+    return matches
+
+
+def _match_namespace_labels(selector: LabelSelector, manner: Manner) -> Clause:
+    fits = compile_selector(selector)
+
+    def matches(request: Request) -> bool:
+        return fits(clean_map(request.namespace_labels))
+
+    def settle(requests: RequestClass) -> Matcher:
+        if requests.kind.kind == "Namespace":
+            return settled(answer=manner.namespaces_selectable)
+        return matches if requests.kind.kind else always
+
+    return settle

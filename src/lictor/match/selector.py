@@ -1,0 +1,13 @@
+"""Do these labels fit the label selector of a policy?"""
+
+from lictor.lang.entries import MapTest
+from lictor.lang.label_selector import Requirement, compile_label_selector
+from lictor.model.policy import LabelSelector
+
+
+def compile_selector(selector: LabelSelector) -> MapTest:
+    """Turn a selector into a test of labels; the empty selector takes everything."""
+    requirements = tuple(
+        Requirement(each.key, each.operator, each.values) for each in selector.match_expressions
+    )
+    return compile_label_selector(selector.match_labels, requirements)
