@@ -1,0 +1,4 @@
+"""The command line: read arguments, call one function, print, exit.
+
+No decision about policies is taken here.
+"""

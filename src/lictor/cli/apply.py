@@ -1,0 +1,311 @@
+"""`apply`: judge, change and generate resources by policies, without a cluster."""
+
+import sys
+import time
+from dataclasses import dataclass, field
+
+import click
+
+from lictor.cli.flag_command import FlagCommand, slice_option
+from lictor.cli.offline.application import Application, ApplyPlan, select_documents
+from lictor.cli.offline.apply_output import MadeFiles, Printer, print_summary, print_unusable
+from lictor.cli.offline.inputs import (
+    load_caller,
+    load_context,
+    load_values_file,
+    read_resource_texts,
+)
+from lictor.cli.offline.lookups import GivenObjects
+from lictor.cli.offline.pieces import Output, PieceOptions
+from lictor.cli.offline.policies import LoadedPolicies, load_exceptions, load_policy_files
+from lictor.cli.offline.repositories import GitAccess
+from lictor.cli.offline.requests import World
+from lictor.cli.offline.resources import load_resources
+from lictor.cli.offline.values import GivenValues
+from lictor.cli.sources import STDIN, PolicySource, Text, read_file, read_policies
+from lictor.errors import UsageError
+from lictor.lang.duration import parse_duration
+from lictor.model.exception import PolicyException
+from lictor.raw import Json
+from lictor.report.policy_report import Format
+from lictor.report.summary import Counts
+
+_OWN_FORMATS = {
+    "markdown": Output.MARKDOWN,
+    "junit": Output.JUNIT,
+    "sarif": Output.SARIF,
+}
+_EXAMPLES = """\
+# Apply a policy to a resource
+lictor apply policy.yaml --resource resource.yaml
+
+# Apply all policies of a folder to all resources of a folder, and print a report
+lictor apply policies/ --resource resources/ --policy-report
+
+# Take values for variables from a file
+lictor apply policy.yaml --resource resource.yaml --values-file values.yaml
+
+# Take policies from a git repository
+lictor apply https://github.com/OWNER/REPOSITORY/FOLDER --git-branch main --resource r.yaml
+
+# Show what is wrong beside the lines of a pull request
+lictor apply policies/ --resource resources/ --output-format sarif"""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyFlags:
+    """The flags of `apply`, by the names that click gives them."""
+
+    policies: tuple[str, ...] = ()
+    resource: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    target_resource: tuple[str, ...] = ()
+    target_resources: tuple[str, ...] = ()
+    parameter_resource: tuple[str, ...] = ()
+    exception: tuple[str, ...] = ()
+    exceptions: tuple[str, ...] = ()
+    exceptions_with_resources: bool = False
+    exceptions_within_resources: bool = False
+    exceptions_within_policies: bool = False
+    generate_exceptions: bool = False
+    generated_exception_ttl: str = "720h0m0s"
+    values_file: str = ""
+    set: tuple[str, ...] = ()
+    userinfo: str = ""
+    context_file: str = ""
+    output: str = ""
+    output_format: str = "yaml"
+    policy_report: bool = False
+    table: bool = False
+    detailed_results: bool = False
+    remove_color: bool = False
+    stdin: bool = False
+    audit_warn: bool = False
+    warn_exit_code: int = 0
+    warn_no_pass: bool = False
+    continue_on_fail: bool = False
+    git_branch: str = ""
+    username: str = ""
+    password: str = ""
+    cluster: bool = False
+    registry: bool = False
+    kubeconfig: str = ""
+    crd_path: str = ""
+    parallel: int = 0
+    json: tuple[str, ...] = ()
+    http_payload: tuple[str, ...] = ()
+    envoy_payload: tuple[str, ...] = ()
+    # Flags that only matter with a cluster.
+    ignored: dict[str, Json] = field(default_factory=dict)
+
+    @property
+    def resource_paths(self) -> tuple[str, ...]:
+        return self.resource + self.resources
+
+    @property
+    def chosen_output(self) -> Output:
+        if self.output_format in _OWN_FORMATS:
+            return _OWN_FORMATS[self.output_format]
+        if self.policy_report:
+            return Output.REPORT
+        if self.generate_exceptions:
+            return Output.EXCEPTIONS
+        return Output.TABLE if self.table else Output.TEXT
+
+
+@click.command(
+    cls=FlagCommand,
+    arity=(0, None),
+    examples=_EXAMPLES,
+    short_help="Apply policies to resources.",
+)
+@slice_option("-r", "--resource", help="Path to resource files.")
+@slice_option("--resources", help="Path to resource files.")
+@slice_option("--target-resource", help="Files with objects that mutate-existing rules change.")
+@slice_option("--target-resources", help="Folder with objects that mutate-existing rules change.")
+@slice_option("--parameter-resource", help="Files with parameters of admission policies.")
+@slice_option("--json", help="Path to JSON payload files.")
+@slice_option("--http-payload", help="Path to HTTP check request payload files (JSON).")
+@slice_option("--envoy-payload", help="Path to Envoy check request payload files (JSON).")
+@slice_option("-e", "--exception", help="Policy exceptions to consider.")
+@slice_option("--exceptions", help="Policy exceptions to consider.")
+@slice_option("-s", "--set", help="Values of variables: NAME=VALUE.")
+@click.option("-f", "--values-file", default="", help="File with values of variables.")
+@click.option("-u", "--userinfo", default="", help="File that says who asks, with roles.")
+@click.option("--context-file", default="", help="File with objects and images policies may read.")
+@click.option("-o", "--output", default="", help="File or folder for changed and made objects.")
+@click.option(
+    "--output-format", default="yaml", help="yaml, json, markdown, junit or sarif (default yaml)."
+)
+@click.option("-p", "--policy-report", is_flag=True, help="Print a policy report.")
+@click.option("-t", "--table", is_flag=True, help="Show results in a table.")
+@click.option("--detailed-results", is_flag=True, help="Show messages in the table.")
+@click.option("--remove-color", is_flag=True, help="Remove any color from output.")
+@click.option(
+    "-i", "--stdin", is_flag=True, help="Print nothing but objects, for the next program."
+)
+@click.option("--audit-warn", is_flag=True, help="Failures of audit policies are warnings.")
+@click.option("--warn-exit-code", type=int, default=0, help="Exit code where all is warnings.")
+@click.option("--warn-no-pass", is_flag=True, help="Nothing that passes is a warning too.")
+@click.option("--continue-on-fail", is_flag=True, help="Go on after a resource that breaks.")
+@click.option("--exceptions-with-resources", is_flag=True, help="Find exceptions among resources.")
+@click.option(
+    "--exceptions-within-resources", is_flag=True, help="Find exceptions among resources."
+)
+@click.option("--exceptions-within-policies", is_flag=True, help="Find exceptions among policies.")
+@click.option("--generate-exceptions", is_flag=True, help="Print an exception per violation.")
+@click.option("--generated-exception-ttl", default="720h0m0s", help="How long those shall live.")
+@click.option("-b", "--git-branch", default="", help="Branch of the git repository.")
+@click.option("--username", default="", help="User name for the git repository.")
+@click.option("--password", default="", help="Password for the git repository.")
+@click.option("--parallel", type=int, default=0, help="Processes to use (0: what pays off).")
+@click.option("-c", "--cluster", is_flag=True, help="Judge the resources of a cluster.")
+@click.option("--registry", is_flag=True, help="Ask image registries.")
+@click.option("--kubeconfig", default="", help="Path to the kubeconfig file.")
+@click.option("--crd-path", default="", help="Path to definitions of custom resources.")
+@click.option("--context", default="", help="Context of the kubeconfig file.")
+@click.option("-n", "--namespace", default="", help="Namespace, with --cluster.")
+@click.option("--cluster-wide-resources", is_flag=True, help="Only what has no namespace.")
+@click.option("--concurrent", type=int, default=1, help="Workers that read from the cluster.")
+@click.option("--batch-size", type=int, default=100, help="Resources to fetch per API call.")
+@click.option("--continue-on-error", is_flag=True, default=True, help="Go on after a failed fetch.")
+@click.option("--show-performance", is_flag=True, help="Show how long fetching took.")
+def apply(**flags: Json) -> None:
+    """Apply policies to resources: say what passes and what fails, change and generate.
+
+    Policies are files, folders, URLs, git repositories, or - for standard input.
+    """
+    raise SystemExit(run_apply(_read_flags(flags)))
+
+
+def run_apply(flags: ApplyFlags) -> int:
+    """Everything that `apply` does; gives its exit code."""
+    _check_flags(flags)
+    options = PieceOptions(
+        output=flags.chosen_output,
+        format=Format.JSON if flags.output_format == "json" else Format.YAML,
+        timestamp=int(time.time()),
+        audit_warn=flags.audit_warn,
+        show_unchanged=flags.stdin,
+    )
+    color = not flags.remove_color and sys.stdout.isatty()
+    printer = Printer(options, color=color, detailed=flags.detailed_results, piped=flags.stdin)
+    printer.files = MadeFiles(flags.output) if flags.output else None
+    policies = _load_policies(flags, printer)
+    texts = tuple(read_resource_texts(flags.resource_paths, printer.say))
+    plan = _make_plan(flags, policies, texts)
+    application = Application(plan, options)
+    _print_banner(flags, application, plan, printer)
+    printer.counts += application.unusable_count
+    print_unusable(policies, printer)
+    printer.print_all(application, texts, parse_ttl(flags.generated_exception_ttl))
+    if options.output is Output.TEXT:
+        print_summary(printer)
+    return choose_exit_code(printer.counts, flags, printer)
+
+
+def choose_exit_code(counts: Counts, flags: ApplyFlags, printer: Printer) -> int:
+    """1 for failures and errors; the code for warnings where there is nothing worse."""
+    if counts.failed or counts.errors:
+        return 1
+    if counts.warned and flags.warn_exit_code:
+        printer.say(f"exit as warnExitCode is {flags.warn_exit_code}")
+        return flags.warn_exit_code
+    if not counts.passed and flags.warn_no_pass:
+        printer.say("exit as no objects satisfied policy")
+        return flags.warn_exit_code
+    return 0
+
+
+def parse_ttl(text: str) -> int:
+    """A duration in nanoseconds."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--generated-exception-ttl: {text!r} is not a duration") from error
+
+
+def _read_flags(flags: dict[str, Json]) -> ApplyFlags:
+    known = {name: value for name, value in flags.items() if name in ApplyFlags.__slots__}
+    ignored = {name: value for name, value in flags.items() if name not in known}
+    return ApplyFlags(policies=flags["arguments"], **known, ignored=ignored)
+
+
+def _check_flags(flags: ApplyFlags) -> None:
+    payloads = flags.json + flags.http_payload + flags.envoy_payload
+    faults = {
+        "pass the values either using set flag or values_file flag": flags.values_file
+        and flags.set,
+        "require policy": not flags.policies,
+        "a stdin pipe can be used for either policies or resources, not both": STDIN
+        in flags.policies[:1]
+        and STDIN in flags.resource_paths[:1],
+        "crdpath and kubeconfig flags are mutually exclusive, please use only one of them": (
+            flags.crd_path.strip() and flags.kubeconfig.strip()
+        ),
+        "--cluster comes with a later release; give resources as files": flags.cluster,
+        "JSON, HTTP and Envoy payloads come with a later release": payloads,
+        "resource file(s) or cluster required": not flags.resource_paths,
+        f"unknown output format {flags.output_format!r}": flags.output_format
+        not in (*_OWN_FORMATS, "yaml", "json"),
+    }
+    for message, wrong in faults.items():
+        if wrong:
+            raise UsageError(message)
+
+
+def _load_policies(flags: ApplyFlags, printer: Printer) -> LoadedPolicies:
+    access = GitAccess(flags.git_branch, flags.username, flags.password)
+    policies = load_policy_files(read_policies(flags.policies, PolicySource(access)))
+    for warning in policies.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if flags.registry:
+        click.echo("warning: --registry: asking registries comes with a later release", err=True)
+    if not policies.usable and not policies.unusable:
+        printer.say("no policies were found")
+    return policies
+
+
+def _make_plan(flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[Text, ...]) -> ApplyPlan:
+    values = load_values_file(flags.values_file) if flags.values_file else None
+    caller = load_caller(flags.userinfo) if flags.userinfo else None
+    target_paths = flags.target_resource + flags.target_resources + flags.parameter_resource
+    targets = [
+        resource
+        for text in read_resource_texts(target_paths)
+        for resource in load_resources(text.content, text.path)
+    ]
+    given = GivenObjects(objects=tuple(targets))
+    if flags.context_file:
+        given = load_context(flags.context_file, given)
+    return ApplyPlan(
+        policies=policies,
+        texts=texts,
+        world=World(GivenValues(values, flags.set), caller),
+        given=given,
+        exceptions=_find_exceptions(flags, policies, texts),
+        continue_on_fail=flags.continue_on_fail,
+        processes=flags.parallel,
+    )
+
+
+def _find_exceptions(
+    flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[Text, ...]
+) -> tuple[PolicyException, ...]:
+    if flags.exceptions_with_resources or flags.exceptions_within_resources:
+        found = load_exceptions(select_documents(texts, b"PolicyException"))
+    else:
+        found = load_exceptions(map(read_file, flags.exception + flags.exceptions))
+    return found + policies.exceptions if flags.exceptions_within_policies else found
+
+
+def _print_banner(
+    flags: ApplyFlags, application: Application, plan: ApplyPlan, printer: Printer
+) -> None:
+    if flags.chosen_output not in (Output.TEXT, Output.TABLE) or flags.stdin:
+        return
+    rules = application.rule_count + len(plan.policies.unusable)
+    text = f"\nApplying {rules} policy rule(s) to {len(application.places)} resource(s)"
+    if plan.exceptions:
+        text += f" with {len(plan.exceptions)} exception(s)"
+    printer.say(f"{text}...")

@@ -1,0 +1,95 @@
+"""`completion`: the script that lets a shell complete our commands and flags."""
+
+import os
+
+import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+    shell_complete,
+    split_arg_string,
+)
+
+from lictor.cli.flag_command import FlagCommand
+from lictor.cli.main import COMPLETION_VARIABLE, PROGRAM
+
+_EXAMPLES = """\
+# bash, for this session or for good
+source <(lictor completion bash)
+lictor completion bash > /etc/bash_completion.d/lictor
+
+# zsh
+lictor completion zsh > "${fpath[1]}/_lictor"
+
+# fish
+lictor completion fish > ~/.config/fish/completions/lictor.fish
+
+# PowerShell
+lictor completion powershell | Out-String | Invoke-Expression"""
+
+_POWERSHELL = """\
+Register-ArgumentCompleter -Native -CommandName %(prog_name)s -ScriptBlock {
+    param($wordToComplete, $commandAst, $cursorPosition)
+    $env:COMP_WORDS = $commandAst.ToString()
+    $env:COMP_WORD = $wordToComplete
+    $env:%(complete_var)s = "powershell_complete"
+    %(prog_name)s | ForEach-Object {
+        $kind, $value, $text = $_ -split "`t", 3
+        if (-not $text) { $text = $value }
+        $type = [System.Management.Automation.CompletionResult]
+        $type::new($value, $value, "ParameterValue", $text)
+    }
+    Remove-Item Env:COMP_WORDS, Env:COMP_WORD, Env:%(complete_var)s
+}
+"""
+
+
+class PowerShellComplete(ShellComplete):
+    """Completion for PowerShell, which click does not bring."""
+
+    name = "powershell"
+    source_template = _POWERSHELL
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        words = split_arg_string(os.environ.get("COMP_WORDS", ""))[1:]
+        incomplete = os.environ.get("COMP_WORD", "")
+        if incomplete and words and words[-1] == incomplete:
+            words.pop()
+        return words, incomplete
+
+    def format_completion(self, item: CompletionItem) -> str:
+        return f"{item.type}\t{item.value}\t{item.help or ''}"
+
+
+_SHELLS: dict[str, type[ShellComplete]] = {
+    "bash": BashComplete,
+    "fish": FishComplete,
+    "powershell": PowerShellComplete,
+    "zsh": ZshComplete,
+}
+
+
+@click.command(cls=FlagCommand, arity=(1, 1), examples=_EXAMPLES)
+@click.pass_context
+def completion(ctx: click.Context, arguments: tuple[str, ...]) -> None:
+    """Print the completion script for a shell: bash, zsh, fish or powershell."""
+    shell = _SHELLS.get(arguments[0])
+    if shell is None:
+        raise click.UsageError(
+            f'invalid argument "{arguments[0]}" for "{ctx.command_path}": choose one of '
+            f"{', '.join(_SHELLS)}",
+            ctx,
+        )
+    made = shell(ctx.find_root().command, {}, PROGRAM, COMPLETION_VARIABLE)
+    # Not made.source(): click would start bash to ask for its version.
+    click.echo(made.source_template % made.source_vars(), nl=False)
+
+
+def answer_shell(root: click.Command, instruction: str) -> int:
+    """Answer a completion script: which words could come next?"""
+    add_completion_class(PowerShellComplete)
+    return shell_complete(root, {}, PROGRAM, COMPLETION_VARIABLE, instruction)

@@ -1,0 +1,180 @@
+"""Flags as Kyverno's users write them: lists with commas, switches with values, log flags."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+import click
+from click.core import ParameterSource
+
+from lictor.raw import Json
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+_LOG_SWITCHES = {
+    "add_dir_header", "alsologtostderr", "legacy_stderr_threshold_behavior", "logtostderr",
+    "one_output", "skip_headers", "skip_log_headers",
+}  # fmt: skip
+_LOG_OPTIONS = {
+    "alsologtostderrthreshold", "log_backtrace_at", "log_dir", "log_file", "log_file_max_size",
+    "stderrthreshold", "v", "vmodule",
+}  # fmt: skip
+_VERBOSITY = re.compile(r"-v=?-?[0-9]+")
+
+
+class FlagCommand(click.Command):
+    """A command that reads its arguments as Kyverno's does.
+
+    `arity` is how few and how many arguments it takes (None: any number); its function gets them as
+    `arguments`. `required_flags` must all be given, and an error names all that are missing.
+    """
+
+    def __init__(
+        self,
+        *args: Json,
+        arity: tuple[int, int | None] = (0, 0),
+        required_flags: Sequence[str] = (),
+        examples: str = "",
+        **kwargs: Json,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.arity = arity
+        self.required_flags = tuple(required_flags)
+        self.examples = examples
+        if arity != (0, 0):
+            self.params.append(click.Argument(["arguments"], nargs=-1))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest, given = _take_switches(self.get_params(ctx), args)
+        if self.arity == (0, 0) and not ctx.resilient_parsing:
+            _refuse_arguments(self, ctx, rest)
+        left = super().parse_args(ctx, rest)
+        ctx.params.update(given)
+        if not ctx.resilient_parsing:
+            self._check_required(ctx)
+            self._check_arity(ctx)
+        return left
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_examples(self.examples, formatter)
+        super().format_epilog(ctx, formatter)
+
+    def _check_required(self, ctx: click.Context) -> None:
+        unset = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP, None)
+        missing = [
+            f'"{flag}"'
+            for flag in self.required_flags
+            if ctx.get_parameter_source(flag.replace("-", "_")) in unset
+        ]
+        if missing:
+            raise click.UsageError(f"required flag(s) {', '.join(missing)} not set", ctx)
+
+    def _check_arity(self, ctx: click.Context) -> None:
+        least, most = self.arity
+        count = len(ctx.params.get("arguments") or ())
+        if least == most and count != least:
+            raise click.UsageError(f"accepts {least} arg(s), received {count}", ctx)
+        if count < least:
+            raise click.UsageError(f"requires at least {least} arg(s), only received {count}", ctx)
+
+
+def write_examples(examples: str, formatter: click.HelpFormatter) -> None:
+    """The last part of a help page."""
+    if examples:
+        lines = "".join(f"  {line}\n" if line else "\n" for line in examples.splitlines())
+        formatter.write(f"\nExamples:\n{lines}")
+
+
+def slice_option(*names: str, help: str, **more: Json) -> Callable[[Function], Function]:
+    """A flag that takes many values: given several times, or with commas between them."""
+    return click.option(*names, multiple=True, callback=_split_values, help=help, **more)
+
+
+def split_commas(text: str) -> list[str]:
+    """The parts between commas; a part in double quotes may hold commas itself."""
+    if not text:
+        return []
+    if '"' not in text:
+        return text.split(",")
+    import csv
+
+    try:
+        return next(csv.reader([text], strict=True))
+    except csv.Error as error:
+        raise click.UsageError(f"invalid list {text!r}: {error}") from error
+
+
+def strip_log_flags(arguments: Sequence[str]) -> list[str]:
+    """Leave out the log flags that Kyverno takes everywhere: they change nothing here."""
+    kept: list[str] = []
+    waiting = iter(arguments)
+    for argument in waiting:
+        if argument == "--":
+            return [*kept, argument, *waiting]
+        name = argument.lstrip("-").partition("=")[0]
+        if not _is_log_flag(argument, name):
+            kept.append(argument)
+        elif argument in ("-v", f"--{name}") and name in _LOG_OPTIONS:
+            next(waiting, None)
+    return kept
+
+
+def read_bool(text: str) -> bool | None:
+    """A boolean as Go's flags read it; None where it is none."""
+    if text in _TRUE:
+        return True
+    return False if text in _FALSE else None
+
+
+def _is_log_flag(argument: str, name: str) -> bool:
+    if argument.startswith("--"):
+        return name in _LOG_SWITCHES or name in _LOG_OPTIONS
+    return argument == "-v" or _VERBOSITY.fullmatch(argument) is not None
+
+
+def _split_values(_: click.Context, __: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(part for value in values for part in split_commas(value))
+
+
+def _take_switches(
+    params: Iterable[click.Parameter], args: Sequence[str]
+) -> tuple[list[str], dict[str, bool]]:
+    """Take `--flag=true` and `-f=false` out: click knows no values for switches."""
+    switches = {
+        name: param
+        for param in params
+        if isinstance(param, click.Option) and param.is_flag
+        for name in param.opts
+    }
+    kept: list[str] = []
+    given: dict[str, bool] = {}
+    for position, argument in enumerate(args):
+        if argument == "--":
+            return [*kept, *args[position:]], given
+        name, equals, text = argument.partition("=")
+        switch = switches.get(name) if equals else None
+        if switch is None or switch.name is None:
+            kept.append(argument)
+        else:
+            given[switch.name] = _read_switch(switch, text)
+    return kept, given
+
+
+def _read_switch(switch: click.Option, text: str) -> bool:
+    value = read_bool(text)
+    if value is None:
+        names = ", ".join(sorted(switch.opts, key=len))
+        raise click.UsageError(
+            f'invalid argument "{text}" for "{names}" flag: write true or false, or leave it out'
+        )
+    return value
+
+
+def _refuse_arguments(command: click.Command, ctx: click.Context, args: list[str]) -> None:
+    if any(name in args for name in ctx.help_option_names):
+        return
+    _, left, _ = command.make_parser(ctx).parse_args(args=list(args))
+    if left:
+        raise click.UsageError(f'unknown command "{left[0]}" for "{ctx.command_path}"', ctx)

@@ -1,0 +1,40 @@
+"""The tree of commands. Only names and summaries are here; each command comes when it is called."""
+
+from lictor.cli.lazy_group import LazyCommand, LazyGroup
+
+PROGRAM = "lictor"
+# Set by completion scripts when the shell wants answers.
+COMPLETION_VARIABLE = "_LICTOR_COMPLETE"
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+# Commands that Kyverno does not have: a wrong call of them is exit code 2, of all others 1.
+OWN_COMMANDS = frozenset(("explain", "lint"))
+
+COMMANDS = {
+    "apply": LazyCommand("lictor.cli.apply", "apply", "Apply policies to resources."),
+    "completion": LazyCommand(
+        "lictor.cli.completion", "completion", "Print the completion script for a shell."
+    ),
+    "create": LazyCommand("lictor.cli.create", "create", "Create files to start from."),
+    "docs": LazyCommand("lictor.cli.docs", "docs", "Write the reference of all commands."),
+    "explain": LazyCommand(
+        "lictor.cli.explain", "explain", "Show step by step why a policy answers as it does."
+    ),
+    "fix": LazyCommand("lictor.cli.fix", "fix", "Bring old files up to date."),
+    "help": LazyCommand("lictor.cli.help", "show_help", "Show the help of a command."),
+    "jp": LazyCommand("lictor.cli.jp", "jp", "Work with JMESPath expressions."),
+    "lint": LazyCommand("lictor.cli.lint", "lint", "Check policies and test files for mistakes."),
+    "test": LazyCommand("lictor.cli.test", "test", "Run the tests of policies."),
+    "version": LazyCommand("lictor.cli.version", "version", "Print the version."),
+}
+
+cli = LazyGroup(
+    name=PROGRAM,
+    lazy=COMMANDS,
+    context_settings=CONTEXT_SETTINGS,
+    help=(
+        "One policy engine for Kubernetes.\n\n"
+        "Takes Kyverno's policies, tests and flags as they are: judge resources with apply, test "
+        "policies with test. Kyverno's log flags (-v and the like) are accepted everywhere and "
+        "change nothing."
+    ),
+)

@@ -1,0 +1,77 @@
+"""Policy exceptions made from violations: what `apply --generate-exceptions` prints."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+import orjson
+
+from lictor.cli.offline.responses import key_of
+from lictor.lang.duration import format_duration
+from lictor.model.result import Result, Status, Verdict
+from lictor.raw import Json, JsonObject
+from lictor.report.summary import reported_status
+
+_CRONJOB_PREFIX = "autogen-cronjob-"
+_PREFIX = "autogen-"
+_TAG_OR_DIGEST = re.compile(r":.*|@.*")
+
+
+def build_exceptions(
+    verdicts: Iterable[Verdict], ttl: int, *, audit_warn: bool = False
+) -> Iterator[JsonObject]:
+    """One exception for each violation of a cluster-wide policy; `ttl` is in nanoseconds."""
+    for verdict in verdicts:
+        for result in verdict.results:
+            status = reported_status(result, audit_warn=audit_warn)
+            if status is Status.FAIL and not result.policy.namespace:
+                yield _build_exception(result, verdict.request.resource, ttl)
+
+
+def _build_exception(result: Result, resource: JsonObject, ttl: int) -> JsonObject:
+    _, kind, namespace, name = key_of(resource)
+    kinds, names, rules = _widen(result.rule, kind, name)
+    metadata: JsonObject = {"name": "-".join((result.policy.name, result.rule, namespace, name))}
+    if ttl > 0:
+        metadata["labels"] = {"cleanup.kyverno.io/ttl": format_duration(ttl)}
+    spec: JsonObject = {
+        "exceptions": [{"policyName": result.policy.name, "ruleNames": rules}],
+        "match": {
+            "all": [{"resources": {"kinds": kinds, "names": names, "namespaces": [namespace]}}]
+        },
+    }
+    controls = _read_controls(result)
+    if controls:
+        spec["podSecurity"] = controls
+    return {
+        "apiVersion": "kyverno.io/v2beta1",
+        "kind": "PolicyException",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def _widen(rule: str, kind: str, name: str) -> tuple[list[str], list[str], list[str]]:
+    """A controller's exception must also hold for the Pods it makes, and for their rules."""
+    if not rule.startswith(_PREFIX):
+        return [kind], [name], [rule]
+    if kind == "CronJob":
+        bare = rule.removeprefix(_CRONJOB_PREFIX)
+        return [kind, "Job", "Pod"], [name, f"{name}-*"], [rule, f"{_PREFIX}{bare}", bare]
+    return [kind, "Pod"], [name, f"{name}-*"], [rule, rule.removeprefix(_PREFIX)]
+
+
+def _read_controls(result: Result) -> list[JsonObject]:
+    """The controls of the Pod Security Standards that were broken, with their images."""
+    try:
+        controls = orjson.loads(result.properties.get("controlsJSON") or "[]")
+    except orjson.JSONDecodeError:
+        return []
+    return [_describe_control(found) for found in controls if isinstance(found, dict)]
+
+
+def _describe_control(control: Json) -> JsonObject:
+    described: JsonObject = {"controlName": control.get("Name")}
+    images = control.get("Images")
+    if isinstance(images, list) and images:
+        described["images"] = [_TAG_OR_DIGEST.sub("*", str(image)) for image in images]
+    return described

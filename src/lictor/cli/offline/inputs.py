@@ -1,0 +1,94 @@
+"""The files that tell of the world: values, user info, context, cluster resources, manifests."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+import msgspec
+
+from lictor.cli.offline.lookups import GivenObjects
+from lictor.cli.sources import Text, locate_resources, read_any, read_file
+from lictor.errors import LictorError, LoadError
+from lictor.load.test_files import (
+    load_cluster_resource,
+    load_user_info,
+    load_values,
+)
+from lictor.load.test_files import load_context as load_context_file
+from lictor.model.offline import ContextSpec, UserInfo, Values
+from lictor.model.request import Caller
+from lictor.raw import JsonObject
+
+_DIVIDER = "-" * 70
+_OUTDATED = "uses a deprecated schema - please migrate to the latest format"
+
+
+def load_values_file(path: str) -> Values:
+    """A values file; one of an older schema is refused, as Kyverno does."""
+    text = read_file(path)
+    values = load_values(text.content, text.path)
+    if values.outdated:
+        raise LoadError(_OUTDATED, where=path)
+    return values
+
+
+def load_caller(path: str) -> Caller:
+    """Who asks."""
+    text = read_file(path)
+    return make_caller(load_user_info(text.content, text.path))
+
+
+def make_caller(info: UserInfo) -> Caller:
+    """The caller that a UserInfo file describes."""
+    user = info.user_info
+    return Caller(
+        username=user.username,
+        uid=user.uid,
+        groups=user.groups,
+        extra={name: list(values) for name, values in user.extra.items()},
+        roles=info.roles,
+        cluster_roles=info.cluster_roles,
+    )
+
+
+def load_context(path: str, given: GivenObjects) -> GivenObjects:
+    """The objects given so far, with those and the images of a Context file."""
+    text = read_file(path)
+    return add_context(load_context_file(text.content, text.path).spec, given)
+
+
+def add_context(spec: ContextSpec, given: GivenObjects) -> GivenObjects:
+    """The objects given so far, and those of a context."""
+    images = {image.image: _describe_image(msgspec.to_builtins(image)) for image in spec.images}
+    cluster = (*(given.cluster or ()), *spec.resources) if spec.resources else given.cluster
+    return replace(given, cluster=cluster, images={**given.images, **images})
+
+
+def _describe_image(image: JsonObject) -> JsonObject:
+    """What a registry would say, under the names that context entries use."""
+    identifier = image.get("digest") or image.get("tag") or ""
+    return {
+        **image,
+        "identifier": identifier,
+        "manifestList": image.get("imageIndex"),
+        "configData": image.get("config"),
+    }
+
+
+def load_cluster_objects(path: str) -> tuple[JsonObject, ...]:
+    """The objects of a ClusterResource file."""
+    text = read_file(path)
+    return load_cluster_resource(text.content, text.path).spec.resources
+
+
+def read_resource_texts(
+    paths: Iterable[str], say: Callable[[str], None] | None = None
+) -> Iterator[Text]:
+    """The files with resources. A later path that cannot be read is told, and left out."""
+    for number, path in enumerate(paths):
+        try:
+            yield from map(read_any, locate_resources((path,)))
+        except LictorError as error:
+            # With the first path gone nothing might be judged at all: no success must come of that.
+            if say is None or number == 0:
+                raise
+            say(f"\n{_DIVIDER}\nfailed to load resources: {path}. \nerror: {error}\n{_DIVIDER}")

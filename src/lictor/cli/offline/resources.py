@@ -1,0 +1,104 @@
+"""Resources as commands take them: documents found in a text, parsed one by one, with defaults."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lictor.errors import LoadError
+from lictor.load.yaml import iter_documents
+from lictor.raw import Json, JsonObject
+
+_SEPARATOR = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
+_CONTENT = re.compile(rb"^[ \t]*[^#\s]", re.MULTILINE)
+# Maps that Helm charts leave empty (`annotations:`); a null there means an empty map.
+_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "data", "stringData"})
+_MAX_DEPTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where one document lies in a text."""
+
+    start: int
+    end: int
+
+
+def find_documents(content: bytes) -> list[Span]:
+    """The documents of a text that hold more than comments; nothing is parsed."""
+    starts = [found.start() for found in _SEPARATOR.finditer(content)]
+    if starts[:1] != [0]:
+        starts.insert(0, 0)
+    spans = []
+    for start, end in zip(starts, (*starts[1:], len(content)), strict=True):
+        body = start + 3 if content.startswith(b"---", start) else start
+        if _CONTENT.search(content, body, end):
+            spans.append(Span(start, end))
+    return spans
+
+
+def parse_resources(content: bytes, span: Span, path: str) -> Iterator[JsonObject]:
+    """The resource of one document, or those of a `v1` List."""
+    try:
+        for document in iter_documents(content[span.start : span.end], path):
+            yield from _take_resources(document.body, f"{path}:{document.line}")
+    except LoadError as error:
+        # Counting lines is slow in large files, and only errors need them.
+        skipped = content.count(b"\n", 0, span.start)
+        raise _move_down(error, path, skipped) from error
+
+
+def load_resources(content: bytes, path: str) -> Iterator[JsonObject]:
+    """All resources of a text, one by one."""
+    for span in find_documents(content):
+        yield from parse_resources(content, span, path)
+
+
+def _move_down(error: LoadError, path: str, lines: int) -> LoadError:
+    found = re.fullmatch(r":(\d+)(.*)", error.where.removeprefix(path), re.DOTALL)
+    if found is None:
+        return error
+    return LoadError(error.message, where=f"{path}:{int(found[1]) + lines}{found[2]}")
+
+
+def _take_resources(parsed: Json, where: str) -> Iterator[JsonObject]:
+    if not isinstance(parsed, dict):
+        raise LoadError("is not a resource: expected an object", where=where)
+    api_version, kind = parsed.get("apiVersion"), parsed.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise LoadError("is not a resource: `kind` is missing", where=where)
+    if not isinstance(api_version, str) or not api_version:
+        raise LoadError("is not a resource: `apiVersion` is missing", where=where)
+    items = parsed.get("items")
+    if kind == "List" and api_version == "v1" and isinstance(items, list):
+        for item in items:
+            yield from _take_resources(item, where)
+        return
+    yield _fill_defaults(parsed, where)
+
+
+def _fill_defaults(resource: JsonObject, where: str) -> JsonObject:
+    metadata = resource.get("metadata")
+    if metadata is None:
+        metadata = resource["metadata"] = {}
+    if not isinstance(metadata, dict):
+        raise LoadError("is not a resource: `metadata` is not an object", where=where)
+    if not metadata.get("namespace"):
+        # Kyverno does so for every kind, even for those without a namespace.
+        metadata["namespace"] = "default"
+    _fill_maps(resource, 0, where)
+    return resource
+
+
+def _fill_maps(node: JsonObject, depth: int, where: str) -> None:
+    if depth > _MAX_DEPTH:
+        raise LoadError(f"nested more than {_MAX_DEPTH} deep", where=where)
+    for key, value in node.items():
+        if value is None:
+            if key in _MAPS:
+                node[key] = {}
+        elif isinstance(value, dict):
+            _fill_maps(value, depth + 1, where)
+        elif isinstance(value, list):
+            for item in value:
+                if isinstance(item, dict):
+                    _fill_maps(item, depth + 1, where)

@@ -1,0 +1,135 @@
+"""Where errors become words and exit codes: the only place, so that no traceback reaches a user."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+import click
+
+from lictor.cli.flag_command import strip_log_flags
+from lictor.cli.main import COMPLETION_VARIABLE, OWN_COMMANDS, PROGRAM, cli
+from lictor.errors import LictorError, UsageError
+
+DEBUG_VARIABLE = "LICTOR_DEBUG"
+_INTERRUPTED = 128 + signal.SIGINT
+_BROKEN_PIPE = 128 + 13
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; whatever happens, give an exit code and, for people, a reason."""
+    _prepare_streams()
+    given = strip_log_flags(arguments)
+    wrong_call = 2 if given and given[0] in OWN_COMMANDS else 1
+    try:
+        code = _invoke(given, wrong_call)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _close_pipe()
+    except KeyboardInterrupt:
+        return _fail("interrupted", _INTERRUPTED)
+    except Exception as error:  # noqa: BLE001  (the rim: nothing may pass it as a traceback)
+        return _fail_unforeseen(error)
+    return code
+
+
+def _invoke(arguments: list[str], wrong_call: int) -> int:
+    try:
+        return _call(arguments, wrong_call)
+    except UsageError as error:
+        return _fail(str(error), wrong_call)
+    except LictorError as error:
+        return _fail(str(error), 1)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return _fail(_describe_os_error(error), 1)
+
+
+def _call(arguments: list[str], wrong_call: int) -> int:
+    try:
+        if COMPLETION_VARIABLE in os.environ:
+            from lictor.cli.completion import answer_shell
+
+            return answer_shell(cli, os.environ[COMPLETION_VARIABLE])
+        # Not cli.main(): it would swallow broken pipes and interrupts, which have their own codes.
+        with cli.make_context(PROGRAM, arguments) as context:
+            return _read_code(cli.invoke(context))
+    except SystemExit as error:
+        return _read_code(error.code)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.UsageError as error:
+        return _fail(_describe_usage(error), wrong_call)
+    except click.Abort:
+        return _fail("interrupted", _INTERRUPTED)
+    except click.ClickException as error:
+        return _fail(error.format_message(), 1)
+
+
+def _read_code(code: object) -> int:
+    """What a command gave back: nothing and text are what they are for `sys.exit`."""
+    if isinstance(code, str):
+        return _fail(code, 1)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    sys.stdout.flush()
+    click.echo(f"Error: {message}", err=True)
+    return code
+
+
+def _fail_unforeseen(error: Exception) -> int:
+    if os.environ.get(DEBUG_VARIABLE):
+        raise error
+    if isinstance(error, RecursionError):
+        return _fail("the input is nested too deeply", 1)
+    if isinstance(error, MemoryError):
+        return _fail("out of memory: give fewer files at once", 1)
+    name = type(error).__name__
+    return _fail(
+        f"this should not have happened ({name}: {error}). "
+        f"Please report it; {DEBUG_VARIABLE}=1 shows where.",
+        1,
+    )
+
+
+def _close_pipe() -> int:
+    """Nobody reads on (`| head`): end quietly, and keep Python's last flush from complaining."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    return _BROKEN_PIPE
+
+
+def _describe_usage(error: click.UsageError) -> str:
+    text = _translate(error)
+    if error.ctx is None:
+        return text
+    return f"{text}\nRun '{error.ctx.command_path} --help' for usage."
+
+
+def _translate(error: click.UsageError) -> str:
+    """The words of Kyverno's command line, which scripts and people know."""
+    if isinstance(error, click.NoSuchOption):
+        name = error.option_name
+        if name.startswith("--"):
+            return f"unknown flag: {name}"
+        return f"unknown shorthand flag: '{name.lstrip('-')[:1]}' in {name}"
+    if isinstance(error, click.BadOptionUsage) and "requires an argument" in error.message:
+        name = error.option_name
+        shown = name if name.startswith("--") else f"'{name.lstrip('-')}' in {name}"
+        return f"flag needs an argument: {shown}"
+    return error.format_message()
+
+
+def _describe_os_error(error: OSError) -> str:
+    reason = (error.strerror or str(error)).lower()
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def _prepare_streams() -> None:
+    """Any text can be printed anywhere: half characters and odd locales are no reason to die."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -1,0 +1,229 @@
+"""`test`: do policies say about resources what their test files expect?"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import click
+from msgspec.structs import replace
+
+from lictor.cli.flag_command import FlagCommand
+from lictor.cli.offline.cases import CaseRun, TestCase, find_test_files, load_cases
+from lictor.cli.offline.checks import run_checks
+from lictor.cli.offline.repositories import GitAccess
+from lictor.cli.offline.selector import Selector, compile_selector, parse_selector
+from lictor.errors import LictorError, UsageError
+from lictor.model.offline import TestResult
+from lictor.raw import Json
+from lictor.report.table import render_table
+from lictor.report.test_outcome import TestOutcome, keep_failures
+
+_EXAMPLES = """\
+# Run all tests below a folder
+lictor test .
+
+# Run tests of a git repository
+lictor test https://github.com/OWNER/REPOSITORY/BRANCH
+
+# Run the tests of one policy on one resource
+lictor test . --test-case-selector "policy=add-labels,resource=my-pod"
+
+# Write a report for a CI server
+lictor test . --output-format junit"""
+
+_FORMATS = ("json", "yaml", "markdown", "junit", "sarif")
+
+
+@dataclass(frozen=True, slots=True)
+class TestFlags:
+    """The flags of `test`."""
+
+    # pytest must not take this for a test class.
+    __test__ = False
+
+    paths: tuple[str, ...]
+    file_name: str = "kyverno-test.yaml"
+    git_branch: str = ""
+    test_case_selector: str = "policy=*,rule=*,resource=*"
+    output_format: str = ""
+    registry: bool = False
+    fail_only: bool = False
+    remove_color: bool = False
+    detailed_results: bool = False
+    require_tests: bool = False
+
+
+@click.command(
+    cls=FlagCommand, arity=(1, None), examples=_EXAMPLES, short_help="Run the tests of policies."
+)
+@click.option("-f", "--file-name", default="kyverno-test.yaml", help="Name of the test files.")
+@click.option("-b", "--git-branch", default="", help="Branch of the git repository.")
+@click.option(
+    "-t",
+    "--test-case-selector",
+    default="policy=*,rule=*,resource=*",
+    help="Which results to check.",
+)
+@click.option(
+    "-o", "--output-format", default="", help="json, yaml, markdown, junit or sarif (a table)."
+)
+@click.option("--registry", is_flag=True, help="Ask image registries.")
+@click.option("--fail-only", is_flag=True, help="Show failures only.")
+@click.option("--remove-color", is_flag=True, help="Remove any color from output.")
+@click.option("--detailed-results", is_flag=True, help="Show messages in the table.")
+@click.option("--require-tests", is_flag=True, help="Having no tests is an error.")
+def test(arguments: tuple[str, ...], **flags: Json) -> None:
+    """Run the tests that lie in folders or git repositories.
+
+    A test is a file kyverno-test.yaml that names policies, resources, and the results to expect.
+    """
+    run_tests(TestFlags(paths=arguments, **flags))
+
+
+def run_tests(flags: TestFlags) -> None:
+    """Run everything and print it; raises LictorError where a test fails or cannot run."""
+    if flags.output_format and flags.output_format not in _FORMATS:
+        raise UsageError(f"invalid format, expected ({', '.join(_FORMATS)})")
+    run = _Run(flags, parse_selector(flags.test_case_selector))
+    if flags.registry:
+        run.say("warning: --registry: asking registries comes with a later release")
+    cases = run.find_cases()
+    if cases:
+        for case in cases:
+            run.run_case(case)
+        run.conclude()
+
+
+@dataclass(slots=True)
+class _Run:
+    """What has been found so far."""
+
+    flags: TestFlags
+    selector: Selector
+    outcomes: list[TestOutcome] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def say(self, text: str = "") -> None:
+        """A line for people: not on stdout where a program reads that."""
+        click.echo(text, err=bool(self.flags.output_format))
+
+    def find_cases(self) -> list[TestCase]:
+        """All tests; empty where there are none and that is no error."""
+        if self.selector.errors:
+            self.say("\nFilter errors:")
+            for error in self.selector.errors:
+                self.say(f"  Error: {error}")
+        access = GitAccess(self.flags.git_branch)
+        files = [
+            file
+            for path in self.flags.paths
+            for file in find_test_files(path, self.flags.file_name, access)
+        ]
+        cases, problems = load_cases(files)
+        if problems:
+            self._show_problems(problems)
+            raise LictorError(f"found {len(problems)} errors after loading tests")
+        if not cases:
+            self._end_without_cases()
+        return cases
+
+    def _show_problems(self, problems: dict[str, str]) -> None:
+        self.say("\nTest errors:")
+        for path, problem in problems.items():
+            self.say(f"  Path: {path}")
+            self.say(f"    Error: {problem}")
+
+    def _end_without_cases(self) -> None:
+        self.say("\nNo test yamls available")
+        if self.flags.require_tests:
+            raise LictorError("no tests found")
+        if self.selector.errors:
+            raise LictorError(self.selector.errors[0])
+
+    def run_case(self, case: TestCase) -> None:
+        """Run one test and show its outcomes; one that cannot run does not stop the others."""
+        if case.test.outdated:
+            self.say(f"\nWARNING: test file ({case.path}) uses a deprecated schema")
+            raise LictorError(
+                f"test file {case.path} uses a deprecated schema - "
+                "please migrate to the latest format"
+            )
+        rows = self._select_rows(case.test.results)
+        if not rows:
+            return
+        self.say(f"Loading test {case.test.metadata.name} ( {case.path} ) ...")
+        try:
+            outcomes = self._judge(case, rows)
+        except LictorError as error:
+            self.say(f"  ERROR: failed to run test ({error})")
+            self.errors.append(f"{case.path}: failed to run test ({error})")
+            return
+        self.outcomes += outcomes
+        if not self.flags.fail_only and not self.flags.output_format:
+            self.say(f"\n{self._render_table(outcomes)}")
+
+    def _judge(self, case: TestCase, rows: Iterable[TestResult]) -> list[TestOutcome]:
+        run = CaseRun(case, self.say)
+        answers = run.run()
+        self.say("  Checking results ...")
+        judge = run.judge_with(answers)
+        outcomes = [outcome for row in rows for outcome in judge.judge(row)]
+        return outcomes + list(run_checks(case.test.checks, answers, case.path))
+
+    def _select_rows(self, results: Iterable[TestResult]) -> list[TestResult]:
+        selects = compile_selector(self.selector)
+        chosen = [result for result in results if selects(result)]
+        named = self.selector.named_resources
+        if not named:
+            return chosen
+        return [replace(result, resources=named) for result in chosen]
+
+    def _render_table(self, outcomes: Iterable[TestOutcome]) -> str:
+        color = not self.flags.remove_color and sys.stdout.isatty()
+        return render_table(outcomes, detailed=self.flags.detailed_results, color=color)
+
+    def conclude(self) -> None:
+        """Print the summary; raise where not all is well."""
+        failures = keep_failures(self.outcomes, renumber=True)
+        total = len(self.outcomes)
+        if self.flags.output_format:
+            self._print_format(failures if self.flags.fail_only else self.outcomes)
+        if self.flags.fail_only:
+            self.say(f"\nTest Summary: {len(failures)} out of {total} tests failed\n")
+        else:
+            passed = total - len(failures)
+            self.say(f"\nTest Summary: {passed} tests passed and {len(failures)} tests failed\n")
+        if failures and self.flags.fail_only and not self.flags.output_format:
+            self.say(f"Aggregated Failed Test Cases : \n{self._render_table(failures)}")
+        if self.errors:
+            raise LictorError("; ".join(self.errors))
+        if failures:
+            raise LictorError(f"{len(failures)} tests failed")
+
+    def _print_format(self, outcomes: Iterable[TestOutcome]) -> None:
+        numbered = [replace(outcome, id=number) for number, outcome in enumerate(outcomes, 1)]
+        text = render_format(
+            numbered, self.flags.output_format, detailed=self.flags.detailed_results
+        )
+        click.echo(text, nl=False)
+
+
+def render_format(outcomes: Sequence[TestOutcome], name: str, *, detailed: bool) -> str:
+    """Outcomes for programs. Each renderer is loaded when it is asked for: start-up counts."""
+    if name == "junit":
+        from lictor.report.junit import render_junit
+
+        return render_junit(outcomes, detailed=detailed)
+    if name == "markdown":
+        from lictor.report.markdown import render_markdown
+
+        return render_markdown(outcomes, detailed=detailed)
+    if name == "sarif":
+        from lictor.cli.release import VERSION
+        from lictor.report.sarif import render_test_sarif
+
+        return render_test_sarif(outcomes, version=VERSION)
+    from lictor.report.outcomes import render_outcomes_json, render_outcomes_yaml
+
+    render = render_outcomes_json if name == "json" else render_outcomes_yaml
+    return render(outcomes, detailed=detailed)

@@ -1,0 +1,273 @@
+"""Why each rule said what it said: the answers of its parts, as a tree of text or as JSON."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from lictor.lang.go_json import dump_go_json
+from lictor.lang.watch import Heard
+from lictor.model.policy import Rule
+from lictor.model.request import Request
+from lictor.model.result import Result
+from lictor.raw import Json, JsonObject
+
+_MAX_SHOWN = 120
+
+
+class Clause(msgspec.Struct, frozen=True):
+    """One clause of match or exclude, and whether it fits."""
+
+    path: str
+    fits: bool
+    wanted: Json = None
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """One condition: what its key became, and whether it holds."""
+
+    path: str
+    key: Json
+    operator: str
+    value: Json
+    holds: bool | None
+    error: str = ""
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """One context entry that was used, and its value or why it has none."""
+
+    name: str
+    value: Json = None
+    error: str = ""
+
+
+class RuleExplanation(msgspec.Struct, frozen=True):
+    """One rule's story."""
+
+    rule: str
+    matched: bool
+    clauses: tuple[Clause, ...] = ()
+    context: tuple[Loaded, ...] = ()
+    conditions: tuple[Compared, ...] = ()
+    results: tuple[Result, ...] = ()
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """One policy's story about one resource."""
+
+    policy: str
+    resource: str
+    rules: tuple[RuleExplanation, ...] = ()
+
+
+def explain_rule(rule: Rule, heard: Sequence[Heard], results: Iterable[Result]) -> RuleExplanation:
+    """Put together what was heard from the closures of one rule."""
+    own = [h for h in heard if h.rule == rule.name]
+    clauses = tuple(_clauses(rule, own))
+    matched = _answer(clauses, "match", default=True) and not _answer(
+        clauses, "exclude", default=False
+    )
+    return RuleExplanation(
+        rule=rule.name,
+        matched=matched,
+        clauses=clauses,
+        context=tuple(_loaded(own)),
+        conditions=tuple(_compared(rule, own)),
+        results=tuple(r for r in results if r.rule == rule.name),
+    )
+
+
+def _answer(clauses: Sequence[Clause], path: str, *, default: bool) -> bool:
+    return next((clause.fits for clause in clauses if clause.path == path), default)
+
+
+def _clauses(rule: Rule, heard: Sequence[Heard]) -> Iterator[Clause]:
+    seen = set()
+    for each in heard:
+        if each.what.startswith(("match", "exclude")) and each.what not in seen:
+            seen.add(each.what)
+            yield Clause(each.what, bool(each.answer), _dig(rule, each.what))
+
+
+def _loaded(heard: Sequence[Heard]) -> Iterator[Loaded]:
+    for each in heard:
+        if each.what.startswith("context."):
+            yield Loaded(each.what.removeprefix("context."), each.answer, each.error)
+
+
+def _compared(rule: Rule, heard: Sequence[Heard]) -> Iterator[Compared]:
+    for each in heard:
+        if "conditions" not in each.what:
+            continue
+        written = _dig(rule, each.what)
+        operator = written.get("operator", "") if isinstance(written, dict) else ""
+        constant = written.get("value") if isinstance(written, dict) else None
+        yield Compared(
+            path=each.what,
+            key=each.given[0] if each.given else None,
+            operator=str(operator),
+            value=each.given[1] if len(each.given) > 1 else constant,
+            holds=None if each.error else bool(each.answer),
+            error=each.error,
+        )
+
+
+def _dig(rule: Rule, path: str) -> Json:
+    """What the author wrote at a path such as `match.any[0].resources.kinds`."""
+    here: Json = rule
+    for part in path.replace("[", ".[").split("."):
+        if part.startswith("["):
+            index = int(part[1:-1])
+            here = here[index] if isinstance(here, (list, tuple)) and index < len(here) else None
+        elif isinstance(here, dict):
+            here = here.get(part)
+        else:
+            here = getattr(here, _snake(part), None)
+            if here is None and part == "deny":
+                here = getattr(rule.validate, "deny", None)
+    return here
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
+
+
+# --- as text
+
+
+def render_explanation(explanation: Explanation) -> Iterator[str]:
+    """A tree, line by line."""
+    yield f"{explanation.policy} -> {explanation.resource}"
+    for index, rule in enumerate(explanation.rules):
+        last = index == len(explanation.rules) - 1
+        yield f"{'└──' if last else '├──'} rule {rule.rule}: {_verdict(rule)}"
+        lines = list(_rule_lines(rule))
+        for number, (depth, text) in enumerate(lines):
+            branch = "└──" if number == len(lines) - 1 else "├──"
+            yield f"{'    ' if last else '│   '}{'    ' * depth}{branch} {text}"
+
+
+def _verdict(rule: RuleExplanation) -> str:
+    if not rule.matched:
+        return "does not concern this resource"
+    if not rule.results:
+        return "matched, and has nothing to say"
+    return ", ".join(sorted({str(result.status) for result in rule.results}))
+
+
+def _rule_lines(rule: RuleExplanation) -> Iterator[tuple[int, str]]:
+    for clause in rule.clauses:
+        if "." in clause.path:
+            yield 0, _clause_line(clause)
+    for loaded in rule.context:
+        told = f"could not be loaded: {loaded.error}" if loaded.error else _shown(loaded.value)
+        yield 0, f"context {loaded.name} = {told}"
+    for compared in rule.conditions:
+        yield 0, _condition_line(compared)
+    for result in rule.results:
+        yield 0, f"{result.status}: {result.message}"
+        if result.failure is not None:
+            yield 0, f"at {result.failure.path or '/'}: {_expectation(result)}"
+
+
+def _clause_line(clause: Clause) -> str:
+    mark = "✓" if clause.fits else "✗"
+    wanted = "" if clause.path.endswith("]") else f" {_shown(clause.wanted)}"
+    return f"{mark} {clause.path}{wanted}"
+
+
+def _condition_line(compared: Compared) -> str:
+    if compared.error:
+        return f"! {compared.path}: {compared.error}"
+    mark = "holds" if compared.holds else "does not hold"
+    return (
+        f"{compared.path}: {_shown(compared.key)} {compared.operator} "
+        f"{_shown(compared.value)}: {mark}"
+    )
+
+
+def _expectation(result: Result) -> str:
+    failure = result.failure
+    if failure is None:
+        return ""
+    if failure.expected is None and failure.reason:
+        return failure.reason
+    return f"expected {_shown(failure.expected)}, found {_shown(failure.found)}"
+
+
+def _shown(value: Json) -> str:
+    text = dump_go_json(to_plain(value))
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+
+
+# --- as JSON
+
+
+def explanation_to_json(explanation: Explanation) -> JsonObject:
+    """The same story for programs."""
+    return {
+        "policy": explanation.policy,
+        "resource": explanation.resource,
+        "rules": [_rule_to_json(rule) for rule in explanation.rules],
+    }
+
+
+def _rule_to_json(rule: RuleExplanation) -> JsonObject:
+    return {
+        "rule": rule.rule,
+        "matched": rule.matched,
+        "clauses": [
+            {"path": c.path, "fits": c.fits, "wanted": to_plain(c.wanted)} for c in rule.clauses
+        ],
+        "context": [
+            {"name": c.name, "value": to_plain(c.value), "error": c.error} for c in rule.context
+        ],
+        "conditions": [
+            {
+                "path": c.path,
+                "key": to_plain(c.key),
+                "operator": c.operator,
+                "value": to_plain(c.value),
+                "holds": c.holds,
+                "error": c.error,
+            }
+            for c in rule.conditions
+        ],
+        "results": [_result_to_json(result) for result in rule.results],
+    }
+
+
+def _result_to_json(result: Result) -> JsonObject:
+    told: JsonObject = {"status": str(result.status), "message": result.message}
+    if result.failure is not None:
+        told["failure"] = {
+            "path": result.failure.path,
+            "expected": to_plain(result.failure.expected),
+            "found": to_plain(result.failure.found),
+            "reason": result.failure.reason,
+        }
+    return told
+
+
+def to_plain(value: Json) -> Json:
+    """Records of a policy as plain JSON; what has no such form as its text."""
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, dict):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item) for item in value]
+    fields = getattr(value, "__struct_fields__", None)
+    if fields is not None:
+        named = zip(fields, value.__struct_encode_fields__, strict=True)
+        made = {name: to_plain(getattr(value, field)) for field, name in named}
+        return {name: item for name, item in made.items() if item not in (None, "", [], {})}
+    return str(value)
+
+
+def name_resource(request: Request) -> str:
+    """Kind, namespace and name of what is judged."""
+    metadata = request.resource.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    parts = (metadata.get("namespace"), request.kind.kind, metadata.get("name"))
+    return "/".join(str(part) for part in parts if part)

@@ -1,0 +1,150 @@
+"""What verdicts add up to: counts, the summary line, and the text about what failed."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from lictor.model.request import Request
+from lictor.model.result import Action, Failure, Result, RuleType, Status, Verdict
+from lictor.report.json_text import render_json
+from lictor.report.resource_name import describe_resource
+
+_LONGEST_VALUE = 120
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How many rules gave which answer."""
+
+    passed: int = 0
+    failed: int = 0
+    warned: int = 0
+    errors: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.passed + other.passed,
+            self.failed + other.failed,
+            self.warned + other.warned,
+            self.errors + other.errors,
+            self.skipped + other.skipped,
+        )
+
+
+def reported_status(result: Result, *, audit_warn: bool = False) -> Status:
+    """The status a report shows: a failure of an unscored policy is a warning, and with
+    `audit_warn` that of a policy which only audits too."""
+    if result.status is not Status.FAIL:
+        return result.status
+    if not result.policy.scored or (audit_warn and result.action is Action.AUDIT):
+        return Status.WARN
+    return Status.FAIL
+
+
+def count_statuses(statuses: Iterable[Status]) -> Counts:
+    """Count answers that are already known."""
+    seen = Counter(statuses)
+    return Counts(
+        passed=seen[Status.PASS],
+        failed=seen[Status.FAIL],
+        warned=seen[Status.WARN],
+        errors=seen[Status.ERROR],
+        skipped=seen[Status.SKIP],
+    )
+
+
+def count_verdicts(verdicts: Iterable[Verdict], *, audit_warn: bool = False) -> Counts:
+    """Count every rule's answer, as the exit code of `apply` wants it."""
+    return count_statuses(
+        reported_status(result, audit_warn=audit_warn)
+        for verdict in verdicts
+        for result in verdict.results
+    )
+
+
+def render_counts(counts: Counts) -> str:
+    """The line that ends `apply`. The blank at its end is Kyverno's; scripts compare lines."""
+    return (
+        f"pass: {counts.passed}, fail: {counts.failed}, warn: {counts.warned}, "
+        f"error: {counts.errors}, skip: {counts.skipped} "
+    )
+
+
+def render_failures(verdict: Verdict, *, audit_warn: bool = False) -> str:
+    """What `apply` says about one resource: empty where nothing is wrong, else whole lines."""
+    resource = describe_resource(verdict.request.resource)
+    parts: list[str] = []
+    for results in _group_by_policy(verdict.results):
+        parts += [_render_mutation(result, resource) for result in results]
+        parts.append(_render_policy(results, verdict.request, resource, audit_warn=audit_warn))
+    return "".join(parts)
+
+
+def render_failure(failure: Failure, *, secret: bool = False) -> str:
+    """Where it fails, what was expected there and what was found, in one line.
+
+    Of a `secret` nothing that was found is shown; a reason may quote it, so it is left out too.
+    """
+    where = f"at {failure.path}: " if failure.path else ""
+    found = _render_value(failure.found)
+    if secret and failure.found is not None:
+        found = "(hidden)"
+    if failure.expected is not None or not failure.reason:
+        return f"{where}expected {_render_value(failure.expected)}, found {found}"
+    if secret:
+        return f"{where}found {found}"
+    shown = f" (found {found})" if failure.found is not None else ""
+    return f"{where}{_one_line(failure.reason)}{shown}"
+
+
+def _group_by_policy(results: Iterable[Result]) -> list[list[Result]]:
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.policy.kind, result.policy.key), []).append(result)
+    return list(groups.values())
+
+
+def _render_mutation(result: Result, resource: str) -> str:
+    if result.type is not RuleType.MUTATION:
+        return ""
+    if result.status is Status.SKIP:
+        return f"\nskipped mutate policy {result.policy.name} -> resource {resource}\n"
+    if result.status is Status.ERROR:
+        return (
+            f"\nerror while applying mutate policy {result.policy.name} -> resource {resource} "
+            f"\nerror:  {result.message}\n"
+        )
+    return ""
+
+
+def _render_policy(
+    results: list[Result], request: Request, resource: str, *, audit_warn: bool
+) -> str:
+    failed = [result for result in results if result.status is Status.FAIL]
+    if not failed:
+        return ""
+    first = failed[0]
+    warns = audit_warn and first.action is Action.AUDIT
+    ending = "failed as audit warning:" if warns else "failed:"
+    lines = [f"policy {first.policy.name} -> resource {resource} {ending}"]
+    secret = request.kind.kind == "Secret"
+    for number, result in enumerate(failed, 1):
+        lines.append(f"{number} - {result.rule} {result.message or 'validation failed'}")
+        if result.failure is not None:
+            lines.append(f"    {render_failure(result.failure, secret=secret)}")
+    return "\n".join(lines) + "\n"
+
+
+def _render_value(value: object) -> str:
+    if value is None:
+        return "nothing"
+    return _shorten(render_json(value))
+
+
+def _one_line(text: str) -> str:
+    return _shorten(" ".join(text.split()))
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."

@@ -1,0 +1,48 @@
+"""One line of a table of results: the record that every tabular format is made from.
+
+`test` makes one TestOutcome for each expectation that it checked. `apply` gets its own by
+`lictor.report.rows.list_outcomes`, one for each rule's answer. All renderers of lines take them:
+`table.render_table`, `markdown.render_markdown`, `junit.render_junit`, `outcomes.render_outcomes`
+and `sarif.render_test_sarif`.
+"""
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.model.result import Status
+
+
+class TestOutcome(msgspec.Struct, frozen=True):
+    """What one rule said about one resource, and whether that was what it should say."""
+
+    # pytest must not take this for a test class.
+    __test__: ClassVar[bool] = False
+
+    id: int
+    policy: str
+    rule: str
+    # `v1/Pod/namespace/name` in `test`, `namespace/Pod/name` in `apply`.
+    resource: str
+    result: Status
+    # "Ok", "Want pass, got fail", "Excluded", "Not found", "Invalid Policy"; empty in `apply`.
+    reason: str = ""
+    message: str = ""
+    ok: bool = True
+    # The test file that expects it, for formats that can point at a file.
+    source: str = ""
+
+    @property
+    def title(self) -> str:
+        """The result as people read it: Pass, Fail, Warn, Error or Skip."""
+        return str(self.result).capitalize()
+
+
+def keep_failures(outcomes: Iterable[TestOutcome], *, renumber: bool = False) -> list[TestOutcome]:
+    """The outcomes that are not as they should be, for `--fail-only`; its table counts from 1."""
+    failed = [outcome for outcome in outcomes if not outcome.ok]
+    if not renumber:
+        return failed
+    return [replace(outcome, id=number) for number, outcome in enumerate(failed, 1)]
