@@ -1,0 +1,128 @@
+"""Print lictor's speed beside a fixed calibration loop and beside Kyverno's figures.
+
+Machines differ: compare the columns with each other, not with those of another machine. CPU seconds
+are user plus system time of the command and all its children.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+LICTOR = str(Path(sys.executable).parent / "lictor")
+# What Kyverno v1.18.2 needs for the same work: CPU seconds and megabytes.
+KYVERNO = {
+    "apply 1000": (32.0, 235),
+    "apply one": (1.0, 160),
+    "version": (0.10, 60),
+    "test": (44.0, 216),
+}
+SUMMARY = "pass: 23919, fail: 11224, warn: 0, error: 0, skip: 1857"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one command cost."""
+
+    cpu: float
+    wall: float
+    megabytes: float
+    output: str
+
+
+def measure(command: Sequence[str], *, repeat: int = 1) -> Measured:
+    """Run a command a few times; the cheapest run counts, as noise only adds."""
+    return min((_measure_once(command) for _ in range(repeat)), key=lambda m: m.cpu)
+
+
+def _measure_once(command: Sequence[str]) -> Measured:
+    started = time.perf_counter()
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
+        _, _, usage = os.wait4(process.pid, 0)
+        process.returncode = 0
+        wall = time.perf_counter() - started
+        out.seek(0)
+        text = out.read().decode(errors="replace")
+    # On Linux, ru_maxrss of a waited-for child is in kilobytes.
+    return Measured(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss / 1024, text)
+
+
+def calibrate() -> float:
+    """CPU seconds of a fixed loop: how fast is this interpreter on this machine right now?"""
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    table = {str(i): i for i in range(1000)}
+    total = 0
+    for _ in range(2000):
+        for key in ("1", "10", "100", "999"):
+            total += table[key] + len(json.dumps({"a": [key, total % 7]}))
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    return (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
+
+
+def show(name: str, measured: Measured, bar: str, kyverno: tuple[float, int] | None) -> None:
+    """One line of the table."""
+    theirs = f"{kyverno[0]:7.2f} CPU-s {kyverno[1]:4d} MB" if kyverno else ""
+    print(
+        f"{name:34} {measured.cpu:7.3f} CPU-s {measured.wall:7.3f} s {measured.megabytes:6.0f} MB"
+        f"  bar {bar:14} kyverno {theirs}",
+        flush=True,
+    )
+
+
+def bench_apply(shared: Path, folder: Path, counts: Sequence[int]) -> None:
+    """`apply` of 38 policies on ever more Pods; the cost of a Pod must stay the same."""
+    policies = str(shared / "bench" / "policies")
+    for count in counts:
+        pods = folder / f"pods-{count}.yaml"
+        make = [sys.executable, str(shared / "bench" / "make_pods.py"), str(count)]
+        pods.write_bytes(subprocess.run(make, capture_output=True, check=True).stdout)
+        measured = measure(
+            [LICTOR, "apply", policies, "-r", str(pods)], repeat=3 if count <= 1000 else 1
+        )
+        known = KYVERNO["apply 1000"] if count == 1000 else None
+        bar = "1.6 CPU-s" if count == 1000 else "flat"
+        show(f"apply 38 policies, {count} Pods", measured, bar, known)
+        summary = measured.output.strip().splitlines()[-1].strip() if measured.output else ""
+        right = summary == SUMMARY if count == 1000 else None
+        print(f"    {summary}  {'' if right is None else 'as Kyverno' if right else 'DIFFERS'}")
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shared", type=Path, default=Path("../shared"))
+    parser.add_argument("--counts", default="1000,5000,20000")
+    arguments = parser.parse_args()
+    print(f"calibration loop {calibrate():.3f} CPU-s on {os.cpu_count()} cores")
+    bare = measure([sys.executable, "-c", "pass"], repeat=10)
+    print(f"python -c pass   {bare.cpu:.3f} CPU-s")
+    show(
+        "version",
+        measure([LICTOR, "version"], repeat=10),
+        f"{2 * bare.cpu:.3f} CPU-s",
+        KYVERNO["version"],
+    )
+    if not (arguments.shared / "bench").is_dir():
+        print(f"bench: {arguments.shared / 'bench'} is not here; only the start-up was measured")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        one = folder / "one.yaml"
+        make = [sys.executable, str(arguments.shared / "bench" / "make_pods.py"), "1"]
+        one.write_bytes(subprocess.run(make, capture_output=True, check=True).stdout)
+        policy = str(arguments.shared / "bench" / "policies" / "disallow-latest-tag.yaml")
+        measured = measure([LICTOR, "apply", policy, "-r", str(one)], repeat=5)
+        show("apply 1 policy, 1 Pod", measured, "0.25 CPU-s", KYVERNO["apply one"])
+        bench_apply(arguments.shared, folder, [int(c) for c in arguments.counts.split(",")])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""The whole house: policies as text, resources as JSON, every operation, every report."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from strategies.expressions import template
+from strategies.json_values import mapping, text, value
+from strategies.policies import cleanup, exception, policy
+from strategies.resources import NAMESPACES, large_resource, pod, resource
+from strategies.source import Source
+from targets import Parts, Target
+from world import NOW, OddWorld
+
+from lictor.assembly import compile_cleanups, compile_documents, explain
+from lictor.compile.cleanup import CleanupProgram
+from lictor.engine import Engine
+from lictor.errors import LictorError
+from lictor.load.policies import Loaded, load_documents
+from lictor.model.request import Caller, Operation, Request
+from lictor.model.result import Action, Result, RuleType, Status, Verdict
+from lictor.raw import Json, JsonObject
+from lictor.report.explanation import (
+    Explanation,
+    explain_rule,
+    explanation_to_json,
+    name_resource,
+    render_explanation,
+)
+from lictor.report.json_text import render_json
+from lictor.report.junit import render_junit
+from lictor.report.markdown import render_markdown
+from lictor.report.outcomes import render_outcomes_json, render_outcomes_yaml
+from lictor.report.policy_report import Format, ReportOptions, stream_verdicts
+from lictor.report.rows import list_outcomes
+from lictor.report.sarif import render_sarif
+from lictor.report.summary import count_verdicts, render_counts, render_failures
+from lictor.report.table import render_table
+
+
+def _write(documents: Sequence[Json]) -> str:
+    texts = []
+    for document in documents:
+        try:
+            texts.append(json.dumps(document))
+        except (ValueError, RecursionError):
+            continue
+    return "\n---\n".join(texts)
+
+
+def _make(source: Source) -> Parts:
+    documents = [policy(source) for _ in range(1 + source.count(1))]
+    if source.chance(20):
+        documents.append(exception(source))
+    return {
+        "policies": _write(documents),
+        "subject": resource(source),
+        "old": resource(source) if source.chance(50) else None,
+        "caller": _caller(source) if source.chance(50) else None,
+        "labels": {"app": text(source)} if source.chance(20) else {},
+        "given": mapping(source, 2) if source.chance(10) else {},
+        "variables": mapping(source, 2) if source.chance(10) else {},
+    }
+
+
+def _caller(source: Source) -> list[Json]:
+    name = source.pick(("alice", "system:serviceaccount:ns:robot", "system:serviceaccount:", ""))
+    return [name, source.several(text, 2), source.subset(["ns:admin", "cluster-admin"])]
+
+
+def _requests(parts: dict[str, Any]) -> list[Request]:
+    subject, old, caller = parts["subject"], parts["old"], parts["caller"]
+    who = None if caller is None else Caller(caller[0], groups=tuple(caller[1]), roles=caller[2])
+    return [
+        Request(
+            kind=Request.of(subject).kind,
+            object=None if operation is Operation.DELETE else subject,
+            old_object=subject if operation is Operation.DELETE else before,
+            operation=operation,
+            caller=who,
+            namespace_labels=parts["labels"],
+            variables=parts["variables"],
+        )
+        for operation, before in (
+            (Operation.CREATE, None),
+            (Operation.UPDATE, old),
+            (Operation.DELETE, None),
+        )
+    ]
+
+
+def _judge(**parts: Any) -> None:
+    loaded = load_documents(parts["policies"], "policies.yaml")
+    world = OddWorld(parts["given"])
+    engine = Engine(
+        compile_documents(
+            [found.record for found in loaded.policies],
+            exceptions=[found.record for found in loaded.exceptions],
+            lookups=world,
+        )
+    )
+    verdicts = [engine.evaluate(request) for request in _requests(parts)]
+    for verdict in verdicts:
+        _check_verdict(verdict)
+    if "random(" not in parts["policies"]:
+        again = [engine.evaluate(request) for request in _requests(parts)]
+        for verdict, other in zip(verdicts, again, strict=True):
+            _compare(verdict.results, other.results)
+    _report(verdicts)
+    _explain(loaded, verdicts[0].request, world)
+
+
+def _check_verdict(verdict: Verdict) -> None:
+    for result in verdict.results:
+        assert type(result.message) is str, f"the message is {result.message!r}"
+        assert type(result.rule) is str
+        assert isinstance(result.status, Status)
+        assert isinstance(result.type, RuleType)
+        assert isinstance(result.action, Action)
+        assert result.patched is None or type(result.patched) is dict
+        assert all(type(made) is dict for made in result.generated)
+        assert all(type(entry) is str for entry in result.properties.values())
+        broken = result.action is Action.ENFORCE and result.status in (Status.FAIL, Status.ERROR)
+        assert not (broken and verdict.allowed)
+    assert verdict.patched is None or type(verdict.patched) is dict
+
+
+def _compare(first: Iterable[Result], second: Iterable[Result]) -> None:
+    """Two judgements of the same must be the same."""
+    one = [(r.rule, r.status, r.message, r.action) for r in first]
+    other = [(r.rule, r.status, r.message, r.action) for r in second]
+    assert one == other, f"two judgements differ: {one} and {other}"
+
+
+def _report(verdicts: list[Verdict]) -> None:
+    for form in Format:
+        for _ in stream_verdicts(verdicts, ReportOptions(format=form, timestamp=1)):
+            pass
+    outcomes = list(list_outcomes(verdicts, audit_warn=True))
+    render_table(outcomes, detailed=True)
+    render_junit(outcomes, detailed=True).encode()
+    render_markdown(outcomes, detailed=True)
+    render_outcomes_json(outcomes, detailed=True)
+    render_outcomes_yaml(outcomes, detailed=True)
+    json.loads(render_sarif(verdicts))
+    render_counts(count_verdicts(verdicts))
+    for verdict in verdicts:
+        render_failures(verdict)
+
+
+def _explain(loaded: Loaded, request: Request, world: OddWorld) -> None:
+    for found in loaded.policies:
+        told = explain(
+            found.record,
+            request,
+            exceptions=[each.record for each in loaded.exceptions],
+            lookups=world,
+        )
+        _check_verdict(told.verdict)
+        rules = tuple(explain_rule(rule, told.heard, told.verdict.results) for rule in told.rules)
+        story = Explanation(found.record.metadata.name, name_resource(request), rules)
+        assert all(type(line) is str for line in render_explanation(story))
+        render_json(explanation_to_json(story))
+
+
+# --- rules that are broken on purpose
+
+
+_BROKEN = ("{{ a( }}", "{{ nothing_has_this_name }}", "{{ length(`1`) }}", "{{ no_function(@) }}")
+
+
+def _break(source: Source) -> dict[str, JsonObject]:
+    fault = source.pick(_BROKEN)
+    condition = {"key": fault, "operator": "Equals", "value": source.pick(("a", template(source)))}
+    senseless = {"key": "a", "operator": "Nonsense", "value": "a"}
+    broken = {"all": [source.pick((condition, senseless))]}
+    whole = {"validate": {"deny": {"conditions": broken}}}
+    forms: tuple[dict[str, JsonObject], ...] = (
+        whole,
+        {"validate": {"pattern": {"metadata": {"name": fault}}}},
+        {"validate": {"anyPattern": [{"metadata": {"name": fault}}]}},
+        {"validate": {"assert": {"(a(": 1}}},
+        {"mutate": {"patchStrategicMerge": {"metadata": {"labels": {"a": fault}}}}},
+        {"mutate": {"patchesJson6902": f'[{{"op": "add", "path": "/a", "value": "{fault}"}}]'}},
+        {"mutate": {"patchesJson6902": source.pick(("[", "a: b", '[{"op": "x", "path": "/a"}]'))}},
+        {"generate": {"kind": "ConfigMap", "name": fault, "data": {"a": "b"}}},
+        {"validate": {"pattern": {"a": "b"}}, "preconditions": broken},
+        {"validate": {"foreach": [{"list": "`[1]`", "deny": {"conditions": broken}}]}},
+        {"validate": {"podSecurity": {"level": "baseline", "version": "nonsense"}}},
+    )
+    return source.pick(forms)
+
+
+def _make_broken(source: Source) -> Parts:
+    namespace = source.pick(NAMESPACES)
+    subject = pod(source)
+    subject["metadata"] = {"name": "a", "namespace": namespace}
+    rule = {"name": "broken", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]}}
+    spec: dict[str, Json] = {"rules": [rule | _break(source)]}
+    if source.chance(50):
+        spec["validationFailureAction"] = "Enforce"
+    else:
+        spec["validationFailureActionOverrides"] = [
+            {"action": "Enforce", "namespaces": [namespace]}
+        ]
+    head = {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"}}
+    return {"policies": _write([head | {"spec": spec}]), "subject": subject}
+
+
+def _judge_broken(policies: str, subject: JsonObject) -> None:
+    loaded = load_documents(policies, "policies.yaml")
+    programs = compile_documents([found.record for found in loaded.policies])
+    assert len(programs) == 1, loaded.problems
+    verdict = Engine(programs).evaluate(subject)
+    statuses = [result.status for result in verdict.results]
+    assert statuses, "a rule that matches said nothing"
+    assert Status.PASS not in statuses, "a broken rule passed"
+    assert Status.SKIP not in statuses, "a broken rule was skipped"
+    assert not verdict.allowed, "an enforced rule that could not be decided was allowed"
+    _check_verdict(verdict)
+    _report([verdict])
+
+
+# --- cleanup policies
+
+
+def _make_cleanup(source: Source) -> Parts:
+    return {"policies": _write([cleanup(source)]), "subject": resource(source)}
+
+
+def _sweep(policies: str, subject: JsonObject) -> None:
+    loaded = load_documents(policies, "policies.yaml")
+    programs = compile_cleanups([f.record for f in loaded.cleanups], lookups=OddWorld({}))
+    for program in programs:
+        _run_cleanup(program, subject)
+
+
+def _run_cleanup(program: CleanupProgram, subject: JsonObject) -> None:
+    try:
+        assert isinstance(program.concerns(Request.of(subject)), bool)
+    except LictorError as error:
+        str(error)
+    assert program.next_run(NOW) > NOW
+
+
+def _make_any(source: Source) -> Parts:
+    """A resource that nobody would send, under a policy that looks at all of it."""
+    made = _make(source)
+    subject = value(source)
+    return {**made, "subject": subject if isinstance(subject, dict) else {"metadata": subject}}
+
+
+def _make_large(source: Source) -> Parts:
+    return {**_make(source), "subject": large_resource(source)}
+
+
+ENGINE_TARGETS = (
+    Target("engine", 40, _make, _judge, ()),
+    Target("engine.odd", 6, _make_any, _judge, ()),
+    Target("engine.large", 3, _make_large, _judge, ()),
+    Target("engine.broken", 6, _make_broken, _judge_broken, ()),
+    Target("engine.cleanup", 4, _make_cleanup, _sweep),
+)

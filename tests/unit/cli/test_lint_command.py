@@ -1,0 +1,229 @@
+"""`lint` on the command line: exit codes, formats, positions, and what tests name."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lictor.cli import rim
+from lictor.compile.lint import CHECKS
+
+GOOD = """\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata:
+  name: labels
+spec:
+  rules:
+  - name: team
+    match:
+      any:
+      - resources:
+          kinds: [Pod]
+    validate:
+      message: label it
+      pattern:
+        metadata:
+          labels:
+            team: "?*"
+"""
+OLD = GOOD.replace("spec:\n", "spec:\n  validationFailureAction: Audit\n")
+BAD = GOOD.replace("message: label it", "mess%ge: label it")
+CALL = GOOD.replace("message: label it", "message: \"{{ lenght('a') }}, 100%\"")
+TEST = """\
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Test
+metadata:
+  name: labels
+policies:
+- ../policy.yaml
+resources:
+- pod.yaml
+variables: values.yaml
+results:
+- policy: labels
+  rule: team
+  kind: Pod
+  resources: [plain]
+  result: fail
+"""
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: plain}\n"
+VALUES = "apiVersion: cli.kyverno.io/v1alpha1\nkind: Values\nglobalValues: {request.mode: dev}\n"
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        code = rim.run(["lint", *arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def write(tmp_path):
+    def put(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "code"),
+    [(GOOD, [], 0), (OLD, [], 0), (OLD, ["--strict"], 1), (BAD, [], 1), ("a: [", [], 1)],
+)
+def test_exit_codes(run, write, text, flags, code):
+    write("policy.yaml", text)
+    assert run("policy.yaml", *flags)[0] == code
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["missing.yaml"], ["missing-*.yaml"], ["--format", "xml", "."], ["--nosuch", "."]],
+)
+def test_a_wrong_call_is_told_apart(run, arguments):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: ")
+
+
+def test_text_names_place_field_and_suggestion(run, write):
+    write("policy.yaml", CALL)
+    _, out, _ = run("policy.yaml")
+    assert out == (
+        "policy.yaml:13:20: error: spec.rules[0].validate.message: there is no function "
+        '"lenght" (did you mean "length"?) [unknown-function]\n'
+        "    {{ lenght('a') }}, 100%\n"
+        "       ^\n"
+        "1 error, 0 warnings in 1 file\n"
+    )
+
+
+def test_text_says_that_all_is_well(run, write):
+    write("policy.yaml", GOOD)
+    assert run("policy.yaml")[1] == "no problems in 1 file\n"
+
+
+BLOCK = GOOD.replace(
+    "message: label it", "message: |\n        first\n\n        {{ nosuch(request) }}"
+)
+QUOTED = GOOD.replace("message: label it", "message: 'it''s {{ nosuch(''a'') }}'")
+ESCAPED = GOOD.replace("message: label it", 'message: "say \\"x\\" {{ nosuch(request) }}"')
+FOLDED = GOOD.replace(
+    "message: label it", "message: >-\n        one\n        {{ nosuch(request) }}"
+)
+JSON_TEXT = json.dumps(
+    {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "a"},
+        "spec": {"rules": [{"name": "r", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]}, "validate": {"deny": {}, "message": "{{ nosuch(request) }}"}}]},
+    },
+    indent=1,
+)  # fmt: skip
+LIST = "apiVersion: v1\nkind: List\nitems:\n- " + QUOTED.replace("\n", "\n  ")
+SECOND = "---\n" + POD + "---\n" + QUOTED
+
+
+@pytest.mark.parametrize("text", [BLOCK, QUOTED, ESCAPED, JSON_TEXT, LIST, SECOND])
+def test_columns_are_those_of_the_file(run, write, text):
+    write("policy.yaml", text)
+    _, out, _ = run("--format", "json", "policy.yaml")
+    (problem,) = json.loads(out)["problems"]
+    line = text.split("\n")[problem["line"] - 1]
+    assert line[problem["column"] - 1 :].startswith("nosuch")
+
+
+def test_a_folded_text_is_found_by_its_field(run, write):
+    write("policy.yaml", FOLDED)
+    _, out, _ = run("--format", "json", "policy.yaml")
+    (problem,) = json.loads(out)["problems"]
+    assert FOLDED.split("\n")[problem["line"] - 1].strip() == "message: >-"
+
+
+def test_github_commands_are_escaped(run, write):
+    write("a,b.yaml", BAD)
+    _, out, _ = run("--format", "github", "a,b.yaml")
+    assert out == (
+        "::error file=a%2Cb.yaml,line=13,col=7,title=unknown-field::spec.rules[0].validate.mess%25ge: "
+        'unknown field "mess%25ge" (did you mean "message"?)\n'
+    )
+
+
+def test_json_and_sarif_tell_the_same(run, write):
+    write("policy.yaml", BAD)
+    told = json.loads(run("--format", "json", "policy.yaml")[1])
+    log = json.loads(run("--format", "sarif", "policy.yaml")[1])
+    assert (told["errors"], told["warnings"], told["files"]) == (1, 0, 1)
+    (execution,) = log["runs"]
+    rules = execution["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == list(CHECKS)
+    (problem,), (result,) = told["problems"], execution["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == problem["check"]
+    assert place["region"] == {"startLine": problem["line"], "startColumn": problem["column"]}
+    assert place["artifactLocation"]["uri"] == problem["file"]
+
+
+def write_test(write, test=TEST, values=VALUES):
+    write("policy.yaml", GOOD)
+    write(".kyverno-test/kyverno-test.yaml", test)
+    write(".kyverno-test/pod.yaml", POD)
+    write(".kyverno-test/values.yaml", values)
+
+
+def test_a_folder_with_tests(run, write):
+    write_test(write)
+    write(".hidden/policy.yaml", BAD)
+    write("notes.txt", BAD)
+    assert run(".")[:2] == (0, "no problems in 4 files\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "line"),
+    [
+        ("- ../policy.yaml", "- ../polcy.yaml", "missing-file", 6),
+        ("- pod.yaml", "- pods.yaml", "missing-file", 8),
+        ("variables: values.yaml", "variables: value.yaml", "missing-file", 9),
+        ("policy: labels", "policy: label", "unknown-target", 11),
+        ("rule: team", "rule: tem", "unknown-target", 12),
+        ("[plain]", "[plan]", "unknown-target", 14),
+        ("result: fail", "result: failed", "bad-result", 15),
+        ("resources:\n", "resource:\n", "unknown-field", 7),
+        ("apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\n", "", "outdated-file", 1),
+        ("metadata:\n  name: labels\n", "name: labels\n", "outdated-file", 3),
+    ],
+)
+def test_mistakes_in_tests(run, write, old, new, check, line):
+    write_test(write, TEST.replace(old, new, 1))
+    code, out, _ = run("--format", "json", ".")
+    found = [(p["check"], p["line"]) for p in json.loads(out)["problems"]]
+    assert code == 1
+    assert (check, line) in found
+
+
+def test_values_of_the_older_form_are_known_by_the_test_that_names_them(run, write):
+    write_test(write, values="globalValues: {a: 1}\n")
+    code, out, _ = run(".")
+    assert code == 1
+    assert "values.yaml:1:1: error: a Values file needs apiVersion" in out
+
+
+def test_other_policies_are_counted_and_not_judged(run, write):
+    write("policy.yaml", "apiVersion: policies.kyverno.io/v1\nkind: ValidatingPolicy\nspec: 7\n")
+    code, out, _ = run(".")
+    assert code == 0
+    assert "1 policy of another family is not looked into yet" in out
+
+
+def test_the_guide_lists_every_check():
+    guide = Path(__file__).parents[3] / "docs" / "lint.md"
+    rows = [line.split("|") for line in guide.read_text().splitlines() if line.startswith("| `")]
+    rows = [row for row in rows if len(row) == 5]
+    listed = {row[1].strip(" `"): (row[2].strip(), row[3].strip()) for row in rows}
+    assert listed == {name: (str(c.severity), c.summary) for name, c in CHECKS.items()}

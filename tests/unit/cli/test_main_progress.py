@@ -1,0 +1,34 @@
+"""Progress is for people who wait: never in a pipe, never for short work, and no item is lost."""
+
+import io
+import sys
+
+import pytest
+
+from lictor.cli.progress import track
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def ticking():
+    moment = 0.0
+
+    def clock():
+        nonlocal moment
+        moment += 0.3
+        return moment
+
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("stream", "count", "is_shown"),
+    [(io.StringIO(), 500, False), (Terminal(), 20, False), (Terminal(), 500, True)],
+)
+def test_progress(monkeypatch, stream, count, is_shown):
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert list(track(range(count), count, "Judging", clock=ticking())) == list(range(count))
+    assert ("Judging" in stream.getvalue()) is is_shown

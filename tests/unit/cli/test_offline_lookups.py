@@ -1,0 +1,95 @@
+"""What a cluster would answer, told by files."""
+
+import pytest
+
+from lictor.cli.offline.lookups import GivenObjects, OfflineLookups, guess_plural
+from lictor.cli.offline.values import GivenValues
+from lictor.errors import LookupFailedError, NotProvidedError
+from lictor.ports import ApiCall
+
+
+def thing(api_version: str, kind: str, namespace: str, name: str) -> dict:
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+SETTINGS = {**thing("v1", "ConfigMap", "a", "settings"), "data": {"k": "v"}}
+POD = thing("v1", "Pod", "a", "p")
+OTHER_POD = thing("v1", "Pod", "b", "q")
+POLICY = thing("networking.k8s.io/v1", "NetworkPolicy", "a", "deny")
+IMAGE = {"image": "nginx", "configData": {}}
+lookups = OfflineLookups(
+    GivenValues(),
+    GivenObjects((POD,), (SETTINGS, POD, OTHER_POD, POLICY), {"nginx": IMAGE}),
+)
+nothing = OfflineLookups(GivenValues())
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/api/v1/pods", ["p", "q"]),
+        ("/api/v1/namespaces/b/pods", ["q"]),
+        ("/api/v1/namespaces/c/pods", []),
+        ("/apis/networking.k8s.io/v1/namespaces/a/networkpolicies", ["deny"]),
+    ],
+)
+def test_lists(path: str, expected: list[str]) -> None:
+    answer = lookups.call_api(ApiCall(path))
+    assert [item["metadata"]["name"] for item in answer["items"]] == expected
+
+
+def test_one_object() -> None:
+    assert lookups.call_api(ApiCall("/api/v1/namespaces/b/pods/q?x=y")) == OTHER_POD
+    assert lookups.config_map("a", "settings") == SETTINGS
+    assert lookups.image_data("nginx") == IMAGE
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ApiCall("/api/v1/namespaces/b/pods/none"),
+        ApiCall("/apis/nothing/v1/things"),
+        ApiCall("nonsense"),
+        ApiCall("/api/v1/"),
+        ApiCall(service_url="https://example.com"),
+        ApiCall("/api/v1/pods", method="POST"),
+    ],
+)
+def test_what_is_not_there(call: ApiCall) -> None:
+    with pytest.raises(LookupFailedError):
+        lookups.call_api(call)
+
+
+def test_without_a_cluster_nothing_is_known() -> None:
+    for ask in (
+        lambda: nothing.config_map("a", "b"),
+        lambda: nothing.call_api(ApiCall("/api/v1/pods")),
+        lambda: nothing.global_reference("x"),
+        lambda: nothing.image_data("nginx"),
+    ):
+        with pytest.raises(NotProvidedError):
+            ask()
+    assert nothing.resources("v1", "Pod", "") == []
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "namespace", "count"),
+    [("v1", "Pod", "", 3), ("*/v1", "Pod", "a", 2), ("*", "Network*", "", 1), ("apps/v1", "Pod", "", 0)],
+)
+def test_objects_by_kind(api_version: str, kind: str, namespace: str, count: int) -> None:
+    assert len(lookups.resources(api_version, kind, namespace)) == count
+
+
+@pytest.mark.parametrize(
+    ("kind", "plural"),
+    [
+        ("Pod", "pods"),
+        ("Ingress", "ingresses"),
+        ("NetworkPolicy", "networkpolicies"),
+        ("Gateway", "gateways"),
+        ("Endpoints", "endpoints"),
+    ],
+)
+def test_plurals(kind: str, plural: str) -> None:
+    assert guess_plural(kind) == plural

@@ -1,0 +1,49 @@
+"""Work spread over processes gives the answers of one process, in order."""
+
+import os
+
+import pytest
+
+from lictor.cli.parallel import WorkerError, choose_processes, map_chunks, split_evenly
+from lictor.errors import LoadError
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 7])
+def test_answers_come_in_order(processes: int) -> None:
+    chunks = split_evenly(list(range(20)), 3)
+    answers = list(map_chunks(lambda chunk: [n * n for n in chunk], chunks, processes))
+    assert [n for answer in answers for n in answer] == [n * n for n in range(20)]
+
+
+def test_an_error_of_a_worker_reaches_the_parent() -> None:
+    def work(chunk: list[int]) -> int:
+        if 5 in chunk:
+            raise LoadError("broken", where="f.yaml:3")
+        return len(chunk)
+
+    with pytest.raises(WorkerError, match=r"f.yaml:3: broken"):
+        list(map_chunks(work, split_evenly(list(range(8)), 2), 2))
+
+
+def test_a_worker_that_dies_is_noticed() -> None:
+    def work(chunk: list[int]) -> int:
+        os._exit(3)
+
+    with pytest.raises(WorkerError, match="ended unexpectedly"):
+        list(map_chunks(work, [[1], [2]], 2))
+
+
+def test_a_reader_that_stops_early_leaves_no_process() -> None:
+    answers = map_chunks(lambda chunk: b"x" * 200_000, split_evenly(list(range(50)), 1), 2)
+    next(answers)
+    answers.close()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "wanted", "least", "most"),
+    [(1, 0, 1, 1), (200, 0, 1, 1), (10_000, 0, 1, 64), (10, 4, 4, 4), (2, 8, 2, 2), (0, 3, 1, 1)],
+)
+def test_how_many_processes(tasks: int, wanted: int, least: int, most: int) -> None:
+    assert least <= choose_processes(tasks, wanted) <= most
