@@ -45,7 +45,10 @@ def compile_generate(generate: Generate, setting: Setting) -> Check:
 
 
 def _compile_foreach(blocks: Sequence[ForEachGenerate], setting: Setting) -> Make:
-    loops = [_compile_loop(block, setting) for block in blocks]
+    loops = [
+        _compile_loop(block, setting, f"generate.foreach[{index}].preconditions")
+        for index, block in enumerate(blocks)
+    ]
 
     def make(case: Case) -> Iterator[JsonObject]:
         for loop in loops:
@@ -54,11 +57,11 @@ def _compile_foreach(blocks: Sequence[ForEachGenerate], setting: Setting) -> Mak
     return make
 
 
-def _compile_loop(block: ForEachGenerate, setting: Setting) -> Make:
+def _compile_loop(block: ForEachGenerate, setting: Setting, where: str) -> Make:
     elements_of = setting.expressions.query(block.list)
     enter = compile_foreach_context(block.context, setting)
     asks = compile_conditions(
-        block.preconditions, setting.expressions, watch=setting.watch, where="foreach.preconditions"
+        block.preconditions, setting.expressions, watch=setting.watch, where=where
     )
     make = _compile_pattern(block, setting)
 

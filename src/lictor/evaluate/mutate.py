@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import orjson
 from msgspec.structs import replace
 
 from lictor.errors import CompileError, EvaluationError
 from lictor.evaluate.conditions import Conditions, ask, compile_conditions
 from lictor.evaluate.context import Enter, compile_foreach_context
+from lictor.evaluate.filled import remember_compiled
 from lictor.evaluate.setting import Outcome, Setting
 from lictor.evaluate.targets import Target, compile_targets
 from lictor.evaluate.validate import element_values
@@ -22,8 +22,6 @@ from lictor.raw import Json, JsonObject
 
 # Variables and the object as it is, to the object as it shall be: the same where nothing changes.
 Change: TypeAlias = Callable[[Scope, JsonObject], JsonObject]
-
-_MAX_FILLED = 64
 
 
 def compile_mutate(mutate: Mutate, setting: Setting) -> Check:
@@ -94,7 +92,7 @@ def _describe(resource: JsonObject) -> str:
 
 def _compile_change(mutate: Mutate, setting: Setting) -> Change:
     if mutate.foreach:
-        return _compile_foreach(mutate.foreach, setting, nesting=0)
+        return _compile_foreach(mutate.foreach, setting, "mutate")
     return _compile_patch(mutate, setting)
 
 
@@ -121,20 +119,14 @@ def _compile_filled(
     if document.is_constant:
         patch = compile_one(document.constant)
         return lambda _, before: _patched(patch, before)
-    cache: dict[bytes, Callable[[Json], Json]] = {}
+    compile_filled = remember_compiled(compile_one)
 
     def change(scope: Scope, before: JsonObject) -> JsonObject:
         try:
             filled = document.fill(scope)
         except EvaluationError as error:
             raise EvaluationError(f"variable substitution failed: {error}") from error
-        key = orjson.dumps(filled)
-        patch = cache.get(key)
-        if patch is None:
-            if len(cache) >= _MAX_FILLED:
-                cache.clear()
-            patch = cache[key] = compile_one(filled)
-        return _patched(patch, before)
+        return _patched(compile_filled(filled), before)
 
     return change
 
@@ -151,8 +143,10 @@ def _patched(patch: Callable[[Json], Json], before: JsonObject) -> JsonObject:
     return after
 
 
-def _compile_foreach(blocks: Sequence[ForEachMutate], setting: Setting, *, nesting: int) -> Change:
-    loops = [_Loop(block, setting, nesting) for block in blocks]
+def _compile_foreach(blocks: Sequence[ForEachMutate], setting: Setting, where: str) -> Change:
+    loops = [
+        _Loop(block, setting, f"{where}.foreach[{index}]") for index, block in enumerate(blocks)
+    ]
 
     def change(scope: Scope, before: JsonObject) -> JsonObject:
         after = before
@@ -170,16 +164,16 @@ def _compile_foreach(blocks: Sequence[ForEachMutate], setting: Setting, *, nesti
 class _Loop:
     """One entry of `foreach`, compiled."""
 
-    def __init__(self, block: ForEachMutate, setting: Setting, nesting: int) -> None:
+    def __init__(self, block: ForEachMutate, setting: Setting, where: str) -> None:
         self._list = setting.expressions.query(block.list)
         self._text = block.list
-        self._nesting = nesting
+        self._nesting = where.count(".foreach[") - 1
         self._enter: Enter | None = compile_foreach_context(block.context, setting)
         self._asks: Conditions | None = compile_conditions(
             block.preconditions,
             setting.expressions,
             watch=setting.watch,
-            where="foreach.preconditions",
+            where=f"{where}.preconditions",
         )
         # Merge patches put new list entries in front, so the last element must go first.
         self._descending = (
@@ -188,7 +182,7 @@ class _Loop:
             else block.patch_strategic_merge is not None
         )
         self._change: Change = (
-            _compile_foreach(block.foreach, setting, nesting=nesting + 1)
+            _compile_foreach(block.foreach, setting, where)
             if block.foreach
             else _compile_patch(block, setting)
         )

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import orjson
-
 from lictor.errors import CompileError
+from lictor.evaluate.filled import remember_compiled
 from lictor.evaluate.messages import Message
 from lictor.evaluate.setting import Outcome, Setting
 from lictor.lang.pattern import Mismatch, compile_pattern, resolve_references
@@ -16,8 +15,6 @@ from lictor.raw import Json
 Test: TypeAlias = Callable[[Json], Mismatch | None]
 # The case and the part of the resource to look at.
 Judge: TypeAlias = Callable[[Case, Json], Outcome | None]
-
-_MAX_FILLED = 64
 
 
 def compile_pattern_check(
@@ -97,19 +94,8 @@ def _compile_tests(
     if document.is_constant:
         tests = _compile_each(document.constant, single=single)
         return lambda _: tests
-    cache: dict[bytes, Sequence[Test]] = {}
-
-    def tests_for(case: Case) -> Sequence[Test]:
-        filled = document.fill(case.scope)
-        key = orjson.dumps(filled)
-        found = cache.get(key)
-        if found is None:
-            if len(cache) >= _MAX_FILLED:
-                cache.clear()
-            found = cache[key] = _compile_each(filled, single=single)
-        return found
-
-    return tests_for
+    compile_filled = remember_compiled(lambda filled: _compile_each(filled, single=single))
+    return lambda case: compile_filled(document.fill(case.scope))
 
 
 def _compile_each(patterns: Json, *, single: bool) -> Sequence[Test]:

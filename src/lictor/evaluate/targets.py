@@ -32,7 +32,10 @@ Targets: TypeAlias = Callable[[Case], Iterator[Target]]
 
 def compile_targets(targets: Sequence[MutateTarget], setting: Setting) -> Targets:
     """What finds the targets of a request among the objects that are there."""
-    finders = [_compile_target(target, setting) for target in targets]
+    finders = [
+        _compile_target(target, setting, f"mutate.targets[{index}].preconditions")
+        for index, target in enumerate(targets)
+    ]
 
     def find(case: Case) -> Iterator[Target]:
         for finder in finders:
@@ -41,14 +44,14 @@ def compile_targets(targets: Sequence[MutateTarget], setting: Setting) -> Target
     return find
 
 
-def _compile_target(target: MutateTarget, setting: Setting) -> Targets:
+def _compile_target(target: MutateTarget, setting: Setting, where: str) -> Targets:
     spec = setting.expressions.document(_describe(target)).fill
     enter: Enter | None = compile_foreach_context(target.context, setting)
     asks = compile_conditions(
         target.preconditions,
         setting.expressions,
         watch=setting.watch,
-        where="targets.preconditions",
+        where=where,
     )
     namespace = setting.policy.namespace
 

@@ -25,7 +25,7 @@ def compile_validate(validate: Validate, setting: Setting) -> Check:
     message = compile_message(validate.message, setting)
     if validate.deny is None and validate.pattern is not None:
         return compile_pattern_check(validate.pattern, message, setting)
-    judge = _compile_body(validate, message, setting, nesting=0)
+    judge = _compile_body(validate, message, setting, "validate")
 
     def check(case: Case) -> tuple[Result, ...]:
         outcome = judge(case, case.request.object)
@@ -70,20 +70,20 @@ def _as_created(request: Request) -> Request:
 
 
 def _compile_body(
-    body: Validate | ForEachValidate, message: Message, setting: Setting, *, nesting: int
+    body: Validate | ForEachValidate, message: Message, setting: Setting, where: str
 ) -> Judge:
     if body.deny is not None:
-        return _compile_deny(body.deny, message, setting)
+        return _compile_deny(body.deny, message, setting, f"{where}.deny.conditions")
     if body.pattern is not None or body.any_pattern is not None:
         return compile_patterns(body.pattern, body.any_pattern, message, setting)
     if body.foreach:
-        return _compile_foreach(body.foreach, message, setting, nesting=nesting)
+        return _compile_foreach(body.foreach, message, setting, where)
     return lambda _case, _subject: None
 
 
-def _compile_deny(deny: Deny, message: Message, setting: Setting) -> Judge:
+def _compile_deny(deny: Deny, message: Message, setting: Setting, where: str) -> Judge:
     conditions = compile_conditions(
-        deny.conditions, setting.expressions, watch=setting.watch, where="deny.conditions"
+        deny.conditions, setting.expressions, watch=setting.watch, where=where
     )
     passed = Outcome(Status.PASS, f"validation rule '{setting.rule}' passed.")
 
@@ -101,9 +101,12 @@ def _compile_deny(deny: Deny, message: Message, setting: Setting) -> Judge:
 
 
 def _compile_foreach(
-    blocks: Sequence[ForEachValidate], message: Message, setting: Setting, *, nesting: int
+    blocks: Sequence[ForEachValidate], message: Message, setting: Setting, where: str
 ) -> Judge:
-    loops = [_Loop(block, message, setting, nesting) for block in blocks]
+    loops = [
+        _Loop(block, message, setting, f"{where}.foreach[{index}]")
+        for index, block in enumerate(blocks)
+    ]
 
     def judge(case: Case, subject: Json) -> Outcome | None:
         count, broken = 0, ""
@@ -130,19 +133,19 @@ class _Loop:
     """One entry of `foreach`, compiled."""
 
     def __init__(
-        self, block: ForEachValidate, message: Message, setting: Setting, nesting: int
+        self, block: ForEachValidate, message: Message, setting: Setting, where: str
     ) -> None:
         self._list: Fill = setting.expressions.query(block.list)
         self._scoped = block.element_scope
-        self._nesting = nesting
+        self._nesting = where.count(".foreach[") - 1
         self._enter: Enter | None = compile_foreach_context(block.context, setting)
         self._asks: Conditions | None = compile_conditions(
             block.preconditions,
             setting.expressions,
             watch=setting.watch,
-            where="foreach.preconditions",
+            where=f"{where}.preconditions",
         )
-        self._judge = _compile_body(block, message, setting, nesting=nesting + 1)
+        self._judge = _compile_body(block, message, setting, where)
 
     def elements(self, case: Case) -> list[Json]:
         found = self._list(case.scope)

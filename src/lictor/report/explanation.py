@@ -7,7 +7,6 @@ import msgspec
 from lictor.lang.go_json import dump_go_json
 from lictor.lang.watch import Heard
 from lictor.model.policy import Rule
-from lictor.model.request import Request
 from lictor.model.result import Result
 from lictor.raw import Json, JsonObject
 
@@ -123,8 +122,6 @@ def _dig(rule: Rule, path: str) -> Json:
             here = here.get(part)
         else:
             here = getattr(here, _snake(part), None)
-            if here is None and part == "deny":
-                here = getattr(rule.validate, "deny", None)
     return here
 
 
@@ -142,9 +139,9 @@ def render_explanation(explanation: Explanation) -> Iterator[str]:
         last = index == len(explanation.rules) - 1
         yield f"{'└──' if last else '├──'} rule {rule.rule}: {_verdict(rule)}"
         lines = list(_rule_lines(rule))
-        for number, (depth, text) in enumerate(lines):
+        for number, text in enumerate(lines):
             branch = "└──" if number == len(lines) - 1 else "├──"
-            yield f"{'    ' if last else '│   '}{'    ' * depth}{branch} {text}"
+            yield f"{'    ' if last else '│   '}{branch} {text}"
 
 
 def _verdict(rule: RuleExplanation) -> str:
@@ -155,25 +152,24 @@ def _verdict(rule: RuleExplanation) -> str:
     return ", ".join(sorted({str(result.status) for result in rule.results}))
 
 
-def _rule_lines(rule: RuleExplanation) -> Iterator[tuple[int, str]]:
+def _rule_lines(rule: RuleExplanation) -> Iterator[str]:
     for clause in rule.clauses:
-        if "." in clause.path:
-            yield 0, _clause_line(clause)
+        if not any(other.path.startswith(f"{clause.path}.") for other in rule.clauses):
+            yield _clause_line(clause)
     for loaded in rule.context:
         told = f"could not be loaded: {loaded.error}" if loaded.error else _shown(loaded.value)
-        yield 0, f"context {loaded.name} = {told}"
+        yield f"context {loaded.name} = {told}"
     for compared in rule.conditions:
-        yield 0, _condition_line(compared)
+        yield _condition_line(compared)
     for result in rule.results:
-        yield 0, f"{result.status}: {result.message}"
+        yield f"{result.status}: {result.message}"
         if result.failure is not None:
-            yield 0, f"at {result.failure.path or '/'}: {_expectation(result)}"
+            yield f"at {result.failure.path or '/'}: {_expectation(result)}"
 
 
 def _clause_line(clause: Clause) -> str:
     mark = "✓" if clause.fits else "✗"
-    wanted = "" if clause.path.endswith("]") else f" {_shown(clause.wanted)}"
-    return f"{mark} {clause.path}{wanted}"
+    return f"{mark} {clause.path} {_shown(clause.wanted)}"
 
 
 def _condition_line(compared: Compared) -> str:
@@ -263,11 +259,3 @@ def to_plain(value: Json) -> Json:
         made = {name: to_plain(getattr(value, field)) for field, name in named}
         return {name: item for name, item in made.items() if item not in (None, "", [], {})}
     return str(value)
-
-
-def name_resource(request: Request) -> str:
-    """Kind, namespace and name of what is judged."""
-    metadata = request.resource.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    parts = (metadata.get("namespace"), request.kind.kind, metadata.get("name"))
-    return "/".join(str(part) for part in parts if part)
