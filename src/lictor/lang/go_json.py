@@ -1,8 +1,7 @@
 """JSON text as Go's encoder writes it: sorted keys, HTML escaped, numbers in Go's notation."""
 
-import math
-
 from lictor.errors import EvaluationError
+from lictor.lang.go_number import format_number
 from lictor.raw import Json
 
 _ESCAPES = {
@@ -12,6 +11,7 @@ _ESCAPES = {
 _TRANSLATION = {ord(c): e for c, e in _ESCAPES.items()}
 _TRANSLATION.update({c: f"\\u{c:04x}" for c in range(0x20) if c not in _TRANSLATION})
 _MAX_DEPTH = 500
+_EXACT = 1 << 53
 
 
 def dump_go_json(value: Json) -> str:
@@ -19,31 +19,6 @@ def dump_go_json(value: Json) -> str:
     parts: list[str] = []
     _write(value, parts, _MAX_DEPTH)
     return "".join(parts)
-
-
-def format_go_number(value: float) -> str:
-    """A JSON number in Go's notation: 1 for 1.0, 1e+21 for large ones."""
-    if isinstance(value, int):
-        return str(value)
-    if not math.isfinite(value):
-        raise EvaluationError(f"{value} is not a JSON number")
-    if value == int(value) and abs(value) < 1e21:
-        return str(int(value))
-    text = repr(value)
-    if "e" not in text:
-        return text if abs(value) >= 1e-6 else _exponent(f"{value:e}", value)
-    return _exponent(text, value)
-
-
-def _exponent(text: str, value: float) -> str:
-    mantissa, _, power = repr(value).partition("e")
-    if not power:
-        mantissa, _, power = text.partition("e")
-        mantissa = mantissa.rstrip("0").rstrip(".")
-    number = int(power)
-    if -7 < number < 0:
-        return f"{value:.{17 - number}f}".rstrip("0")
-    return f"{mantissa}e{'-' if number < 0 else '+'}{abs(number):02d}"
 
 
 def _write(value: Json, parts: list[str], depth: int) -> None:
@@ -56,7 +31,7 @@ def _write(value: Json, parts: list[str], depth: int) -> None:
     elif value is True or value is False:
         parts.append("true" if value else "false")
     elif isinstance(value, (int, float)):
-        parts.append(format_go_number(value))
+        parts.append(_write_number(value))
     elif isinstance(value, dict):
         _write_object(value, parts, depth)
     elif isinstance(value, (list, tuple)):
@@ -78,3 +53,12 @@ def _write_object(value: dict[str, Json], parts: list[str], depth: int) -> None:
         parts.append(f'"{str(key).translate(_TRANSLATION)}":')
         _write(value[key], parts, depth - 1)
     parts.append("}")
+
+
+def _write_number(value: float) -> str:
+    if type(value) is int and abs(value) < _EXACT:
+        return str(value)
+    try:
+        return format_number(value)
+    except ValueError as error:
+        raise EvaluationError(str(error)) from error

@@ -3,7 +3,7 @@
 import math
 
 from lictor.errors import EvaluationError
-from lictor.lang.go_json import dump_go_json, format_go_number
+from lictor.lang.go_json import dump_go_json
 from lictor.raw import Json
 
 
@@ -83,7 +83,7 @@ def _escape(code: int) -> str:
 def _show_number(value: float) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
-    return format_go_number(value)
+    return dump_go_json(value)
 
 
 def show_found(value: Json) -> str:

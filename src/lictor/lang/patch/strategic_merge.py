@@ -6,7 +6,7 @@ Parts that do not change are shared with the resource, which is given back itsel
 """
 
 from lictor.errors import EvaluationError
-from lictor.lang.go_json import format_go_number
+from lictor.lang.go_json import dump_go_json
 from lictor.lang.patch.merge_table import PLAIN, MergedList, Shape, find_shape
 from lictor.lang.patch.pointer import MISSING
 from lictor.lang.patch.sameness import is_same
@@ -264,6 +264,6 @@ def print_scalar(value: Json) -> str:
 
 def _print_number(value: float) -> str:
     try:
-        return format_go_number(value)
+        return dump_go_json(value)
     except ValueError as error:
         raise EvaluationError("a number has more digits than can be written") from error
