@@ -10,7 +10,8 @@ from lictor.errors import SyntaxFaultError
 # Matches one byte, in re2 alone: Go has no such thing.
 _SINGLE_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 
-# The time for a search is that of the text times this; an expression that needs more is refused.
+# A search takes as long as the text times the expression, so that neither may be without bounds.
+_MAX_LENGTH = 16 * 1024
 _MAX_MEMORY = 3 << 19
 
 
@@ -45,6 +46,8 @@ def compile_regex(text: str) -> Regex:
     """Compile with google-re2; SyntaxFaultError where the expression is not well-formed."""
     import re2  # takes a while to load, and most policies have no expressions
 
+    if len(text) > _MAX_LENGTH:
+        raise SyntaxFaultError("error parsing regexp: expression too large", text=text)
     if _SINGLE_BYTE.search(text):
         raise SyntaxFaultError("error parsing regexp: invalid escape sequence: `\\C`", text=text)
     options = re2.Options()

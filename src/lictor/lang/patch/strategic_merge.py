@@ -258,12 +258,5 @@ def print_scalar(value: Json) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
-        return _print_number(value)
-    return "null" if value is None else ""
-
-
-def _print_number(value: float) -> str:
-    try:
         return dump_go_json(value)
-    except ValueError as error:
-        raise EvaluationError("a number has more digits than can be written") from error
+    return "null" if value is None else ""
