@@ -26,7 +26,8 @@ def main() -> None:
     )  # fmt: skip
     run(
         "Explain: why is the Pod `debug` refused?",
-        "explain", "examples/policies/no-privileged-pods.yaml", "-r", "examples/resources/pods.yaml",
+        "explain", "examples/policies/no-privileged-pods.yaml",
+        "-r", "examples/resources/pods.yaml", "--rule", "not-privileged",
     )  # fmt: skip
     run(
         "Fix: what does the Pod look like with safe defaults?",

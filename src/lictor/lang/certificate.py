@@ -1,5 +1,6 @@
 """X.509 certificates and requests in PEM, as JSON in the shape that Go's own records give."""
 
+import warnings
 from base64 import b64encode
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -10,6 +11,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import AuthorityInformationAccessOID, NameOID
 
 from lictor.lang.certificate_der import read_pem, read_request_attributes
@@ -75,12 +77,19 @@ def decode_certificate(text: str) -> JsonObject:
     label, data = read_pem(text)
     try:
         if label == "CERTIFICATE":
-            return _describe_certificate(x509.load_der_x509_certificate(data))
+            return _describe_certificate(_load(data))
         if label == "CERTIFICATE REQUEST":
             return _describe_request(x509.load_der_x509_csr(data))
     except UnsupportedAlgorithm as error:
         raise ValueError(str(error)) from error
     raise ValueError("PEM block neither contains a CERTIFICATE or CERTIFICATE REQUEST")
+
+
+def _load(data: bytes) -> x509.Certificate:
+    with warnings.catch_warnings():
+        # Old certificates break rules of today; a policy may ask about them all the same.
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+        return x509.load_der_x509_certificate(data)
 
 
 def _describe_certificate(certificate: x509.Certificate) -> JsonObject:

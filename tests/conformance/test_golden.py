@@ -1,0 +1,107 @@
+"""The golden tables: patterns, conditions, queries, and whole policies on many resources."""
+
+import json
+
+import pytest
+from conftest import CASES
+
+from lictor.assembly import compile_documents
+from lictor.engine import Engine
+from lictor.errors import EvaluationError, LictorError
+from lictor.lang.condition import compile_operator, compile_operator_with
+from lictor.lang.jmespath import compile_query
+from lictor.lang.pattern import compile_pattern
+from lictor.load.policies import load_documents
+
+GOLDEN = CASES / "golden"
+LIBRARY = CASES / "policy-library"
+
+
+def rows(name):
+    path = GOLDEN / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_patterns():
+    wrong = []
+    for row in rows("patterns"):
+        if "result" not in row:
+            continue
+        spec = {} if row.get("missing") else {"v": row["value"]}
+        mismatch = compile_pattern({"spec": {"v": row["pattern"]}})({"spec": spec})
+        got = "pass" if mismatch is None else "skip" if mismatch.skip else "fail"
+        if got != row["result"]:
+            wrong.append((row, got))
+    assert wrong == []
+
+
+def test_conditions():
+    wrong = []
+    for row in rows("conditions"):
+        both = {
+            _holds(compile_operator(row["operator"]), row["key"], row["value"]),
+            _holds(compile_operator_with(row["operator"], row["value"]), row["key"]),
+        }
+        if both != {"crash" if row.get("crash") else row["holds"]}:
+            wrong.append((row, both))
+    assert wrong == []
+
+
+def _holds(test, *values):
+    try:
+        return test(*values)
+    except EvaluationError:
+        return "crash"
+
+
+def test_queries():
+    value = json.loads((GOLDEN / "jmespath-input.json").read_text())
+    wrong = []
+    for row in rows("jmespath"):
+        try:
+            got = {"result": compile_query(row["expression"])(value)}
+        except LictorError:
+            got = {"error": True}
+        if got != ({"error": True} if "error" in row else {"result": row["result"]}):
+            wrong.append((row, got))
+    assert wrong == []
+
+
+@pytest.fixture(scope="session")
+def resources():
+    path = GOLDEN / "matrix-resources.yaml"
+    found = [r.record for r in load_documents(path.read_bytes(), "resources").resources]
+    # As the command line does with what names no namespace.
+    return [
+        {**r, "metadata": {"namespace": "default", **r["metadata"]}} if r["metadata"] else r
+        for r in found
+    ]
+
+
+def is_classic(row):
+    text = (LIBRARY / row["policy"]).read_text()
+    return "kind: ClusterPolicy" in text and "cel:" not in text and "verifyImages" not in text
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in rows("matrix") if is_classic(row)], ids=lambda row: row["policy"]
+)
+def test_matrix(row, resources):
+    loaded = load_documents((LIBRARY / row["policy"]).read_bytes(), row["policy"])
+    policies = [sourced.record for sourced in loaded.policies]
+    engine = Engine(compile_documents(policies))
+    want = {
+        (rule, name): result
+        for rule, verdicts in row["verdicts"].items()
+        for result, names in verdicts.items()
+        for name in names
+    }
+    got = {
+        (result.rule, resource["metadata"]["name"]): str(result.status)
+        for resource in resources
+        for result in engine.evaluate(resource).results
+        if result.policy.name == policies[0].metadata.name and str(result.status) != "error"
+    }
+    undecided = {cell for cell, result in want.items() if result == "undecided"}
+    cells = (want.keys() | got.keys()) - undecided
+    assert {c: (want.get(c), got.get(c)) for c in cells if want.get(c) != got.get(c)} == {}
