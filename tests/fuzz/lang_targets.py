@@ -136,7 +136,7 @@ def _make_pattern(source: Source) -> Parts:
     if source.chance(1):
         subject = large_subject(source)
         leaf = long_text(source) if source.chance(50) else text(source)
-        return {"pattern": {name: leaf for name in subject}, "subject": subject}
+        return {"pattern": {"long": leaf, "other": leaf}, "subject": subject}
     return {"pattern": resource_pattern(source), "subject": subject}
 
 

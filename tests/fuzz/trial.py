@@ -32,7 +32,8 @@ class Failure:
     @property
     def fault(self) -> str:
         """Where it broke, so that one bug is told once however many inputs find it."""
-        places = [line for line in self.reason.splitlines() if line.startswith("  File ")]
+        lines = self.reason.splitlines()
+        places = [line for line in lines if line.startswith("  File ") and __file__ not in line]
         kind = self.reason.rstrip().rpartition("\n")[2].partition(":")[0]
         return f"{places[-1] if places else self.target} {kind}"
 

@@ -47,7 +47,9 @@ def statuses(verdict) -> list[tuple[str, str]]:
 
 
 def test_mutation_comes_before_validation_whatever_the_order_of_policies():
-    text = policy("check", rule("has-label", HAS_LABEL)) + "---" + policy("fix", rule("label", LABEL))
+    text = (
+        policy("check", rule("has-label", HAS_LABEL)) + "---" + policy("fix", rule("label", LABEL))
+    )
     resource = config_map()
     verdict = lictor.Engine(programs(text)).evaluate(resource)
     assert statuses(verdict) == [("label", "pass"), ("has-label", "pass")]
@@ -61,9 +63,20 @@ def test_a_broken_rule_is_an_error_and_stops_nothing():
     assert statuses(verdict) == [("broken", "error"), ("named", "pass")]
 
 
-@pytest.mark.parametrize(("action", "allowed"), [("Audit", True), ("Enforce", False)])
-def test_what_enforce_cannot_decide_is_not_allowed(action, allowed):
-    text = policy("p", rule("broken", BROKEN), f"validationFailureAction: {action}")
+OVERRIDE = "validationFailureActionOverrides: [{action: %s, namespaces: [d]}]"
+
+
+@pytest.mark.parametrize(
+    ("spec", "allowed"),
+    [
+        ("validationFailureAction: Audit", True),
+        ("validationFailureAction: Enforce", False),
+        (OVERRIDE % "Enforce", False),
+        (f"validationFailureAction: Enforce\n  {OVERRIDE % 'Audit'}", True),
+    ],
+)
+def test_what_enforce_cannot_decide_is_not_allowed(spec, allowed):
+    text = policy("p", rule("broken", BROKEN), spec)
     assert lictor.Engine(programs(text)).evaluate(config_map()).allowed is allowed
 
 
@@ -122,3 +135,21 @@ def test_the_way_to_the_first_comparison_is_short():
     finally:
         sys.setprofile(None)
     assert 0 < deepest <= 6
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "validate: {message: m, pattern: {metadata: {name: '{{ multiply(`1e10`, `1e10`) }}'}}}",
+        "mutate: {patchStrategicMerge: {data: {a: '{{ multiply(`1e10`, `1e10`) }}'}}}",
+    ],
+)
+def test_a_number_beyond_64_bits_is_filled_in_like_any_other(body):
+    verdict = lictor.Engine(programs(policy("p", rule("large", body)))).evaluate(config_map())
+    assert statuses(verdict)[0][1] in ("pass", "fail")
+
+
+@pytest.mark.parametrize("odd", [5, None, ["Pod"], {"a": 1}])
+def test_a_kind_that_is_no_text_is_none(odd):
+    request = lictor.Request.of({"apiVersion": odd, "kind": odd})
+    assert (request.kind.api_version, request.kind.kind) == ("", "")

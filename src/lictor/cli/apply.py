@@ -267,26 +267,33 @@ def _load_policies(flags: ApplyFlags, printer: Printer) -> LoadedPolicies:
 
 
 def _make_plan(flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[Text, ...]) -> ApplyPlan:
-    values = load_values_file(flags.values_file) if flags.values_file else None
-    caller = load_caller(flags.userinfo) if flags.userinfo else None
+    caller = load_caller(flags.userinfo, accept_outdated=True) if flags.userinfo else None
     target_paths = flags.target_resource + flags.target_resources + flags.parameter_resource
     targets = [
         resource
         for text in read_resource_texts(target_paths)
         for resource in load_resources(text.content, text.path)
     ]
-    given = GivenObjects(objects=tuple(targets))
+    given = GivenObjects(objects=tuple(targets) if target_paths else None)
     if flags.context_file:
         given = load_context(flags.context_file, given)
     return ApplyPlan(
         policies=policies,
         texts=texts,
-        world=World(GivenValues(values, flags.set), caller),
+        world=World(_read_values(flags), caller),
         given=given,
         exceptions=_find_exceptions(flags, policies, texts),
         continue_on_fail=flags.continue_on_fail,
         processes=flags.parallel,
     )
+
+
+def _read_values(flags: ApplyFlags) -> GivenValues:
+    file = load_values_file(flags.values_file) if flags.values_file else None
+    values = GivenValues(file, flags.set)
+    for ignored in values.ignored_settings:
+        click.echo(f"warning: --set {ignored}: not of the form NAME=VALUE, ignored", err=True)
+    return values
 
 
 def _find_exceptions(

@@ -75,21 +75,21 @@ _KNOWN_EXTENSIONS = frozenset(
 def decode_certificate(text: str) -> JsonObject:
     """Read the first PEM block: a certificate or a request for one, with an RSA key."""
     label, data = read_pem(text)
-    try:
-        if label == "CERTIFICATE":
-            return _describe_certificate(_load(data))
-        if label == "CERTIFICATE REQUEST":
-            return _describe_request(x509.load_der_x509_csr(data))
-    except UnsupportedAlgorithm as error:
-        raise ValueError(str(error)) from error
-    raise ValueError("PEM block neither contains a CERTIFICATE or CERTIFICATE REQUEST")
-
-
-def _load(data: bytes) -> x509.Certificate:
     with warnings.catch_warnings():
         # Old certificates break rules of today; a policy may ask about them all the same.
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)
-        return x509.load_der_x509_certificate(data)
+        try:
+            return _describe(label, data)
+        except UnsupportedAlgorithm as error:
+            raise ValueError(str(error)) from error
+
+
+def _describe(label: str, data: bytes) -> JsonObject:
+    if label == "CERTIFICATE":
+        return _describe_certificate(x509.load_der_x509_certificate(data))
+    if label == "CERTIFICATE REQUEST":
+        return _describe_request(x509.load_der_x509_csr(data))
+    raise ValueError("PEM block neither contains a CERTIFICATE or CERTIFICATE REQUEST")
 
 
 def _describe_certificate(certificate: x509.Certificate) -> JsonObject:

@@ -11,7 +11,7 @@ from lictor.errors import SyntaxFaultError
 _SINGLE_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 
 # A search takes as long as the text times the expression, so that neither may be without bounds.
-_MAX_LENGTH = 16 * 1024
+_MAX_LENGTH = 8 * 1024
 _MAX_MEMORY = 3 << 19
 
 

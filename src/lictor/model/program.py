@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Action, PolicyRef, Result
 from lictor.model.scope import Scope
-from lictor.raw import JsonObject
+from lictor.raw import Json, JsonObject
 
 
 class Phase(IntEnum):
@@ -28,12 +28,14 @@ class Case:
     The scope is built when first asked for: most rules have no variables and never pay for it.
     """
 
-    __slots__ = ("_scope", "builder", "request")
+    __slots__ = ("_scope", "builder", "request", "views")
 
     def __init__(self, request: Request, build: Callable[[Request], Scope]) -> None:
         self.request = request
         self.builder = build
         self._scope: Scope | None = None
+        # The request in the form that another language's engine takes, by name; made when needed.
+        self.views: dict[str, Json] = {}
 
     @property
     def scope(self) -> Scope:
@@ -46,6 +48,7 @@ class Case:
         """The same case with other variables."""
         made = Case(self.request, self.builder)
         made._scope = scope
+        made.views = self.views
         return made
 
     def with_object(self, changed: JsonObject) -> "Case":

@@ -75,7 +75,7 @@ class Request(msgspec.Struct, frozen=True):
         """A request about a resource from a file; on DELETE it is the old object that goes."""
         asked = Operation(operation)
         kind = GroupVersionKind.of(
-            str(resource.get("apiVersion", "")), str(resource.get("kind", ""))
+            _read_text(resource.get("apiVersion")), _read_text(resource.get("kind"))
         )
         deleted = asked is Operation.DELETE
         return cls(
@@ -93,3 +93,7 @@ class Request(msgspec.Struct, frozen=True):
         if self.object is not None:
             return self.object
         return self.old_object if self.old_object is not None else {}
+
+
+def _read_text(value: Json) -> str:
+    return value if isinstance(value, str) else ""

@@ -147,13 +147,17 @@ def growing(source: Source) -> str:
          "join('', map(&to_string(@), @))", "sort_by(@, &to_string(@))", "contains(@, `1`)",
          "parse_json(to_string(@))", "*.*.*.*", "replace_all(to_string(@), 'a', to_string(@))")
     )  # fmt: skip
-    return " | ".join([*[step] * source.randrange(1, 60), last])
+    return " | ".join([*[step] * source.randrange(1, 9), last])
 
 
 def long_call(source: Source) -> str:
     """A call whose arguments are the long texts and lists of the subject."""
     spec = source.pick(_SPECS)
-    kinds = [*spec.arguments, *[spec.arguments[-1]] * source.count(2)] if spec.variadic else spec.arguments
+    kinds = (
+        [*spec.arguments, *[spec.arguments[-1]] * source.count(2)]
+        if spec.variadic
+        else spec.arguments
+    )
     return f"{spec.name}({', '.join(_long_argument(source, types) for types in kinds)})"
 
 

@@ -144,17 +144,19 @@ def deep(source: Source) -> Json:
     return made
 
 
-def spoil(source: Source, document: Json, percent: float = 1.5) -> Json:
+def spoil(source: Source, document: Json, percent: float = 1.5, depth: int = 40) -> Json:
     """A copy in which a few places hold something that does not belong there."""
+    if depth == 0:
+        return document
     if source.chance(percent):
         return value(source, 2)
     if isinstance(document, dict):
-        made = {k: spoil(source, v, percent) for k, v in document.items()}
+        made = {k: spoil(source, v, percent, depth - 1) for k, v in document.items()}
         if made and source.chance(percent):
             made.pop(source.pick(list(made)))
         if source.chance(percent):
             made[key(source)] = value(source, 1)
         return made
     if isinstance(document, list):
-        return [spoil(source, item, percent) for item in document]
+        return [spoil(source, item, percent, depth - 1) for item in document]
     return document

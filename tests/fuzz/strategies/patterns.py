@@ -48,17 +48,19 @@ def resource_pattern(source: Source) -> Json:
     return spoil(source, _anchor_some(source, made), 3)
 
 
-def _anchor_some(source: Source, node: Json) -> Json:
-    if isinstance(node, dict):
+def _anchor_some(source: Source, node: Json, depth: int = 40) -> Json:
+    if isinstance(node, dict) and depth:
         return {
-            (source.pick(ANCHORS).format(name) if source.chance(12) else name): _anchor_some(
-                source, part
-            )
+            _anchor(source, name): _anchor_some(source, part, depth - 1)
             for name, part in node.items()
         }
-    if isinstance(node, list):
-        return [_anchor_some(source, part) for part in node[:2]]
+    if isinstance(node, list) and depth:
+        return [_anchor_some(source, part, depth - 1) for part in node[:2]]
     return _leaf(source) if source.chance(25) else node
+
+
+def _anchor(source: Source, name: str) -> str:
+    return source.pick(ANCHORS).format(name) if source.chance(12) else name
 
 
 def condition(source: Source) -> Json:

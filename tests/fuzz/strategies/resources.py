@@ -148,7 +148,7 @@ def resource(source: Source) -> dict[str, Json]:
 def large_resource(source: Source) -> dict[str, Json]:
     """A Pod of a size that only a generator of YAML would write."""
     made = pod(source)
-    size = source.randrange(1, 150)
+    size = source.randrange(1, 60)
     template = container(source)
     made["spec"]["containers"] = [{**template, "name": f"c{index}"} for index in range(size)]
     made["metadata"]["labels"] = {f"l{index}": "v" * index for index in range(size)}

@@ -1,8 +1,8 @@
 """`apply`: what it prints and how it ends."""
 
 import json
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -83,7 +83,9 @@ def test_text(capsys) -> None:
     assert "\nApplying 4 policy rule(s) to 2 resource(s)...\n" in out
     assert "policy add-owner applied to default/Pod/good:\napiVersion: v1" in out
     assert "    owner: me\n" in out
-    assert "policy need-team -> resource default/Pod/bad failed:\n1 - team validation error: a" in out
+    assert (
+        "policy need-team -> resource default/Pod/bad failed:\n1 - team validation error: a" in out
+    )
     assert out.endswith("\npass: 2, fail: 1, warn: 0, error: 0, skip: 0 \n")
 
 
@@ -195,7 +197,10 @@ def test_other_families_are_named_not_passed_over(capsys) -> None:
         (("policies.yaml", "-r", "pods.yaml", "-f", "v.yaml"), "v.yaml"),
         (("policies.yaml", "-r", "pods.yaml", "--output-format", "odd"), "odd"),
         (("-", "-r", "-"), "stdin pipe"),
-        (("policies.yaml", "-r", "policies.yaml,pods.yaml", "--crd-path=a", "--kubeconfig=b"), "exclusive"),
+        (
+            ("policies.yaml", "-r", "policies.yaml,pods.yaml", "--crd-path=a", "--kubeconfig=b"),
+            "exclusive",
+        ),
         (("policies.yaml", "-r", "pods.yaml", "--json", "x.json"), "later release"),
         (("p.yaml", "-r", "x", "--generate-exceptions", "--generated-exception-ttl", "soon"), ""),
     ],

@@ -67,15 +67,21 @@ def test_without_a_cluster_nothing_is_known() -> None:
         lambda: nothing.call_api(ApiCall("/api/v1/pods")),
         lambda: nothing.global_reference("x"),
         lambda: nothing.image_data("nginx"),
+        lambda: nothing.resource("v1", "Pod", "a", "p"),
     ):
         with pytest.raises(NotProvidedError):
             ask()
-    assert nothing.resources("v1", "Pod", "") == []
+    assert OfflineLookups(GivenValues(), GivenObjects(())).resources("v1", "Pod", "") == []
 
 
 @pytest.mark.parametrize(
     ("api_version", "kind", "namespace", "count"),
-    [("v1", "Pod", "", 3), ("*/v1", "Pod", "a", 2), ("*", "Network*", "", 1), ("apps/v1", "Pod", "", 0)],
+    [
+        ("v1", "Pod", "", 3),
+        ("*/v1", "Pod", "a", 2),
+        ("*", "Network*", "", 1),
+        ("apps/v1", "Pod", "", 0),
+    ],
 )
 def test_objects_by_kind(api_version: str, kind: str, namespace: str, count: int) -> None:
     assert len(lookups.resources(api_version, kind, namespace)) == count

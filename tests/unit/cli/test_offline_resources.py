@@ -68,7 +68,7 @@ def test_errors_name_the_line(text: bytes, where: str) -> None:
         ({"metadata": {"labels": {"app.kubernetes.io/managed-by": "me"}}}, {}, False),
     ],
 )
-def test_when_resources_are_the_same(actual: dict, expected: dict, same: bool) -> None:
+def test_when_resources_are_the_same(actual: dict, expected: dict, *, same: bool) -> None:
     assert same_resource(actual, expected) is same
 
 

@@ -27,7 +27,15 @@ from lictor.errors import LictorError, LoadError, UsageError
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("b.yaml", "a.yml", "c.json", "notes.txt", ".hidden.yaml", "sub/d.yaml", ".x/e.yaml"):
+    for name in (
+        "b.yaml",
+        "a.yml",
+        "c.json",
+        "notes.txt",
+        ".hidden.yaml",
+        "sub/d.yaml",
+        ".x/e.yaml",
+    ):
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(name)
@@ -96,7 +104,7 @@ def test_paths_are_seen_from_the_test_file(path: str, expected: str) -> None:
         ("file:///repo", "", True),
     ],
 )
-def test_which_urls_are_repositories(path: str, branch: str, expected: bool) -> None:
+def test_which_urls_are_repositories(path: str, branch: str, *, expected: bool) -> None:
     assert is_repository_url(path, branch=branch) is expected
 
 
@@ -144,7 +152,11 @@ def test_a_folder_of_a_repository(repository: Path) -> None:
 
 @pytest.mark.parametrize(
     ("rest", "branch", "message"),
-    [("", "nosuch", "failed to clone"), ("/nosuch", "main", "no folder"), ("/../..", "main", "outside|not a git")],
+    [
+        ("", "nosuch", "failed to clone"),
+        ("/nosuch", "main", "no folder"),
+        ("/../..", "main", "outside|not a git"),
+    ],
 )
 def test_what_a_repository_lacks(repository: Path, rest: str, branch: str, message: str) -> None:
     with pytest.raises(LictorError, match=message):

@@ -1,8 +1,8 @@
 """`test`: expectations of files against what policies say."""
 
 import json
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -161,7 +161,9 @@ def outcomes(capsys, *flags: str) -> tuple[int, list[tuple[str, str, str]]]:
         ),
         (team("web"), [("apps/v1/Deployment/default/web", "Pass", "Ok")]),
         (
-            team(resourceSpecs=[{"version": "v1", "namespace": "two", "name": "twin"}], result="fail"),
+            team(
+                resourceSpecs=[{"version": "v1", "namespace": "two", "name": "twin"}], result="fail"
+            ),
             [("v1/Pod/two/twin", "Pass", "Ok")],
         ),
         (
@@ -281,8 +283,14 @@ def test_formats(capsys, form: str) -> None:
         ({"match": {"resource": {"metadata": {"name": "bad"}}}, "assert": {"status": "fail"}}, 0),
         ({"match": {"resource": {"metadata": {"name": "bad"}}}, "assert": {"status": "pass"}}, 1),
         ({"match": {"rule": {"name": "team"}}, "assert": {"status": "pass"}}, 1),
-        ({"match": {"policy": {"metadata": {"name": "add-owner"}}}, "error": {"status": "fail"}}, 0),
-        ({"match": {"policy": {"metadata": {"name": "add-owner"}}}, "error": {"status": "pass"}}, 1),
+        (
+            {"match": {"policy": {"metadata": {"name": "add-owner"}}}, "error": {"status": "fail"}},
+            0,
+        ),
+        (
+            {"match": {"policy": {"metadata": {"name": "add-owner"}}}, "error": {"status": "pass"}},
+            1,
+        ),
     ],
 )
 def test_checks(capsys, check: dict, code: int) -> None:

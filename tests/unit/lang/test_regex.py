@@ -29,7 +29,20 @@ def test_search(expression, text, found):
 
 
 @pytest.mark.parametrize(
-    "expression", ["(", "[", "a**", "(?=a)", r"\Z", "a{1001}", r"\C", r"\1", "\ud800"]
+    "expression",
+    [
+        "(",
+        "[",
+        "a**",
+        "(?=a)",
+        r"\Z",
+        "a{1001}",
+        r"\C",
+        r"\1",
+        "\ud800",
+        "." * 12_000,
+        "a" * 20_000,
+    ],
 )
 def test_what_go_refuses(expression):
     with pytest.raises(SyntaxFaultError, match="error parsing regexp"):

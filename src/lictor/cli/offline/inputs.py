@@ -31,10 +31,13 @@ def load_values_file(path: str) -> Values:
     return values
 
 
-def load_caller(path: str) -> Caller:
-    """Who asks."""
+def load_caller(path: str, *, accept_outdated: bool = False) -> Caller:
+    """Who asks; `test` refuses a file of an older schema, `apply` takes it."""
     text = read_file(path)
-    return make_caller(load_user_info(text.content, text.path))
+    info = load_user_info(text.content, text.path)
+    if info.outdated and not accept_outdated:
+        raise LoadError(_OUTDATED, where=path)
+    return make_caller(info)
 
 
 def make_caller(info: UserInfo) -> Caller:

@@ -22,8 +22,8 @@ _KIND_PLURALS = {"Endpoints": "endpoints"}
 class GivenObjects:
     """The objects that files tell of, by what may be done with them."""
 
-    # What mutations may change and generation may copy.
-    objects: tuple[JsonObject, ...] = ()
+    # What mutations may change and generation may copy; None where nobody told of any.
+    objects: tuple[JsonObject, ...] | None = None
     # What context entries may read; None where there is no cluster to ask, not even a made-up one.
     cluster: tuple[JsonObject, ...] | None = None
     # Image reference -> what a registry would say.
@@ -68,7 +68,10 @@ class OfflineLookups:
         return None
 
     def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
-        known = (*self._given.objects, *(self._given.cluster or ()))
+        objects, cluster = self._given.objects, self._given.cluster
+        if objects is None and cluster is None:
+            raise NotProvidedError(f"no {api_version} {kind} was given")
+        known = (*(objects or ()), *(cluster or ()))
         return list(_select(known, api_version, kind, namespace))
 
     def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:

@@ -78,7 +78,7 @@ def compile_pieces(options: PieceOptions) -> Callable[[Verdict], Piece]:
             case Output.REPORT:
                 return Piece(counts, report=writer.write(verdict))
             case Output.TEXT:
-                text = render_failures(verdict, audit_warn=warn)
+                text = render_failures(verdict, audit_warn=warn) + _render_errors(verdict)
                 return Piece(counts, text=text, made=tuple(_list_made(verdict, options)))
             case Output.TABLE:
                 rows = tuple(list_outcomes((verdict,), audit_warn=warn))
@@ -89,6 +89,17 @@ def compile_pieces(options: PieceOptions) -> Callable[[Verdict], Piece]:
                 return Piece(counts, failures=_keep_failures(verdict))
 
     return make_piece
+
+
+def _render_errors(verdict: Verdict) -> str:
+    """What could not be decided, and why; nobody should have to look for that in a log."""
+    resource = describe_resource(verdict.request.resource)
+    return "".join(
+        f"policy {result.policy.name} -> resource {resource} error:\n"
+        f"1 - {result.rule} {result.message}\n"
+        for result in verdict.results
+        if result.status is Status.ERROR and result.type is not RuleType.MUTATION
+    )
 
 
 def _keep_failures(verdict: Verdict) -> Verdict | None:
