@@ -8,7 +8,7 @@ What is named in `__all__` is the public API; everything else may change without
 when they are first used, so that `import lictor` costs next to nothing.
 """
 
-# Known to type checkers, and false to Python: `typing` would cost more than the rest of this module.
+# Known to type checkers, false to Python: `typing` would cost more than the rest of this module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from lictor.assembly import load_policies

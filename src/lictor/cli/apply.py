@@ -2,9 +2,9 @@
 
 import sys
 import time
-from dataclasses import dataclass, field
 
 import click
+import msgspec
 
 from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.cli.offline.application import Application, ApplyPlan, select_documents
@@ -15,7 +15,7 @@ from lictor.cli.offline.inputs import (
     load_values_file,
     read_resource_texts,
 )
-from lictor.cli.offline.lookups import GivenObjects
+from lictor.cli.offline.lookups import GivenObjects, OfflineLookups
 from lictor.cli.offline.pieces import Output, PieceOptions
 from lictor.cli.offline.policies import LoadedPolicies, load_exceptions, load_policy_files
 from lictor.cli.offline.repositories import GitAccess
@@ -52,8 +52,7 @@ lictor apply https://github.com/OWNER/REPOSITORY/FOLDER --git-branch main --reso
 lictor apply policies/ --resource resources/ --output-format sarif"""
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyFlags:
+class ApplyFlags(msgspec.Struct, frozen=True):
     """The flags of `apply`, by the names that click gives them."""
 
     policies: tuple[str, ...] = ()
@@ -96,7 +95,7 @@ class ApplyFlags:
     http_payload: tuple[str, ...] = ()
     envoy_payload: tuple[str, ...] = ()
     # Flags that only matter with a cluster.
-    ignored: dict[str, Json] = field(default_factory=dict)
+    ignored: dict[str, Json] = msgspec.field(default_factory=dict)
 
     @property
     def resource_paths(self) -> tuple[str, ...]:
@@ -199,9 +198,21 @@ def run_apply(flags: ApplyFlags) -> int:
     printer.counts += application.unusable_count
     print_unusable(policies, printer)
     printer.print_all(application, texts, parse_ttl(flags.generated_exception_ttl))
+    _print_cleanups(plan, printer)
     if options.output is Output.TEXT:
         print_summary(printer)
     return choose_exit_code(printer.counts, flags, printer)
+
+
+def _print_cleanups(plan: ApplyPlan, printer: Printer) -> None:
+    """What cleanup policies would delete; that is no verdict, and counts for nothing."""
+    if not plan.policies.cleanups:
+        return
+    from lictor.cli.offline.cleanups import list_cleanups
+
+    lookups = OfflineLookups(plan.world.values, plan.given)
+    for line in list_cleanups(plan.policies.cleanups, plan.texts, plan.world, lookups):
+        printer.say(line)
 
 
 def choose_exit_code(counts: Counts, flags: ApplyFlags, printer: Printer) -> int:
@@ -226,7 +237,7 @@ def parse_ttl(text: str) -> int:
 
 
 def _read_flags(flags: dict[str, Json]) -> ApplyFlags:
-    known = {name: value for name, value in flags.items() if name in ApplyFlags.__slots__}
+    known = {name: value for name, value in flags.items() if name in ApplyFlags.__struct_fields__}
     ignored = {name: value for name, value in flags.items() if name not in known}
     return ApplyFlags(policies=flags["arguments"], **known, ignored=ignored)
 
@@ -261,7 +272,7 @@ def _load_policies(flags: ApplyFlags, printer: Printer) -> LoadedPolicies:
         click.echo(f"warning: {warning}", err=True)
     if flags.registry:
         click.echo("warning: --registry: asking registries comes with a later release", err=True)
-    if not policies.usable and not policies.unusable:
+    if not (policies.usable or policies.unusable or policies.cleanups):
         printer.say("no policies were found")
     return policies
 

@@ -4,8 +4,9 @@ import glob
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from lictor.cli.offline.repositories import GitAccess, is_repository_url, list_repository_files
 from lictor.errors import LoadError, UsageError
@@ -18,19 +19,17 @@ MAX_FETCHED_BYTES = 64 << 20
 FETCH_TIMEOUT_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """The bytes of one file, with the name that errors show."""
 
     path: str
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class PolicySource:
+class PolicySource(msgspec.Struct, frozen=True):
     """How policy paths are read: credentials and branch for repositories."""
 
-    git: GitAccess = field(default_factory=GitAccess)
+    git: GitAccess = msgspec.field(default_factory=GitAccess)
 
 
 def is_url(path: str) -> bool:

@@ -2,9 +2,9 @@
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 import click
+import msgspec
 from msgspec.structs import replace
 
 from lictor.cli.flag_command import FlagCommand
@@ -34,8 +34,7 @@ lictor test . --output-format junit"""
 _FORMATS = ("json", "yaml", "markdown", "junit", "sarif")
 
 
-@dataclass(frozen=True, slots=True)
-class TestFlags:
+class TestFlags(msgspec.Struct, frozen=True):
     """The flags of `test`."""
 
     # pytest must not take this for a test class.
@@ -94,14 +93,13 @@ def run_tests(flags: TestFlags) -> None:
         run.conclude()
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(msgspec.Struct):
     """What has been found so far."""
 
     flags: TestFlags
     selector: Selector
-    outcomes: list[TestOutcome] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
+    outcomes: list[TestOutcome] = msgspec.field(default_factory=list)
+    errors: list[str] = msgspec.field(default_factory=list)
 
     def say(self, text: str = "") -> None:
         """A line for people: not on stdout where a program reads that."""

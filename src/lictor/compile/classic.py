@@ -1,6 +1,7 @@
 """Kyverno's classic policies: ClusterPolicy and Policy become programs."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,6 +26,13 @@ from lictor.model.request import Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType
 from lictor.ports import Lookups
 
+if TYPE_CHECKING:
+    from lictor.compile.cel.surroundings import CelSurroundings
+
+
+def _no_cel() -> "CelSurroundings":
+    raise CompileError("CEL is not available here")
+
 
 class Surroundings(msgspec.Struct, frozen=True):
     """What all policies of one engine share."""
@@ -33,6 +41,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     lookups: Lookups
     exceptions: tuple[PolicyException, ...] = ()
     watch_rule: WatchRule = watch_nothing
+    # What rules in CEL need; asked for by those only, as it loads the engine of that language.
+    cel: "Callable[[], CelSurroundings]" = _no_cel
 
 
 def compile_policy(policy: Policy, around: Surroundings) -> Program:
@@ -99,12 +109,10 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
     def _check(self, kind: RuleType, build: Callable[[Setting], Check]) -> Check:
         setting = self._setting(kind)
         try:
-            if self._match_conditions():
-                raise CompileError(
-                    "webhookConfiguration.matchConditions (CEL) are not supported yet"
-                )
             check = guard(build(setting), self._guard(setting), setting)
-            return self._relax(check, setting) if kind is RuleType.VALIDATION else check
+            if kind is RuleType.VALIDATION:
+                check = self._relax(check, setting)
+            return self._guard_conditions(check)
         except LictorError as error:
             return _failing(error)
 
@@ -132,7 +140,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
     def _relax(self, check: Check, setting: Setting) -> Check:
         validate = self.rule.validate
-        if setting.action is not Action.ENFORCE or validate is None:
+        if setting.action is not Action.ENFORCE or validate is None or validate.cel is not None:
             return check
         return allow_existing(check, self._matches) if validate.allow_existing_violations else check
 
@@ -149,7 +157,9 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
             return compile_pod_security_check(validate.pod_security, self._exempt(setting), setting)
         if validate.cel is not None:
-            return _not_yet("validate.cel")(setting)
+            from lictor.compile.cel.rule import compile_cel_check
+
+            return compile_cel_check(validate.cel, self.rule, setting, self.around.cel())
         return compile_validate(validate, setting)
 
     def _matches(self, request: Request) -> bool:
@@ -179,9 +189,14 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
     def _watch(self) -> Watch:
         return self.around.watch_rule(self.rule.name)
 
-    def _match_conditions(self) -> bool:
+    def _guard_conditions(self, check: Check) -> Check:
         configuration = self.policy.spec.webhook_configuration
-        return configuration is not None and bool(configuration.match_conditions)
+        if configuration is None or not configuration.match_conditions:
+            return check
+        from lictor.compile.cel.rule import compile_webhook_conditions
+
+        concerns = compile_webhook_conditions(configuration.match_conditions, self.around.cel())
+        return lambda case: check(case) if concerns(case) else ()
 
 
 # Few policies need all kinds of rules: what one does not use is not imported, as start-up counts.

@@ -1,18 +1,16 @@
 """CleanupPolicy and ClusterCleanupPolicy: what would be deleted, and when next."""
 
 from collections.abc import Callable
-from datetime import datetime
 
 import msgspec
-from cronsim import CronSim, CronSimError
 
 from lictor.compile.classic import Surroundings
 from lictor.compile.selection import remember, within
-from lictor.errors import CompileError
 from lictor.evaluate.conditions import ask, compile_conditions
 from lictor.evaluate.context import compile_context
 from lictor.evaluate.scope import build_scope
 from lictor.evaluate.setting import Setting
+from lictor.lang.cron import NextRun, compile_schedule
 from lictor.match.classic import CLEANUP, compile_filter
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.program import Select
@@ -24,13 +22,9 @@ class CleanupProgram(msgspec.Struct, frozen=True):
     """A cleanup policy, ready to run."""
 
     policy: PolicyRef
-    schedule: str
+    next_run: NextRun
     concerns: Callable[[Request], bool]
     propagation: str = ""
-
-    def next_run(self, now: datetime) -> datetime:
-        """The next time at which the policy sweeps."""
-        return next(CronSim(self.schedule, now))
 
 
 def compile_cleanup(policy: CleanupPolicy, around: Surroundings) -> CleanupProgram:
@@ -45,20 +39,10 @@ def compile_cleanup(policy: CleanupPolicy, around: Surroundings) -> CleanupProgr
     )
     return CleanupProgram(
         policy=ref,
-        schedule=_check_schedule(policy.spec.schedule, ref),
+        next_run=compile_schedule(policy.spec.schedule),
         concerns=_compile_concern(policy, ref, around),
         propagation=policy.spec.deletion_propagation_policy or "",
     )
-
-
-def _check_schedule(schedule: str, ref: PolicyRef) -> str:
-    try:
-        CronSim(schedule, datetime(2000, 1, 1))
-    except CronSimError as error:
-        raise CompileError(
-            f"schedule {schedule!r} is not a cron expression: {error}", where=ref.key
-        ) from error
-    return schedule
 
 
 def _compile_concern(

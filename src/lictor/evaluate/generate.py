@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from lictor.errors import EvaluationError
+from lictor.errors import EvaluationError, NotProvidedError
 from lictor.evaluate.conditions import ask, compile_conditions
 from lictor.evaluate.context import compile_foreach_context
 from lictor.evaluate.setting import Outcome, Setting
@@ -36,6 +36,8 @@ def compile_generate(generate: Generate, setting: Setting) -> Check:
             return ()
         try:
             made = tuple(make(case))
+        except NotProvidedError:
+            made = ()  # the rule applies; what it would copy is known to a cluster only
         except EvaluationError as error:
             return (setting.result(case, Outcome(Status.ERROR, str(error))),)
         result = setting.result(case, Outcome(Status.PASS))

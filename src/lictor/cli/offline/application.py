@@ -2,7 +2,8 @@
 
 import gc
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from lictor.assembly import compile_documents
 from lictor.cli.offline.lookups import GivenObjects, OfflineLookups
@@ -22,16 +23,14 @@ _CHUNK_SIZE = 25
 _COLLECT_AFTER = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a document is: which text, and where in it."""
 
     text: int
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True):
     """One document's pieces, where it is, and why it could not be judged if so."""
 
     place: Place
@@ -39,14 +38,13 @@ class Judged:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyPlan:
+class ApplyPlan(msgspec.Struct, frozen=True):
     """What to judge, by what, and how."""
 
     policies: LoadedPolicies
     texts: tuple[Text, ...]
     world: World
-    given: GivenObjects = field(default_factory=GivenObjects)
+    given: GivenObjects = msgspec.field(default_factory=GivenObjects)
     exceptions: tuple[PolicyException, ...] = ()
     continue_on_fail: bool = False
     # Zero: as many processes as pay off.

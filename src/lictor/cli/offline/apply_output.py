@@ -11,6 +11,7 @@ from lictor.cli.offline.application import Application, Judged, Place
 from lictor.cli.offline.exceptions import build_exceptions
 from lictor.cli.offline.pieces import Made, Output, Piece, PieceOptions
 from lictor.cli.offline.policies import LoadedPolicies
+from lictor.cli.progress import track
 from lictor.cli.release import VERSION
 from lictor.cli.sources import Text
 from lictor.errors import UsageError
@@ -66,7 +67,8 @@ class Printer:
 
     def print_all(self, application: Application, texts: tuple[Text, ...], ttl: int) -> None:
         """Run, and print everything."""
-        judged = self._count(application.run())
+        places = len(application.places)
+        judged = self._count(track(application.run(), places, "Judging"))
         output = self._options.output
         if output is Output.TEXT:
             self._print_text(judged)
@@ -121,7 +123,8 @@ class Printer:
         rows: list[TestOutcome] = []
         for piece in _list_pieces(judged):
             self._print_made(piece)
-            rows += (replace(row, id=len(rows) + n) for n, row in enumerate(piece.outcomes, 1))
+            first = len(rows) + 1
+            rows += [replace(row, id=n) for n, row in enumerate(piece.outcomes, first)]
         click.echo(self._render_rows(rows), nl=False)
 
     def _render_rows(self, rows: list[TestOutcome]) -> str:

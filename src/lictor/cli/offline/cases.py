@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from lictor.assembly import compile_documents
 from lictor.cli.offline.inputs import (
@@ -32,8 +34,7 @@ from lictor.raw import JsonObject
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class TestCase:
+class TestCase(msgspec.Struct, frozen=True):
     """One Test document, and the file that it stands in."""
 
     # pytest must not take this for a test class.

@@ -1,9 +1,9 @@
 """The files that tell of the world: values, user info, context, cluster resources, manifests."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.cli.offline.lookups import GivenObjects
 from lictor.cli.sources import Text, locate_resources, read_any, read_file

@@ -1,7 +1,8 @@
 """Does what the policies said agree with what a test file expects? One outcome per comparison."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from lictor.cli.offline.comparison import describe_difference, same_resource
 from lictor.cli.offline.responses import Answers, ResourceKey, Response, key_of
@@ -18,8 +19,7 @@ ReadResources = Callable[[str], Sequence[JsonObject]]
 _AUTOGEN_NAMES = ("{}", "autogen-{}", "autogen-cronjob-{}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
+class _Finding(msgspec.Struct, frozen=True):
     """How one comparison went."""
 
     ok: bool

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from lictor.cli.offline.values import GivenValues
 from lictor.errors import LookupFailedError, NotProvidedError
@@ -18,8 +19,7 @@ _GROUP_PATH = re.compile(r"^/apis/(?P<group>[^/]+)/(?P<version>[^/]+)/(?P<rest>.
 _KIND_PLURALS = {"Endpoints": "endpoints"}
 
 
-@dataclass(frozen=True, slots=True)
-class GivenObjects:
+class GivenObjects(msgspec.Struct, frozen=True):
     """The objects that files tell of, by what may be done with them."""
 
     # What mutations may change and generation may copy; None where nobody told of any.
@@ -27,7 +27,7 @@ class GivenObjects:
     # What context entries may read; None where there is no cluster to ask, not even a made-up one.
     cluster: tuple[JsonObject, ...] | None = None
     # Image reference -> what a registry would say.
-    images: Mapping[str, JsonObject] = field(default_factory=dict)
+    images: Mapping[str, JsonObject] = msgspec.field(default_factory=dict)
 
 
 class OfflineLookups:

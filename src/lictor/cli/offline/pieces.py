@@ -1,9 +1,9 @@
 """What one resource adds to the output of `apply`: made where it is judged, printed elsewhere."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
 from msgspec.structs import replace
 
 from lictor.model.request import Request
@@ -29,8 +29,7 @@ class Output(StrEnum):
     SARIF = "sarif"
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(msgspec.Struct, frozen=True):
     """An object that a policy changed or made."""
 
     policy: str
@@ -42,21 +41,19 @@ class Made:
     is_generated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """Everything the parent needs of one verdict; plain data that can travel between processes."""
 
     counts: Counts
     text: str = ""
     made: tuple[Made, ...] = ()
-    report: ReportChunk = field(default_factory=ReportChunk)
+    report: ReportChunk = msgspec.field(default_factory=ReportChunk)
     outcomes: tuple[TestOutcome, ...] = ()
     # The verdict without what was fine, and without the resource's content.
     failures: Verdict | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PieceOptions:
+class PieceOptions(msgspec.Struct, frozen=True):
     """What the output needs."""
 
     output: Output

@@ -1,12 +1,14 @@
 """Policy files sorted by what can be done with them: use, except, or say why neither."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from lictor.cli.sources import Text
 from lictor.errors import LoadError
 from lictor.load.policies import Loaded, load_documents
 from lictor.load.problem import Problem, Severity
+from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Policy
 
@@ -14,8 +16,7 @@ from lictor.model.policy import Policy
 _COMPANIONS = ("Binding", "PolicyException", "GlobalContextEntry")
 
 
-@dataclass(frozen=True, slots=True)
-class Unusable:
+class Unusable(msgspec.Struct, frozen=True):
     """A policy that cannot be used, and why."""
 
     name: str
@@ -25,13 +26,13 @@ class Unusable:
     is_later: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedPolicies:
+class LoadedPolicies(msgspec.Struct, frozen=True):
     """What policy files hold."""
 
     usable: tuple[Policy, ...] = ()
     exceptions: tuple[PolicyException, ...] = ()
     unusable: tuple[Unusable, ...] = ()
+    cleanups: tuple[CleanupPolicy, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -45,6 +46,7 @@ def load_policy_files(texts: Iterable[Text]) -> LoadedPolicies:
     return LoadedPolicies(
         usable=tuple(policy.record for policy in loaded.policies),
         exceptions=tuple(exception.record for exception in loaded.exceptions),
+        cleanups=tuple(cleanup.record for cleanup in loaded.cleanups),
         unusable=(*_list_broken(errors, names), *_list_later(loaded)),
         warnings=tuple(str(found) for found in loaded.problems if found not in errors)
         + tuple(
@@ -86,7 +88,6 @@ def _list_later(loaded: Loaded) -> list[Unusable]:
         for raw in loaded.raw
         if not raw.record.kind.endswith(_COMPANIONS)
     ]
-    later += [(found.record.metadata.name, found.record.kind) for found in loaded.cleanups]
     return [
         Unusable(name, kind, f"policies of kind {kind} are not supported yet", is_later=True)
         for name, kind in later

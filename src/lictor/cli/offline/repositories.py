@@ -5,17 +5,17 @@ import base64
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import msgspec
 
 from lictor.errors import LoadError, UsageError
 
 CLONE_TIMEOUT_SECONDS = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class GitAccess:
+class GitAccess(msgspec.Struct, frozen=True):
     """Which branch to read, and who asks."""
 
     branch: str = ""
@@ -23,8 +23,7 @@ class GitAccess:
     password: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryUrl:
+class RepositoryUrl(msgspec.Struct, frozen=True):
     """A URL taken apart: the repository, the branch, and the folder below its root."""
 
     repository: str

@@ -1,8 +1,8 @@
 """A resource from a file as a request: who asks, for what, and with which values."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
+import msgspec
 from msgspec.structs import replace
 
 from lictor.cli.offline.values import GivenValues
@@ -18,14 +18,13 @@ _OBJECT = "request.object."
 _OLD_OBJECT = "request.oldObject."
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(msgspec.Struct, frozen=True):
     """Everything that a request is made with, besides its resource."""
 
-    values: GivenValues = field(default_factory=GivenValues)
+    values: GivenValues = msgspec.field(default_factory=GivenValues)
     caller: Caller | None = None
     # Labels of namespaces that are themselves among the given cluster resources.
-    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    namespaces: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
 
     def make_request(self, resource: JsonObject) -> Request:
         """The creation of a resource."""

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from lictor.errors import LoadError
 from lictor.load.yaml import iter_documents
@@ -15,8 +16,7 @@ _MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "data
 _MAX_DEPTH = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """Where one document lies in a text."""
 
     start: int

@@ -1,7 +1,8 @@
 """Answers in the order people expect: one Response per resource, policy and kind of work."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from lictor.model.policy import Policy, Rule
 from lictor.model.result import PolicyRef, Result, RuleType, Verdict
@@ -11,8 +12,7 @@ from lictor.raw import JsonObject
 ResourceKey = tuple[str, str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """What the rules of one policy, of one kind of work, said about one resource: maybe nothing."""
 
     policy: Policy
@@ -23,14 +23,13 @@ class Response:
     patched: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(msgspec.Struct, frozen=True):
     """All responses of a test: by resource, and by the other objects that mutations changed."""
 
-    triggers: dict[ResourceKey, list[Response]] = field(default_factory=dict)
-    targets: dict[ResourceKey, list[Response]] = field(default_factory=dict)
+    triggers: dict[ResourceKey, list[Response]] = msgspec.field(default_factory=dict)
+    targets: dict[ResourceKey, list[Response]] = msgspec.field(default_factory=dict)
     # Policies that could not be used, and why.
-    invalid: dict[str, str] = field(default_factory=dict)
+    invalid: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 def key_of(resource: JsonObject) -> ResourceKey:

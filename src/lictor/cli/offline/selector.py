@@ -1,14 +1,14 @@
 """Which results of a test file to look at: `policy=...,rule=...,resource=...`, with wildcards."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.offline import TestResult
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True):
     """A test-case selector taken apart."""
 
     policies: tuple[str, ...] = ()

@@ -1,9 +1,7 @@
 """Cleanup policies and exceptions: everything that can be said about them before anything runs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 
-from cronsim import CronSim, CronSimError
 from msgspec.structs import replace
 
 from lictor.compile.lint.conditions import check_conditions
@@ -19,15 +17,13 @@ from lictor.compile.lint.places import (
 )
 from lictor.compile.lint.pod_security import check_control
 from lictor.compile.lint.rules import check_name
-from lictor.lang.duration import parse_duration
+from lictor.errors import CompileError
+from lictor.lang.cron import compile_schedule
 from lictor.lang.wildcard import match_wildcard
 from lictor.raw import Json
 
 # The names of a policy's rules, by the policy's name (`namespace/name` for a namespaced one).
 KnownRules = Mapping[str, Iterable[str]]
-_WORDS = frozenset(
-    ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"]
-)
 _AUTOGEN: tuple[Callable[[str], str], ...] = (
     lambda rule: rule,
     lambda rule: f"autogen-{rule}",
@@ -63,22 +59,9 @@ def _check_schedule(schedule: Part) -> Iterator[Fault]:
     if not schedule.text:
         return
     try:
-        _try_schedule(schedule.text)
-    except (CronSimError, ValueError) as error:
-        message = f'"{schedule.text}" is not a cron expression: {error}'
-        yield Fault("bad-schedule", schedule.path, message)
-
-
-def _try_schedule(text: str) -> None:
-    """Raise where Kubernetes' cron library would not take it."""
-    if text.startswith(("TZ=", "CRON_TZ=")):
-        text = text.partition(" ")[2].strip()
-    if text.startswith("@every "):
-        parse_duration(text.removeprefix("@every "))
-    elif text not in _WORDS:
-        if len(text.split()) != 5:
-            raise CronSimError("expected 5 fields: minute, hour, day, month, weekday")
-        CronSim(text, datetime(2000, 1, 1))
+        compile_schedule(schedule.text)
+    except CompileError as error:
+        yield Fault("bad-schedule", schedule.path, error.message)
 
 
 def _check_sources(context: Part) -> Iterator[Fault]:
