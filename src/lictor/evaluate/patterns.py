@@ -116,7 +116,9 @@ def judge_mismatch(case: Case, mismatch: Mismatch, message: Message) -> Outcome:
 
 
 def _failure(mismatch: Mismatch) -> Failure:
-    return Failure(mismatch.path, mismatch.expected, mismatch.found, mismatch.reason)
+    # What was expected and found says it all; only where nothing was expected are words needed.
+    reason = "" if mismatch.expected is not None else mismatch.reason
+    return Failure(mismatch.path, mismatch.expected, mismatch.found, reason)
 
 
 def _judge_all(

@@ -73,9 +73,12 @@ def render_counts(counts: Counts) -> str:
 
 def render_failures(verdict: Verdict, *, audit_warn: bool = False) -> str:
     """What `apply` says about one resource: empty where nothing is wrong, else whole lines."""
+    told = [result for result in verdict.results if _is_told(result)]
+    if not told:
+        return ""
     resource = describe_resource(verdict.request.resource)
     parts: list[str] = []
-    for results in _group_by_policy(verdict.results):
+    for results in _group_by_policy(told):
         parts += [_render_mutation(result, resource) for result in results]
         parts.append(_render_policy(results, verdict.request, resource, audit_warn=audit_warn))
     return "".join(parts)
@@ -96,6 +99,12 @@ def render_failure(failure: Failure, *, secret: bool = False) -> str:
         return f"{where}found {found}"
     shown = f" (found {found})" if failure.found is not None else ""
     return f"{where}{_one_line(failure.reason)}{shown}"
+
+
+def _is_told(result: Result) -> bool:
+    if result.status is Status.FAIL:
+        return True
+    return result.type is RuleType.MUTATION and result.status is not Status.PASS
 
 
 def _group_by_policy(results: Iterable[Result]) -> list[list[Result]]:

@@ -90,12 +90,18 @@ def compile_pieces(options: PieceOptions) -> Callable[[Verdict], Piece]:
 
 def _render_errors(verdict: Verdict) -> str:
     """What could not be decided, and why; nobody should have to look for that in a log."""
+    errors = [
+        result
+        for result in verdict.results
+        if result.status is Status.ERROR and result.type is not RuleType.MUTATION
+    ]
+    if not errors:
+        return ""
     resource = describe_resource(verdict.request.resource)
     return "".join(
         f"policy {result.policy.name} -> resource {resource} error:\n"
         f"1 - {result.rule} {result.message}\n"
-        for result in verdict.results
-        if result.status is Status.ERROR and result.type is not RuleType.MUTATION
+        for result in errors
     )
 
 

@@ -17,10 +17,15 @@ class Mismatch(msgspec.Struct, frozen=True):
     """
 
     path: str
-    reason: str
+    tell: Callable[[str], str]
     expected: Json = None
     found: Json = None
     skip: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Why, in words; put together only when somebody asks."""
+        return self.tell("/")
 
     @property
     def is_error(self) -> bool:
@@ -79,7 +84,7 @@ class Fault(msgspec.Struct):
         undecided = self.placeless or (anchors_missing and self.kind is Kind.FAILURE)
         if self.skips or undecided:
             path = ""
-        return Mismatch(path, self.tell("/"), self.expected, self.found, self.skips)
+        return Mismatch(path, self.tell, self.expected, self.found, self.skips)
 
 
 def differ_in_value(expected: Json, found: Json) -> Fault:

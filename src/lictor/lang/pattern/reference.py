@@ -11,6 +11,8 @@ from lictor.raw import Json
 
 _REFERENCE = re.compile(r"^\$\(.[^ ]*\)|[^\\]\$\(.[^ ]*\)")
 _ESCAPED = re.compile(r"\\(\$\(.[^ )]*\))")
+# To look for references takes time that grows with the square of the text.
+_MAX_TEXT = 4096
 
 Path = tuple[str, ...]
 
@@ -61,6 +63,11 @@ def _resolve(node: Json, path: Path, leaves: dict[str, Json]) -> Json:
 
 
 def _resolve_text(text: str, path: Path, leaves: dict[str, Json]) -> str:
+    if "$(" not in text:
+        return text
+    if len(text) > _MAX_TEXT:
+        raise CompileError(f"the text at /{'/'.join(path)} is too long to hold references")
+
     def replace(found: re.Match[str]) -> str:
         reference = found.group()
         lead = "" if reference.startswith("$(") else reference[0]
