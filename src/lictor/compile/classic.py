@@ -18,9 +18,9 @@ from lictor.evaluate.expressions import Expressions
 from lictor.evaluate.setting import Setting
 from lictor.evaluate.validate import allow_existing, compile_validate
 from lictor.lang.watch import Watch, WatchRule, watch_nothing
-from lictor.match.classic import compile_match
+from lictor.match.classic import compile_match, without_selectors
 from lictor.model.exception import PolicyException
-from lictor.model.policy import Generate, Mutate, Policy, Rule, Validate
+from lictor.model.policy import Generate, Match, Mutate, Policy, Rule, Validate
 from lictor.model.program import Case, Check, CompiledRule, Phase, Program, Select
 from lictor.model.request import Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType
@@ -85,11 +85,18 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
     def compile(self) -> Iterator[CompiledRule]:
         """One compiled rule for each thing that the rule does."""
-        select = self._select()
+        action = base_action(self.policy, self.rule)
+        try:
+            select = self._select(self.rule.match, self.rule.exclude)
+            override = compile_override(self.policy, self.rule)
+        except CompileError as error:
+            # Whom it concerns cannot be told: everything that it might concern gets the error.
+            select = self._select(without_selectors(self.rule.match), None)
+            for phase, _, _ in self._bodies():
+                yield CompiledRule(self.rule.name, phase, select, _failing(error), action)
+            return
         for phase, kind, build in self._bodies():
             check = self._check(kind, build)
-            action = base_action(self.policy, self.rule)
-            override = compile_override(self.policy, self.rule)
             yield CompiledRule(self.rule.name, phase, select, check, action, override)
 
     def _bodies(self) -> Iterator[tuple[Phase, RuleType, Callable[[Setting], Check]]]:
@@ -163,11 +170,12 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         return compile_validate(validate, setting)
 
     def _matches(self, request: Request) -> bool:
-        matches = self._select()(request.kind, request.subresource, request.operation)
+        select = self._select(self.rule.match, self.rule.exclude)
+        matches = select(request.kind, request.subresource, request.operation)
         return matches is not None and matches(request)
 
-    def _select(self) -> Select:
-        select = compile_match(self.rule.match, self.rule.exclude, watch=self._watch)
+    def _select(self, match: Match, exclude: Match | None) -> Select:
+        select = compile_match(match, exclude, watch=self._watch)
         if self.ref.namespace:
             select = within(self.ref.namespace, select)
         return remember(select)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from lictor.errors import CompileError
 from lictor.lang.entries import MapTest, compile_entry
 from lictor.lang.wildcard import has_wildcard
 from lictor.raw import Json
@@ -28,17 +29,31 @@ def compile_label_selector(
 ) -> MapTest:
     """Turn a selector into a test of labels; the empty selector takes everything.
 
-    A selector that Kubernetes would refuse (a malformed key or value, an unknown operator) takes
-    nothing, whatever the rest of it says.
+    A selector that Kubernetes would refuse is a CompileError: taking nothing in silence would turn
+    a policy off.
     """
-    if not all(map(_is_valid_entry, labels.items())) or not all(
-        map(_is_valid_requirement, requirements)
-    ):
-        return _nothing
+    fault = find_selector_fault(labels, requirements)
+    if fault:
+        raise CompileError(fault)
     tests = tuple(_compile_tests(labels, requirements))
     if len(tests) == 1:
         return tests[0]
     return lambda found: all(test(found) for test in tests)
+
+
+def find_selector_fault(labels: Mapping[str, str], requirements: Iterable[Requirement]) -> str:
+    """Why Kubernetes would refuse a selector; empty where it would not."""
+    for key, value in labels.items():
+        if not _is_valid_entry((key, value)):
+            return f'the selector asks for "{key}: {value}", which no label can be'
+    for requirement in requirements:
+        if not _is_valid_requirement(requirement):
+            values = ", ".join(requirement.values)
+            return (
+                "the selector has a requirement that Kubernetes does not take: "
+                f"{requirement.key} {requirement.operator} [{values}]"
+            )
+    return ""
 
 
 def read_requirements(expressions: Iterable[Json]) -> tuple[Requirement, ...]:
@@ -47,10 +62,6 @@ def read_requirements(expressions: Iterable[Json]) -> tuple[Requirement, ...]:
         Requirement(str(e["key"]), str(e["operator"]), tuple(map(str, e["values"])))
         for e in expressions
     )
-
-
-def _nothing(labels: Mapping[str, str]) -> bool:  # noqa: ARG001
-    return False
 
 
 def _is_valid_entry(entry: tuple[str, str]) -> bool:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from lictor.lang.watch import Watch, unwatched
 from lictor.match.caller import compile_callers
 from lictor.match.combine import (
@@ -15,7 +17,7 @@ from lictor.match.combine import (
     some,
 )
 from lictor.match.resources import Manner, is_blank, resource_clauses
-from lictor.model.policy import Match, ResourceFilter
+from lictor.model.policy import Match, ResourceDescription, ResourceFilter
 from lictor.model.program import Matcher, Select
 from lictor.model.request import GroupVersionKind, Operation
 
@@ -71,6 +73,20 @@ def compile_filter(
 ) -> Select:
     """Join the filters of an exception (`EXCEPTION`) or a cleanup policy (`CLEANUP`)."""
     return _select(_compile_filters(match, manner, where, watch))
+
+
+def without_selectors(match: Match) -> Match:
+    """The same match, but for label selectors: for rules whose selectors make no sense."""
+
+    def strip(wanted: ResourceDescription) -> ResourceDescription:
+        return replace(wanted, selector=None, namespace_selector=None)
+
+    return replace(
+        match,
+        any=tuple(replace(each, resources=strip(each.resources)) for each in match.any),
+        all=tuple(replace(each, resources=strip(each.resources)) for each in match.all),
+        resources=strip(match.resources),
+    )
 
 
 def _select(clause: Clause) -> Select:

@@ -9,6 +9,7 @@ from lictor.lang.watch import Heard
 from lictor.model.policy import Rule
 from lictor.model.result import Result
 from lictor.raw import Json, JsonObject
+from lictor.report.summary import render_failure
 
 _MAX_SHOWN = 120
 
@@ -164,7 +165,7 @@ def _rule_lines(rule: RuleExplanation) -> Iterator[str]:
     for result in rule.results:
         yield f"{result.status}: {result.message}"
         if result.failure is not None:
-            yield f"at {result.failure.path or '/'}: {_expectation(result)}"
+            yield render_failure(result.failure)
 
 
 def _clause_line(clause: Clause) -> str:
@@ -180,15 +181,6 @@ def _condition_line(compared: Compared) -> str:
         f"{compared.path}: {_shown(compared.key)} {compared.operator} "
         f"{_shown(compared.value)}: {mark}"
     )
-
-
-def _expectation(result: Result) -> str:
-    failure = result.failure
-    if failure is None:
-        return ""
-    if failure.expected is None and failure.reason:
-        return failure.reason
-    return f"expected {_shown(failure.expected)}, found {_shown(failure.found)}"
 
 
 def _shown(value: Json) -> str:

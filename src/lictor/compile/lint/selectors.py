@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from lictor.compile.lint.fault import Fault, suggest
 from lictor.compile.lint.part import Part
-from lictor.lang.label_selector import Requirement, compile_label_selector
+from lictor.lang.label_selector import Requirement, find_selector_fault
 from lictor.lang.wildcard import has_wildcard
 
 _WITH_VALUES = frozenset(["In", "NotIn"])
@@ -29,10 +29,10 @@ def check_selector(selector: Part, *, may_be_empty: bool = True) -> Iterator[Fau
 
 
 def _is_label(key: str, value: str) -> bool:
-    """A selector of this one label must at least take this one label."""
+    """Could an object have this label?"""
     if "{{" in key or "{{" in value:
         return True
-    return compile_label_selector({key: value}, ())({key: value})
+    return not find_selector_fault({key: value}, ())
 
 
 def _check_expression(expression: Part) -> Iterator[Fault]:
@@ -51,12 +51,9 @@ def _check_expression(expression: Part) -> Iterator[Fault]:
 
 
 def _is_acceptable(expression: Part) -> bool:
-    """Is there a label that the expression takes, or else one that it leaves out?"""
+    """Are key and values such as labels can have?"""
     key, values = expression["key"].text, expression["values"].texts
     if any(has_wildcard(text) or "{{" in text for text in (key, *values)):
         return True
-    exists = compile_label_selector({}, (Requirement(key, "Exists"),))
-    within = [compile_label_selector({}, (Requirement(key, "In", (value,)),)) for value in values]
-    return exists({key: ""}) and all(
-        test({key: value}) for test, value in zip(within, values, strict=True)
-    )
+    parts = [Requirement(key, "Exists"), *(Requirement(key, "In", (value,)) for value in values)]
+    return not find_selector_fault({}, parts)

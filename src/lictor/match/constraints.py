@@ -1,0 +1,213 @@
+"""Which requests do the `matchConstraints` of a CEL policy or a binding's `matchResources` mean?
+
+They speak of resources (`pods`), requests here of kinds (`Pod`): `ResourceNames` knows both.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from lictor.lang.resource_names import Resource, ResourceNames, guess_plurals
+from lictor.lang.watch import Watch, unwatched
+from lictor.match.combine import (
+    Clause,
+    RequestClass,
+    always,
+    every,
+    negate,
+    never,
+    settle_all,
+    settled,
+    some,
+)
+from lictor.match.constraint_labels import compile_label_clauses
+from lictor.match.metadata import read_text
+from lictor.match.target import is_namespaced, read_place, read_told
+from lictor.model.admission import MatchResources, ResourceRule
+from lictor.model.program import Matcher, Select
+from lictor.model.request import GroupVersionKind, Operation, Request
+
+# Does the rule name the resource with this group, version, name and subresource?
+PlaceTest: TypeAlias = Callable[[str, str, str, str], bool]
+
+_GUARDS = frozenset(
+    [
+        "ValidatingWebhookConfiguration",
+        "MutatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+    ]
+)
+
+
+def is_exempt(kind: GroupVersionKind) -> bool:
+    """Tell whether Kubernetes' own policies never apply: else one could lock out its own repair."""
+    return kind.group == "admissionregistration.k8s.io" and kind.kind in _GUARDS
+
+
+def compile_constraints(
+    constraints: MatchResources,
+    names: ResourceNames,
+    *,
+    where: str = "matchConstraints",
+    watch: Watch = unwatched,
+) -> Select:
+    """Join all constraints, settled as far as a class of requests allows.
+
+    Each one is watched under its path, such as `matchConstraints.resourceRules[0].operations`; the
+    closures of `excludeResourceRules` answer True where the request is excluded.
+    """
+    manner = _Manner(names, constraints.match_policy == "Equivalent", watch)
+    clause = _compile_all(constraints, where, manner)
+
+    def select(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
+        matcher = clause(RequestClass(kind, subresource, operation))
+        return None if matcher is never else matcher
+
+    return select
+
+
+class _Manner(msgspec.Struct, frozen=True):
+    """What holds for all rules of one policy."""
+
+    names: ResourceNames
+    # Whether a rule about one version also means the others that the API server could convert to.
+    equivalent: bool
+    watch: Watch
+
+
+def _compile_all(constraints: MatchResources, where: str, manner: _Manner) -> Clause:
+    watch = manner.watch
+    wanted = _compile_rules(constraints.resource_rules, f"{where}.resourceRules", manner)
+    unwanted = _compile_rules(
+        constraints.exclude_resource_rules, f"{where}.excludeResourceRules", manner
+    )
+    selectors = tuple(compile_label_clauses(constraints, manner.names, where))
+    if not constraints.resource_rules:
+        # No rules mean everything here, as in the API server.
+        wanted = settle_all(always)
+
+    def settle(requests: RequestClass) -> Matcher:
+        tests = [watch(path, clause(requests)) for path, clause in selectors]
+        return watch(where, every([wanted(requests), negate(unwanted(requests)), *tests]))
+
+    return settle
+
+
+# --- resource rules
+
+
+def _compile_rules(rules: Iterable[ResourceRule], where: str, manner: _Manner) -> Clause:
+    parts = [_compile_rule(rule, f"{where}[{index}]", manner) for index, rule in enumerate(rules)]
+    return lambda requests: some([part(requests) for part in parts])
+
+
+def _compile_rule(rule: ResourceRule, where: str, manner: _Manner) -> Clause:
+    watch = manner.watch
+    clauses = [
+        (f"{where}.operations", _match_operations(rule)),
+        (f"{where}.resources", _match_places(_compile_place(rule, manner), manner.names)),
+    ]
+    if rule.scope != "*":
+        clauses.append((f"{where}.scope", _match_scope(rule, manner.names)))
+    if rule.resource_names:
+        clauses.append((f"{where}.resourceNames", settle_all(_match_names(rule))))
+
+    def settle(requests: RequestClass) -> Matcher:
+        return watch(where, every([watch(path, clause(requests)) for path, clause in clauses]))
+
+    return settle
+
+
+def _match_operations(rule: ResourceRule) -> Clause:
+    operations = frozenset(rule.operations)
+    whole = "*" in operations
+    return lambda requests: settled(answer=whole or requests.operation in operations)
+
+
+def _compile_place(rule: ResourceRule, manner: _Manner) -> PlaceTest:
+    has_group = _compile_words(rule.api_groups)
+    has_version = _compile_words(rule.api_versions)
+    has_resource = _compile_resources(rule.resources)
+
+    def fits(group: str, version: str, resource: str, subresource: str) -> bool:
+        if not has_resource(resource, subresource):
+            return False
+        if has_group(group) and has_version(version):
+            return True
+        return manner.equivalent and any(
+            has_group(other_group) and has_version(other_version)
+            for other_group, other_version in manner.names.equivalents(group, version, resource)
+        )
+
+    return fits
+
+
+def _compile_words(words: tuple[str, ...]) -> Callable[[str], bool]:
+    if "*" in words:
+        return lambda _: True
+    return frozenset(words).__contains__
+
+
+def _compile_resources(resources: tuple[str, ...]) -> Callable[[str, str], bool]:
+    parts = [(name, subresource) for name, _, subresource in (r.partition("/") for r in resources)]
+
+    def fits(resource: str, subresource: str) -> bool:
+        return any(
+            name in ("*", resource) and wanted in ("*", subresource) for name, wanted in parts
+        )
+
+    return fits
+
+
+def _match_places(fits: PlaceTest, names: ResourceNames) -> Clause:
+    def settle(requests: RequestClass) -> Matcher:
+        kind, subresource = requests.kind, requests.subresource
+        targets = names.targets(kind.group, kind.version, kind.kind, subresource)
+        answer = any(fits(*place, subresource) for each in targets for place in _places(each))
+        if len(targets) == 1 and not targets[0].guessed:
+            return settled(answer=answer)
+
+        def matches(request: Request) -> bool:
+            # An API server tells the resource: where it does, nobody needs to guess.
+            place = read_place(request)
+            return answer if place is None else fits(*place, subresource)
+
+        return matches
+
+    return settle
+
+
+def _places(target: Resource) -> Iterator[tuple[str, str, str]]:
+    """What the resource may be called."""
+    resources = guess_plurals(target.kind) if target.guessed else (target.resource,)
+    for resource in resources:
+        yield target.group, target.version, resource
+
+
+def _match_scope(rule: ResourceRule, names: ResourceNames) -> Clause:
+    wanted = rule.scope == "Namespaced"
+
+    def settle(requests: RequestClass) -> Matcher:
+        namespaced = is_namespaced(requests, names)
+        if namespaced is not None:
+            return settled(answer=namespaced is wanted)
+        return lambda request: bool(read_told(request, "namespace")) is wanted
+
+    return settle
+
+
+def _match_names(rule: ResourceRule) -> Matcher:
+    names = frozenset(rule.resource_names)
+
+    def matches(request: Request) -> bool:
+        name = read_told(request, "name")
+        if name:
+            return name in names
+        # The API server has yet to choose a name: it will begin with what the author gave.
+        return read_text(request.resource, "generateName").startswith(rule.resource_names)
+
+    return matches

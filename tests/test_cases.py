@@ -1,0 +1,128 @@
+"""Policy behaviour as golden folders: each says what it expects, and none expects it by accident."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import lictor
+from lictor.cli.offline.cases import CaseRun, TestCase, load_cases
+from lictor.cli.offline.checks import run_checks
+from lictor.cli.offline.resources import load_resources
+from lictor.cli.offline.responses import Answers
+from lictor.cli.rim import run as run_program
+from lictor.model.offline import TestResult
+from lictor.report.test_outcome import TestOutcome
+
+CASES = Path(__file__).parent / "cases"
+FILES = sorted(CASES.rglob("kyverno-test.yaml"))
+# Whatever a rule said, it did not say this.
+OPPOSITE = {"pass": "fail", "fail": "pass", "skip": "pass", "warn": "pass", "error": "pass"}
+
+each_file = pytest.mark.parametrize(
+    "path", FILES, ids=lambda path: str(path.parent.relative_to(CASES))
+)
+
+
+def load(path: Path) -> list[TestCase]:
+    cases, problems = load_cases([str(path)])
+    assert not problems
+    return cases
+
+
+def run(case: TestCase) -> tuple[CaseRun, Answers]:
+    said: list[str] = []
+    made = CaseRun(case, said.append)
+    answers = made.run()
+    assert not [line for line in said if "WARNING" in line or "ERROR" in line or "warning" in line]
+    return made, answers
+
+
+def judge(
+    made: CaseRun, answers: Answers, rows: tuple[TestResult, ...]
+) -> Iterator[tuple[TestResult, TestOutcome]]:
+    judge = made.judge_with(answers)
+    return ((row, outcome) for row in rows for outcome in judge.judge(row))
+
+
+def name_resources(answers: Answers) -> set[str]:
+    keys = [*answers.triggers, *answers.targets]
+    return {f"{namespace}/{name}" for _, _, namespace, name in keys} | {key[3] for key in keys}
+
+
+@each_file
+def test_expectations_hold(path):
+    for case in load(path):
+        made, answers = run(case)
+        for row, outcome in judge(made, answers, case.test.results):
+            assert outcome.ok, (outcome.resource, outcome.rule, outcome.reason, outcome.message)
+            # A rule that does not concern a resource fulfils every expectation: only `skip` may.
+            assert outcome.reason != "Excluded" or row.result == "skip", (outcome.resource, row)
+
+
+@each_file
+def test_checks_hold(path):
+    for case in load(path):
+        _, answers = run(case)
+        for check in case.test.checks:
+            outcomes = list(run_checks([check], answers))
+            assert outcomes, f"a check that speaks of nothing: {check}"
+            assert all(outcome.ok for outcome in outcomes), outcomes
+
+
+@each_file
+def test_expectations_turned_round_fail(path):
+    def turn(row: TestResult) -> TestResult:
+        return msgspec.structs.replace(row, result=OPPOSITE[row.result])
+
+    for case in load(path):
+        made, answers = run(case)
+        rows = tuple(map(turn, case.test.results))
+        assert not [o for _, o in judge(made, answers, rows) if o.ok and o.reason != "Excluded"]
+
+
+@each_file
+def test_rows_name_what_is_there(path):
+    """A row that names nothing that is there would speak of everything."""
+    for case in load(path):
+        _, answers = run(case)
+        named = {name for row in case.test.results for name in row.resources}
+        assert named
+        assert named <= name_resources(answers)
+        rules = {(row.policy, row.rule) for row in case.test.results}
+        assert all(policy and rule for policy, rule in rules)
+
+
+@each_file
+def test_every_folder_says_what_it_shows(path):
+    first = path.read_text().splitlines()[0]
+    assert first.startswith("# ")
+    assert len(first) > 10
+
+
+def test_there_are_cases():
+    assert len(FILES) >= 100
+
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def test_examples_give_what_they_say():
+    test_expectations_hold(EXAMPLES / "kyverno-test.yaml")
+    test_rows_name_what_is_there(EXAMPLES / "kyverno-test.yaml")
+
+
+@pytest.mark.parametrize("folder", [CASES, EXAMPLES], ids=lambda folder: folder.name)
+def test_nothing_is_mistaken(folder, capsys):
+    assert run_program(["lint", str(folder)]) == 0, capsys.readouterr().out
+
+
+def test_examples_are_policies_of_the_library():
+    engine = lictor.Engine(lictor.load_policies(EXAMPLES / "policies"))
+    resources = load_resources((EXAMPLES / "resources" / "pods.yaml").read_bytes(), "pods.yaml")
+    verdicts = {pod["metadata"]["name"]: engine.evaluate(pod) for pod in resources}
+    assert {name: verdict.allowed for name, verdict in verdicts.items()} == {
+        "web": True,
+        "debug": False,
+    }
