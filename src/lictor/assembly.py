@@ -1,7 +1,8 @@
 """Policies in, programs out: the one way in which the command line, servers and users come in."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 import msgspec
 
@@ -21,8 +22,28 @@ from lictor.model.program import Program
 from lictor.model.request import Request
 from lictor.model.result import Verdict
 from lictor.ports import Lookups, NoLookups
+from lictor.raw import JsonObject
+
+if TYPE_CHECKING:
+    from lictor.compile.cel.surroundings import CelSurroundings
+    from lictor.lang.resource_names import ResourceNames
+    from lictor.model.admission import AdmissionPolicy, Binding
+    from lictor.model.cel_policy import CelException, CelPolicy
 
 _ENDINGS = (".yaml", ".yml", ".json")
+
+
+class CelDocuments(TypedDict, total=False):
+    """Policies in CEL, and what belongs to them."""
+
+    admission_policies: "Sequence[AdmissionPolicy]"
+    bindings: "Sequence[Binding]"
+    cel_policies: "Sequence[CelPolicy]"
+    cel_exceptions: "Sequence[CelException]"
+    # Parameter objects given by hand; left out, the cluster is asked for them.
+    params: Sequence[JsonObject]
+    # The names of resources, with those of given CRDs; left out, those of Kubernetes' own kinds.
+    resource_names: "ResourceNames"
 
 
 def compile_documents(
@@ -31,17 +52,41 @@ def compile_documents(
     exceptions: Sequence[PolicyException] = (),
     lookups: Lookups | None = None,
     watch_rule: WatchRule = watch_nothing,
+    **cel: Unpack[CelDocuments],
 ) -> tuple[Program, ...]:
     """Compile policies together with the exceptions from them."""
-    return compile_policies(policies, _surround(exceptions, lookups, watch_rule))
+    world = lookups if lookups is not None else NoLookups()
+    surround_cel = _surround_cel(cel, world, watch_rule)
+    around = Surroundings(
+        Expressions(world.now), world, tuple(exceptions), watch_rule, surround_cel
+    )
+    programs = compile_policies(policies, around)
+    others = (*cel.get("admission_policies", ()), *cel.get("cel_policies", ()))
+    if not others:
+        return programs
+    from lictor.compile.cel import compile_cel_policies
+
+    return (*programs, *compile_cel_policies(others, surround_cel()))
 
 
 def compile_cleanups(
-    cleanups: Iterable[CleanupPolicy], *, lookups: Lookups | None = None
+    cleanups: Iterable[CleanupPolicy],
+    *,
+    lookups: Lookups | None = None,
+    **cel: Unpack[CelDocuments],
 ) -> tuple[CleanupProgram, ...]:
-    """Compile cleanup policies."""
-    around = _surround((), lookups, watch_nothing)
-    return tuple(compile_cleanup(cleanup, around) for cleanup in cleanups)
+    """Compile cleanup policies, and the DeletingPolicies among `cel_policies`."""
+    world = lookups if lookups is not None else NoLookups()
+    around = Surroundings(Expressions(world.now), world)
+    programs = tuple(compile_cleanup(cleanup, around) for cleanup in cleanups)
+    if not any(policy.kind.endswith("DeletingPolicy") for policy in cel.get("cel_policies", ())):
+        return programs
+    from lictor.compile.cel.deleting import compile_deleting
+    from lictor.model.cel_policy import DeletingPolicy
+
+    around_cel = _surround_cel(cel, world, watch_nothing)()
+    deleting = (p for p in cel.get("cel_policies", ()) if isinstance(p, DeletingPolicy))
+    return (*programs, *(compile_deleting(policy, around_cel) for policy in deleting))
 
 
 def load_policies(*paths: str | Path, lookups: Lookups | None = None) -> tuple[Program, ...]:
@@ -59,6 +104,10 @@ def load_policies(*paths: str | Path, lookups: Lookups | None = None) -> tuple[P
         [sourced.record for sourced in loaded.policies],
         exceptions=[sourced.record for sourced in loaded.exceptions],
         lookups=lookups,
+        admission_policies=[sourced.record for sourced in loaded.admission_policies],
+        bindings=[sourced.record for sourced in loaded.bindings],
+        cel_policies=[sourced.record for sourced in loaded.cel_policies],
+        cel_exceptions=[sourced.record for sourced in loaded.cel_exceptions],
     )
 
 
@@ -66,32 +115,61 @@ class Told(msgspec.Struct, frozen=True):
     """What a policy said of a request, and what each of its parts answered on the way."""
 
     verdict: Verdict
+    # Those of a classic policy, with the ones that were made from them.
     rules: tuple[Rule, ...]
     heard: tuple[Heard, ...]
 
 
 def explain(
-    policy: Policy,
+    policy: "Policy | AdmissionPolicy | CelPolicy",
     request: Request,
     *,
     exceptions: Sequence[PolicyException] = (),
     lookups: Lookups | None = None,
     adapt: Adapt | None = None,
+    **cel: Unpack[CelDocuments],
 ) -> Told:
     """Judge a request by one policy while listening to every closure of it."""
     recorder = Recorder()
+    classic: tuple[Policy, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    if isinstance(policy, Policy):
+        classic, rules = (policy,), expand_rules(policy)
+    elif policy.kind.endswith("AdmissionPolicy"):
+        cel["admission_policies"] = (cast("AdmissionPolicy", policy),)
+    else:
+        cel["cel_policies"] = (cast("CelPolicy", policy),)
     programs = compile_documents(
-        [policy], exceptions=exceptions, lookups=lookups, watch_rule=recorder.for_rule
+        classic, exceptions=exceptions, lookups=lookups, watch_rule=recorder.for_rule, **cel
     )
     verdict = Engine(programs).evaluate(request, adapt=adapt)
-    return Told(verdict, expand_rules(policy), tuple(recorder.heard))
+    return Told(verdict, rules, tuple(recorder.heard))
 
 
-def _surround(
-    exceptions: Sequence[PolicyException], lookups: Lookups | None, watch_rule: WatchRule
-) -> Surroundings:
-    world = lookups if lookups is not None else NoLookups()
-    return Surroundings(Expressions(world.now), world, tuple(exceptions), watch_rule)
+def _surround_cel(
+    cel: CelDocuments, lookups: Lookups, watch_rule: WatchRule
+) -> "Callable[[], CelSurroundings]":
+    """What CEL needs, made when the first policy asks: the engine of that language is heavy."""
+    made: list[CelSurroundings] = []
+
+    def surround() -> "CelSurroundings":
+        if not made:
+            from lictor.compile.cel.surroundings import CelSurroundings
+            from lictor.lang.resource_names import builtin_names
+
+            params = cel.get("params")
+            surroundings = CelSurroundings(
+                lookups,
+                cel.get("resource_names") or builtin_names(),
+                bindings=tuple(cel.get("bindings", ())),
+                exceptions=tuple(cel.get("cel_exceptions", ())),
+                params=None if params is None else tuple(params),
+                watch_rule=watch_rule,
+            )
+            made.append(surroundings)
+        return made[0]
+
+    return surround
 
 
 def _find_files(path: Path) -> Iterator[Path]:

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from lictor.errors import CompileError, EvaluationError, UnknownKeyError
 from lictor.lang.document import Document, compile_document
+from lictor.lang.growth import check_growth
 from lictor.lang.jmespath import compile_query
 from lictor.lang.template import Fill
 from lictor.raw import Json
@@ -61,6 +62,7 @@ class Expressions:
             return _failing("invalid query (nil)")
         try:
             query = compile_query(text, now=self._now)
+            check_growth(text)
         except CompileError as error:
             return _failing(f"incorrect query {text}: {error.message}")
         return _told(query, text)

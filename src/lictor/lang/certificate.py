@@ -70,6 +70,13 @@ _NAME_LISTS = {
 _KNOWN_EXTENSIONS = frozenset(
     f"2.5.29.{number}" for number in (14, 15, 17, 19, 30, 31, 32, 33, 35, 36, 37, 54)
 )
+# What the library raises for bytes that are no certificate, besides ValueError.
+_FAULTS = (
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 def decode_certificate(text: str) -> JsonObject:
@@ -80,7 +87,7 @@ def decode_certificate(text: str) -> JsonObject:
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)
         try:
             return _describe(label, data)
-        except UnsupportedAlgorithm as error:
+        except _FAULTS as error:
             raise ValueError(str(error)) from error
 
 

@@ -6,22 +6,34 @@ from collections.abc import Iterator
 
 from lictor.raw import Json
 
-_BLOCK = re.compile(
-    r"^-----BEGIN ([^\n]*?)-----[ \t\r]*\n(.*?)^-----END \1-----[ \t\r]*$", re.DOTALL | re.MULTILINE
-)
+_BEGIN = re.compile(r"-----BEGIN (.*)-----")
 _HEADER = re.compile(r"^[^\n:]+:[^\n]*\n", re.MULTILINE)
 _SEQUENCE, _SET, _OCTETS, _IDENTIFIER, _BOOLEAN, _ATTRIBUTES = 0x30, 0x31, 0x04, 0x06, 0x01, 0xA0
 
 
 def read_pem(text: str) -> tuple[str, bytes]:
     """Find the first PEM block; ValueError where there is none."""
-    for found in _BLOCK.finditer(text):
-        body = "".join(_HEADER.sub("", found[2]).split())
+    for label, lines in _read_blocks(text):
+        body = "".join(_HEADER.sub("", lines).split())
         try:
-            return found[1], b64decode(body, validate=True)
+            return label, b64decode(body, validate=True)
         except ValueError:
             continue
     raise ValueError("failed to decode PEM block")
+
+
+def _read_blocks(text: str) -> Iterator[tuple[str, str]]:
+    """The labels and lines of blocks; one that begins before another has ended takes its place."""
+    label, lines = "", list[str]()
+    for line in text.split("\n"):
+        marker = line.rstrip(" \t\r")
+        if begin := _BEGIN.fullmatch(marker):
+            label, lines = begin[1], []
+        elif marker == f"-----END {label}-----" and label:
+            yield label, "".join(lines)
+            label = ""
+        else:
+            lines.append(f"{line}\n")
 
 
 def read_request_attributes(request: bytes) -> Json:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
-_PORT = re.compile(r"^(?:.*@)?(?:\[.*\]|[^:]*)(?::[0-9]*)?$")
+_PORT = re.compile(r"(?:\[.*\]|[^:]*)(?::[0-9]*)?")
 _PRIVATE = tuple(
     ip_network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 )
@@ -16,7 +16,9 @@ def is_external_url(url: str, resolve: Callable[[str], list[str]]) -> bool:
     if any(ord(character) < 0x20 or ord(character) == 0x7F for character in url):
         raise ValueError("the URL holds a control character")
     parts = urlsplit(url)
-    if not _PORT.search(parts.netloc):
+    # A host in brackets may hold an `@` itself.
+    hosts = (parts.netloc.rpartition("@")[2], parts.netloc)
+    if not any(map(_PORT.fullmatch, hosts)):
         raise ValueError(f"invalid port after host in {parts.netloc[:256]!r}")
     host = parts.hostname or ""
     if host == "localhost":

@@ -11,6 +11,8 @@ _ESCAPES = {
 _TRANSLATION = {ord(c): e for c, e in _ESCAPES.items()}
 _TRANSLATION.update({c: f"\\u{c:04x}" for c in range(0x20) if c not in _TRANSLATION})
 _MAX_DEPTH = 500
+# Values may share parts, so that a small one can stand for text without end.
+_MAX_PARTS = 2_000_000
 _EXACT = 1 << 53
 
 
@@ -22,8 +24,8 @@ def dump_go_json(value: Json) -> str:
 
 
 def _write(value: Json, parts: list[str], depth: int) -> None:
-    if depth == 0:
-        raise EvaluationError("the value is nested too deeply")
+    if depth == 0 or len(parts) > _MAX_PARTS:
+        raise EvaluationError("the value is nested too deeply or too large")
     if isinstance(value, str):
         parts.append(f'"{value.translate(_TRANSLATION)}"')
     elif value is None:

@@ -11,6 +11,7 @@ from lictor.lang.gotime_layout import Chunk, Part, split_layout
 
 RFC3339 = "2006-01-02T15:04:05Z07:00"
 _INT64_MAX = (1 << 63) - 1
+_MAX_TEXT = 4096
 _DAY = 86_400
 # From the first of January of the year 1, where Go's rounding starts, to 1970.
 _SECONDS_BEFORE_UNIX = 62_135_596_800
@@ -80,6 +81,8 @@ def parse_rfc3339(text: str) -> GoTime:
 @lru_cache(maxsize=1024)
 def parse_time(layout: str, text: str) -> GoTime:
     """Read `text` by a Go layout; ValueError where it does not fit."""
+    if len(layout) > _MAX_TEXT or len(text) > _MAX_TEXT:
+        raise ValueError(f'parsing time "{text[:64]}": too long to be a time')
     reader = _Reader(text)
     for chunk in split_layout(layout):
         reader.skip(chunk.prefix)

@@ -45,7 +45,7 @@ def make_random_text(pattern: str, choose: Choose) -> str:
     return _compile(pattern)(choose, [_MAX_LENGTH])
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def _compile(pattern: str) -> Make:
     if len(pattern) > _MAX_PATTERN:
         raise ValueError("error parsing regexp: expression too large")
@@ -112,12 +112,12 @@ class _Parser:
         return _say(self._escape() if character == "\\" else character)
 
     def _repeated(self, item: Make) -> Make:
-        while self.rest and self.rest[0] in "*+?{":
-            bounds = self._bounds()
+        for _ in range(_MAX_DEPTH):
+            bounds = self._bounds() if self.rest[:1] in ("*", "+", "?", "{") else None
             if bounds is None:
-                break
+                return item
             item = _repeat(item, *bounds)
-        return item
+        raise self._fault("expression nests too deeply")
 
     def _bounds(self) -> tuple[int, int] | None:
         for sign, bounds in (("*", (0, _UNBOUNDED)), ("+", (1, _UNBOUNDED)), ("?", (0, 1))):

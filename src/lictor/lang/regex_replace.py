@@ -14,9 +14,12 @@ _MAX_GROUP = 100_000_000
 _MAX_TEXT = 16 * 1024 * 1024
 
 
-@lru_cache(maxsize=1024)
 def compile_template(template: str) -> tuple[Piece, ...]:
     """Cut a template into texts and references; a `$` that begins no reference is a text."""
+    return _remember_template(template) if len(template) <= _LONGEST_KNOWN else _cut(template)
+
+
+def _cut(template: str) -> tuple[Piece, ...]:
     pieces: list[Piece] = []
     start = 0
     for found in _REFERENCE.finditer(template):
@@ -26,6 +29,11 @@ def compile_template(template: str) -> tuple[Piece, ...]:
         start = found.end()
     pieces.append(template[start:])
     return tuple(piece for piece in pieces if piece)
+
+
+# Long templates would only fill the memory.
+_LONGEST_KNOWN = 1024
+_remember_template = lru_cache(maxsize=1024)(_cut)
 
 
 def replace_matches(expression: str, text: str, template: tuple[Piece, ...]) -> str:

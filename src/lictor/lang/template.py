@@ -19,9 +19,11 @@ Fill: TypeAlias = Callable[[Mapping[str, Json]], Json]
 Resolve: TypeAlias = Callable[[str], Fill]
 
 _VARIABLE = re.compile(r"(^|[^\\])(\{\{(?:\{[^{}]*\}|[^{}])*\}\})")
-# A policy could otherwise feed an expression with text that grows for ever.
-_MAX_ROUNDS = 100
+# A policy, or a value in a request, could otherwise feed an expression with text that grows for
+# ever: bounds for the text, and for all texts that are looked through on the way to it.
+_MAX_ROUNDS = 20
 _MAX_LENGTH = 4 * 1024 * 1024
+_MAX_WORK = 2 * _MAX_LENGTH
 
 
 def has_variables(text: str) -> bool:
@@ -85,6 +87,9 @@ def _compile_flat(text: str, resolve: Resolve) -> Fill:
             value = part(scope)
             parts.append(value if isinstance(value, str) else dump_go_json(value))
             parts.append(literal)
+        # Parts may be one and the same text again and again: count before they are put together.
+        if sum(map(len, parts)) > _MAX_LENGTH:
+            raise _outgrown()
         made = "".join(parts)
         # A value may hold braces itself; those are filled too, as they always were.
         return _fill(made, scope, resolve) if "{{" in made else made
@@ -93,22 +98,39 @@ def _compile_flat(text: str, resolve: Resolve) -> Fill:
 
 
 def _fill(text: str, scope: Mapping[str, Json], resolve: Resolve) -> Json:
+    work = 0
     for _ in range(_MAX_ROUNDS):
-        found = _VARIABLE.findall(text)
+        found = list(_VARIABLE.finditer(text))
         if not found:
             return unescape(text)
-        original, shallow = text, False
-        for prefix, variable in found:
-            expression, shallow = _strip(variable)
-            value = resolve(expression)(scope)
-            if original == variable:
-                return value
-            made = value if isinstance(value, str) else dump_go_json(value)
-            if shallow:
-                made = made.replace("{{", "\\{{")
-            text = text.replace(prefix + variable, prefix + made, 1)
-        if len(text) > _MAX_LENGTH:
-            raise EvaluationError("the text grows beyond 4 MiB while its variables are filled in")
+        if found[0][2] == text:
+            return resolve(_strip(text)[0])(scope)
+        text, shallow = _fill_once(text, found, scope, resolve)
+        work += len(text)
+        if work > _MAX_WORK:
+            raise _outgrown()
         if shallow:
             return unescape(text)
     raise EvaluationError(f"variables are nested more than {_MAX_ROUNDS} deep")
+
+
+def _fill_once(
+    text: str, found: list[re.Match[str]], scope: Mapping[str, Json], resolve: Resolve
+) -> tuple[str, bool]:
+    """Fill in these variables, and tell whether the last one asks to be left as it is then."""
+    parts: list[str] = []
+    at, size, shallow = 0, len(text), False
+    for variable in found:
+        expression, shallow = _strip(variable[2])
+        value = resolve(expression)(scope)
+        made = value if isinstance(value, str) else dump_go_json(value)
+        size += len(made)
+        if size > _MAX_LENGTH:
+            raise _outgrown()
+        parts += (text[at : variable.start(2)], made.replace("{{", "\\{{") if shallow else made)
+        at = variable.end(2)
+    return "".join((*parts, text[at:])), shallow
+
+
+def _outgrown() -> EvaluationError:
+    return EvaluationError("the text grows beyond 4 MiB while its variables are filled in")

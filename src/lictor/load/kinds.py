@@ -1,7 +1,7 @@
 """Which kinds of policies are there, in which versions, and which fields does a version lack?"""
 
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -10,13 +10,17 @@ from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Match, Policy, Rule, Validate, VerifyImages
 
-# Group and kind -> record and versions.
-RECORDS: Final[dict[tuple[str, str], tuple[type[msgspec.Struct], tuple[str, ...]]]] = {
-    ("kyverno.io", "ClusterPolicy"): (Policy, ("v1", "v2beta1")),
-    ("kyverno.io", "Policy"): (Policy, ("v1", "v2beta1")),
-    ("kyverno.io", "PolicyException"): (PolicyException, ("v2", "v2beta1")),
-    ("kyverno.io", "CleanupPolicy"): (CleanupPolicy, ("v2", "v2beta1")),
-    ("kyverno.io", "ClusterCleanupPolicy"): (CleanupPolicy, ("v2", "v2beta1")),
+# Record, versions, and the field of `Loaded` where such records go.
+KnownKind: TypeAlias = tuple[type[msgspec.Struct], tuple[str, ...], str]
+# Group and kind -> what is known of it.
+Known: TypeAlias = dict[tuple[str, str], KnownKind]
+
+RECORDS: Final[Known] = {
+    ("kyverno.io", "ClusterPolicy"): (Policy, ("v1", "v2beta1"), "policies"),
+    ("kyverno.io", "Policy"): (Policy, ("v1", "v2beta1"), "policies"),
+    ("kyverno.io", "PolicyException"): (PolicyException, ("v2", "v2beta1"), "exceptions"),
+    ("kyverno.io", "CleanupPolicy"): (CleanupPolicy, ("v2", "v2beta1"), "cleanups"),
+    ("kyverno.io", "ClusterCleanupPolicy"): (CleanupPolicy, ("v2", "v2beta1"), "cleanups"),
 }
 
 _CEL_KINDS = (
@@ -74,6 +78,17 @@ def absent_fields(record: type[msgspec.Struct], version: str) -> Absent:
     if record is not Policy:
         return _ONLY_ANY_ALL
     return _V2BETA1 if version == "v2beta1" else {}
+
+
+def find_kind(group: str, kind: str) -> KnownKind | None:
+    """The record of a kind of policy, of either family; None for what has no record."""
+    found = RECORDS.get((group, kind))
+    if found is None and (group, kind) in RAW:
+        # Some sixty records that most runs never need.
+        from lictor.load.cel_kinds import CEL_RECORDS
+
+        found = CEL_RECORDS.get((group, kind))
+    return found
 
 
 _KNOWN: Final = RECORDS.keys() | RAW

@@ -4,19 +4,23 @@ A broken document becomes a problem; the others in the same file are loaded all 
 """
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
 from lictor.errors import LoadError
 from lictor.load.fields import describe, read_record
-from lictor.load.kinds import RAW, RECORDS, absent_fields, find_unknown
+from lictor.load.kinds import RAW, KnownKind, absent_fields, find_kind, find_unknown
 from lictor.load.problem import FieldFault, Path, Problem, Severity, write_path
 from lictor.load.yaml import Document, read_documents
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Policy
 from lictor.raw import Json, JsonObject
+
+if TYPE_CHECKING:
+    from lictor.model.admission import AdmissionPolicy, Binding
+    from lictor.model.cel_policy import CelException, CelPolicy
 
 Noun = TypeVar("Noun")
 
@@ -39,7 +43,7 @@ class Sourced(msgspec.Struct, Generic[Noun], frozen=True):
 
 
 class RawPolicy(msgspec.Struct, frozen=True):
-    """A policy of a family whose records are made elsewhere."""
+    """A document of a known kind that has no record."""
 
     api_version: str
     kind: str
@@ -54,19 +58,18 @@ class Loaded(msgspec.Struct, frozen=True):
     policies: tuple[Sourced[Policy], ...] = ()
     exceptions: tuple[Sourced[PolicyException], ...] = ()
     cleanups: tuple[Sourced[CleanupPolicy], ...] = ()
+    # Documents of kinds that have no records.
     raw: tuple[Sourced[RawPolicy], ...] = ()
     resources: tuple[Sourced[JsonObject], ...] = ()
     problems: tuple[Problem, ...] = ()
+    admission_policies: "tuple[Sourced[AdmissionPolicy], ...]" = ()
+    bindings: "tuple[Sourced[Binding], ...]" = ()
+    cel_policies: "tuple[Sourced[CelPolicy], ...]" = ()
+    cel_exceptions: "tuple[Sourced[CelException], ...]" = ()
 
     def __add__(self, other: "Loaded") -> "Loaded":
-        return Loaded(
-            self.policies + other.policies,
-            self.exceptions + other.exceptions,
-            self.cleanups + other.cleanups,
-            self.raw + other.raw,
-            self.resources + other.resources,
-            self.problems + other.problems,
-        )
+        names = self.__struct_fields__
+        return Loaded(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
 class _Piece(msgspec.Struct, frozen=True):
@@ -141,28 +144,32 @@ class _Sorter:
     """Puts the pieces of one file where they belong."""
 
     def __init__(self) -> None:
-        self.records: dict[type[msgspec.Struct], list[Sourced[Json]]] = {
-            record: [] for record, _ in RECORDS.values()
-        }
-        self.raw: list[Sourced[RawPolicy]] = []
-        self.resources: list[Sourced[JsonObject]] = []
-        self.problems: list[Problem] = []
+        # By the fields of `Loaded`.
+        self.shelves: dict[str, list[Json]] = {name: [] for name in Loaded.__struct_fields__}
+        self.problems: list[Problem] = self.shelves["problems"]
 
     def add(self, piece: _Piece) -> None:
-        key = (piece.group, piece.kind)
-        if key in RECORDS:
-            self._add_record(piece)
-        elif key in RAW:
+        known = find_kind(piece.group, piece.kind)
+        if known is not None:
+            self._add_record(piece, known)
+        elif (piece.group, piece.kind) in RAW:
             self._add_raw(piece)
-        elif not piece.kind or not piece.version:
+        else:
+            self._add_other(piece)
+
+    def _add_other(self, piece: _Piece) -> None:
+        if not piece.kind or not piece.version:
             missing = "kind" if piece.version else "apiVersion"
             self._refuse(piece, f'not a Kubernetes object: "{missing}" is missing')
-        elif unknown := find_unknown(*key):
+        elif unknown := find_unknown(piece.group, piece.kind):
             field, word, meant = unknown
             what = "kind of policy" if field == "kind" else "group of policies"
             self._refuse(piece, f'unknown {what} "{word}"', meant, field)
         else:
-            self.resources.append(Sourced(piece.body, piece.body, piece.document, piece.prefix))
+            self._shelve("resources", piece, piece.body)
+
+    def _shelve(self, shelf: str, piece: _Piece, record: Json) -> None:
+        self.shelves[shelf].append(Sourced(record, piece.body, piece.document, piece.prefix))
 
     def _refuse(self, piece: _Piece, message: str, meant: str = "", field: str = "") -> None:
         path = (field,) if field else ()
@@ -178,13 +185,13 @@ class _Sorter:
             _text(namespace),
             piece.body,
         )
-        self.raw.append(Sourced(raw, piece.body, piece.document, piece.prefix))
+        self._shelve("raw", piece, raw)
 
-    def _add_record(self, piece: _Piece) -> None:
-        record, versions = RECORDS[piece.group, piece.kind]
+    def _add_record(self, piece: _Piece, known: KnownKind) -> None:
+        record, versions, shelf = known
         if piece.version not in versions:
-            known = " and ".join(versions)
-            message = f'{piece.kind} has no version "{piece.version}"; known are {known}'
+            listed = " and ".join(versions)
+            message = f'{piece.kind} has no version "{piece.version}"; known are {listed}'
             self._refuse(piece, message, field="apiVersion")
             return
         absent = absent_fields(record, piece.version)
@@ -194,7 +201,7 @@ class _Sorter:
             made = None
         self.problems.extend(piece.problem(fault) for fault in faults)
         if made is not None and not self._has_duplicates(piece):
-            self.records[record].append(Sourced(made, piece.body, piece.document, piece.prefix))
+            self._shelve(shelf, piece, made)
 
     def _has_duplicates(self, piece: _Piece) -> bool:
         for key, line, column in piece.document.duplicates:
@@ -223,14 +230,7 @@ def load_documents(data: str | bytes, source: str) -> Loaded:
                 sorter.problems.append(locate_fault(piece, document))
             else:
                 sorter.add(piece)
-    return Loaded(
-        tuple(sorter.records[Policy]),
-        tuple(sorter.records[PolicyException]),
-        tuple(sorter.records[CleanupPolicy]),
-        tuple(sorter.raw),
-        tuple(sorter.resources),
-        tuple(sorter.problems),
-    )
+    return Loaded(**{name: tuple(found) for name, found in sorter.shelves.items()})
 
 
 def has_errors(problems: tuple[Problem, ...]) -> bool:

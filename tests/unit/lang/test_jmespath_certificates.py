@@ -1,5 +1,6 @@
 """Certificates and requests for them become JSON."""
 
+from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 from ipaddress import ip_address
 
@@ -68,12 +69,26 @@ def test_certificate(key):
     assert (found["SerialNumber"], found["Version"], found["SignatureAlgorithm"]) == (7, 3, 4)
 
 
+def test_a_block_without_an_end_is_passed_over(key):
+    text = make_certificate(key)
+    assert decode(f"-----BEGIN CERTIFICATE-----\nAAAA\n{text}") == decode(text)
+    assert decode(f"-----BEGIN X-----\nAAAA\n-----END Y-----\n{text}") == decode(text)
+
+
 def test_request(key):
     builder = x509.CertificateSigningRequestBuilder(NAME).add_extension(NAMES, critical=False)
     found = decode(builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM).decode())
     assert (found["DNSNames"], found["Version"]) == (["a.example"], 0)
     assert found["Attributes"][0]["Type"] == [1, 2, 840, 113549, 1, 9, 14]
     assert found["Subject"]["Organization"] == ["Org"]
+
+
+def with_version(text, version):
+    _, label, body, end, _ = text.split("-----")
+    data = b64decode(body)
+    # The version is the first number of a certificate: tag, length, and two more around it.
+    data = data.replace(b"\xa0\x03\x02\x01\x02", bytes((0xA0, 3, 2, 1, version)), 1)
+    return f"-----{label}-----\n{b64encode(data).decode()}\n-----{end}-----\n"
 
 
 def test_what_is_refused(key):
@@ -86,6 +101,9 @@ def test_what_is_refused(key):
         text.replace("CERTIFICATE", "KEY"),
         text[:200],
         text.replace("M", "N", 1),
+        with_version(text, 1),
+        "-----BEGIN CERTIFICATE-----\n" * 5000,
+        "-----BEGIN " + "-----" * 5000,
     ):
         with pytest.raises(FunctionError):
             decode(broken)

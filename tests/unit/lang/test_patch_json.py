@@ -137,7 +137,7 @@ def test_refuse(operations, words):
         (None, "list of operations"),
         (["add"], "operation 1: an operation must be an object"),
         ([add("/a", 1), {"path": "/a"}], "operation 2: unsupported operation None"),
-        ([{"op": ["add"], "path": "/a"}], "unsupported operation"),
+        ([{"op": ["add"], "path": "/a"}], "unsupported operation list"),
         ([{"op": "Add", "path": "/a", "value": 1}], "unsupported operation 'Add'"),
         ([{"op": "add", "path": "/a"}], r"operation 1 \(add\): failed to decode 'value'"),
         ([{"op": "add", "value": 1}], "failed to decode 'path'"),
@@ -145,6 +145,7 @@ def test_refuse(operations, words):
         ([{"op": "move", "path": "/a"}], "failed to decode 'from'"),
         ([{"op": "copy", "path": "/a", "from": None}], "failed to decode 'from'"),
         ([{"op": "move", "path": "/a", "from": ""}], "unable to move entire document"),
+        ([add("/9999" * 3000, 1)], "more than 200 steps"),
     ],
 )
 def test_refuse_to_compile(operations, words):

@@ -17,7 +17,7 @@ CLEANUP = (
     "apiVersion: kyverno.io/v2\nkind: ClusterCleanupPolicy\nmetadata: {name: c}\n"
     "spec: {schedule: '* * * * *', match: {any: [{resources: {kinds: [Pod]}}]}}\n"
 )
-CEL = "apiVersion: policies.kyverno.io/v1\nkind: ValidatingPolicy\nmetadata: {name: v}\nspec: {}\n"
+RAW = "apiVersion: json.kyverno.io/v1alpha1\nkind: ValidatingPolicy\nmetadata: {name: v}\nspec: {}\n"
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"
 
 
@@ -33,9 +33,9 @@ def count(loaded):
         (POLICY.replace("v1", "v2beta1", 1), (1, 0, 0, 0, 0)),
         (EXCEPTION, (0, 1, 0, 0, 0)),
         (CLEANUP, (0, 0, 1, 0, 0)),
-        (CEL, (0, 0, 0, 1, 0)),
+        (RAW, (0, 0, 0, 1, 0)),
         (POD, (0, 0, 0, 0, 1)),
-        ("\n---\n".join((POLICY, EXCEPTION, CLEANUP, CEL, POD)), (1, 1, 1, 1, 1)),
+        ("\n---\n".join((POLICY, EXCEPTION, CLEANUP, RAW, POD)), (1, 1, 1, 1, 1)),
         ("apiVersion: nvidia.com/v1\nkind: ClusterPolicy\n", (0, 0, 0, 0, 1)),
         ("apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\n", (0, 0, 0, 0, 1)),
         ("apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod}\n", (0, 0, 0, 0, 1)),
@@ -210,5 +210,5 @@ def test_files_add_up():
 
 @pytest.mark.parametrize("metadata", ["1", "[]", "{name: []}", "null"])
 def test_odd_metadata(metadata):
-    loaded = load_documents(CEL.replace("{name: v}", metadata), "f.yaml")
+    loaded = load_documents(RAW.replace("{name: v}", metadata), "f.yaml")
     assert loaded.raw[0].record.name == ""

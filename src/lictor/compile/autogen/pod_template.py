@@ -23,6 +23,8 @@ _QUALIFIED = {
 }
 # A reference to another place in the rule, as old messages have: $(./../pattern/spec/x)
 _REFERENCE = re.compile(r"^\$\(.[^ ]*\)|(?<=[^\\])\$\(.[^ ]*\)")
+# To look for references takes time that grows with the square of the text.
+_MAX_MESSAGE = 4096
 
 # None where a filter has nothing to say of the new kinds.
 Retarget: TypeAlias = Callable[[ResourceFilter, tuple[str, ...]], ResourceFilter | None]
@@ -182,7 +184,7 @@ def _keep(validate: Validate, nesting: Nesting, body: str, **fields: Json) -> Va
 
 
 def _shift_references(message: str, nesting: Nesting, body: str) -> str:
-    if "$(" not in message:
+    if "$(" not in message or len(message) > _MAX_MESSAGE:
         return message
     place = re.compile(rf"{body}/\w+" if body == "anyPattern" else body)
     shift = "/" + "/".join(nesting.path)

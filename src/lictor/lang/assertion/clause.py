@@ -6,7 +6,8 @@ import msgspec
 
 # No DOTALL anywhere: an expression in parentheses stands on one line, or it is a plain key.
 _FOREACH = re.compile(r"~(\w+)?\.(.*)", re.ASCII)
-_BINDING = re.compile(r"(.*)\s*->\s*(\w+)\Z", re.ASCII)
+_BLANKS = " \t\n\r\f\v"
+_NAME = re.compile(r"\s*+(\w+)\Z", re.ASCII)
 _ESCAPED = re.compile(r"\\(.+)\\\Z")
 _QUERY = re.compile(r"\((?:(\w+):)?(.+)\)\Z", re.ASCII)
 
@@ -26,8 +27,9 @@ def parse_clause(text: str) -> Clause:
     whole, for_each, index_name, binding = text, False, "", ""
     if found := _FOREACH.match(text):
         for_each, index_name, text = True, found[1] or "", found[2]
-    if found := _BINDING.search(text):
-        binding, text = found[2], found[1]
+    head, arrow, tail = text.rpartition("->")
+    if arrow and (found := _NAME.match(tail)):
+        binding, text = found[1], _last_line(head)
     if not text:
         return Clause(whole)
     is_query = False
@@ -36,3 +38,11 @@ def parse_clause(text: str) -> Clause:
     elif found := _QUERY.match(text):
         is_query, text = True, found[2]
     return Clause(text, is_query, for_each, index_name, binding)
+
+
+def _last_line(text: str) -> str:
+    """What is bound stands on the line of its arrow, or on the last one above that is not blank."""
+    *above, last = text.split("\n")
+    while above and not last.strip(_BLANKS):
+        last = above.pop()
+    return last

@@ -81,7 +81,8 @@ def _compile_operation(at: int, operation: Json) -> Change:
     name = operation.get("op")
     build = _OPERATIONS.get(name) if isinstance(name, str) else None
     if build is None:
-        raise CompileError(f"operation {at}: unsupported operation {name!r}")
+        shown = repr(name) if name is None or isinstance(name, str) else type(name).__name__
+        raise CompileError(f"operation {at}: unsupported operation {shown}")
     try:
         return build(operation)
     except CompileError as error:

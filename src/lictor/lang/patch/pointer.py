@@ -5,9 +5,11 @@ from typing import Final
 
 import msgspec
 
-from lictor.errors import EvaluationError
+from lictor.errors import CompileError, EvaluationError
 from lictor.raw import Json
 
+# Nothing nests deeper; and each step can make a list of its own.
+_MAX_STEPS = 200
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 # What stands nowhere; null is a value of its own.
@@ -23,6 +25,8 @@ class Step(msgspec.Struct, frozen=True):
 
 def parse_pointer(text: str) -> tuple[Step, ...]:
     """Cut a pointer into steps. Kyverno lets the first segment be anything; so do we."""
+    if text.count("/") > _MAX_STEPS:
+        raise CompileError(f"a path of more than {_MAX_STEPS} steps leads nowhere")
     return tuple([_parse_step(part) for part in text.split("/")[1:]])
 
 

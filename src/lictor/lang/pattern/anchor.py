@@ -36,13 +36,21 @@ class Anchor(msgspec.Struct, frozen=True):
         return f"{self.modifier}({self.key})"
 
 
-@lru_cache(maxsize=4096)
 def parse_anchor(text: str) -> Anchor | None:
     """Read an anchor, or None where the text is a plain key."""
+    return _remember_anchor(text) if len(text) <= _LONGEST_KNOWN else _parse_anchor(text)
+
+
+def _parse_anchor(text: str) -> Anchor | None:
     form = _FORM.fullmatch(text.strip())
     if form is None:
         return None
     return Anchor(Modifier(form.group(1) or ""), form.group(2))
+
+
+# Long keys would only fill the memory.
+_LONGEST_KNOWN = 256
+_remember_anchor = lru_cache(maxsize=4096)(_parse_anchor)
 
 
 def strip_anchor(text: str) -> str:

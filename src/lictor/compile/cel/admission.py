@@ -1,0 +1,190 @@
+"""ValidatingAdmissionPolicy becomes a program: a rule for each binding that puts it in force."""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.compile.cel.answers import Voice
+from lictor.compile.cel.conditions import UNDECIDED, Annotate, Language, compile_annotations
+from lictor.compile.cel.decisions import (
+    Ruling,
+    compile_decisions,
+    decide_with_params,
+    list_decision_texts,
+)
+from lictor.compile.cel.deferral import make_rule
+from lictor.compile.cel.params import FindParams, compile_params
+from lictor.compile.cel.selection import choose_action, select_none
+from lictor.compile.cel.surroundings import CelSurroundings, refer
+from lictor.compile.selection import remember
+from lictor.evaluate.cel import View
+from lictor.lang.cel.environment import kubernetes_environment
+from lictor.match.constraints import compile_constraints, is_exempt
+from lictor.model.admission import (
+    MatchResources,
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+)
+from lictor.model.program import Case, Check, CompiledRule, Matcher, Phase, Program, Select
+from lictor.model.request import GroupVersionKind, Operation
+from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
+
+_SOURCE = "ValidatingAdmissionPolicy"
+_ANSWERS = {
+    Ruling.UNMATCHED: (Status.SKIP, "match conditions aren't met"),
+    Ruling.ADMITTED: (Status.PASS, ""),
+    Ruling.DENIED: (Status.FAIL, ""),
+    Ruling.UNDECIDED: (Status.ERROR, ""),
+}
+
+_Binding = ValidatingAdmissionPolicyBinding
+
+
+def compile_admission(policy: ValidatingAdmissionPolicy, around: CelSurroundings) -> Program:
+    """Turn a policy into a program.
+
+    In a cluster, a policy without binding does nothing; whoever asks offline about such a policy
+    wants to know what it would say.
+    """
+    ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
+    bindings = [
+        binding
+        for binding in around.bindings_of(ref.name, policy.kind)
+        if isinstance(binding, _Binding)
+    ]
+    compiler = _Compiler(policy, ref, around)
+    return Program(
+        policy=ref,
+        rules=tuple(compiler.rule(binding) for binding in bindings or (None,)),
+        emit_warning=any("Warn" in binding.spec.validation_actions for binding in bindings),
+    )
+
+
+class _Compiler(msgspec.Struct, frozen=True):
+    policy: ValidatingAdmissionPolicy
+    ref: PolicyRef
+    around: CelSurroundings
+
+    def rule(self, binding: _Binding | None) -> CompiledRule:
+        action = choose_action(binding.spec.validation_actions if binding is not None else ())
+        # What cannot be decided: whoever says "Ignore" wants it to pass.
+        doubtful = Action.AUDIT if self.policy.spec.failure_policy == "Ignore" else action
+        return make_rule(
+            self.ref.name,
+            Phase.VALIDATE,
+            doubtful,
+            select=lambda: self._select(binding),
+            check=lambda: self._check(binding, action),
+        )
+
+    def _select(self, binding: _Binding | None) -> Select:
+        constraints = self.policy.spec.match_constraints
+        if constraints is None:
+            return select_none
+        if binding is None:
+            return _sparing(self._constrain(constraints, "matchConstraints"))
+        # An API server wants operations; Kyverno asks a policy with a binding without them too.
+        select = self._constrain(_with_operations(constraints), "matchConstraints")
+        if binding.spec.match_resources is not None:
+            where = f"{binding.metadata.name}: matchResources"
+            select = _both(select, self._constrain(binding.spec.match_resources, where))
+        return _sparing(select)
+
+    def _constrain(self, constraints: MatchResources, where: str) -> Select:
+        watch = self.around.watch_rule(self.ref.name)
+        return compile_constraints(
+            constraints, self.around.resource_names, where=where, watch=watch
+        )
+
+    def _check(self, binding: _Binding | None, action: Action) -> Check:
+        spec = self.policy.spec
+        texts = [*list_decision_texts(spec.match_conditions, spec.variables, spec.validations)]
+        texts += [annotation.value_expression for annotation in spec.audit_annotations]
+        view = self.around.native_viewpoint.view(texts)
+        language = self._language().declare(spec.variables)
+        decide = compile_decisions(
+            spec.match_conditions,
+            spec.validations,
+            language,
+            ignore_errors=spec.failure_policy == "Ignore",
+        )
+        told = _Told(
+            Voice(self.ref, RuleType.VALIDATION, action),
+            {} if binding is None else {"binding": binding.metadata.name},
+            compile_annotations(spec.audit_annotations, language),
+            ignores_errors=spec.failure_policy == "Ignore",
+        )
+        decide_case = decide_with_params(decide, view, self._params(binding))
+
+        def check(case: Case) -> tuple[Result, ...]:
+            decision = decide_case(case)
+            return told.tell(decision.ruling, decision.message, case, view)
+
+        return check
+
+    def _language(self) -> Language:
+        environment = kubernetes_environment(has_params=self.policy.spec.param_kind is not None)
+        watch = self.around.watch_rule(self.ref.name)
+        return Language(environment, watch=watch, lenient=True)
+
+    def _params(self, binding: _Binding | None) -> FindParams | None:
+        kind = self.policy.spec.param_kind
+        if kind is None or binding is None or binding.spec.param_ref is None:
+            return None
+        return compile_params(kind, binding.spec.param_ref, self.around)
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """How a decision becomes a result."""
+
+    voice: Voice
+    properties: Mapping[str, str]
+    annotate: Annotate | None
+    ignores_errors: bool
+
+    def tell(self, ruling: Ruling, message: str, case: Case, view: View) -> tuple[Result, ...]:
+        status, words = _ANSWERS[ruling]
+        voice = self.voice
+        if ruling is Ruling.UNDECIDED and self.ignores_errors:
+            voice = replace(voice, action=Action.AUDIT)
+        properties = self.properties
+        if self.annotate is not None and ruling in (Ruling.ADMITTED, Ruling.DENIED):
+            properties = {**self._annotations(case, view), **properties}
+        return voice.say(voice.policy.name, status, message or words, properties=properties)
+
+    def _annotations(self, case: Case, view: View) -> Mapping[str, str]:
+        if self.annotate is None:
+            return {}
+        try:
+            return self.annotate(view(case))
+        except UNDECIDED:
+            return {}  # a report's extra columns never change a verdict
+
+
+def _sparing(select: Select) -> Select:
+    """The selection without what no admission policy may touch, settled once for each class."""
+
+    def spared(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
+        return None if is_exempt(kind) else select(kind, subresource, operation)
+
+    return remember(spared)
+
+
+def _both(first: Select, second: Select) -> Select:
+    def select(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
+        one = first(kind, subresource, operation)
+        other = second(kind, subresource, operation)
+        if one is None or other is None:
+            return None
+        return lambda request: one(request) and other(request)
+
+    return select
+
+
+def _with_operations(constraints: MatchResources) -> MatchResources:
+    rules = tuple(
+        rule if rule.operations else replace(rule, operations=("*",))
+        for rule in constraints.resource_rules
+    )
+    return replace(constraints, resource_rules=rules)

@@ -1,0 +1,50 @@
+"""Compiling when first needed, and answering with the reason where a policy does not compile."""
+
+from collections.abc import Callable
+
+from lictor.compile.cel.selection import select_all
+from lictor.errors import CompileError
+from lictor.model.program import Case, Check, CompiledRule, Phase, Select
+from lictor.model.result import Action, Result
+
+
+def make_rule(
+    name: str,
+    phase: Phase,
+    action: Action,
+    *,
+    select: Callable[[], Select],
+    check: Callable[[], Check],
+) -> CompiledRule:
+    """The rule, or one that answers every request with what is wrong with its constraints."""
+    try:
+        return CompiledRule(name, phase, select(), build_or_fail(check), action)
+    except CompileError as error:
+        return CompiledRule(name, phase, select_all, _failing(error), action)
+
+
+def build_or_fail(build: Callable[[], Check]) -> Check:
+    """The check, or one that answers every request with what is wrong with the policy."""
+    try:
+        return build()
+    except CompileError as error:
+        return _failing(error)
+
+
+def build_when_used(build: Callable[[], Check]) -> Check:
+    """The check, compiled for the first request: most policies never meet a CronJob."""
+    made: list[Check] = []
+
+    def check(case: Case) -> tuple[Result, ...]:
+        if not made:
+            made.append(build_or_fail(build))
+        return made[0](case)
+
+    return check
+
+
+def _failing(error: CompileError) -> Check:
+    def check(_: Case) -> tuple[Result, ...]:
+        raise error
+
+    return check

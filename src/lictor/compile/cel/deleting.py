@@ -1,0 +1,75 @@
+"""DeletingPolicy and NamespacedDeletingPolicy: what would be deleted, and when next."""
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from lictor.compile.cel.conditions import Language, compile_match_conditions
+from lictor.compile.cel.exceptions import compile_exemptions, find_exceptions
+from lictor.compile.cel.selection import select_constrained
+from lictor.compile.cel.surroundings import CelSurroundings, refer
+from lictor.compile.cleanup import CleanupProgram
+from lictor.evaluate.scope import build_scope
+from lictor.lang.cel.environment import kyverno_environment
+from lictor.lang.cron import compile_schedule
+from lictor.model.admission import MatchResources
+from lictor.model.cel_policy import DeletingPolicy, DeletingSpec
+from lictor.model.program import Case, Select
+from lictor.model.request import Request
+from lictor.model.result import PolicyRef
+
+_SOURCE = "KyvernoDeletingPolicy"
+
+
+def compile_deleting(policy: DeletingPolicy, around: CelSurroundings) -> CleanupProgram:
+    """Turn a policy into a program; raise CompileError where it makes no sense."""
+    ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
+    return CleanupProgram(
+        policy=ref,
+        next_run=compile_schedule(policy.spec.schedule),
+        concerns=_compile_concern(policy.spec, ref, around),
+        propagation=policy.spec.deletion_propagation_policy or "",
+    )
+
+
+def _compile_concern(
+    spec: DeletingSpec, ref: PolicyRef, around: CelSurroundings
+) -> Callable[[Request], bool]:
+    select = _select(spec.match_constraints, ref, around)
+    plain = Language(
+        kyverno_environment("DeletingPolicy", is_namespaced=bool(ref.namespace)),
+        around.world(ref.namespace),
+        watch=around.watch_rule(""),
+    )
+    language = plain.declare(spec.variables)
+    holds = compile_match_conditions(spec.conditions, language, where="conditions")
+    exemptions = compile_exemptions(around.exceptions, ref, plain)
+    view = around.viewpoint.view(_list_texts(spec))
+
+    def concerns(request: Request) -> bool:
+        matches = select(request.kind, request.subresource, request.operation)
+        if matches is None or not matches(request):
+            return False
+        # What is to go is the object, whatever is done to it now.
+        case = Case(replace(request, object=request.resource), build_scope)
+        activation = view(case)
+        if exemptions and find_exceptions(exemptions, activation):
+            return False
+        return holds is None or holds(activation)
+
+    return concerns
+
+
+def _select(constraints: MatchResources | None, ref: PolicyRef, around: CelSurroundings) -> Select:
+    """The constraints without their operations: a sweep is none."""
+    if constraints is not None:
+        rules = tuple(replace(rule, operations=("*",)) for rule in constraints.resource_rules)
+        constraints = replace(constraints, resource_rules=rules)
+    return select_constrained(constraints, ref, around)
+
+
+def _list_texts(spec: DeletingSpec) -> Iterator[str]:
+    for condition in spec.conditions:
+        yield condition.expression
+    for variable in spec.variables:
+        yield variable.expression

@@ -1,0 +1,175 @@
+"""GeneratingPolicy and NamespacedGeneratingPolicy become programs."""
+
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import replace as replace_field
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.compile.cel.answers import Voice
+from lictor.compile.cel.conditions import (
+    UNDECIDED,
+    Evaluate,
+    Holds,
+    Language,
+    compile_match_conditions,
+)
+from lictor.compile.cel.deferral import make_rule
+from lictor.compile.cel.exceptions import (
+    Exemption,
+    allow,
+    compile_exemptions,
+    find_exceptions,
+    tell_exempted,
+)
+from lictor.compile.cel.selection import select_constrained
+from lictor.compile.cel.surroundings import CelSurroundings, refer
+from lictor.errors import FunctionError
+from lictor.evaluate.cel import View
+from lictor.lang.cel.activation import Activation
+from lictor.lang.cel.environment import kyverno_environment
+from lictor.lang.resource_names import ResourceNames
+from lictor.model.cel_policy import GeneratingPolicy, GeneratingSpec
+from lictor.model.program import Case, Check, Phase, Program
+from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
+from lictor.raw import Json, JsonObject
+
+_SOURCE = "KyvernoGeneratingPolicy"
+# What the expressions that run now have asked for, in order.
+_made: ContextVar[list[JsonObject]] = ContextVar("made")
+# What the API server gave to a source does not go to its copies.
+_SERVER_FIELDS = frozenset(
+    ("uid", "selfLink", "creationTimestamp", "managedFields", "resourceVersion")
+)
+
+
+def compile_generating(policy: GeneratingPolicy, around: CelSurroundings) -> Program:
+    """Turn a policy into a program; one that does not compile answers with the reason."""
+    ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
+    spec = policy.spec
+    rule = make_rule(
+        ref.name,
+        Phase.GENERATE,
+        Action.AUDIT,
+        select=lambda: select_constrained(spec.match_constraints, ref, around),
+        check=lambda: _compile_check(spec, ref, around),
+    )
+    return Program(
+        policy=ref,
+        rules=(rule,),
+        admission=spec.evaluation.admission.enabled,
+        background=spec.evaluation.generate_existing.enabled,
+    )
+
+
+class _Parts(msgspec.Struct, frozen=True):
+    """A policy's compiled parts."""
+
+    view: View
+    voice: Voice
+    exemptions: tuple[Exemption, ...]
+    matches: Holds | None
+    expressions: tuple[Evaluate, ...]
+
+    def run(self, case: Case) -> tuple[Result, ...]:
+        view, voice = self.view, self.voice
+        activation = view(case)
+        if self.exemptions and (found := find_exceptions(self.exemptions, activation)):
+            allowed = allow(found)
+            if not any(allowed.values()):
+                return tell_exempted(found, voice)
+            activation = view.adding(case, exceptions=allowed)
+        made: tuple[JsonObject, ...] = ()
+        if self.matches is None or self.matches(activation):
+            made = self._generate(activation)
+        name = voice.policy.name
+        passed = voice.say(name, Status.PASS, "policy evaluated successfully")
+        return (replace(passed[0], generated=made),)
+
+    def _generate(self, activation: Activation) -> tuple[JsonObject, ...]:
+        made: list[JsonObject] = []
+        token = _made.set(made)
+        try:
+            for evaluate in self.expressions:
+                evaluate(activation)
+        finally:
+            _made.reset(token)
+        return tuple(made)
+
+
+def _compile_check(spec: GeneratingSpec, ref: PolicyRef, around: CelSurroundings) -> Check:
+    voice = Voice(ref, RuleType.GENERATION, Action.AUDIT)
+    parts = _compile_parts(spec, voice, around)
+
+    def check(case: Case) -> tuple[Result, ...]:
+        try:
+            return parts.run(case)
+        except UNDECIDED as error:
+            text = f"failed to evaluate policy: {error}"
+            return voice.say(ref.name, Status.ERROR, text)
+
+    return check
+
+
+def _compile_parts(spec: GeneratingSpec, voice: Voice, around: CelSurroundings) -> _Parts:
+    ref = voice.policy
+    taker = _Taker(around.resource_names)
+    plain = Language(
+        kyverno_environment("GeneratingPolicy", is_namespaced=bool(ref.namespace)),
+        replace_field(around.world(ref.namespace), generate=taker.take),
+        watch=around.watch_rule(ref.name),
+    )
+    language = plain.declare(spec.variables)
+    return _Parts(
+        view=around.viewpoint.view(_list_texts(spec)),
+        voice=voice,
+        exemptions=compile_exemptions(around.exceptions, ref, plain),
+        matches=compile_match_conditions(spec.match_conditions, language),
+        expressions=tuple(
+            language.evaluator(generation.expression, ("bool",), f"generate[{index}].expression")
+            for index, generation in enumerate(spec.generate)
+        ),
+    )
+
+
+class _Taker(msgspec.Struct, frozen=True):
+    """Takes note of what `generator.apply` is called with."""
+
+    names: ResourceNames
+
+    def take(self, namespace: str, objects: Sequence[JsonObject]) -> None:
+        made = _made.get()
+        for given in objects:
+            items = given.get("items")
+            for item in items if isinstance(items, list) else [given]:
+                made.append(self._place(item, namespace))
+
+    def _place(self, item: Json, namespace: str) -> JsonObject:
+        if not isinstance(item, dict):
+            raise FunctionError("only objects can be generated")
+        if namespace and self._is_in_no_namespace(item):
+            raise FunctionError(
+                f'cross-scope generation denied: a policy scoped to namespace "{namespace}" cannot '
+                f"generate cluster-scoped resource {item.get('apiVersion')}/{item.get('kind')}"
+            )
+        metadata = item.get("metadata")
+        metadata = metadata if isinstance(metadata, dict) else {}
+        placed = {key: value for key, value in metadata.items() if key not in _SERVER_FIELDS}
+        placed.pop("namespace", None)
+        if namespace:
+            placed["namespace"] = namespace
+        return {**item, "metadata": placed}
+
+    def _is_in_no_namespace(self, item: JsonObject) -> bool:
+        group, _, version = str(item.get("apiVersion", "")).rpartition("/")
+        return self.names.of_kind(group, version, str(item.get("kind", ""))).namespaced is False
+
+
+def _list_texts(spec: GeneratingSpec) -> Iterator[str]:
+    for condition in spec.match_conditions:
+        yield condition.expression
+    for variable in spec.variables:
+        yield variable.expression
+    for generation in spec.generate:
+        yield generation.expression

@@ -1,0 +1,137 @@
+"""ImageValidatingPolicy becomes a program, up to the point where signatures must be verified."""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from lictor.compile.cel.answers import Voice
+from lictor.compile.cel.autogen import Floor, list_floors
+from lictor.compile.cel.conditions import UNDECIDED, Holds, Language, compile_match_conditions
+from lictor.compile.cel.deferral import build_when_used, make_rule
+from lictor.compile.cel.exceptions import (
+    Exemption,
+    compile_exemptions,
+    find_exceptions,
+    tell_exempted,
+)
+from lictor.compile.cel.images import FindImages, compile_images
+from lictor.compile.cel.selection import choose_action, select_all, select_constrained
+from lictor.compile.cel.surroundings import CelSurroundings, refer
+from lictor.compile.cel.validations import Judge, compile_validations
+from lictor.evaluate.cel import View, view_payload
+from lictor.lang.cel.environment import kyverno_environment
+from lictor.model.cel_policy import ImageValidatingPolicy, ImageValidatingSpec
+from lictor.model.program import Case, Check, CompiledRule, Phase, Program, Select
+from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
+from lictor.raw import JsonObject
+
+_SOURCE = "KyvernoImageValidatingPolicy"
+
+
+def compile_image_validating(policy: ImageValidatingPolicy, around: CelSurroundings) -> Program:
+    """Turn a policy into a program; one that does not compile answers with the reason."""
+    ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
+    spec = policy.spec
+    compiler = _Compiler(ref, around, choose_action(spec.validation_actions))
+    return Program(
+        policy=ref,
+        rules=tuple(compiler.rules(spec)),
+        admission=spec.evaluation.admission.enabled,
+        background=spec.evaluation.background.enabled,
+        emit_warning="Warn" in spec.validation_actions,
+    )
+
+
+class _Parts(msgspec.Struct, frozen=True):
+    """What a check is made of."""
+
+    view: View
+    matches: Holds | None
+    exemptions: tuple[Exemption, ...]
+    find_images: FindImages
+    # Variables that are the same for all requests.
+    fixed: JsonObject
+    judge: Judge
+    voice: Voice
+
+    def check(self, case: Case) -> tuple[Result, ...]:
+        try:
+            return self._check(case)
+        except UNDECIDED as error:
+            message = f"failed to evaluate policy: {error}"
+            return self.voice.say("evaluation", Status.ERROR, message)
+
+    def _check(self, case: Case) -> tuple[Result, ...]:
+        activation = self.view(case)
+        if self.matches is not None and not self.matches(activation):
+            return ()
+        found = find_exceptions(self.exemptions, activation)
+        if found:
+            return tell_exempted(found, self.voice)
+        images = self.find_images(case.request.kind, activation)
+        return self.judge(self.view.adding(case, images=images, **self.fixed))
+
+
+class _Compiler(msgspec.Struct, frozen=True):
+    ref: PolicyRef
+    around: CelSurroundings
+    action: Action
+
+    def rules(self, spec: ImageValidatingSpec) -> Iterator[CompiledRule]:
+        if spec.evaluation.mode == "JSON":
+            yield self._rule(lambda: select_all, lambda: self._check(spec, view_payload()))
+            return
+        constraints = spec.match_constraints
+        yield self._rule(
+            lambda: select_constrained(constraints, self.ref, self.around),
+            lambda: self._check(spec, self._view(spec)),
+        )
+        for floor in list_floors(constraints, spec.autogen.pod_controllers):
+            yield self._floor_rule(spec, floor)
+
+    def _floor_rule(self, spec: ImageValidatingSpec, floor: Floor) -> CompiledRule:
+        def build() -> Check:
+            rewritten = floor.rewrite(spec)
+            return self._check(rewritten, self._view(rewritten))
+
+        return self._rule(
+            lambda: select_constrained(floor.constraints, self.ref, self.around),
+            lambda: build_when_used(build),
+        )
+
+    def _rule(self, select: Callable[[], Select], check: Callable[[], Check]) -> CompiledRule:
+        phase = Phase.VERIFY_IMAGES
+        return make_rule(self.ref.name, phase, self.action, select=select, check=check)
+
+    def _view(self, spec: ImageValidatingSpec) -> View:
+        return self.around.viewpoint.view([msgspec.json.encode(spec).decode()])
+
+    def _check(self, spec: ImageValidatingSpec, view: View) -> Check:
+        ref, around = self.ref, self.around
+        plain = Language(
+            kyverno_environment("ImageValidatingPolicy", is_namespaced=bool(ref.namespace)),
+            around.world(ref.namespace),
+            watch=around.watch_rule(ref.name),
+        )
+        language = plain.declare(spec.variables)
+        voice = Voice(ref, RuleType.IMAGE_VERIFY, self.action)
+        ignore = spec.failure_policy == "Ignore"
+        return _Parts(
+            view,
+            compile_match_conditions(spec.match_conditions, plain, ignore_errors=ignore),
+            compile_exemptions(around.exceptions, ref, plain, ignore_errors=ignore),
+            compile_images(spec.images, spec.match_image_references, language),
+            _describe(spec),
+            compile_validations(
+                spec.validations, spec.audit_annotations, language, voice, ref.name
+            ),
+            voice,
+        ).check
+
+
+def _describe(spec: ImageValidatingSpec) -> JsonObject:
+    """The variables `attestors` and `attestations`."""
+    return {
+        "attestors": {each.name: msgspec.to_builtins(each) for each in spec.attestors},
+        "attestations": {each.name: each.name for each in spec.attestations},
+    }

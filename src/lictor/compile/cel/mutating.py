@@ -1,0 +1,211 @@
+"""MutatingPolicy and NamespacedMutatingPolicy become programs."""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.compile.cel.answers import Voice
+from lictor.compile.cel.autogen import Floor, list_floors
+from lictor.compile.cel.conditions import (
+    UNDECIDED,
+    Holds,
+    Language,
+    compile_match_conditions,
+)
+from lictor.compile.cel.deferral import build_when_used, make_rule
+from lictor.compile.cel.exceptions import (
+    Exemption,
+    allow,
+    compile_exemptions,
+    find_exceptions,
+    tell_exempted,
+)
+from lictor.compile.cel.memory import compile_remembering
+from lictor.compile.cel.mutations import Change
+from lictor.compile.cel.selection import select_constrained
+from lictor.compile.cel.surroundings import CelSurroundings, refer
+from lictor.compile.cel.targets import compile_targets
+from lictor.compile.cel.templates import rewrite_mutating
+from lictor.evaluate.cel import View
+from lictor.lang.cel.activation import Activation
+from lictor.lang.cel.environment import kyverno_environment
+from lictor.model.admission import MatchResources
+from lictor.model.cel_policy import MutatingPolicy, MutatingSpec
+from lictor.model.program import Case, Check, CompiledRule, Phase, Program
+from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
+from lictor.raw import Json, JsonObject
+
+_SOURCE = "KyvernoMutatingPolicy"
+
+
+def compile_mutating(policy: MutatingPolicy, around: CelSurroundings) -> Program:
+    """Turn a policy into a program; one that does not compile answers with the reason."""
+    ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
+    spec = policy.spec
+    return Program(
+        policy=ref,
+        rules=tuple(_compile_rules(spec, ref, around)),
+        admission=spec.evaluation.admission.enabled,
+        background=spec.evaluation.background.enabled,
+    )
+
+
+def _compile_rules(
+    spec: MutatingSpec, ref: PolicyRef, around: CelSurroundings
+) -> Iterator[CompiledRule]:
+    builder = _Builder(ref, around)
+    changes_existing = spec.evaluation.mutate_existing.enabled
+    if not changes_existing and _has_targets(spec):
+        return  # objects that are there already are changed only where the author says so
+    build = builder.build_existing if changes_existing else builder.build
+
+    def rule(constraints: MatchResources | None, check: Callable[[], Check]) -> CompiledRule:
+        return make_rule(
+            "",
+            Phase.MUTATE,
+            _action(spec),
+            select=lambda: select_constrained(constraints, ref, around),
+            check=check,
+        )
+
+    yield rule(spec.match_constraints, lambda: build(spec))
+    for floor in list_floors(spec.match_constraints, spec.autogen.pod_controllers):
+        yield rule(floor.constraints, _defer(build, spec, floor))
+
+
+def _defer(
+    build: Callable[[MutatingSpec], Check], spec: MutatingSpec, floor: Floor
+) -> Callable[[], Check]:
+    return lambda: build_when_used(lambda: build(rewrite_mutating(spec, floor)))
+
+
+def _has_targets(spec: MutatingSpec) -> bool:
+    targets = spec.target_match_constraints
+    return targets is not None and bool(targets.resource_rules or targets.expression)
+
+
+def _action(spec: MutatingSpec) -> Action:
+    # A change that cannot be made blocks the request unless the author said that it may.
+    return Action.AUDIT if spec.failure_policy == "Ignore" else Action.ENFORCE
+
+
+class _Parts(msgspec.Struct, frozen=True):
+    """A policy's compiled parts."""
+
+    view: View
+    voice: Voice
+    exemptions: tuple[Exemption, ...]
+    matches: Holds | None
+    change: Change
+
+    def run(self, case: Case, before: JsonObject, **others: Json) -> tuple[Result]:
+        """Change an object, seen with what the case shows but for some other values."""
+        try:
+            return self._run(case, before, others)
+        except UNDECIDED as error:
+            text = f"failed to evaluate policy: {error}"
+            return self.voice.say("evaluation", Status.ERROR, text)
+
+    def _run(self, case: Case, before: JsonObject, others: JsonObject) -> tuple[Result]:
+        view = self.view
+        activation = view.adding(case, **others) if others else view(case)
+        if self.exemptions and (found := find_exceptions(self.exemptions, activation)):
+            allowed = allow(found)
+            if not any(allowed.values()):
+                return tell_exempted(found, self.voice)
+            others = {**others, "exceptions": allowed}
+            activation = view.adding(case, **others)
+        if self.matches is not None and not self.matches(activation):
+            return self.voice.say("", Status.SKIP, "skip")
+        allowed = others.get("exceptions") or allow(())
+
+        def see(changed: JsonObject, kept: JsonObject) -> Activation:
+            known = {**allowed, "kept": kept}
+            return view.adding(case, **{**others, "object": changed, "exceptions": known})
+
+        return self._tell(case, before, self.change(activation, before, see))
+
+    def _tell(self, case: Case, before: JsonObject, after: JsonObject) -> tuple[Result]:
+        if case.request.background and after != before:
+            # A scan changes nothing: it tells what a request would have changed.
+            return self.voice.say("", Status.FAIL, "mutation is not applied")
+        return (replace(self.voice.say("", Status.PASS, "success")[0], patched=after),)
+
+
+class _Builder(msgspec.Struct, frozen=True):
+    ref: PolicyRef
+    around: CelSurroundings
+
+    def build(self, spec: MutatingSpec) -> Check:
+        """The check of a policy that changes what is asked for."""
+        parts = self._compile(spec)
+
+        def check(case: Case) -> tuple[Result, ...]:
+            before = case.request.object
+            return () if before is None else parts.run(case, before)
+
+        return check
+
+    def build_existing(self, spec: MutatingSpec) -> Check:
+        """The check of a policy that changes what is there already."""
+        parts = self._compile(spec)
+        language = self._plain_language().declare(spec.variables)
+        find = compile_targets(spec, self.ref, language, self.around)
+
+        def check(case: Case) -> tuple[Result, ...]:
+            try:
+                activation = parts.view(case)
+                # The conditions must hold for the request, and then for each target as `object`.
+                if parts.matches is not None and not parts.matches(activation):
+                    return ()
+                targets = list(find(activation))
+            except UNDECIDED as error:
+                text = f"failed to find targets: {error}"
+                return parts.voice.say("evaluation", Status.ERROR, text)
+            return tuple(
+                _aim(result)
+                for target in targets
+                for result in parts.run(
+                    case, target, object=target, oldObject=None, namespaceObject=None
+                )
+            )
+
+        return check
+
+    def _compile(self, spec: MutatingSpec) -> _Parts:
+        plain = self._plain_language()
+        language = plain.declare(spec.variables)
+        return _Parts(
+            view=self.around.viewpoint.view(_list_texts(spec)),
+            voice=Voice(self.ref, RuleType.MUTATION, _action(spec)),
+            exemptions=compile_exemptions(self.around.exceptions, self.ref, plain),
+            matches=compile_match_conditions(spec.match_conditions, language),
+            change=compile_remembering(spec, plain),
+        )
+
+    def _plain_language(self) -> Language:
+        namespace = self.ref.namespace
+        return Language(
+            kyverno_environment("MutatingPolicy", is_namespaced=bool(namespace)),
+            self.around.world(namespace),
+            watch=self.around.watch_rule(""),
+        )
+
+
+def _aim(result: Result) -> Result:
+    """The answer about another object than the one that is asked for."""
+    return replace(result, patched=None, target=result.patched)
+
+
+def _list_texts(spec: MutatingSpec) -> Iterator[str]:
+    for condition in spec.match_conditions:
+        yield condition.expression
+    for variable in spec.variables:
+        yield variable.expression
+    for mutation in spec.mutations:
+        for patch in (mutation.apply_configuration, mutation.json_patch):
+            if patch is not None:
+                yield patch.expression
+    if spec.target_match_constraints is not None:
+        yield spec.target_match_constraints.expression

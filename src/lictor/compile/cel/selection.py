@@ -1,0 +1,39 @@
+"""Which requests does a policy of Kyverno's CEL kinds concern, and what follows from a failure?"""
+
+from collections.abc import Sequence
+
+from lictor.compile.cel.surroundings import CelSurroundings
+from lictor.compile.selection import remember, within
+from lictor.match.constraints import compile_constraints
+from lictor.model.admission import MatchResources
+from lictor.model.program import Matcher, Select
+from lictor.model.request import GroupVersionKind, Operation, Request
+from lictor.model.result import Action, PolicyRef
+
+
+def select_constrained(
+    constraints: MatchResources | None, ref: PolicyRef, around: CelSurroundings
+) -> Select:
+    """The requests that the constraints take; without constraints, none."""
+    if constraints is None:
+        return select_none
+    select = compile_constraints(constraints, around.resource_names, watch=around.watch_rule(""))
+    return remember(within(ref.namespace, select) if ref.namespace else select)
+
+
+def select_all(_kind: GroupVersionKind, _subresource: str, _operation: Operation) -> Matcher:
+    """Everything: a policy about any JSON."""
+    return _always
+
+
+def select_none(_kind: GroupVersionKind, _subresource: str, _operation: Operation) -> None:
+    """Nothing."""
+
+
+def choose_action(actions: Sequence[str]) -> Action:
+    """What follows from a failure; where nothing is said, the request is refused."""
+    return Action.ENFORCE if not actions or "Deny" in actions else Action.AUDIT
+
+
+def _always(_: Request) -> bool:
+    return True

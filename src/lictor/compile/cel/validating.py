@@ -1,0 +1,148 @@
+"""ValidatingPolicy and NamespacedValidatingPolicy become programs."""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.compile.cel.answers import Voice
+from lictor.compile.cel.autogen import Floor, list_floors
+from lictor.compile.cel.conditions import UNDECIDED, Language, compile_match_conditions
+from lictor.compile.cel.deferral import build_when_used, make_rule
+from lictor.compile.cel.exceptions import (
+    Exemption,
+    allow,
+    compile_exemptions,
+    find_exceptions,
+    tell_exempted,
+)
+from lictor.compile.cel.selection import choose_action, select_all, select_constrained
+from lictor.compile.cel.surroundings import CelSurroundings, refer
+from lictor.compile.cel.validations import Judge, compile_validations
+from lictor.evaluate.cel import View, view_payload
+from lictor.lang.cel.environment import kyverno_environment
+from lictor.model.cel_policy import ValidatingPolicy, ValidatingSpec
+from lictor.model.program import Case, Check, CompiledRule, Phase, Program, Select
+from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
+
+_SOURCE = "KyvernoValidatingPolicy"
+
+
+def compile_validating(policy: ValidatingPolicy, around: CelSurroundings) -> Program:
+    """Turn a policy into a program; one that does not compile answers with the reason."""
+    ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
+    spec = policy.spec
+    return Program(
+        policy=ref,
+        rules=tuple(_compile_rules(spec, ref, around)),
+        admission=spec.evaluation.admission.enabled,
+        background=spec.evaluation.background.enabled,
+        emit_warning="Warn" in spec.validation_actions,
+    )
+
+
+def _compile_rules(
+    spec: ValidatingSpec, ref: PolicyRef, around: CelSurroundings
+) -> Iterator[CompiledRule]:
+    builder = _Builder(ref, around, choose_action(spec.validation_actions))
+    mode = spec.evaluation.mode
+    if mode == "JSON":
+        yield builder.rule(lambda: select_all, lambda: builder.check(spec, view_payload()))
+    elif mode == "Kubernetes":
+        constraints = spec.match_constraints
+        yield builder.rule(
+            lambda: select_constrained(constraints, ref, around),
+            lambda: builder.see_and_check(spec),
+        )
+        for floor in list_floors(constraints, spec.autogen.pod_controllers):
+            yield builder.floor_rule(spec, floor)
+    else:
+        # Envoy and HTTP: not about resources.
+        from lictor.compile.cel.authorizing import MODES, compile_authorizing
+
+        if mode in MODES:
+            yield from compile_authorizing(spec, ref, around)
+
+
+class _Builder(msgspec.Struct, frozen=True):
+    ref: PolicyRef
+    around: CelSurroundings
+    action: Action
+
+    def rule(self, select: Callable[[], Select], check: Callable[[], Check]) -> CompiledRule:
+        return make_rule("", Phase.VALIDATE, self.action, select=select, check=check)
+
+    def floor_rule(self, spec: ValidatingSpec, floor: Floor) -> CompiledRule:
+        return self.rule(
+            lambda: select_constrained(floor.constraints, self.ref, self.around),
+            lambda: build_when_used(lambda: self.see_and_check(floor.rewrite(spec))),
+        )
+
+    def see_and_check(self, spec: ValidatingSpec) -> Check:
+        return self.check(spec, self.around.viewpoint.view(_list_texts(spec)))
+
+    def check(self, spec: ValidatingSpec, view: View) -> Check:
+        ref, around = self.ref, self.around
+        language = Language(
+            kyverno_environment("ValidatingPolicy", is_namespaced=bool(ref.namespace)),
+            around.world(ref.namespace),
+            watch=around.watch_rule(""),
+        )
+        voice = Voice(ref, RuleType.VALIDATION, self.action)
+        ignore = spec.failure_policy == "Ignore"
+        judge = self._judge(spec, language, voice)
+        exemptions = compile_exemptions(around.exceptions, ref, language, ignore_errors=ignore)
+        # Whoever says "Ignore" wants requests to pass that could not be decided.
+        doubtful = replace(voice, action=Action.AUDIT) if ignore else voice
+        return _check(_judge_case(view, exemptions, judge, voice), doubtful)
+
+    def _judge(self, spec: ValidatingSpec, language: Language, voice: Voice) -> Judge:
+        judge = compile_validations(
+            spec.validations, spec.audit_annotations, language.declare(spec.variables), voice, ""
+        )
+        matches = compile_match_conditions(
+            spec.match_conditions, language, ignore_errors=spec.failure_policy == "Ignore"
+        )
+        if matches is None:
+            return judge
+        skipped = voice.say("", Status.SKIP, "skip")
+        return lambda activation: judge(activation) if matches(activation) else skipped
+
+
+def _judge_case(view: View, exemptions: tuple[Exemption, ...], judge: Judge, voice: Voice) -> Check:
+    if not exemptions:
+        return lambda case: judge(view(case))
+
+    def judge_case(case: Case) -> tuple[Result, ...]:
+        activation = view(case)
+        found = find_exceptions(exemptions, activation)
+        if not found:
+            return judge(activation)
+        allowed = allow(found)
+        if any(allowed.values()):
+            return judge(view.adding(case, exceptions=allowed))
+        return tell_exempted(found, voice)
+
+    return judge_case
+
+
+def _check(judge: Check, doubtful: Voice) -> Check:
+    def check(case: Case) -> tuple[Result, ...]:
+        try:
+            return judge(case)
+        except UNDECIDED as error:
+            return doubtful.say("evaluation", Status.ERROR, f"failed to load context: {error}")
+
+    return check
+
+
+def _list_texts(spec: ValidatingSpec) -> Iterator[str]:
+    for condition in spec.match_conditions:
+        yield condition.expression
+    for variable in spec.variables:
+        yield variable.expression
+    for validation in spec.validations:
+        yield validation.expression
+        yield validation.message_expression
+    for annotation in spec.audit_annotations:
+        yield annotation.value_expression

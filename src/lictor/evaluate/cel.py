@@ -1,0 +1,172 @@
+"""A request as CEL sees it: `object`, `oldObject`, `request` and so on, converted once a case."""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from lictor.errors import NotProvidedError
+from lictor.lang.cel.activation import Activation, make_activation
+from lictor.lang.cel.library.authorizer import AUTHORIZER, request_resource
+from lictor.model.program import Case
+from lictor.model.request import Caller, GroupVersionKind, Request
+from lictor.ports import Lookups
+from lictor.raw import Json, JsonObject
+
+# Values that cost something to find; they are shown only to policies that name them.
+_DEAR = ("namespaceObject", "authorizer")
+
+
+class View:
+    """What the expressions of some policies see of a case; like needs share the same view."""
+
+    __slots__ = ("_key", "_values")
+
+    def __init__(self, key: str, values: Callable[[Request], JsonObject]) -> None:
+        self._key = key
+        self._values = values
+
+    def __call__(self, case: Case) -> Activation:
+        """The values of a case, converted for the engine when first asked for."""
+        found: Activation | None = case.views.get(self._key)
+        if found is None:
+            found = case.views[self._key] = make_activation(self._values(case.request))
+        return found
+
+    def adding(self, case: Case, **values: Json) -> Activation:
+        """The same with other values for some variables; converted anew."""
+        return make_activation({**self._values(case.request), **values})
+
+
+class Viewpoint(msgspec.Struct, frozen=True):
+    """How the requests of one engine are shown to CEL."""
+
+    lookups: Lookups
+    # The resource name (`pods`) of a kind.
+    name_resource: Callable[[GroupVersionKind], str]
+    # Show a namespace of which nothing but the name is known; else there is none to be seen, and
+    # what asks for its labels cannot be decided.
+    shows_bare_namespaces: bool = False
+
+    def view(self, texts: Iterable[str]) -> View:
+        """The view for expressions with these texts."""
+        joined = "\n".join(texts)
+        needs = frozenset(name for name in _DEAR if name in joined)
+        bare = "bare" if self.shows_bare_namespaces else ""
+        return View(",".join((bare, *sorted(needs))), lambda request: self._values(request, needs))
+
+    def describe(self, request: Request) -> JsonObject:
+        """The AdmissionRequest: as it came, or as an API server would have sent it."""
+        if request.admission is not None:
+            both = {"object": request.object, "oldObject": request.old_object}
+            return {**request.admission, **both}
+        kind = request.kind
+        own = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+        resource = {
+            "group": kind.group,
+            "version": kind.version,
+            "resource": self.name_resource(kind),
+        }
+        described = {
+            "uid": "",
+            "kind": own,
+            "resource": resource,
+            "requestKind": own,
+            "requestResource": resource,
+            "name": _metadata_text(request, "name"),
+            "namespace": _metadata_text(request, "namespace"),
+            "operation": str(request.operation),
+            "userInfo": _describe_caller(request.caller),
+            "object": request.object,
+            "oldObject": request.old_object,
+            "dryRun": False,
+            "options": None,
+        }
+        if request.subresource:
+            described["subResource"] = described["requestSubResource"] = request.subresource
+        return described
+
+    def _values(self, request: Request, needs: frozenset[str]) -> JsonObject:
+        values: JsonObject = {
+            "object": request.object,
+            "oldObject": request.old_object,
+            "request": self.describe(request),
+            "namespaceObject": None,
+            "params": None,
+            "exceptions": {"allowedImages": [], "allowedValues": []},
+        }
+        if "namespaceObject" in needs:
+            values["namespaceObject"] = self._find_namespace(request)
+        if "authorizer" in needs:
+            values |= self._authorizers(request)
+        return values
+
+    def _find_namespace(self, request: Request) -> JsonObject | None:
+        name = namespace_of(request)
+        if not name:
+            return None
+        try:
+            found = self.lookups.resource("v1", "Namespace", "", name)
+        except NotProvidedError:
+            found = None
+        if found is not None:
+            return found
+        if not request.namespace_labels and not self.shows_bare_namespaces:
+            return None
+        metadata: JsonObject = {"name": name}
+        if request.namespace_labels:
+            metadata["labels"] = dict(request.namespace_labels)
+        return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+    def _authorizers(self, request: Request) -> JsonObject:
+        described = self.describe(request)
+        named = described.get("resource")
+        resource = named if isinstance(named, dict) else {}
+        own = request_resource(
+            str(resource.get("group", "")),
+            str(resource.get("resource", "")),
+            request.subresource,
+            namespace_of(request),
+            str(described.get("name") or ""),
+        )
+        return {"authorizer": AUTHORIZER, "authorizer.requestResource": own}
+
+
+def view_payload() -> View:
+    """The view of policies that judge any JSON: nothing but `object`."""
+    return View("payload", _payload_values)
+
+
+def _payload_values(request: Request) -> JsonObject:
+    return {
+        "object": request.object,
+        "oldObject": None,
+        "request": None,
+        "namespaceObject": None,
+        "exceptions": {"allowedImages": [], "allowedValues": []},
+    }
+
+
+def namespace_of(request: Request) -> str:
+    """The namespace that the request is about; empty where it is about none."""
+    if request.admission is not None:
+        given = request.admission.get("namespace")
+        return given if isinstance(given, str) else ""
+    return _metadata_text(request, "namespace")
+
+
+def _metadata_text(request: Request, field: str) -> str:
+    metadata = request.resource.get("metadata")
+    value = metadata.get(field) if isinstance(metadata, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _describe_caller(caller: Caller | None) -> JsonObject:
+    if caller is None:
+        return {}
+    described: JsonObject = {
+        "username": caller.username,
+        "uid": caller.uid,
+        "groups": list(caller.groups),
+        "extra": dict(caller.extra),
+    }
+    return {name: value for name, value in described.items() if value}

@@ -1,0 +1,148 @@
+"""Which variables and functions an expression may use: one environment per kind of policy."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from lictor.lang.cel import native
+from lictor.lang.cel.declaration import Overload
+from lictor.lang.cel.kinds import DYN, Kind, parse_kind
+from lictor.lang.cel.library import (
+    authorization_overloads,
+    kubernetes_overloads,
+    kyverno_overloads,
+    runtime_overloads,
+)
+from lictor.lang.cel.literals import replace_literals
+from lictor.lang.cel.rewriting import Rewrite
+
+# A number after the colon is a library's version. Variables become bindings: all need those.
+_KUBERNETES = ("bindings", "lists", "optional", "sets", "strings:2", "two-var-comprehensions")
+_KYVERNO = (
+    "bindings",
+    "lists",
+    "optional",
+    "sets",
+    "strings",
+    "two-var-comprehensions",
+    "encoders",
+    "math",
+)
+_SLOTS_OF_A_KIND = 16
+_COMMON_KINDS = tuple(
+    parse_kind(text)
+    for text in (
+        "dyn", "bool", "string", "int", "list<dyn>", "list<string>", "map<string,dyn>",
+        "map<string,string>", "list<map<string,dyn>>",
+    )
+)  # fmt: skip
+
+Slot = tuple[Kind, int]
+
+
+class Environment(msgspec.Struct, frozen=True, eq=False):
+    """A name, the engine's own libraries, ours, and the variables with their types.
+
+    `forbidden` are names that we need ourselves and that authors may not use; `rewrites` change the
+    text before the checker sees it; with `names_variables`, errors tell which variable failed.
+    """
+
+    name: str
+    extensions: tuple[str, ...]
+    variables: Mapping[str, Kind]
+    overloads: tuple[Overload, ...]
+    forbidden: frozenset[str] = frozenset()
+    rewrites: tuple[Rewrite, ...] = ()
+    names_variables: bool = False
+
+    def names(self) -> Iterable[str]:
+        """What a misspelt name may have meant."""
+        return {*self.variables, *(overload.name for overload in self.overloads)}
+
+
+@lru_cache(maxsize=64)
+def kubernetes_environment(
+    *, has_params: bool = True, has_authorizer: bool = True, has_patches: bool = False
+) -> Environment:
+    """That of ValidatingAdmissionPolicy, and with `has_patches` of MutatingAdmissionPolicy."""
+    variables = _admission_variables()
+    if has_params:
+        variables["params"] = DYN
+    if has_authorizer:
+        variables["authorizer"] = parse_kind("Authorizer")
+        variables["authorizer.requestResource"] = parse_kind("ResourceCheck")
+    overloads = kubernetes_overloads(has_patches=has_patches)
+    rewrites = (replace_literals,) if has_patches else ()
+    return Environment(
+        "Kubernetes",
+        _KUBERNETES,
+        variables,
+        overloads,
+        forbidden=frozenset({"cel"}),
+        rewrites=rewrites,
+        names_variables=True,
+    )
+
+
+@lru_cache(maxsize=64)
+def kyverno_environment(kind: str, *, is_namespaced: bool = False) -> Environment:
+    """That of one of Kyverno's kinds: `ValidatingPolicy`, `MutatingPolicy`, and so on."""
+    variables = _admission_variables()
+    variables["exceptions"] = DYN
+    if kind == "ImageValidatingPolicy":
+        variables["images"] = parse_kind("map<string,list<string>>")
+        variables["attestors"] = parse_kind("map<string,dyn>")
+        variables["attestations"] = parse_kind("map<string,string>")
+    overloads = kyverno_overloads(kind, is_namespaced=is_namespaced)
+    rewrites = (replace_literals,) if kind == "MutatingPolicy" else ()
+    return Environment(kind, _KYVERNO, variables, overloads, rewrites=rewrites)
+
+
+@lru_cache(maxsize=1)
+def image_environment() -> Environment:
+    """That of `matchImageReferences`: only `ref`, the image's text."""
+    overloads = kyverno_overloads("image")
+    return Environment("image", _KYVERNO, {"ref": parse_kind("string")}, overloads)
+
+
+@lru_cache(maxsize=2)
+def authorization_environment(mode: str) -> Environment:
+    """That of ValidatingPolicies on requests: mode `Envoy` or `HTTP`; they see only `object`."""
+    return Environment(mode, _KYVERNO, {"object": DYN}, authorization_overloads(mode))
+
+
+def slot_name(slot: Slot) -> str:
+    """The identifier that stands for a policy's variable of this type."""
+    kind, index = slot
+    letters = "".join(letter if letter.isalnum() else "_" for letter in str(kind))
+    return f"variable_{letters}_{index}"
+
+
+@lru_cache(maxsize=256)
+def checker_for(environment: Environment, slots: frozenset[Slot]) -> native.Checker:
+    """The checker of an environment, with room for variables of these types."""
+    extra = {slot_name(slot): slot[0] for slot in slots}
+    common = {slot_name(slot): slot[0] for slot in _common_slots()}
+    variables = {**environment.variables, **common, **extra}
+    return native.build_checker(environment.extensions, variables, environment.overloads)
+
+
+@lru_cache(maxsize=1)
+def _common_slots() -> frozenset[Slot]:
+    return frozenset((kind, index) for kind in _COMMON_KINDS for index in range(_SLOTS_OF_A_KIND))
+
+
+def uncommon_slots(slots: Iterable[Slot]) -> frozenset[Slot]:
+    """Those that a checker does not have anyway."""
+    return frozenset(slots) - _common_slots()
+
+
+@lru_cache(maxsize=1)
+def runtime() -> native.Runtime:
+    """The one runtime, for the expressions of all environments."""
+    return native.build_runtime(_KYVERNO, runtime_overloads())
+
+
+def _admission_variables() -> dict[str, Kind]:
+    return dict.fromkeys(("object", "oldObject", "request", "namespaceObject"), DYN)

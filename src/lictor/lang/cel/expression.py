@@ -1,0 +1,303 @@
+"""CEL text in, callable out."""
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+
+import msgspec
+
+from lictor.errors import EvaluationError, SyntaxFaultError
+from lictor.lang.cel.activation import Activation, make_activation
+from lictor.lang.cel.environment import (
+    Environment,
+    Slot,
+    checker_for,
+    runtime,
+    slot_name,
+    uncommon_slots,
+)
+from lictor.lang.cel.faults import evaluation_fault, syntax_fault
+from lictor.lang.cel.kinds import Kind, parse_kind
+from lictor.lang.cel.leniency import forgive
+from lictor.lang.cel.library.ranges import Spent
+from lictor.lang.cel.loops import build_maps_from_pairs, cut_loops
+from lictor.lang.cel.native import Checker, Remembered
+from lictor.lang.cel.rewriting import Rewritten, rewrite_expression
+from lictor.lang.cel.tokens import read_tokens
+from lictor.lang.cel.values import emit
+from lictor.lang.cel.wire import bind_name, extract_expression, pack_expression, value_or_null
+from lictor.lang.cel.world import NO_WORLD, World, current_world
+from lictor.raw import Json
+
+
+class Variable(msgspec.Struct, frozen=True):
+    """A named part of a policy's expressions: its slot, its code, the variables it uses itself."""
+
+    name: str
+    text: str
+    slot: Slot
+    code: bytes
+    uses: tuple["Variable", ...]
+
+    def closure(self) -> tuple["Variable", ...]:
+        """The variables it needs, each after those that it uses, and itself."""
+        return (*_closure(self.uses), self)
+
+
+class Variables(msgspec.Struct, frozen=True):
+    """The variables declared so far, by name. A later one of the same name hides the earlier.
+
+    `counts` tells how many of each type there were, hidden ones too: others may use those.
+    """
+
+    declared: Mapping[str, Variable] = {}
+    counts: Mapping[Kind, int] = {}
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """The types of the variables."""
+        return {name: variable.slot[0] for name, variable in self.declared.items()}
+
+
+NO_VARIABLES = Variables()
+
+Evaluate = Callable[[Json], Json]
+
+
+class _NoFieldsError(EvaluationError):
+    """A field was asked of what has none."""
+
+
+_NO_FIELDS = re.compile(
+    r"SELECT to non-message type|overloads found : (_\[\?_\]|_\?\._|orValue$|or$)"
+)
+
+
+# Functions whose answers may be long, whatever the request is.
+_MAKES_LISTS = re.compile(
+    rb"resource\.|globalContext\.|http\.|[Gg]et|[Pp]ost|unmarshal|yaml\.|range|split|findAll"
+)
+
+
+class Expression:
+    """A compiled expression: call it with an Activation (or a mapping); it answers plain JSON."""
+
+    __slots__ = (
+        "_code", "_evaluate", "_evaluate_forgiving", "_evaluate_large", "_makes_lists", "_parts",
+        "result_type", "text",
+    )  # fmt: skip
+
+    def __init__(
+        self, text: str, result_type: str, code: bytes, parts: tuple[Variable, ...] = ()
+    ) -> None:
+        self.text = text
+        self.result_type = result_type
+        self._code = build_maps_from_pairs(code)
+        self._evaluate = self._load(self._code)
+        self._evaluate_large: Evaluate | None = None
+        self._parts = parts
+        self._evaluate_forgiving: Evaluate | None = None
+        self._makes_lists = _MAKES_LISTS.search(code) is not None
+
+    def __call__(
+        self, activation: Activation | Mapping[str, Json], world: World = NO_WORLD
+    ) -> Json:
+        """Evaluate; raises EvaluationError, or what a callable of `world` raised."""
+        if not isinstance(activation, Activation):
+            activation = make_activation(activation)
+        token = current_world.set(world)
+        try:
+            return self._answer(activation)
+        except EvaluationError as error:
+            return self._try_again(activation, error)
+        finally:
+            current_world.reset(token)
+
+    def _load(self, code: bytes) -> Evaluate:
+        try:
+            program = runtime().deserialize(pack_expression(code))
+        except (RuntimeError, ValueError):
+            # The engine reads at most a hundred levels; each variable in use takes two.
+            told = "the expression uses too many variables at once"
+            raise SyntaxFaultError(told, text=self.text) from None
+        evaluate: Evaluate = program.eval
+        return evaluate
+
+    def _load_large(self) -> Evaluate:
+        """The program for long lists. It has more levels: where those are too many, the other."""
+        try:
+            self._evaluate_large = self._load(cut_loops(self._code))
+        except SyntaxFaultError:
+            self._evaluate_large = self._evaluate
+        return self._evaluate_large
+
+    def _answer(self, activation: Activation) -> Json:
+        evaluate = self._evaluate
+        if activation.is_large or self._makes_lists:
+            evaluate = self._evaluate_large or self._load_large()
+            Spent.elements = 0
+        return _settle(evaluate, activation)
+
+    def _try_again(self, activation: Activation, error: EvaluationError) -> Json:
+        if isinstance(error, _NoFieldsError):
+            with suppress(EvaluationError, SyntaxFaultError):
+                if self._evaluate_forgiving is None:
+                    self._evaluate_forgiving = self._load(forgive(self._code))
+                return _settle(self._evaluate_forgiving, activation)
+        for part in self._parts:
+            self._blame(part, activation, error)
+        raise error
+
+    def _blame(self, part: Variable, activation: Activation, error: EvaluationError) -> None:
+        """Raise the error in the name of the variable that it comes from, if it does."""
+        try:
+            _name_part(part)(activation, current_world.get())
+        except EvaluationError as inner:
+            if str(error) in str(inner):
+                told = f'composited variable "{part.name}" fails to evaluate: {inner}'
+                raise EvaluationError(told) from None
+
+    def __repr__(self) -> str:
+        return f"Expression({self.text!r})"
+
+
+def _settle(evaluate: Evaluate, activation: Activation) -> Json:
+    try:
+        result = evaluate(activation.native)
+        value = result.plain_value()
+    except (RuntimeError, TypeError, ValueError, LookupError) as error:
+        raise _explain(str(error)) from None
+    if value is True or value is False:
+        return value
+    # The engine gives an error as a value whose content is a text.
+    if isinstance(value, str) and result.type().name() == "ERROR":
+        raise _explain(value)
+    return emit(value)
+
+
+def compile_expression(
+    text: str, environment: Environment, variables: Variables = NO_VARIABLES
+) -> Expression:
+    """Turn text into a callable; raises SyntaxFaultError for what does not parse or fit its types.
+
+    The same text in the same environment with the same variables is compiled only once.
+    """
+    code, kind, used = _check(text, environment, variables)
+    if kind.name == "optional_type":
+        code = value_or_null(code)
+    parts = used if environment.names_variables else ()
+    return _program(text, str(kind), _bind(code, used), parts)
+
+
+def declare_variable(
+    variables: Variables, name: str, text: str, environment: Environment
+) -> Variables:
+    """The variables and one more, which may use those before it as `variables.x`."""
+    code, kind, used = _check(text, environment, variables)
+    count = variables.counts.get(kind, 0)
+    variable = Variable(name, text, (kind, count), code, used)
+    return Variables({**variables.declared, name: variable}, {**variables.counts, kind: count + 1})
+
+
+def serialize_expression(
+    text: str, environment: Environment, variables: Variables = NO_VARIABLES
+) -> tuple[Rewritten, bytes]:
+    """The checked expression with types and positions, for those who look into it."""
+    rewritten, used = _rewrite(text, environment, variables)
+    checker = checker_for(environment, uncommon_slots(variable.slot for variable in used))
+    return rewritten, _compile(checker, rewritten, environment).serialize()
+
+
+def _check(
+    text: str, environment: Environment, variables: Variables
+) -> tuple[bytes, Kind, tuple[Variable, ...]]:
+    rewritten, used = _rewrite(text, environment, variables)
+    slots = uncommon_slots(variable.slot for variable in used)
+    code, kind = _checked(environment, slots, rewritten)
+    return code, kind, used
+
+
+def _rewrite(
+    text: str, environment: Environment, variables: Variables
+) -> tuple[Rewritten, tuple[Variable, ...]]:
+    _refuse_forbidden(text, environment)
+    slots = {name: slot_name(variable.slot) for name, variable in variables.declared.items()}
+    rewritten = rewrite_expression(text, slots, environment.rewrites)
+    return rewritten, _used(rewritten, variables)
+
+
+def _refuse_forbidden(text: str, environment: Environment) -> None:
+    if not any(name in text for name in environment.forbidden):
+        return
+    tokens = read_tokens(text)
+    for before, token in zip((None, *tokens), tokens, strict=False):
+        if token.text in environment.forbidden and not (before and before.text == "."):
+            told = f"undeclared reference to '{token.text}'"
+            raise SyntaxFaultError(told, text=text, position=token.start)
+
+
+def _used(rewritten: Rewritten, variables: Variables) -> tuple[Variable, ...]:
+    texts = {edit.text for edit in rewritten.edits}
+    return tuple(each for each in variables.declared.values() if slot_name(each.slot) in texts)
+
+
+@lru_cache(maxsize=4096)
+def _closure(used: tuple[Variable, ...]) -> tuple[Variable, ...]:
+    """The variables used, each after those that it uses."""
+    ordered: dict[Slot, Variable] = {}
+    for variable in used:
+        for needed in variable.closure():
+            ordered.setdefault(needed.slot, needed)
+    return tuple(ordered.values())
+
+
+def _bind(code: bytes, used: tuple[Variable, ...]) -> bytes:
+    for variable in reversed(_closure(used)):
+        code = bind_name(slot_name(variable.slot), variable.code, code)
+    return code
+
+
+def _name_part(part: Variable) -> Expression:
+    """A variable by itself."""
+    code = value_or_null(part.code) if part.slot[0].name == "optional_type" else part.code
+    return _program(part.text, str(part.slot[0]), _bind(code, part.uses), part.uses)
+
+
+@lru_cache(maxsize=8192)
+def _checked(
+    environment: Environment, slots: frozenset[Slot], rewritten: Rewritten
+) -> tuple[bytes, Kind]:
+    expression = _compile(checker_for(environment, slots), rewritten, environment)
+    kind = parse_kind(expression.return_type().name())
+    return extract_expression(expression.serialize()), kind
+
+
+def _compile(checker: Checker, rewritten: Rewritten, environment: Environment) -> Json:
+    if not rewritten.text.strip():
+        raise SyntaxFaultError("the expression is empty", text=rewritten.original)
+    try:
+        return checker.compile(rewritten.text)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise syntax_fault(str(error), rewritten, environment.names()) from None
+
+
+@lru_cache(maxsize=8192)
+def _program(
+    text: str, result_type: str, code: bytes, parts: tuple[Variable, ...] = ()
+) -> Expression:
+    return Expression(text, result_type, code, parts)
+
+
+def _explain(status: str) -> Exception:
+    error, Remembered.error = Remembered.error, None
+    if error is not None and str(error) in status:
+        return error
+    fault = evaluation_fault(status)
+    return _NoFieldsError(str(fault)) if _NO_FIELDS.search(status) else fault
+
+
+__all__ = [
+    "NO_VARIABLES", "EvaluationError", "Expression", "Variable", "Variables", "compile_expression",
+    "declare_variable",
+]  # fmt: skip

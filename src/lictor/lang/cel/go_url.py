@@ -1,0 +1,187 @@
+"""URLs taken apart as Go does: what is a URL to Kubernetes, and what its parts are."""
+
+import re
+from functools import lru_cache
+from ipaddress import IPv6Address
+
+import msgspec
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_PORT = re.compile(r"(?::[0-9]*)?")
+_USER = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:%@]*")
+_HOST_LETTERS = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:\[\]<>\"\x80-\U0010ffff]")
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
+_PATH_BARE = _UNRESERVED | frozenset(b"$&+,/:;=@")
+_PATH_VALID = _PATH_BARE | frozenset(b"!'()*[]%")
+_FRAGMENT_BARE = _PATH_BARE | frozenset(b"?!()*")
+
+
+class GoUrl(msgspec.Struct, frozen=True):
+    """The parts of a URL; `path` is escaped, `user` is None where there is none."""
+
+    scheme: str = ""
+    opaque: str = ""
+    user: str | None = None
+    host: str = ""
+    path: str = ""
+    query: str | None = None
+    fragment: str = ""
+
+    @property
+    def hostname(self) -> str:
+        """The host without port and brackets."""
+        host, port = self._split_port()
+        return host[1:-1] if host.startswith("[") and host.endswith("]") else host or port
+
+    @property
+    def port(self) -> str:
+        return self._split_port()[1]
+
+    def _split_port(self) -> tuple[str, str]:
+        host, colon, port = self.host.rpartition(":")
+        return (host, port) if colon and port.isdigit() and port.isascii() else (self.host, "")
+
+    def parse_query(self) -> dict[str, list[str]]:
+        """Names and their values; what cannot be read is left out."""
+        values: dict[str, list[str]] = {}
+        for pair in (self.query or "").split("&"):
+            if not pair or ";" in pair:
+                continue
+            name, _, value = pair.partition("=")
+            if not _ESCAPE.search(pair):
+                values.setdefault(_unescape(name, plus=True), []).append(
+                    _unescape(value, plus=True)
+                )
+        return values
+
+    def __str__(self) -> str:
+        before = f"{self.scheme}:" if self.scheme else ""
+        after = f"?{self.query}" if self.query is not None else ""
+        after += f"#{self.fragment}" if self.fragment else ""
+        if self.opaque:
+            return f"{before}{self.opaque}{after}"
+        user = f"{self.user}@" if self.user is not None else ""
+        if self.scheme or self.host or user:
+            needs = bool(self.host or self.path or user)
+            before += f"//{user}{self.host}" if needs and (self.host or user) else ""
+            before += "//" if not self.host and not user and self.path.startswith("//") else ""
+        return f"{before}{self.path}{after}"
+
+
+@lru_cache(maxsize=2048)
+def parse_url(text: str) -> GoUrl:
+    """Read an absolute URL; ValueError where Kubernetes would refuse it."""
+    _parse(text, is_request=True)
+    whole, _, fragment = text.partition("#")
+    url = _parse(whole, is_request=False)
+    if _ESCAPE.search(fragment):
+        raise _fault(text, _bad_escape(fragment))
+    return GoUrl(
+        url.scheme, url.opaque, url.user, url.host, url.path, url.query,
+        _escape(fragment, _FRAGMENT_BARE),
+    )  # fmt: skip
+
+
+def _parse(text: str, *, is_request: bool) -> GoUrl:
+    if _CONTROL.search(text):
+        raise _fault(text, "net/url: invalid control character in URL")
+    if not text and is_request:
+        raise _fault(text, "empty url")
+    if text.startswith(":"):
+        raise _fault(text, "missing protocol scheme")
+    found = _SCHEME.match(text)
+    scheme = found[0][:-1].lower() if found else ""
+    rest, mark, query = text[len(found[0]) if found else 0 :].partition("?")
+    asked = query if mark else None
+    if text == "*":
+        return GoUrl(path="*")
+    if not rest.startswith("/"):
+        return _without_slash(text, GoUrl(scheme, rest, query=asked), is_request=is_request)
+    user, host, path = _read_authority(text, scheme, rest, is_request=is_request)
+    return GoUrl(scheme, "", user, host, _read_path(text, path), asked)
+
+
+def _without_slash(text: str, url: GoUrl, *, is_request: bool) -> GoUrl:
+    if url.scheme:
+        return url
+    if is_request:
+        raise _fault(text, "invalid URI for request")
+    if ":" in url.opaque.partition("/")[0]:
+        raise _fault(text, "first path segment in URL cannot contain colon")
+    return GoUrl(path=_read_path(text, url.opaque), query=url.query)
+
+
+def _read_authority(
+    text: str, scheme: str, rest: str, *, is_request: bool
+) -> tuple[str | None, str, str]:
+    reads = bool(scheme) or (not is_request and not rest.startswith("///"))
+    if not reads or not rest.startswith("//"):
+        return None, "", rest
+    authority, slash, path = rest[2:].partition("/")
+    user, at, host = authority.rpartition("@")
+    if at and (not _USER.fullmatch(user) or _ESCAPE.search(user)):
+        raise _fault(text, "net/url: invalid userinfo")
+    return (user if at else None), _read_host(text, host), slash + path
+
+
+def _read_host(text: str, host: str) -> str:
+    if host.startswith("["):
+        inside, bracket, port = host[1:].rpartition("]")
+        if not bracket:
+            raise _fault(text, "missing ']' in host")
+        _check_address(text, inside)
+    else:
+        colon = host.rfind(":")
+        port = host[colon:] if colon >= 0 else ""
+    if not _PORT.fullmatch(port):
+        raise _fault(text, f'invalid port "{port}" after host')
+    if _ESCAPE.search(host):
+        raise _fault(text, _bad_escape(host))
+    plain = _unescape(host)
+    for letter in host:
+        if letter != "%" and not _HOST_LETTERS.match(letter):
+            raise _fault(text, f'invalid character "{letter}" in host name')
+    return plain
+
+
+def _check_address(text: str, inside: str) -> None:
+    address = inside.partition("%25")[0]
+    try:
+        IPv6Address(address)
+    except ValueError:
+        raise _fault(text, "invalid host") from None
+
+
+def _read_path(text: str, path: str) -> str:
+    if _ESCAPE.search(path):
+        raise _fault(text, _bad_escape(path))
+    if all(byte in _PATH_VALID for byte in path.encode("utf-8", "replace")):
+        return path
+    return _escape(_unescape(path), _PATH_BARE)
+
+
+def _bad_escape(text: str) -> str:
+    found = _ESCAPE.search(text)
+    start = found.start() if found else 0
+    return f'invalid URL escape "{text[start : start + 3]}"'
+
+
+def _unescape(text: str, *, plus: bool = False) -> str:
+    text = text.replace("+", " ") if plus else text
+    if "%" not in text:
+        return text
+    parts = text.encode("utf-8", "replace").split(b"%")
+    unescaped = parts[0] + b"".join(bytes((int(p[:2], 16),)) + p[2:] for p in parts[1:])
+    return unescaped.decode("utf-8", "replace")
+
+
+def _escape(text: str, bare: frozenset[int]) -> str:
+    return "".join(
+        chr(byte) if byte in bare else f"%{byte:02X}" for byte in text.encode("utf-8", "replace")
+    )
+
+
+def _fault(text: str, reason: str) -> ValueError:
+    return ValueError(f'parse "{text}": {reason}')

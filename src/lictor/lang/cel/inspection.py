@@ -1,0 +1,223 @@
+"""What is doubtful in an expression that compiles: unknown fields, mixed literals, bad constants.
+
+Kubernetes refuses such expressions, or warns of them, while the engine takes them as they are.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+
+import msgspec
+
+from lictor.errors import SyntaxFaultError
+from lictor.lang.cel.environment import Environment, slot_name
+from lictor.lang.cel.expression import NO_VARIABLES, Variables, serialize_expression
+from lictor.lang.cel.rewriting import Rewritten
+from lictor.lang.cel.tree import Node, Tree, read_tree
+from lictor.lang.duration import parse_duration
+from lictor.lang.gotime import parse_rfc3339
+from lictor.lang.kind_schema import Form, MapForm, find_form
+from lictor.lang.regex import compile_regex
+
+
+def _parse_bool(text: str) -> bool:
+    if text not in {
+        "1",
+        "t",
+        "T",
+        "true",
+        "True",
+        "TRUE",
+        "0",
+        "f",
+        "F",
+        "false",
+        "False",
+        "FALSE",
+    }:
+        raise ValueError(text)
+    return text[0] in "1tT"
+
+
+_TEXT = Form(scalar="string")
+_ANYTHING = Form()
+_CONSTANT_CHECKS: dict[str, tuple[Callable[[str], object], str]] = {
+    "matches": (compile_regex, "invalid matches argument"),
+    "find": (compile_regex, "invalid find argument"),
+    "findAll": (compile_regex, "invalid findAll argument"),
+    "timestamp": (parse_rfc3339, "invalid timestamp argument"),
+    "duration": (parse_duration, "invalid duration argument"),
+    "int": (int, "type conversion error from 'string' to 'int'"),
+    "double": (float, "type conversion error from 'string' to 'double'"),
+    "bool": (_parse_bool, "type conversion error from 'string' to 'bool'"),
+}
+_SAME_FORM = frozenset({"orValue", "_?_:_", "_+_", "dyn", "optional.of", "or", "value"})
+_SELECTIONS = frozenset({"_[_]", "_[?_]", "_?._"})
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What is doubtful, and where in the expression."""
+
+    message: str
+    position: int
+    # Of a field that is not there: its name, and those that are.
+    name: str = ""
+    known: tuple[str, ...] = ()
+
+
+class Inspection(msgspec.Struct, frozen=True):
+    """The findings, and the form of what the expression answers, where it is known."""
+
+    findings: tuple[Finding, ...]
+    form: Form | None = None
+
+
+def inspect_expression(
+    text: str,
+    environment: Environment,
+    variables: Variables = NO_VARIABLES,
+    forms: Mapping[str, Form] | None = None,
+) -> Inspection:
+    """Look into an expression; SyntaxFaultError where it does not compile.
+
+    `forms` tells what `object`, `params` and so on look like, and `variables.x` too.
+    """
+    rewritten, serialized = serialize_expression(text, environment, variables)
+    scope: dict[str, Form | None] = {"request": _request_form(), **(forms or {})}
+    scope.setdefault("namespaceObject", find_form("v1", "Namespace"))
+    for name, variable in variables.declared.items():
+        scope[slot_name(variable.slot)] = scope.get(f"variables.{name}")
+    inspector = _Inspector(read_tree(serialized), rewritten)
+    form = inspector.visit(inspector.tree.root, scope)
+    return Inspection(tuple(inspector.findings), form)
+
+
+@cache
+def _request_form() -> Form:
+    kind = _object(group=_TEXT, version=_TEXT, kind=_TEXT)
+    resource = _object(group=_TEXT, version=_TEXT, resource=_TEXT)
+    user = _object(username=_TEXT, uid=_TEXT, groups=_ANYTHING, extra=_ANYTHING)
+    return _object(
+        kind=kind, resource=resource, requestKind=kind, requestResource=resource, userInfo=user,
+        subResource=_TEXT, requestSubResource=_TEXT, name=_TEXT, namespace=_TEXT, operation=_TEXT,
+        uid=_TEXT, dryRun=_ANYTHING, options=_ANYTHING, object=_ANYTHING, oldObject=_ANYTHING,
+    )  # fmt: skip
+
+
+def _object(**fields: Form) -> Form:
+    return Form(map=MapForm(fields))
+
+
+class _Inspector(msgspec.Struct):
+    """One walk through one tree."""
+
+    tree: Tree
+    rewritten: Rewritten
+    findings: list[Finding] = []
+
+    def visit(self, node: Node, scope: Mapping[str, Form | None]) -> Form | None:
+        """Walk through a part; answers the form of its value, where it is known."""
+        match node.kind:
+            case "ident":
+                return scope.get(node.name)
+            case "select":
+                return self._select(node, self.visit(node.parts[0], scope), node.name)
+            case "call":
+                return self._call(node, scope)
+            case "comprehension":
+                return self._comprehend(node, scope)
+        if node.kind in {"list", "map"} and self._is_untyped(node):
+            self._check_literal(node)
+        for part in node.parts:
+            self.visit(part, scope)
+        return None
+
+    def _report(
+        self, node: Node, message: str, name: str = "", known: tuple[str, ...] = ()
+    ) -> None:
+        place = self.rewritten.original_offset(self.tree.places.get(node.number, 0))
+        self.findings.append(Finding(message, place, name, known))
+
+    def _is_untyped(self, node: Node) -> bool:
+        # What was `Object{…}` or `JSONPatch{…}` has fields of any types.
+        place = self.rewritten.original_offset(self.tree.places.get(node.number, 0))
+        return self.rewritten.original[place : place + 1] in {"[", "{"}
+
+    def _select(self, node: Node, form: Form | None, name: str) -> Form | None:
+        if form is None or form.map is None:
+            return None
+        found = form.map.fields.get(name, form.map.others)
+        if found is None:
+            self._report(node, f"undefined field '{name}'", name, tuple(form.map.fields))
+        return found
+
+    def _call(self, node: Node, scope: Mapping[str, Form | None]) -> Form | None:
+        if node.name == "format" and len(node.parts) == 2 and node.parts[1].kind == "list":
+            # What is formatted may be of many types.
+            for part in (node.parts[0], *node.parts[1].parts):
+                self.visit(part, scope)
+            return None
+        forms = [self.visit(part, scope) for part in node.parts]
+        self._check_constant(node)
+        if node.name in _SELECTIONS:
+            return self._index(node, forms[0])
+        if node.name in _SAME_FORM:
+            return next((form for form in forms if form is not None), None)
+        return None
+
+    def _index(self, node: Node, form: Form | None) -> Form | None:
+        key = node.parts[1]
+        if form is None:
+            return None
+        if form.list is not None and form.map is None:
+            return form.list.element
+        if key.kind == "constant" and isinstance(key.value, str):
+            return self._select(node, form, key.value)
+        return form.map.others if form.map is not None else None
+
+    def _comprehend(self, node: Node, scope: Mapping[str, Form | None]) -> Form | None:
+        around, start, condition, step, result = node.parts
+        form = self.visit(around, scope)
+        element, second, accumulator = node.names
+        inner = dict(scope)
+        inner[accumulator] = self.visit(start, scope)
+        if element != "#unused":
+            inner.update(_elements(form, element, second))
+        self.visit(condition, inner)
+        self.visit(step, inner)
+        return self.visit(result, {**scope, accumulator: inner[accumulator]})
+
+    def _check_constant(self, node: Node) -> None:
+        check = _CONSTANT_CHECKS.get(node.name)
+        argument = node.parts[-1] if node.parts else None
+        if check is None or argument is None or not isinstance(argument.value, str):
+            return
+        parse, told = check
+        try:
+            parse(argument.value)
+        except (ValueError, SyntaxFaultError):
+            self._report(argument, told)
+
+    def _check_literal(self, node: Node) -> None:
+        groups = [node.parts] if node.kind == "list" else [node.parts[::2], node.parts[1::2]]
+        for group in groups:
+            for part, told in self._mixed(group):
+                self._report(part, told)
+
+    def _mixed(self, group: tuple[Node, ...]) -> Iterator[tuple[Node, str]]:
+        # An empty list or map fits any other, and so does an optional of the same.
+        solid = [part for part in group if part.kind not in {"list", "map"} or part.parts]
+        kinds = [self.tree.kinds.get(part.number) for part in solid]
+        for part, kind in zip(solid, kinds, strict=True):
+            if kind != kinds[0] and "optional_type" not in {
+                each.name for each in (kind, kinds[0]) if each
+            }:
+                yield part, f"expected type '{kinds[0]}' but found '{kind}'"
+
+
+def _elements(form: Form | None, first: str, second: str) -> dict[str, Form | None]:
+    """What the variables of a comprehension stand for: elements, or keys and values."""
+    listed = form.list.element if form is not None and form.list is not None else None
+    valued = form.map.others if form is not None and form.map is not None else None
+    if second:
+        return {first: None, second: listed or valued}
+    return {first: listed}

@@ -1,0 +1,75 @@
+"""Kubernetes' `authorizer.group("").resource("pods").check("get").allowed()`.
+
+A check is built up as a map of what is asked; only `check` asks the world.
+"""
+
+from lictor.errors import FunctionError
+from lictor.lang.cel.declaration import member
+from lictor.lang.cel.library.formats import FORMATS
+from lictor.lang.cel.world import AccessQuestion, current_world
+from lictor.raw import Json, JsonObject
+
+
+def _ask_path(asked: JsonObject, path: str) -> JsonObject:
+    if not path.strip():
+        raise FunctionError("path must not be empty")
+    return {**asked, "path": path}
+
+
+def _ask_resource(asked: JsonObject, resource: str) -> JsonObject:
+    if not resource.strip():
+        raise FunctionError("resource must not be empty")
+    return {**asked, "resource": resource}
+
+
+def _ask_as(asked: JsonObject, namespace: str, name: str) -> JsonObject:
+    if FORMATS["dns1123Subdomain"](name):
+        raise FunctionError("Invalid service account name")
+    if FORMATS["dns1123Label"](namespace):
+        raise FunctionError("Invalid service account namespace")
+    return {**asked, "service_account": [namespace, name]}
+
+
+def _check(asked: JsonObject, verb: str) -> JsonObject:
+    account = asked.get("service_account")
+    rest = {key: value for key, value in asked.items() if key != "service_account"}
+    question = AccessQuestion(verb, service_account=tuple(account) if account else None, **rest)
+    answer = current_world.get().authorize(question)
+    return {"allowed": answer.allowed, "reason": answer.reason, "error": answer.error}
+
+
+def _adding(field: str) -> Json:
+    return lambda asked, value: {**asked, field: value}
+
+
+def request_resource(
+    group: str, resource: str, subresource: str, namespace: str, name: str
+) -> JsonObject:
+    """The value of `authorizer.requestResource`: a check of what the request itself is about."""
+    asked = {
+        "group": group, "resource": resource, "subresource": subresource, "namespace": namespace,
+        "name": name,
+    }  # fmt: skip
+    return {"kubernetes.authorization.ResourceCheck": asked}
+
+
+# The value of `authorizer`.
+AUTHORIZER: JsonObject = {"kubernetes.authorization.Authorizer": {}}
+
+OVERLOADS = (
+    member("path", "Authorizer, string -> PathCheck", _ask_path),
+    member("group", "Authorizer, string -> GroupCheck", _adding("group")),
+    member("serviceAccount", "Authorizer, string, string -> Authorizer", _ask_as),
+    member("resource", "GroupCheck, string -> ResourceCheck", _ask_resource),
+    member("subresource", "ResourceCheck, string -> ResourceCheck", _adding("subresource")),
+    member("namespace", "ResourceCheck, string -> ResourceCheck", _adding("namespace")),
+    member("name", "ResourceCheck, string -> ResourceCheck", _adding("name")),
+    member("fieldSelector", "ResourceCheck, string -> ResourceCheck", _adding("field_selector")),
+    member("labelSelector", "ResourceCheck, string -> ResourceCheck", _adding("label_selector")),
+    member("check", "PathCheck, string -> Decision", _check),
+    member("check", "ResourceCheck, string -> Decision", _check),
+    member("allowed", "Decision -> bool", lambda decision: decision["allowed"]),
+    member("reason", "Decision -> string", lambda decision: decision["reason"]),
+    member("errored", "Decision -> bool", lambda decision: bool(decision["error"])),
+    member("error", "Decision -> string", lambda decision: decision["error"]),
+)

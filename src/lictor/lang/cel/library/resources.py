@@ -1,0 +1,117 @@
+"""Kyverno's `resource.get(…)`, `list`, `post` and `toGVR`: the cluster's objects.
+
+Policies of a namespace have forms without the namespace, and only those: they see no other.
+"""
+
+from collections.abc import Mapping
+
+from lictor.errors import FunctionError, LookupFailedError
+from lictor.lang.cel.declaration import Overload, function
+from lictor.lang.cel.world import current_world
+from lictor.raw import Json, JsonObject
+
+_OBJECT = "map<string,dyn>"
+_LABELS = "map<string,string>"
+
+
+def _get(api_version: str, resource: str, namespace: str, name: str) -> JsonObject | None:
+    try:
+        return current_world.get().get_resource(api_version, resource, namespace, name)
+    except LookupFailedError as error:
+        raise _told(error, "failed to get resource") from error
+
+
+def _get_here(api_version: str, resource: str, name: str) -> JsonObject | None:
+    return _get(api_version, resource, current_world.get().namespace, name)
+
+
+def _list(
+    api_version: str, resource: str, namespace: str, labels: Mapping[str, Json] | None = None
+) -> JsonObject:
+    wanted = {name: _as_text(value) for name, value in (labels or {}).items()}
+    try:
+        return current_world.get().list_resources(api_version, resource, namespace, wanted)
+    except LookupFailedError as error:
+        raise _told(error, "failed to list resource") from error
+
+
+def _list_here(
+    api_version: str, resource: str, labels: Mapping[str, Json] | None = None
+) -> JsonObject:
+    return _list(api_version, resource, current_world.get().namespace, labels)
+
+
+def _post(api_version: str, resource: str, namespace: str, body: JsonObject) -> JsonObject:
+    try:
+        return current_world.get().post_resource(api_version, resource, namespace, body)
+    except LookupFailedError as error:
+        raise _told(error, "failed to create resource") from error
+
+
+def _post_here(api_version: str, resource: str, body: JsonObject) -> JsonObject:
+    # In a policy without namespace, this is how to create what has none.
+    return _post(api_version, resource, current_world.get().namespace, body)
+
+
+def _find(api_version: str, kind: str) -> JsonObject:
+    try:
+        group, version, resource = current_world.get().find_resource(api_version, kind)
+    except LookupFailedError as error:
+        raise _told(error, "failed to map kind to resource") from error
+    return {"Group": group, "Version": version, "Resource": resource}
+
+
+def _told(error: LookupFailedError, what: str) -> LookupFailedError:
+    return type(error)(f"{what}: {error}")
+
+
+def _as_text(value: Json) -> str:
+    if not isinstance(value, str):
+        raise FunctionError("no such overload: a label's value must be a string")
+    return value
+
+
+def _split(found: JsonObject) -> tuple[str, str]:
+    group, version = found["Group"], found["Version"]
+    return (f"{group}/{version}" if group else version), found["Resource"]
+
+
+def _both(name: str, signature: str, implementation: Json) -> tuple[Overload, Overload]:
+    spelled = name[0].upper() + name[1:]
+    return tuple(  # type: ignore[return-value]  # there are two
+        function(f"resource.{each}", signature, implementation) for each in (name, spelled)
+    )
+
+
+_ANYWHERE = (
+    *_both("toGVR", "string, string -> Gvr", _find),
+    *_both("post", f"string, string, {_OBJECT} -> {_OBJECT}", _post_here),
+)
+CLUSTER_OVERLOADS = (
+    *_ANYWHERE,
+    *_both("get", f"string, string, string, string -> {_OBJECT}", _get),
+    *_both(
+        "get", f"Gvr, string, string -> {_OBJECT}", lambda gvr, *rest: _get(*_split(gvr), *rest)
+    ),
+    *_both("list", f"string, string, string -> {_OBJECT}", _list),
+    *_both("list", f"string, string, string, {_LABELS} -> {_OBJECT}", _list),
+    *_both("list", f"Gvr, string -> {_OBJECT}", lambda gvr, *rest: _list(*_split(gvr), *rest)),
+    *_both(
+        "list",
+        f"Gvr, string, {_LABELS} -> {_OBJECT}",
+        lambda gvr, *rest: _list(*_split(gvr), *rest),
+    ),
+    *_both("post", f"string, string, string, {_OBJECT} -> {_OBJECT}", _post),
+)
+NAMESPACED_OVERLOADS = (
+    *_ANYWHERE,
+    *_both("get", f"string, string, string -> {_OBJECT}", _get_here),
+    *_both("get", f"Gvr, string -> {_OBJECT}", lambda gvr, name: _get_here(*_split(gvr), name)),
+    *_both("list", f"string, string -> {_OBJECT}", _list_here),
+    *_both("list", f"string, string, {_LABELS} -> {_OBJECT}", _list_here),
+    *_both("list", f"Gvr -> {_OBJECT}", lambda gvr: _list_here(*_split(gvr))),
+    *_both(
+        "list", f"Gvr, {_LABELS} -> {_OBJECT}", lambda gvr, labels: _list_here(*_split(gvr), labels)
+    ),
+)
+OVERLOADS = (*CLUSTER_OVERLOADS, *NAMESPACED_OVERLOADS[len(_ANYWHERE) :])

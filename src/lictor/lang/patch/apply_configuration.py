@@ -1,0 +1,154 @@
+"""Kubernetes' structured merge: a part of an object as it shall be, merged into the object.
+
+This is what server-side apply does without its owners of fields, and what the `applyConfiguration`
+of a policy means: maps are merged, lists by their keys, and what is merged as a whole is refused,
+so that nothing is lost by accident. Parts that do not change are shared with the object.
+"""
+
+from lictor.errors import EvaluationError
+from lictor.lang.kind_schema import DEDUCED, Form, ListForm, MapForm, find_form
+from lictor.lang.patch.conformity import check_form, element_key
+from lictor.lang.patch.pointer import MISSING
+from lictor.lang.patch.sameness import is_same
+from lictor.raw import Json, JsonObject
+
+# An object stays of its kind, whatever the configuration says.
+_IDENTITY = frozenset(("apiVersion", "kind"))
+
+
+def apply_configuration(resource: JsonObject, configuration: JsonObject) -> JsonObject:
+    """Merge `configuration` into `resource`, whose kind decides how."""
+    form = _find_form(resource)
+    part = {key: value for key, value in configuration.items() if key not in _IDENTITY}
+    try:
+        _require(check_form(part, form), "failed to convert patch object to typed object")
+        _refuse_wholes(part, form)
+        faults = check_form(resource, form, is_stored=True)
+        _require(faults, "failed to convert original object to typed object")
+        merged = _merge(resource, part, form)
+    except RecursionError as error:
+        raise EvaluationError("the object is nested too deeply to be merged") from error
+    return merged if isinstance(merged, dict) else resource
+
+
+def _find_form(resource: JsonObject) -> Form:
+    api_version, kind = resource.get("apiVersion"), resource.get("kind")
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        return DEDUCED
+    return find_form(api_version, kind) or DEDUCED
+
+
+def _require(faults: list[str], what: str) -> None:
+    if len(faults) == 1:
+        raise EvaluationError(f"{what}: {faults[0]}")
+    if faults:
+        lines = "".join(f"\n  {fault}" for fault in faults)
+        raise EvaluationError(f"{what}: errors:{lines}")
+
+
+def _refuse_wholes(part: Json, form: Form) -> None:
+    wholes = _find_wholes(part, form, "")
+    if wholes:
+        raise EvaluationError(
+            "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: "
+            + ", ".join(wholes)
+        )
+
+
+def _find_wholes(value: Json, form: Form, path: str) -> list[str]:
+    """The places at which the author would replace more than is written there."""
+    found = []
+    if isinstance(value, dict) and form.map is not None:
+        if form.map.is_atomic:
+            found.append(path)
+        for key, inner in value.items():
+            # Below keys of the author's choice nothing is looked for, as in Kubernetes.
+            if key in form.map.fields:
+                found += _find_wholes(inner, form.map.fields[key], f"{path}.{key}")
+    elif isinstance(value, list) and form.list is not None:
+        if form.list.is_atomic:
+            found.append(path)
+        for index, inner in enumerate(value):
+            found += _find_wholes(inner, form.list.element, f"{path}[{index}]")
+    return found
+
+
+def _merge(old: Json, new: Json, form: Form) -> Json:
+    if old is MISSING:
+        return new
+    if new is MISSING:
+        return old
+    if form.map is not None and not form.map.is_atomic and _is_or_null(old, new, dict):
+        return _merge_maps(old, new, form.map)
+    if form.list is not None and not form.list.is_atomic and _is_or_null(old, new, list):
+        return _merge_lists(old, new, form.list)
+    return old if is_same(old, new) else new
+
+
+def _is_or_null(old: Json, new: Json, kind: type) -> bool:
+    """Whether one is of the kind, and the other too or null, which then counts as empty."""
+    if isinstance(old, kind):
+        return (new is None and bool(old)) or isinstance(new, kind)
+    return old is None and isinstance(new, kind)
+
+
+def _merge_maps(old: JsonObject | None, new: JsonObject | None, form: MapForm) -> JsonObject:
+    if not old:
+        return old if old == new and old is not None else new or {}
+    merged = dict(old)
+    changed = False
+    for key, value in (new or {}).items():
+        current = old.get(key, MISSING)
+        inner = form.fields.get(key) or form.others or DEDUCED
+        result = _merge(current, value, inner)
+        if result is not current:
+            merged[key] = result
+            changed = True
+    return merged if changed else old
+
+
+def _merge_lists(old: list[Json] | None, new: list[Json] | None, form: ListForm) -> list[Json]:
+    if not old or not new:
+        return old or new or []
+    old_keys = [element_key(element, form) for element in old]
+    new_keys = [element_key(element, form) for element in new]
+    # What stands twice in the object belongs to nobody: the new one takes the place of all.
+    found: dict[str, Json] = {}
+    for key, value in zip(old_keys, old, strict=True):
+        found[key] = None if key in found else value
+    given = dict(zip(new_keys, new, strict=True))
+    merged = []
+    for key, index in _interleave(old_keys, new_keys):
+        if key in given:
+            merged.append(_merge(found.get(key, MISSING), given[key], form.element))
+        else:
+            merged.append(old[index])
+    same = len(merged) == len(old) and all(a is b for a, b in zip(merged, old, strict=True))
+    return old if same else merged
+
+
+def _interleave(old: list[str], new: list[str]) -> list[tuple[str, int]]:
+    """The order of the merged list: the new one's, with what only the old one has in its places.
+
+    Each entry is a key and, for one that only the old list has, its index there.
+    """
+    present, given = set(old), set(new)
+    shared = [key for key in new if key in present]
+    order: list[tuple[str, int]] = []
+    at = 0
+    for key in new:
+        while at < len(old) and old[at] != key:
+            if old[at] not in given:
+                order.append((old[at], at))
+            elif not shared:
+                at += 1  # one that stands twice and has had its turn
+                break
+            elif old[at] == shared[0]:
+                break  # its turn comes, after what the new list has before it
+            at += 1
+        if at < len(old) and old[at] == key:
+            at += 1
+        order.append((key, -1))
+        if shared and shared[0] == key:
+            del shared[0]
+    return order + [(old[index], index) for index in range(at, len(old)) if old[index] not in given]

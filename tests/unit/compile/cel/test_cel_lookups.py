@@ -1,0 +1,94 @@
+"""What expressions ask of the outside, and who answers."""
+
+import pytest
+
+from lictor.compile.cel.world import bind_world
+from lictor.errors import LookupFailedError, NotProvidedError
+from lictor.lang.cel.world import HttpCall
+from lictor.lang.resource_names import builtin_names
+from lictor.ports import ApiCall, NoLookups
+
+
+class Recording(NoLookups):
+    """Knows two ConfigMaps, and answers every call with what was called."""
+
+    def resource(self, api_version, kind, namespace, name):
+        found = self.resources(api_version, kind, namespace)
+        return next((each for each in found if each["metadata"]["name"] == name), None)
+
+    def resources(self, api_version, kind, namespace):
+        if (api_version, kind, namespace) != ("v1", "ConfigMap", "here"):
+            return []
+        return [
+            {"metadata": {"name": "a", "labels": {"x": "1"}}},
+            {"metadata": {"name": "b"}},
+        ]
+
+    def call_api(self, call: ApiCall):
+        if call.url_path.endswith("/widgets"):
+            return {"items": [{"metadata": {"name": "w"}}]}
+        return {"called": f"{call.method} {call.url_path or call.service_url}"}
+
+    def global_reference(self, name):
+        return name
+
+
+WORLD = bind_world(Recording(), builtin_names())
+
+
+def test_get_a_known_kind():
+    assert WORLD.get_resource("v1", "configmaps", "here", "b") == {"metadata": {"name": "b"}}
+
+
+def test_what_is_not_there_is_an_error():
+    with pytest.raises(LookupFailedError, match='configmaps "c" not found'):
+        WORLD.get_resource("v1", "configmaps", "here", "c")
+
+
+def test_get_an_unknown_kind_by_its_path():
+    found = WORLD.get_resource("ex.io/v1", "widgets", "here", "w")
+    assert found == {"called": "GET /apis/ex.io/v1/namespaces/here/widgets/w"}
+
+
+@pytest.mark.parametrize(
+    ("api_version", "resource", "labels", "names"),
+    [
+        ("v1", "configmaps", {}, ["a", "b"]),
+        ("v1", "configmaps", {"x": "1"}, ["a"]),
+        ("v1", "configmaps", {"x": "2"}, []),
+        ("ex.io/v1", "widgets", {}, ["w"]),
+    ],
+)
+def test_list(api_version, resource, labels, names):
+    found = WORLD.list_resources(api_version, resource, "here", labels)
+    assert [item["metadata"]["name"] for item in found["items"]] == names
+
+
+def test_post():
+    answer = WORLD.post_resource("v1", "pods", "", {})
+    assert answer == {"called": "POST /api/v1/pods"}
+
+
+def test_find():
+    assert WORLD.find_resource("apps/v1", "Deployment") == ("apps", "v1", "deployments")
+
+
+@pytest.mark.parametrize(("projection", "name"), [("", "entry"), ("first", "entry.first")])
+def test_global_context(projection, name):
+    assert WORLD.global_context("entry", projection) == name
+
+
+def test_http():
+    call = HttpCall("GET", "https://ex.io/x", {})
+    assert WORLD.http(call) == (200, {"called": "GET https://ex.io/x"})
+
+
+def test_a_namespaced_policy_makes_no_http_calls():
+    world = bind_world(NoLookups(), builtin_names(), "here")
+    assert (world.namespace, world.allows_http) == ("here", False)
+
+
+def test_without_a_cluster_nothing_is_known():
+    world = bind_world(NoLookups(), builtin_names())
+    with pytest.raises(NotProvidedError):
+        world.get_resource("v1", "configmaps", "here", "b")

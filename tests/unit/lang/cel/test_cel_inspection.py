@@ -1,0 +1,96 @@
+"""What `lint` finds in expressions that compile."""
+
+import pytest
+
+from lictor.lang.cel.environment import kubernetes_environment
+from lictor.lang.cel.expression import NO_VARIABLES, declare_variable
+from lictor.lang.cel.inspection import inspect_expression
+from lictor.lang.kind_schema import find_form
+
+ENVIRONMENT = kubernetes_environment()
+FORMS = {"object": find_form("v1", "Pod")}
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "place"),
+    [
+        ("object.spec.contaners.size() > 0", "undefined field 'contaners'", ".contaners"),
+        ("object.metadta.name == 'x'", "undefined field 'metadta'", ".metadta"),
+        ("object.spec.containers.all(c, c.imge != '')", "undefined field 'imge'", ".imge"),
+        ("object.spec.containers.exists(c, has(c.securityContxt))", "undefined field 'securityContxt'", "(c.securityContxt"),
+        ("object.?spec.?hostNetwrk.orValue(false)", "undefined field 'hostNetwrk'", ".?hostNetwrk"),
+        ("object['spec']['nope'] == 1", "undefined field 'nope'", "['nope']"),
+        ("object.spec.containers[0].nme == 'x'", "undefined field 'nme'", ".nme"),
+        ("object.spec.volumes.map(v, v.nme)", "undefined field 'nme'", ".nme"),
+        ("object.spec.containers.exists(i, c, c.nme == '')", "undefined field 'nme'", ".nme"),
+        ("object.spec.?initContainers.orValue([]).all(c, c.bad == 1)", "undefined field 'bad'", ".bad"),
+        ("(object.spec.containers + object.spec.initContainers).all(c, c.bad == 1)", "undefined field 'bad'", ".bad"),
+        ("request.operaton == 'CREATE'", "undefined field 'operaton'", ".operaton"),
+        ("request.userInfo.nme == ''", "undefined field 'nme'", ".nme"),
+        ("namespaceObject.metadata.lables == {}", "undefined field 'lables'", ".lables"),
+        ("[1, 'a'].size()", "expected type 'int' but found 'string'", "'a'"),
+        ("{'a': 1, 'b': 'x'}.size()", "expected type 'int' but found 'string'", "'x'"),
+        ("{'a': 1, 2: 1}.size()", "expected type 'string' but found 'int'", "2:"),
+        ("[object.metadata.name, 'a']", "expected type 'dyn' but found 'string'", "'a'"),
+        ("'x'.matches('(')", "invalid matches argument", "'('"),
+        ("'x'.find('[')", "invalid find argument", "'['"),
+        ("timestamp('yesterday') == null", "invalid timestamp argument", "'yesterday'"),
+        ("duration('5 minutes') > duration('1s')", "invalid duration argument", "'5 minutes'"),
+    ],
+)  # fmt: skip
+def test_doubtful_parts_are_found(text, message, place):
+    findings = inspect_expression(text, ENVIRONMENT, forms=FORMS).findings
+    assert [finding.message for finding in findings] == [message]
+    assert text[findings[0].position :].startswith(place)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "object.metadata.labels['app'] == 'x'",
+        "object.metadata.labels.app == 'x'",
+        "object.metadata.?annotations[?'a/b'].orValue('') == ''",
+        "object.spec.containers.all(c, c.resources.limits.cpu == '1')",
+        "object.spec.nodeSelector.all(k, v, v == 'x')",
+        "object.spec.containers.all(c, c.ports.all(p, p.containerPort > 1024))",
+        "request.userInfo.extra['x'][0] == 'y'",
+        "request.object.spec.anything == 1",
+        "oldObject.spec.anything == 1",
+        "params.anything == 1",
+        "[[], [1]] == []",
+        "[{}, {'a': 1}].size() == 2",
+        "[?optional.of(1), 2].size() == 2",
+        "'%s %d'.format(['a', 1]) == ''",
+        "'x'.matches('^[a-z]+$') && 'x'.matches(object.metadata.name)",
+        "timestamp('2024-02-29T00:00:00Z') > timestamp(object.metadata.creationTimestamp)",
+        "duration('1h30m') > duration('1s')",
+    ],
+)
+def test_what_is_fine_is_left_alone(text):
+    assert inspect_expression(text, ENVIRONMENT, forms=FORMS).findings == ()
+
+
+def test_variables_carry_their_form():
+    known = declare_variable(NO_VARIABLES, "all", "object.spec.containers", ENVIRONMENT)
+    form = inspect_expression("object.spec.containers", ENVIRONMENT, forms=FORMS).form
+    found = inspect_expression(
+        "variables.all.exists(c, c.imge == '')",
+        ENVIRONMENT,
+        known,
+        {**FORMS, "variables.all": form},
+    ).findings
+    assert [(finding.message, finding.position) for finding in found] == [
+        ("undefined field 'imge'", 25)
+    ]
+
+
+def test_typed_literals_may_mix_types():
+    patches = kubernetes_environment(has_patches=True)
+    text = "[JSONPatch{op: 'add', path: '/a', value: {'x': 'y'}}]"
+    assert inspect_expression(text, patches).findings == ()
+    mixed = "Object{spec: Object.spec{a: 1, b: 'x', c: [1, 'x']}}"
+    assert [f.position for f in inspect_expression(mixed, patches).findings] == [mixed.index("'x']")]
+
+
+def test_nothing_is_said_of_kinds_nobody_knows():
+    assert inspect_expression("object.spec.whatever == 1", ENVIRONMENT).findings == ()
