@@ -13,8 +13,8 @@ import msgspec
 from msgspec import inspect
 
 import lictor.model.policy as shapes
+from lictor.lang.yaml.scalars import write_key
 from lictor.load.problem import FieldFault, Path, Severity
-from lictor.load.scalars import write_key
 from lictor.raw import Json, JsonObject
 
 Record = TypeVar("Record", bound=msgspec.Struct)

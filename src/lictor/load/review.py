@@ -6,8 +6,8 @@ import msgspec
 import orjson
 
 from lictor.errors import LoadError
-from lictor.load.build import check_depth
-from lictor.load.nodes import MAX_DEPTH, Fault
+from lictor.lang.yaml.build import check_depth
+from lictor.lang.yaml.nodes import MAX_DEPTH, Fault
 from lictor.model.request import Caller, GroupVersionKind, Operation, Request
 from lictor.raw import Json, JsonObject
 

@@ -13,8 +13,8 @@ import msgspec
 import orjson
 
 from lictor.errors import LoadError
-from lictor.load.build import Builder, Duplicate, check_depth, settle_json
-from lictor.load.nodes import MAX_DEPTH, Fault, check_aliases, compose, find_node
+from lictor.lang.yaml.build import Builder, Duplicate, check_depth, settle_json
+from lictor.lang.yaml.nodes import MAX_DEPTH, Fault, check_aliases, compose, find_node
 from lictor.raw import Json
 
 Path: TypeAlias = tuple[str | int, ...]

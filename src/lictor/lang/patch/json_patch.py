@@ -48,7 +48,7 @@ def _read_json(text: str) -> Json:
 def _read_yaml(text: str) -> Json:
     # These two know each other, and can only be imported in this order.
     import lictor.lang.jmespath  # noqa: F401
-    from lictor.lang.yaml_text import parse_yaml_text
+    from lictor.lang.yaml.text import parse_yaml_text
 
     try:
         return parse_yaml_text(text)

@@ -8,7 +8,7 @@ from lictor.errors import FunctionError
 from lictor.lang.cel.declaration import function
 from lictor.lang.cel.values import emit
 from lictor.lang.go_json import dump_go_json
-from lictor.lang.yaml_text import parse_yaml_text
+from lictor.lang.yaml.text import parse_yaml_text
 from lictor.raw import Json
 
 

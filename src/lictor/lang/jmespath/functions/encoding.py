@@ -37,7 +37,7 @@ def _random(surroundings: Surroundings, pattern: str) -> str:
 
 
 def _parse_yaml(text: str) -> Json:
-    from lictor.lang.yaml_text import parse_yaml_text
+    from lictor.lang.yaml.text import parse_yaml_text
 
     return parse_yaml_text(text)
 

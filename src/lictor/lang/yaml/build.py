@@ -7,8 +7,8 @@ from math import isfinite
 import msgspec
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from lictor.load.nodes import MAX_DEPTH, QUOTED, Fault, point_at
-from lictor.load.scalars import (
+from lictor.lang.yaml.nodes import MAX_DEPTH, QUOTED, Fault, point_at
+from lictor.lang.yaml.scalars import (
     MEANINGFUL,
     resolve_plain,
     resolve_tagged,
