@@ -103,7 +103,9 @@ class Engine:
         warnings: tuple[str, ...] = ()
         if self._warning:
             warnings = tuple(
-                f"policy {result.policy.name}.{result.rule}: {result.message}"
+                # A CEL policy has no rules with names.
+                f"policy {'.'.join(filter(None, (result.policy.name, result.rule)))}: "
+                f"{result.message}"
                 for result in results
                 if result.policy.key in self._warning
                 and result.status in (Status.FAIL, Status.ERROR)
