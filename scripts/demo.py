@@ -22,7 +22,8 @@ def main() -> None:
     run("Are the policies right?", "lint", "examples/policies")
     run(
         "Judge: which resources keep which rules?",
-        "apply", "examples/policies", "-r", "examples/resources", "--table",
+        "apply", "examples/policies/no-privileged-pods.yaml", "examples/policies/team-label.yaml",
+        "examples/policies/known-registries.yaml", "-r", "examples/resources", "--table",
     )  # fmt: skip
     run(
         "Explain: why is the Pod `debug` refused?",
@@ -32,6 +33,11 @@ def main() -> None:
     run(
         "Fix: what does the Pod look like with safe defaults?",
         "apply", "examples/policies/safe-defaults.yaml", "-r", "examples/resources/pods.yaml",
+    )  # fmt: skip
+    run(
+        "Generate: what would a new namespace get?",
+        "apply", "examples/policies/namespace-network-policy.yaml",
+        "-r", "examples/resources/workloads.yaml",
     )  # fmt: skip
 
 
