@@ -47,7 +47,7 @@ fuzz: setup
 lock:
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@printf 'setuptools>=77\nwheel\n' > build-requirements.tmp
+	@printf 'pip>=25.3\nsetuptools>=77\nwheel\n' > build-requirements.tmp
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate \
 	    --python-version 3.11 --group dev pyproject.toml build-requirements.tmp -o requirements.lock
 	@rm -f build-requirements.tmp
