@@ -78,18 +78,22 @@ def resources():
     ]
 
 
-def is_classic(row):
+def needs_signatures(row):
     text = (LIBRARY / row["policy"]).read_text()
-    return "kind: ClusterPolicy" in text and "cel:" not in text and "verifyImages" not in text
+    return "verifyImages" in text or "ImageValidatingPolicy" in text
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in rows("matrix") if is_classic(row)], ids=lambda row: row["policy"]
+    "row",
+    [row for row in rows("matrix") if not needs_signatures(row)],
+    ids=lambda row: row["policy"],
 )
 def test_matrix(row, resources):
     loaded = load_documents((LIBRARY / row["policy"]).read_bytes(), row["policy"])
-    policies = [sourced.record for sourced in loaded.policies]
-    engine = Engine(compile_documents(policies))
+    policies = [sourced.record for sourced in (*loaded.policies, *loaded.cel_policies)]
+    classic = [sourced.record for sourced in loaded.policies]
+    cel = [sourced.record for sourced in loaded.cel_policies]
+    engine = Engine(compile_documents(classic, cel_policies=cel))
     want = {
         (rule, name): result
         for rule, verdicts in row["verdicts"].items()

@@ -1,5 +1,7 @@
 """The way in: bytes of any kind into documents, policies, reviews and files of the command line."""
 
+from typing import Any
+
 from sameness import are_same
 from strategies.json_values import text
 from strategies.source import Source
@@ -7,7 +9,7 @@ from strategies.texts import cli_bytes, review_bytes, yaml_bytes
 from targets import Target
 
 from lictor.errors import LoadError
-from lictor.load.policies import load_documents
+from lictor.load.policies import Sourced, load_documents
 from lictor.load.review import load_review
 from lictor.load.test_files import (
     load_cluster_resource,
@@ -27,7 +29,8 @@ def _load(data: bytes) -> None:
         assert problem.line >= 1
         assert problem.column >= 1
         str(problem)
-    for sourced in (*loaded.policies, *loaded.raw, *loaded.resources):
+    found: list[Sourced[Any]] = [*loaded.policies, *loaded.raw, *loaded.resources]
+    for sourced in found:
         line, _ = sourced.position(("spec", "rules", 0))
         assert line >= 1
 
@@ -58,6 +61,11 @@ def _check_json(body: Json) -> None:
             assert node is None or type(node) in (bool, str), f"{type(node)} is no JSON"
 
 
+def _check_place(error: LoadError) -> None:
+    assert error.where
+    assert str(error)
+
+
 _READERS = (load_tests, load_values, load_user_info, load_context, load_cluster_resource)
 
 
@@ -66,8 +74,7 @@ def _load_cli(data: bytes) -> None:
         try:
             read(data, "file.yaml")
         except LoadError as error:
-            assert error.where
-            str(error)
+            _check_place(error)
 
 
 def _parse_settings(texts: list[str]) -> None:

@@ -9,6 +9,7 @@ import argparse
 import faulthandler
 import multiprocessing
 import os
+import resource
 import sys
 import time
 from collections import Counter
@@ -24,6 +25,7 @@ _BATCH = 200
 _MAX_FAILURES = 20
 # No signal ends a loop inside a C library; this does, and prints where.
 _STUCK_SECONDS = 60
+_MAX_MEMORY = 4 << 30
 
 
 @dataclass
@@ -53,6 +55,8 @@ def plan(targets: tuple[Target, ...], examples: int) -> Iterator[tuple[int, int,
 def _work(pipe: Connection, seed: int, place: "Synchronized[int]") -> None:
     targets = all_targets()
     watch_time()
+    # What asks for more memory than this gets an error, not the whole machine.
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
     while (batch := pipe.recv()) is not None:
         index, start, end = batch
         failures = []
@@ -87,55 +91,63 @@ class Worker:
         return Failure(target.name, seed, reason, show_parts(make_parts(target, seed)))
 
 
+def _hear(worker: Worker, tally: Tally) -> Worker:
+    """Take down what a worker has to tell; where it died, another one takes its place."""
+    try:
+        name, count, failures = worker.pipe.recv()
+    except EOFError:
+        tally.add(worker.last_words(all_targets()))
+        return Worker(worker.seed)
+    tally.tried[name] += count
+    for failure in failures:
+        tally.add(failure)
+    return worker
+
+
 def run(examples: int, seed: int, minutes: float, processes: int) -> Tally:
     """Try so many inputs, at most so many minutes long, and give what happened."""
-    targets = all_targets()
     tally = Tally()
-    batches = plan(targets, examples)
+    batches = plan(all_targets(), examples)
     end = time.monotonic() + minutes * 60 if minutes else float("inf")
-    workers = {worker.pipe: worker for worker in (Worker(seed) for _ in range(processes))}
-    for pipe in list(workers):
-        pipe.send(next(batches, None))
+    workers = [Worker(seed) for _ in range(processes)]
+    for worker in workers:
+        worker.pipe.send(next(batches, None))
     while workers:
-        for pipe in wait(list(workers)):
-            worker = workers[pipe]  # type: ignore[index]
-            try:
-                name, count, failures = worker.pipe.recv()
-            except EOFError:
-                tally.add(worker.last_words(targets))
-                del workers[worker.pipe]
-                worker = Worker(seed)
-                workers[worker.pipe] = worker
-            else:
-                tally.tried[name] += count
-                for failure in failures:
-                    tally.add(failure)
+        ready = wait([worker.pipe for worker in workers])
+        for worker in [worker for worker in workers if worker.pipe in ready]:
+            workers.remove(worker)
+            heard = _hear(worker, tally)
             over = time.monotonic() > end or len(tally.failures) >= _MAX_FAILURES
             batch = None if over else next(batches, None)
-            worker.pipe.send(batch)
-            if batch is None:
-                del workers[worker.pipe]
+            heard.pipe.send(batch)
+            if batch is not None:
+                workers.append(heard)
     return tally
+
+
+def _say(text: object) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def try_again(name: str, seed: str) -> int:
     """One input once more, with all that can be said about it."""
     target = next(target for target in all_targets() if target.name == name)
-    print(show_parts(make_parts(target, seed)), flush=True)
+    _say(show_parts(make_parts(target, seed)))
     watch_time()
     failure = try_input(target, seed)
-    print(failure.reason if failure is not None else "all is well")
+    _say(failure.reason if failure is not None else "all is well")
     return 0 if failure is None else 1
 
 
 def _print_tally(tally: Tally, seconds: float) -> None:
     for failure in tally.failures.values():
-        print(failure, end="\n\n")
+        _say(f"{failure}\n")
     for target in all_targets():
         count = tally.tried[target.name]
-        print(f"{target.name:24} {count:8} inputs {tally.failed[target.name]:4} failures")
+        _say(f"{target.name:24} {count:8} inputs {tally.failed[target.name]:4} failures")
     total = sum(tally.tried.values())
-    print(
+    _say(
         f"{'total':24} {total:8} inputs {sum(tally.failed.values()):4} failures in {seconds:.0f} s"
     )
 
@@ -152,7 +164,7 @@ def main() -> int:
     if arguments.again:
         return try_again(*arguments.again)
     seed = arguments.seed or int(time.time())
-    print(f"seed {seed}", flush=True)
+    _say(f"seed {seed}")
     started = time.monotonic()
     tally = run(arguments.examples, seed, arguments.minutes, arguments.processes)
     _print_tally(tally, time.monotonic() - started)

@@ -18,7 +18,7 @@ class Target:
     name: str
     share: int
     make: Callable[[Source], Parts]
-    run: Callable[..., None]
+    run: Callable[..., object]
     # What it may raise besides nothing; any other exception is a bug.
     allowed: tuple[type[Exception], ...] = (LictorError,)
 

@@ -8,7 +8,7 @@ from targets import Target, all_targets
 from trial import try_input, watch_time
 
 SEED = 20_240_229
-EXAMPLES = 4000
+EXAMPLES = 6000
 _TARGETS = all_targets()
 _SHARES = sum(target.share for target in _TARGETS)
 

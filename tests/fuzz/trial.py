@@ -74,7 +74,7 @@ def _run(target: Target, parts: Parts) -> str | None:
         target.run(**parts)
     except target.allowed:
         pass
-    except (Exception, HangError):
+    except (Exception, HangError):  # noqa: BLE001  (whatever it is, it is what we look for)
         return traceback.format_exc(limit=-25)[-_MAX_SHOWN:]
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)

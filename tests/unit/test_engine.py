@@ -157,7 +157,9 @@ def test_a_kind_that_is_no_text_is_none(odd):
 
 def test_a_selector_that_makes_no_sense_is_an_error_not_a_rule_turned_off():
     match = "{any: [{resources: {kinds: [ConfigMap], selector: {matchLabels: {team: two words}}}}]}"
-    text = policy("p", f"  - {{name: r, match: {match}, {NAMED_X}}}\n", "validationFailureAction: Enforce")
+    text = policy(
+        "p", f"  - {{name: r, match: {match}, {NAMED_X}}}\n", "validationFailureAction: Enforce"
+    )
     verdict = lictor.Engine(programs(text)).evaluate(config_map())
     assert statuses(verdict) == [("r", "error")]
     assert "two words" in verdict.results[0].message

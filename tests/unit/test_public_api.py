@@ -23,5 +23,7 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_importing_costs_nothing_heavy():
     heavy = "click, msgspec, yaml, orjson, re2, jmespath, rich, cryptography"
     script = f"import sys, lictor; print([m for m in '{heavy}'.split(', ') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"

@@ -12,21 +12,27 @@ from lictor.cli.offline.apply_output import MadeFiles, Printer, print_summary, p
 from lictor.cli.offline.inputs import (
     load_caller,
     load_context,
+    load_definitions,
     load_values_file,
+    read_definitions,
     read_resource_texts,
 )
-from lictor.cli.offline.lookups import GivenObjects, OfflineLookups
+from lictor.cli.offline.lookups import GivenObjects
 from lictor.cli.offline.pieces import Output, PieceOptions
-from lictor.cli.offline.policies import LoadedPolicies, load_exceptions, load_policy_files
+from lictor.cli.offline.policies import (
+    GivenExceptions,
+    LoadedPolicies,
+    load_exceptions,
+    load_policy_files,
+)
 from lictor.cli.offline.repositories import GitAccess
 from lictor.cli.offline.requests import World
 from lictor.cli.offline.resources import load_resources
 from lictor.cli.offline.values import GivenValues
-from lictor.cli.sources import STDIN, PolicySource, Text, read_file, read_policies
+from lictor.cli.sources import STDIN, PolicySource, Text, read_any, read_file, read_policies
 from lictor.errors import UsageError
 from lictor.lang.duration import parse_duration
-from lictor.model.exception import PolicyException
-from lictor.raw import Json
+from lictor.raw import Json, JsonObject
 from lictor.report.policy_report import Format
 from lictor.report.summary import Counts
 
@@ -197,7 +203,7 @@ def run_apply(flags: ApplyFlags) -> int:
     _print_banner(flags, application, plan, printer)
     printer.counts += application.unusable_count
     print_unusable(policies, printer)
-    printer.print_all(application, texts, parse_ttl(flags.generated_exception_ttl))
+    printer.print_all(application, parse_ttl(flags.generated_exception_ttl))
     _print_cleanups(plan, printer)
     if options.output is Output.TEXT:
         print_summary(printer)
@@ -205,13 +211,12 @@ def run_apply(flags: ApplyFlags) -> int:
 
 
 def _print_cleanups(plan: ApplyPlan, printer: Printer) -> None:
-    """What cleanup policies would delete; that is no verdict, and counts for nothing."""
-    if not plan.policies.cleanups:
+    """What policies would delete; that is no verdict, and counts for nothing."""
+    if not (plan.policies.cleanups or plan.policies.cel.deleting):
         return
     from lictor.cli.offline.cleanups import list_cleanups
 
-    lookups = OfflineLookups(plan.world.values, plan.given)
-    for line in list_cleanups(plan.policies.cleanups, plan.texts, plan.world, lookups):
+    for line in list_cleanups(plan):
         printer.say(line)
 
 
@@ -255,8 +260,10 @@ def _check_flags(flags: ApplyFlags) -> None:
             flags.crd_path.strip() and flags.kubeconfig.strip()
         ),
         "--cluster comes with a later release; give resources as files": flags.cluster,
-        "JSON, HTTP and Envoy payloads come with a later release": payloads,
-        "resource file(s) or cluster required": not flags.resource_paths,
+        "both resource and json files can not be used together, use one or the other": (
+            flags.resource_paths and flags.json
+        ),
+        "resource file(s) or cluster required": not (flags.resource_paths or payloads),
         f"unknown output format {flags.output_format!r}": flags.output_format
         not in (*_OWN_FORMATS, "yaml", "json"),
     }
@@ -272,30 +279,49 @@ def _load_policies(flags: ApplyFlags, printer: Printer) -> LoadedPolicies:
         click.echo(f"warning: {warning}", err=True)
     if flags.registry:
         click.echo("warning: --registry: asking registries comes with a later release", err=True)
-    if not (policies.usable or policies.unusable or policies.cleanups):
+    if not (len(policies) or policies.unusable or policies.cleanups):
         printer.say("no policies were found")
     return policies
 
 
 def _make_plan(flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[Text, ...]) -> ApplyPlan:
     caller = load_caller(flags.userinfo, accept_outdated=True) if flags.userinfo else None
-    target_paths = flags.target_resource + flags.target_resources + flags.parameter_resource
-    targets = [
-        resource
-        for text in read_resource_texts(target_paths)
-        for resource in load_resources(text.content, text.path)
-    ]
-    given = GivenObjects(objects=tuple(targets) if target_paths else None)
-    if flags.context_file:
-        given = load_context(flags.context_file, given)
+    payloads = {"JSON": flags.json, "HTTP": flags.http_payload, "Envoy": flags.envoy_payload}
     return ApplyPlan(
         policies=policies,
         texts=texts,
         world=World(_read_values(flags), caller),
-        given=given,
+        given=_collect_objects(flags, policies, texts),
         exceptions=_find_exceptions(flags, policies, texts),
+        payloads={mode: tuple(map(read_any, paths)) for mode, paths in payloads.items() if paths},
         continue_on_fail=flags.continue_on_fail,
         processes=flags.parallel,
+    )
+
+
+def _collect_objects(
+    flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[Text, ...]
+) -> GivenObjects:
+    """The objects that policies may find, change, copy or take as parameters."""
+    params = _load_objects(flags.parameter_resource)
+    target_paths = flags.target_resource + flags.target_resources
+    targets = (*_load_objects(target_paths), *params)
+    definitions = (
+        *policies.crds,
+        *load_definitions([flags.crd_path] if flags.crd_path.strip() else ()),
+        *read_definitions(select_documents(texts, b"CustomResourceDefinition")),
+    )
+    given = GivenObjects(
+        objects=targets if target_paths or params else None, params=params, crds=definitions
+    )
+    return load_context(flags.context_file, given) if flags.context_file else given
+
+
+def _load_objects(paths: tuple[str, ...]) -> tuple[JsonObject, ...]:
+    return tuple(
+        resource
+        for text in read_resource_texts(paths)
+        for resource in load_resources(text.content, text.path)
     )
 
 
@@ -309,12 +335,12 @@ def _read_values(flags: ApplyFlags) -> GivenValues:
 
 def _find_exceptions(
     flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[Text, ...]
-) -> tuple[PolicyException, ...]:
+) -> GivenExceptions:
     if flags.exceptions_with_resources or flags.exceptions_within_resources:
         found = load_exceptions(select_documents(texts, b"PolicyException"))
     else:
         found = load_exceptions(map(read_file, flags.exception + flags.exceptions))
-    return found + policies.exceptions if flags.exceptions_within_policies else found
+    return found + policies.all_exceptions if flags.exceptions_within_policies else found
 
 
 def _print_banner(
@@ -324,6 +350,6 @@ def _print_banner(
         return
     rules = application.rule_count + len(plan.policies.unusable)
     text = f"\nApplying {rules} policy rule(s) to {len(application.places)} resource(s)"
-    if plan.exceptions:
+    if len(plan.exceptions):
         text += f" with {len(plan.exceptions)} exception(s)"
     printer.say(f"{text}...")

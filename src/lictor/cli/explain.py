@@ -1,10 +1,13 @@
 """`explain`: why did each rule of a policy match or not, pass or fail?"""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 import orjson
 
+from lictor.assembly import Told
 from lictor.assembly import explain as explain_request
 from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.cli.offline.inputs import (
@@ -14,13 +17,20 @@ from lictor.cli.offline.inputs import (
     read_resource_texts,
 )
 from lictor.cli.offline.lookups import GivenObjects, OfflineLookups
-from lictor.cli.offline.policies import LoadedPolicies, load_exceptions, load_policy_files
+from lictor.cli.offline.policies import (
+    GivenExceptions,
+    LoadedPolicies,
+    load_exceptions,
+    load_policy_files,
+)
+from lictor.cli.offline.programs import describe_world
 from lictor.cli.offline.requests import World
 from lictor.cli.offline.resources import load_resources
 from lictor.cli.offline.values import GivenValues
 from lictor.cli.sources import read_file, read_policies
 from lictor.errors import LoadError, UsageError
-from lictor.model.exception import PolicyException
+from lictor.model.policy import Policy
+from lictor.model.request import Request
 from lictor.raw import JsonObject
 from lictor.report.explanation import (
     Explanation,
@@ -29,6 +39,10 @@ from lictor.report.explanation import (
     render_explanation,
 )
 from lictor.report.resource_name import name_resource
+
+if TYPE_CHECKING:
+    from lictor.model.admission import AdmissionPolicy
+    from lictor.model.cel_policy import CelPolicy
 
 _EXAMPLES = """\
 # Why is this Pod refused?
@@ -45,6 +59,7 @@ lictor explain policy.yaml -r pod.yaml --format json"""
 @click.option("-f", "--values-file", default="", help="File with values of variables.")
 @click.option("-u", "--userinfo", default="", help="File that says who asks, with roles.")
 @click.option("--context-file", default="", help="File with objects and images policies may read.")
+@slice_option("--parameter-resource", help="Files with parameters of admission policies.")
 @click.option("--rule", default="", help="Tell of this rule only.")
 @click.option(
     "--format", "form", type=click.Choice(("text", "json")), default="text", help="text or json."
@@ -58,6 +73,7 @@ def explain(  # noqa: PLR0913  (one parameter per flag)
     values_file: str,
     userinfo: str,
     context_file: str,
+    parameter_resource: tuple[str, ...],
     rule: str,
     form: str,
 ) -> int:
@@ -69,11 +85,13 @@ def explain(  # noqa: PLR0913  (one parameter per flag)
         raise UsageError("give at least one resource with -r")
     values = load_values_file(values_file) if values_file else None
     world = World(GivenValues(values, settings), load_caller(userinfo) if userinfo else None)
-    given = load_context(context_file, GivenObjects()) if context_file else GivenObjects()
     policies = _load(arguments)
-    exceptions = (*policies.exceptions, *load_exceptions(map(read_file, exception)))
-    lookups = OfflineLookups(world.values, given)
-    told = list(_explain_all(policies, resource, (world, lookups, exceptions), rule))
+    params = _load_params(parameter_resource)
+    given = GivenObjects(params=params, objects=params or None, crds=policies.crds)
+    given = load_context(context_file, given) if context_file else given
+    exceptions = policies.all_exceptions + load_exceptions(map(read_file, exception))
+    teller = _Teller(policies, exceptions, world, given, rule)
+    told = [each for r in _load_resources(resource) for each in teller.explain(r)]
     if form == "json":
         made = [explanation_to_json(each) for each in told]
         click.echo(orjson.dumps(made, option=orjson.OPT_INDENT_2))
@@ -86,37 +104,57 @@ def _load(paths: tuple[str, ...]) -> LoadedPolicies:
     policies = load_policy_files(read_policies(paths))
     for unusable in policies.unusable:
         raise LoadError(f"{unusable.name}: {unusable.reason}")
-    if not policies.usable:
+    if not len(policies):
         raise LoadError("no policies were found")
     return policies
 
 
-def _explain_all(
-    policies: LoadedPolicies,
-    resources: tuple[str, ...],
-    around: tuple[World, OfflineLookups, tuple[PolicyException, ...]],
-    rule: str,
-) -> Iterator[Explanation]:
-    for text in read_resource_texts(resources):
-        for resource in load_resources(text.content, text.path):
-            yield from _explain_one(policies, resource, around, rule)
+def _load_resources(paths: tuple[str, ...]) -> Iterator[JsonObject]:
+    for text in read_resource_texts(paths):
+        yield from load_resources(text.content, text.path)
 
 
-def _explain_one(
-    policies: LoadedPolicies,
-    resource: JsonObject,
-    around: tuple[World, OfflineLookups, tuple[PolicyException, ...]],
-    only: str,
-) -> Iterator[Explanation]:
-    world, lookups, exceptions = around
-    request = world.make_request(resource)
-    for policy in policies.usable:
-        told = explain_request(
-            policy, request, exceptions=exceptions, lookups=lookups, adapt=world.adapt
+def _load_params(paths: tuple[str, ...]) -> tuple[JsonObject, ...]:
+    return tuple(_load_resources(paths))
+
+
+class _Teller(msgspec.Struct, frozen=True):
+    """Explains what policies say of resources."""
+
+    policies: LoadedPolicies
+    exceptions: GivenExceptions
+    world: World
+    given: GivenObjects
+    # Tell of this rule only.
+    rule: str
+
+    def explain(self, resource: JsonObject) -> Iterator[Explanation]:
+        """The story of each policy about one resource."""
+        request, name = self.world.make_request(resource), name_resource(resource)
+        for policy in self.policies.usable:
+            told = self._listen(policy, request)
+            rules = tuple(
+                explain_rule(rule, told.heard, told.verdict.results)
+                for rule in told.rules
+                if self.rule in ("", rule.name)
+            )
+            yield Explanation(policy.metadata.name, name, rules)
+        cel = self.policies.cel
+        for other in (*cel.admission_policies, *cel.judging):
+            from lictor.report.cel_explanation import explain_cel
+
+            told = self._listen(other, request)
+            rules = explain_cel(other, cel.bindings, told.heard, told.verdict.results)
+            yield Explanation(other.metadata.name, name, rules)
+
+    def _listen(self, policy: "Policy | AdmissionPolicy | CelPolicy", request: Request) -> Told:
+        documents = describe_world(self.exceptions, self.given)
+        documents["bindings"] = self.policies.cel.bindings
+        return explain_request(
+            policy,
+            request,
+            exceptions=self.exceptions.classic,
+            lookups=OfflineLookups(self.world.values, self.given),
+            adapt=self.world.adapt,
+            **documents,
         )
-        rules = tuple(
-            explain_rule(rule, told.heard, told.verdict.results)
-            for rule in told.rules
-            if only in ("", rule.name)
-        )
-        yield Explanation(policy.metadata.name, name_resource(resource), rules)

@@ -8,7 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.cli.flag_command import FlagCommand
-from lictor.cli.offline.cases import CaseRun, TestCase, find_test_files, load_cases
+from lictor.cli.offline.case_run import CaseRun
+from lictor.cli.offline.cases import TestCase, find_test_files, load_cases
 from lictor.cli.offline.checks import run_checks
 from lictor.cli.offline.repositories import GitAccess
 from lictor.cli.offline.selector import Selector, compile_selector, parse_selector

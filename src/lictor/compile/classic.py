@@ -147,7 +147,9 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
     def _relax(self, check: Check, setting: Setting) -> Check:
         validate = self.rule.validate
-        if setting.action is not Action.ENFORCE or validate is None or validate.cel is not None:
+        if setting.action is not Action.ENFORCE or validate is None:
+            return check
+        if validate.cel is not None or validate.manifests is not None:
             return check
         return allow_existing(check, self._matches) if validate.allow_existing_violations else check
 
@@ -158,7 +160,9 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
             return compile_assert(validate.assert_, names, setting)
         if validate.manifests is not None:
-            return _not_yet("validate.manifests")(setting)
+            from lictor.evaluate.manifests import compile_manifests
+
+            return compile_manifests(validate.manifests, setting)
         if validate.pod_security is not None:
             from lictor.evaluate.pod_security_rule import compile_pod_security_check
 

@@ -19,11 +19,12 @@ Fill: TypeAlias = Callable[[Mapping[str, Json]], Json]
 Resolve: TypeAlias = Callable[[str], Fill]
 
 _VARIABLE = re.compile(r"(^|[^\\])(\{\{(?:\{[^{}]*\}|[^{}])*\}\})")
+_MANY_BRACES = re.compile(r"\{{4,}")
 # A policy, or a value in a request, could otherwise feed an expression with text that grows for
 # ever: bounds for the text, and for all texts that are looked through on the way to it.
 _MAX_ROUNDS = 20
 _MAX_LENGTH = 4 * 1024 * 1024
-_MAX_WORK = 2 * _MAX_LENGTH
+_MAX_WORK = _MAX_LENGTH
 
 
 def has_variables(text: str) -> bool:
@@ -100,7 +101,7 @@ def _compile_flat(text: str, resolve: Resolve) -> Fill:
 def _fill(text: str, scope: Mapping[str, Json], resolve: Resolve) -> Json:
     work = 0
     for _ in range(_MAX_ROUNDS):
-        found = list(_VARIABLE.finditer(text))
+        found = _find_variables(text)
         if not found:
             return unescape(text)
         if found[0][2] == text:
@@ -112,6 +113,25 @@ def _fill(text: str, scope: Mapping[str, Json], resolve: Resolve) -> Json:
         if shallow:
             return unescape(text)
     raise EvaluationError(f"variables are nested more than {_MAX_ROUNDS} deep")
+
+
+def _find_variables(text: str) -> list[re.Match[str]]:
+    """What `_VARIABLE.finditer` would find, without looking at each character in between."""
+    found: list[re.Match[str]] = []
+    start = end = 0
+    while (start := text.find("{{", start)) >= 0:
+        many = _MANY_BRACES.match(text, start)
+        if many is not None:
+            # Of many braces in a row, only the last three can begin a variable.
+            start = many.end() - 3
+        # The character before the braces is part of the match, and of no other one.
+        variable = _VARIABLE.match(text, max(start - 1, end))
+        if variable is None:
+            start += 1
+        else:
+            found.append(variable)
+            start = end = variable.end()
+    return found
 
 
 def _fill_once(

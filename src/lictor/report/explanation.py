@@ -1,6 +1,6 @@
 """Why each rule said what it said: the answers of its parts, as a tree of text or as JSON."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -41,15 +41,27 @@ class Loaded(msgspec.Struct, frozen=True):
     error: str = ""
 
 
+class Evaluated(msgspec.Struct, frozen=True):
+    """One expression in CEL, or a variable of such: what it answered, or why it has no answer."""
+
+    path: str
+    text: str = ""
+    value: Json = None
+    error: str = ""
+
+
 class RuleExplanation(msgspec.Struct, frozen=True):
-    """One rule's story."""
+    """One rule's story; a policy in CEL has one for each binding, and for each floor of autogen."""
 
     rule: str
     matched: bool
     clauses: tuple[Clause, ...] = ()
     context: tuple[Loaded, ...] = ()
     conditions: tuple[Compared, ...] = ()
+    expressions: tuple[Evaluated, ...] = ()
     results: tuple[Result, ...] = ()
+    # How the rule is called where it has no name of its own.
+    title: str = ""
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -73,6 +85,7 @@ def explain_rule(rule: Rule, heard: Sequence[Heard], results: Iterable[Result]) 
         clauses=clauses,
         context=tuple(_loaded(own)),
         conditions=tuple(_compared(rule, own)),
+        expressions=tuple(_evaluated(rule, own)),
         results=tuple(r for r in results if r.rule == rule.name),
     )
 
@@ -85,8 +98,10 @@ def _clauses(rule: Rule, heard: Sequence[Heard]) -> Iterator[Clause]:
     seen = set()
     for each in heard:
         if each.what.startswith(("match", "exclude")) and each.what not in seen:
+            if is_expression(each.what):
+                continue
             seen.add(each.what)
-            yield Clause(each.what, bool(each.answer), _dig(rule, each.what))
+            yield Clause(each.what, bool(each.answer), dig(rule, each.what))
 
 
 def _loaded(heard: Sequence[Heard]) -> Iterator[Loaded]:
@@ -97,9 +112,9 @@ def _loaded(heard: Sequence[Heard]) -> Iterator[Loaded]:
 
 def _compared(rule: Rule, heard: Sequence[Heard]) -> Iterator[Compared]:
     for each in heard:
-        if "conditions" not in each.what:
+        if "conditions" not in each.what or is_expression(each.what):
             continue
-        written = _dig(rule, each.what)
+        written = dig(rule, each.what)
         operator = written.get("operator", "") if isinstance(written, dict) else ""
         constant = written.get("value") if isinstance(written, dict) else None
         yield Compared(
@@ -112,9 +127,50 @@ def _compared(rule: Rule, heard: Sequence[Heard]) -> Iterator[Compared]:
         )
 
 
-def _dig(rule: Rule, path: str) -> Json:
+def is_expression(path: str) -> bool:
+    """Whether it is CEL that answered."""
+    return path.startswith("variables.") or path.endswith(_ENDS_OF_EXPRESSIONS)
+
+
+_ENDS_OF_EXPRESSIONS = ("].expression", ".messageExpression", ".valueExpression", ".expression")
+
+
+def list_expressions(
+    heard: Iterable[Heard], find_text: Callable[[str], Json]
+) -> Iterator[Evaluated]:
+    """What expressions and their variables answered, each once for the same answer."""
+    seen: list[tuple[str, Json, str]] = []
+    for each in heard:
+        if not is_expression(each.what) or (each.what, each.answer, each.error) in seen:
+            continue
+        seen.append((each.what, each.answer, each.error))
+        text = find_text(each.what)
+        yield Evaluated(each.what, text if isinstance(text, str) else "", each.answer, each.error)
+
+
+def _evaluated(rule: Rule, heard: Iterable[Heard]) -> Iterator[Evaluated]:
+    cel = rule.validate.cel if rule.validate is not None else None
+    variables = {each.name: each.expression for each in cel.variables} if cel is not None else {}
+    for each in list_expressions(
+        heard, lambda path: variables.get(path.removeprefix("variables."))
+    ):
+        path = _find_cel(each.path)
+        text = each.text or dig(rule, path)
+        yield msgspec.structs.replace(each, path=path, text=text if isinstance(text, str) else "")
+
+
+def _find_cel(path: str) -> str:
+    """Where a classic rule has what the other kinds call so."""
+    if path.startswith("variables."):
+        return path
+    if path.startswith("matchConditions"):
+        return path.replace("matchConditions", "celPreconditions", 1)
+    return f"validate.cel.{path.replace('validations', 'expressions', 1)}"
+
+
+def dig(record: Json, path: str) -> Json:
     """What the author wrote at a path such as `match.any[0].resources.kinds`."""
-    here: Json = rule
+    here: Json = record
     for part in path.replace("[", ".[").split("."):
         if part.startswith("["):
             index = int(part[1:-1])
@@ -138,7 +194,8 @@ def render_explanation(explanation: Explanation) -> Iterator[str]:
     yield f"{explanation.policy} -> {explanation.resource}"
     for index, rule in enumerate(explanation.rules):
         last = index == len(explanation.rules) - 1
-        yield f"{'└──' if last else '├──'} rule {rule.rule}: {_verdict(rule)}"
+        title = rule.title or f"rule {rule.rule}"
+        yield f"{'└──' if last else '├──'} {title}: {_verdict(rule)}"
         lines = list(_rule_lines(rule))
         for number, text in enumerate(lines):
             branch = "└──" if number == len(lines) - 1 else "├──"
@@ -162,6 +219,8 @@ def _rule_lines(rule: RuleExplanation) -> Iterator[str]:
         yield f"context {loaded.name} = {told}"
     for compared in rule.conditions:
         yield _condition_line(compared)
+    for evaluated in rule.expressions:
+        yield _expression_line(evaluated)
     for result in rule.results:
         yield f"{result.status}: {result.message}"
         if result.failure is not None:
@@ -181,6 +240,16 @@ def _condition_line(compared: Compared) -> str:
         f"{compared.path}: {_shown(compared.key)} {compared.operator} "
         f"{_shown(compared.value)}: {mark}"
     )
+
+
+def _expression_line(evaluated: Evaluated) -> str:
+    text = " ".join(evaluated.text.split())
+    shown = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+    path = evaluated.path.removesuffix(".expression")
+    told = f"{path}: {shown}" if shown else path
+    if evaluated.error:
+        return f"! {told}: {evaluated.error}"
+    return f"{told} = {_shown(evaluated.value)}"
 
 
 def _shown(value: Json) -> str:
@@ -220,6 +289,10 @@ def _rule_to_json(rule: RuleExplanation) -> JsonObject:
                 "error": c.error,
             }
             for c in rule.conditions
+        ],
+        "expressions": [
+            {"path": e.path, "text": e.text, "value": to_plain(e.value), "error": e.error}
+            for e in rule.expressions
         ],
         "results": [_result_to_json(result) for result in rule.results],
     }

@@ -147,7 +147,7 @@ def growing(source: Source) -> str:
          "join('', map(&to_string(@), @))", "sort_by(@, &to_string(@))", "contains(@, `1`)",
          "parse_json(to_string(@))", "*.*.*.*", "replace_all(to_string(@), 'a', to_string(@))")
     )  # fmt: skip
-    return " | ".join([*[step] * source.randrange(1, 9), last])
+    return " | ".join([*[step] * source.randrange(1, 60), last])
 
 
 def long_call(source: Source) -> str:

@@ -43,6 +43,7 @@ _SURROGATES = "\ud800\udbff\udc00\udfff"
 _UNITS = (
     "a", "9", "{{", "}}", "{{a", "$(a", "((", "[", "(", "*", "?*", "a*", "\\", "'", '"', "`", ".",
     "a.", "|", "||", "&", " ", "\n", "-", "- ", "/", "~", "1h", "0", "x|", "!", "a-", "{", "\u00e4",
+    "@", "@:", "]", "[]", "->", " ->", "http://a", "-----BEGIN X-----\n", "\\$(a", "a: ", ",", "_",
 )  # fmt: skip
 _NUMBERS = (
     0, 1, -1, 2, 3, 7, 10, 80, 443, 1000, 65535, 2**31, -(2**31), 2**53, 2**53 + 1, 2**63 - 1,
@@ -74,7 +75,10 @@ def noise(source: Source, most: int = 12) -> str:
 
 def long_text(source: Source) -> str:
     """A short piece again and again: what quadratic readers choke on."""
-    made = source.pick(_UNITS) * source.randrange(1, 40_000)
+    unit = source.pick(_UNITS)
+    made = unit * (source.randrange(source.pick((200, 1000, 4000, 40_000))) // len(unit) + 1)
+    if source.chance(30):
+        made = source.pick(MEANINGFUL) + made
     return made + source.pick(MEANINGFUL) if source.chance(50) else made
 
 
@@ -101,7 +105,7 @@ def number(source: Source) -> float:
     if dice < 0.98:
         return source.randrange(-100, 1000)
     # Python itself reads and writes no number of more than 4300 digits.
-    return 10 ** source.randrange(20, 4000)
+    return int(10 ** source.randrange(20, 4000))
 
 
 def scalar(source: Source) -> Json:

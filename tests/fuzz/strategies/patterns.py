@@ -100,16 +100,22 @@ _POINTERS = (
 )  # fmt: skip
 
 
+def _pointer(source: Source) -> str:
+    if source.chance(1):
+        return "/9999" * source.randrange(1, 3000)
+    return source.pick(_POINTERS) if source.chance(90) else text(source)
+
+
 def operation(source: Source) -> Json:
     """One operation of a JSON patch."""
     made: dict[str, Json] = {
         "op": source.pick(("add", "remove", "replace", "move", "copy", "test")),
-        "path": source.pick(_POINTERS) if source.chance(90) else text(source),
+        "path": _pointer(source),
     }
     if made["op"] in ("add", "replace", "test"):
         made["value"] = value(source, 2)
     if made["op"] in ("move", "copy"):
-        made["from"] = source.pick(_POINTERS)
+        made["from"] = _pointer(source)
     return spoil(source, made, 1)
 
 

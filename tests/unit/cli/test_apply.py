@@ -50,8 +50,8 @@ spec:
   exceptions: [{policyName: need-team, ruleNames: [team]}]
   match: {any: [{resources: {kinds: [Pod], names: [bad]}}]}
 """
-VALIDATING = """
-apiVersion: policies.kyverno.io/v1
+LATER = """
+apiVersion: json.kyverno.io/v1alpha1
 kind: ValidatingPolicy
 metadata: {name: later}
 spec: {validations: [{expression: "true"}]}
@@ -65,7 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "policies.yaml": POLICIES,
         "pods.yaml": PODS,
         "exception.yaml": EXCEPTION,
-        "later.yaml": VALIDATING,
+        "later.yaml": LATER,
     }.items():
         (tmp_path / name).write_text(text)
     return tmp_path
@@ -201,7 +201,7 @@ def test_other_families_are_named_not_passed_over(capsys) -> None:
             ("policies.yaml", "-r", "policies.yaml,pods.yaml", "--crd-path=a", "--kubeconfig=b"),
             "exclusive",
         ),
-        (("policies.yaml", "-r", "pods.yaml", "--json", "x.json"), "later release"),
+        (("policies.yaml", "-r", "pods.yaml", "--json", "x.json"), "can not be used together"),
         (("p.yaml", "-r", "x", "--generate-exceptions", "--generated-exception-ttl", "soon"), ""),
     ],
 )

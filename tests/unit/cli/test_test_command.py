@@ -341,7 +341,7 @@ def test_one_broken_test_does_not_stop_the_next(capsys) -> None:
 
 
 def test_other_families_are_named(capsys) -> None:
-    text = "apiVersion: policies.kyverno.io/v1\nkind: ValidatingPolicy\nmetadata: {name: later}\n"
+    text = "apiVersion: json.kyverno.io/v1alpha1\nkind: ValidatingPolicy\nmetadata: {name: later}\n"
     Path("policy.yaml").write_text(text)
     write_test(team("good"))
     code, _, err = test(capsys)

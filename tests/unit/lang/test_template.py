@@ -44,6 +44,8 @@ def resolve(expression):
         ("<{{ deep }}>", "<x>"),
         ("<{{- again }}>", "<{{ a }}>"),
         ("\\{{ a }} {{ a }}", "{{ a }} x"),
+        ("{{{{{ a }} {{ a }}", "{{{x x"),
+        ("{" * 100_000 + " {{ a }}", "{" * 100_000 + " x"),
     ],
 )
 def test_variables_are_filled_in(text, value):

@@ -17,7 +17,9 @@ CLEANUP = (
     "apiVersion: kyverno.io/v2\nkind: ClusterCleanupPolicy\nmetadata: {name: c}\n"
     "spec: {schedule: '* * * * *', match: {any: [{resources: {kinds: [Pod]}}]}}\n"
 )
-RAW = "apiVersion: json.kyverno.io/v1alpha1\nkind: ValidatingPolicy\nmetadata: {name: v}\nspec: {}\n"
+RAW = (
+    "apiVersion: json.kyverno.io/v1alpha1\nkind: ValidatingPolicy\nmetadata: {name: v}\nspec: {}\n"
+)
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"
 
 

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from msgspec.structs import replace
 import yaml
+from msgspec.structs import replace
 
 from lictor.model.result import ExceptionRef, RuleType, Status, Verdict
 from lictor.report.policy_report import Format, ReportOptions, stream_verdicts

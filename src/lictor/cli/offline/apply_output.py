@@ -58,6 +58,7 @@ class Printer:
         self._detailed = detailed
         # Only objects go to stdout then: the next program in the pipe reads them.
         self._piped = piped
+        self._notes: set[str] = set()
         self.counts = Counts()
         self.files: MadeFiles | None = None
 
@@ -65,7 +66,7 @@ class Printer:
         """A line for people."""
         click.echo(text, err=self._piped or self._options.output not in _FOR_PEOPLE)
 
-    def print_all(self, application: Application, texts: tuple[Text, ...], ttl: int) -> None:
+    def print_all(self, application: Application, ttl: int) -> None:
         """Run, and print everything."""
         places = len(application.places)
         judged = self._count(track(application.run(), places, "Judging"))
@@ -79,7 +80,7 @@ class Printer:
         elif output is Output.EXCEPTIONS:
             self._print_exceptions(judged, ttl)
         elif output is Output.SARIF:
-            self._print_sarif(judged, texts)
+            self._print_sarif(judged, application.texts)
         else:
             self._print_rows(judged)
 
@@ -87,6 +88,10 @@ class Printer:
         for found in judged:
             if found.problem:
                 click.echo(f"failed to apply policies on resource ({found.problem})", err=True)
+            for note in found.notes:
+                if note not in self._notes:
+                    self._notes.add(note)
+                    click.echo(f"note: {note}", err=True)
             for piece in found.pieces:
                 self.counts += piece.counts
             yield found

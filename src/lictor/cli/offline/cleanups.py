@@ -1,38 +1,47 @@
-"""Cleanup policies on given resources: which of them would go, and when."""
+"""Policies that delete, on given resources: which of them would go, and when."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 
 from lictor.assembly import compile_cleanups
+from lictor.cli.offline.application import ApplyPlan
 from lictor.cli.offline.lookups import OfflineLookups
+from lictor.cli.offline.programs import describe_world
 from lictor.cli.offline.requests import World
 from lictor.cli.offline.resources import load_resources
-from lictor.cli.sources import Text
 from lictor.compile.cleanup import CleanupProgram
 from lictor.errors import CompileError, EvaluationError, LookupFailedError
-from lictor.model.cleanup import CleanupPolicy
 from lictor.raw import JsonObject
 from lictor.report.resource_name import name_resource
 
 
-def list_cleanups(
-    cleanups: Sequence[CleanupPolicy],
-    texts: Sequence[Text],
-    world: World,
-    lookups: OfflineLookups,
-) -> Iterator[str]:
+def list_cleanups(plan: ApplyPlan) -> Iterator[str]:
     """What each policy would delete at its next run, line by line."""
-    resources = [r for text in texts for r in load_resources(text.content, text.path)]
-    for cleanup in cleanups:
+    resources = [r for text in plan.texts for r in load_resources(text.content, text.path)]
+    lookups = OfflineLookups(plan.world.values, plan.given)
+    for name, compile_policy in _list_policies(plan, lookups):
         try:
-            (program,) = compile_cleanups([cleanup], lookups=lookups)
+            (program,) = compile_policy()
             when = _next_run(program, lookups.now())
         except CompileError as error:
-            yield f"policy {cleanup.metadata.name} cannot be used: {error}"
+            yield f"policy {name} cannot be used: {error}"
             continue
         yield f"policy {program.policy.key} would delete at {when}:"
-        found = [line for resource in resources if (line := _judge(program, resource, world))]
+        found = [line for r in resources if (line := _judge(program, r, plan.world))]
         yield from found or ["  nothing of what was given"]
+
+
+def _list_policies(
+    plan: ApplyPlan, lookups: OfflineLookups
+) -> Iterator[tuple[str, Callable[[], tuple[CleanupProgram, ...]]]]:
+    """Each policy by itself, so that one that cannot be used stops no other."""
+    for cleanup in plan.policies.cleanups:
+        yield cleanup.metadata.name, partial(compile_cleanups, [cleanup], lookups=lookups)
+    documents = describe_world(plan.exceptions, plan.given)
+    for policy in plan.policies.cel.deleting:
+        documents = {**documents, "cel_policies": (policy,)}
+        yield policy.metadata.name, partial(compile_cleanups, (), lookups=lookups, **documents)
 
 
 def _next_run(program: CleanupProgram, now: datetime) -> str:

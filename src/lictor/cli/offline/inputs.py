@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.cli.offline.lookups import GivenObjects
-from lictor.cli.sources import Text, locate_resources, read_any, read_file
+from lictor.cli.sources import Text, list_policy_files, locate_resources, read_any, read_file
 from lictor.errors import LictorError, LoadError
 from lictor.load.test_files import (
     load_cluster_resource,
@@ -14,9 +14,10 @@ from lictor.load.test_files import (
     load_values,
 )
 from lictor.load.test_files import load_context as load_context_file
-from lictor.model.offline import ContextSpec, UserInfo, Values
+from lictor.load.yaml import iter_documents
+from lictor.model.offline import ClusterResourceSpec, ContextSpec, UserInfo, Values
 from lictor.model.request import Caller
-from lictor.raw import JsonObject
+from lictor.raw import Json, JsonObject
 
 _DIVIDER = "-" * 70
 _OUTDATED = "uses a deprecated schema - please migrate to the latest format"
@@ -77,10 +78,32 @@ def _describe_image(image: JsonObject) -> JsonObject:
     }
 
 
-def load_cluster_objects(path: str) -> tuple[JsonObject, ...]:
-    """The objects of a ClusterResource file."""
+def load_cluster_resources(path: str) -> ClusterResourceSpec:
+    """A ClusterResource file: objects, and where to find definitions of their kinds."""
     text = read_file(path)
-    return load_cluster_resource(text.content, text.path).spec.resources
+    return load_cluster_resource(text.content, text.path).spec
+
+
+def load_definitions(paths: Iterable[str]) -> Iterator[JsonObject]:
+    """The CustomResourceDefinitions in files and folders."""
+    for path in paths:
+        yield from read_definitions(map(read_file, list_policy_files(path)))
+
+
+def read_definitions(texts: Iterable[Text]) -> Iterator[JsonObject]:
+    """The CustomResourceDefinitions in texts."""
+    for text in texts:
+        for document in iter_documents(text.content, text.path):
+            yield from _find_definitions(document.body)
+
+
+def _find_definitions(body: Json) -> Iterator[JsonObject]:
+    if not isinstance(body, dict):
+        return
+    items = body.get("items")
+    for found in items if isinstance(items, list) else [body]:
+        if isinstance(found, dict) and found.get("kind") == "CustomResourceDefinition":
+            yield found
 
 
 def read_resource_texts(

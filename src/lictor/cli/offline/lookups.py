@@ -28,6 +28,10 @@ class GivenObjects(msgspec.Struct, frozen=True):
     cluster: tuple[JsonObject, ...] | None = None
     # Image reference -> what a registry would say.
     images: Mapping[str, JsonObject] = msgspec.field(default_factory=dict)
+    # Parameters of admission policies.
+    params: tuple[JsonObject, ...] = ()
+    # Definitions of custom resources.
+    crds: tuple[JsonObject, ...] = ()
 
 
 class OfflineLookups:
@@ -62,6 +66,10 @@ class OfflineLookups:
         return found
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
+        if (api_version, kind) == ("v1", "Namespace"):
+            given = self._values.namespace(name)
+            if given is not None:
+                return given
         for found in self.resources(api_version, kind, namespace):
             if _metadata(found).get("name") == name:
                 return found

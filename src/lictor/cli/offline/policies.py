@@ -1,9 +1,11 @@
 """Policy files sorted by what can be done with them: use, except, or say why neither."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Set
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from lictor.cli.offline.cel_records import CelRecords, collect_records
 from lictor.cli.sources import Text
 from lictor.errors import LoadError
 from lictor.load.policies import Loaded, load_documents
@@ -11,9 +13,28 @@ from lictor.load.problem import Problem, Severity
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Policy
+from lictor.raw import JsonObject
 
-# Objects that belong to policies and judge nothing themselves.
-_COMPANIONS = ("Binding", "PolicyException", "GlobalContextEntry")
+if TYPE_CHECKING:
+    from lictor.model.admission import AdmissionPolicy
+    from lictor.model.cel_policy import CelException, CelPolicy
+
+# Belongs to policies and judges nothing itself.
+_COMPANION = "GlobalContextEntry"
+_DEFINITION = "CustomResourceDefinition"
+
+
+class GivenExceptions(msgspec.Struct, frozen=True):
+    """Exceptions from classic policies, and those from policies in CEL."""
+
+    classic: tuple[PolicyException, ...] = ()
+    cel: "tuple[CelException, ...]" = ()
+
+    def __len__(self) -> int:
+        return len(self.classic) + len(self.cel)
+
+    def __add__(self, other: "GivenExceptions") -> "GivenExceptions":
+        return GivenExceptions(self.classic + other.classic, self.cel + other.cel)
 
 
 class Unusable(msgspec.Struct, frozen=True):
@@ -34,14 +55,23 @@ class LoadedPolicies(msgspec.Struct, frozen=True):
     unusable: tuple[Unusable, ...] = ()
     cleanups: tuple[CleanupPolicy, ...] = ()
     warnings: tuple[str, ...] = ()
+    cel: CelRecords = CelRecords()
+    # Definitions of custom resources: they tell how kinds are called in policies.
+    crds: tuple[JsonObject, ...] = ()
+
+    def __len__(self) -> int:
+        """How many policies can be used."""
+        return len(self.usable) + len(self.cel)
+
+    @property
+    def all_exceptions(self) -> GivenExceptions:
+        return GivenExceptions(self.exceptions, self.cel.exceptions)
 
 
 def load_policy_files(texts: Iterable[Text]) -> LoadedPolicies:
     """Sort the documents of all files."""
-    loaded = Loaded()
-    for text in texts:
-        loaded += load_documents(text.content, text.path)
-    names = {policy.record.metadata.name for policy in loaded.policies}
+    loaded = _load(texts)
+    names = {(policy.kind, policy.metadata.name) for policy in _list_policies(loaded)}
     errors = [found for found in loaded.problems if found.severity is Severity.ERROR]
     return LoadedPolicies(
         usable=tuple(policy.record for policy in loaded.policies),
@@ -53,28 +83,47 @@ def load_policy_files(texts: Iterable[Text]) -> LoadedPolicies:
             f"{found.source}:{found.position()[0]}: "
             f"{found.record.get('kind')} is not a policy and was left out"
             for found in loaded.resources
+            if found.record.get("kind") != _DEFINITION
+        ),
+        cel=collect_records(loaded),
+        crds=tuple(
+            found.record for found in loaded.resources if found.record.get("kind") == _DEFINITION
         ),
     )
 
 
-def load_exceptions(texts: Iterable[Text]) -> tuple[PolicyException, ...]:
+def load_exceptions(texts: Iterable[Text]) -> GivenExceptions:
     """Files that hold exceptions and nothing else."""
-    loaded = Loaded()
-    for text in texts:
-        loaded += load_documents(text.content, text.path)
+    loaded = _load(texts)
     for problem in loaded.problems:
         if problem.severity is Severity.ERROR:
             raise LoadError(f"failed to load exceptions ({problem})")
-    for policy in loaded.policies:
-        raise LoadError(f"policy exception type not supported {policy.record.kind}")
-    return tuple(exception.record for exception in loaded.exceptions)
+    for policy in _list_policies(loaded):
+        raise LoadError(f"policy exception type not supported {policy.kind}")
+    return GivenExceptions(
+        tuple(exception.record for exception in loaded.exceptions),
+        tuple(exception.record for exception in loaded.cel_exceptions),
+    )
 
 
-def _list_broken(errors: Iterable[Problem], usable: set[str]) -> list[Unusable]:
+def _load(texts: Iterable[Text]) -> Loaded:
+    loaded = Loaded()
+    for text in texts:
+        loaded += load_documents(text.content, text.path)
+    return loaded
+
+
+def _list_policies(loaded: Loaded) -> "Iterator[Policy | AdmissionPolicy | CelPolicy]":
+    yield from (sourced.record for sourced in loaded.policies)
+    yield from (sourced.record for sourced in loaded.admission_policies)
+    yield from (sourced.record for sourced in loaded.cel_policies)
+
+
+def _list_broken(errors: Iterable[Problem], usable: Set[tuple[str, str]]) -> list[Unusable]:
     """One entry for each broken document, with the first thing that is wrong with it."""
     found: dict[tuple[str, str, str], Unusable] = {}
     for error in errors:
-        if error.name in usable:
+        if (error.kind, error.name) in usable:
             continue
         key = (error.source, error.kind, error.name or str(error.line))
         name = error.name or error.source
@@ -84,9 +133,7 @@ def _list_broken(errors: Iterable[Problem], usable: set[str]) -> list[Unusable]:
 
 def _list_later(loaded: Loaded) -> list[Unusable]:
     later = [
-        (raw.record.name, raw.record.kind)
-        for raw in loaded.raw
-        if not raw.record.kind.endswith(_COMPANIONS)
+        (raw.record.name, raw.record.kind) for raw in loaded.raw if raw.record.kind != _COMPANION
     ]
     return [
         Unusable(name, kind, f"policies of kind {kind} are not supported yet", is_later=True)

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from lictor.load.test_files import parse_settings
 from lictor.model.offline import Subresource, ValuesSpec
 from lictor.model.request import GroupVersionKind
-from lictor.raw import Json
+from lictor.raw import Json, JsonObject
 
 _NOTHING: Mapping[str, Json] = MappingProxyType({})
 _AUTOGEN_PREFIXES = ("autogen-cronjob-", "autogen-")
@@ -31,6 +31,11 @@ class GivenValues:
                 self._by_rule.setdefault((policy.name, rule.name), rule.values)
                 self._foreach.setdefault((policy.name, rule.name), rule.foreach_values)
         self._namespaces = _read_namespaces(spec)
+        self._namespace_objects = {
+            str(found["metadata"].get("name")): found
+            for found in spec.namespaces
+            if isinstance(found, dict) and isinstance(found.get("metadata"), dict)
+        }
         self._subresources = _read_subresources(spec.subresources)
 
     @property
@@ -62,6 +67,10 @@ class GivenValues:
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
         """The labels of a namespace, as far as they were given."""
         return self._namespaces.get(namespace, MappingProxyType({}))
+
+    def namespace(self, name: str) -> JsonObject | None:
+        """The whole object of a namespace, where it was given."""
+        return self._namespace_objects.get(name)
 
     def parent_of(self, kind: GroupVersionKind) -> tuple[GroupVersionKind, str]:
         """The kind that owns a subresource, and its name there; a plain kind owns itself."""

@@ -74,7 +74,7 @@ class _Compiler(msgspec.Struct, frozen=True):
         return _Parts(
             view=self.around.viewpoint.view(self._list_texts()),
             voice=Voice(self.ref, RuleType.MUTATION, self._action()),
-            properties={} if binding is None else {"binding": binding.metadata.name},
+            properties={} if binding is None else {"mapBinding": binding.metadata.name},
             matches=compile_match_conditions(
                 spec.match_conditions, language, ignore_errors=spec.failure_policy == "Ignore"
             ),

@@ -26,13 +26,16 @@ from lictor.lang.cel.authorization import (
 )
 from lictor.lang.cel.environment import authorization_environment
 from lictor.model.cel_policy import ValidatingSpec
-from lictor.model.program import Case, CompiledRule, Matcher, Phase
+from lictor.model.program import Case, CompiledRule, Matcher, Phase, Select
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
 from lictor.raw import Json, JsonObject
 
-MODES = ("Envoy", "HTTP")
-_NO_KIND = GroupVersionKind("", "", "")
+# What such policies judge, by their mode: no resources, and kinds of their own.
+REQUEST_KINDS = {
+    "Envoy": GroupVersionKind("envoy.service.auth.v3", "", "CheckRequest"),
+    "HTTP": GroupVersionKind("http", "", "CheckRequest"),
+}
 _RESPONSES = {"Envoy": ENVOY_RESPONSE, "HTTP": HTTP_RESPONSE}
 
 
@@ -44,7 +47,7 @@ def compile_authorizing(
         ref.name,
         Phase.VALIDATE,
         Action.ENFORCE,
-        select=lambda: _select_payloads,
+        select=lambda: _select_kind(REQUEST_KINDS[spec.evaluation.mode]),
         check=lambda: _compile_parts(spec, ref, around).check,
     )
 
@@ -111,13 +114,15 @@ def _show(complete: Callable[[Json], JsonObject]) -> Callable[[Request], JsonObj
     return lambda request: {"object": complete(request.object)}
 
 
-def _select_payloads(
-    kind: GroupVersionKind,
-    subresource: str,  # noqa: ARG001
-    operation: Operation,  # noqa: ARG001
-) -> Matcher | None:
-    # Resources have a kind; what is asked of a service has none.
-    return (lambda _: True) if kind == _NO_KIND else None
+def _select_kind(wanted: GroupVersionKind) -> Select:
+    def select(
+        kind: GroupVersionKind,
+        subresource: str,  # noqa: ARG001
+        operation: Operation,  # noqa: ARG001
+    ) -> Matcher | None:
+        return (lambda _: True) if kind == wanted else None
+
+    return select
 
 
 def _explain(answer: JsonObject) -> str:

@@ -58,9 +58,9 @@ def _compile_rules(
             yield builder.floor_rule(spec, floor)
     else:
         # Envoy and HTTP: not about resources.
-        from lictor.compile.cel.authorizing import MODES, compile_authorizing
+        from lictor.compile.cel.authorizing import REQUEST_KINDS, compile_authorizing
 
-        if mode in MODES:
+        if mode in REQUEST_KINDS:
             yield from compile_authorizing(spec, ref, around)
 
 

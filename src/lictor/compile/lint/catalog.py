@@ -28,7 +28,7 @@ _ERRORS = {
     "bad-field": "A field that is missing, of the wrong type, or not one of the known words.",
     "duplicate-key": "A key that stands twice in one object: one of them is lost.",
     "bad-name": "A name that is missing or longer than 63 characters.",
-    "duplicate-name": "Two rules of one policy with the same name.",
+    "duplicate-name": "Two rules, conditions or variables of one policy with the same name.",
     "bad-rule": "A rule that does nothing, or more than one thing.",
     "bad-validate": "A validate rule or foreach without a body, or with more than one.",
     "bad-mutate": "A mutate rule or foreach without a patch, with two, or with a broken one.",
@@ -41,7 +41,7 @@ _ERRORS = {
     "never-matches": "A rule, or a filter of it, that can never match anything.",
     "wildcard-kind": "A rule about all kinds that needs to know the kind.",
     "bad-scope": "A namespaced policy that reaches out of its namespace, or the reverse.",
-    "bad-expression": "An expression that does not parse.",
+    "bad-expression": "An expression that does not parse, or cannot answer what it should.",
     "unbalanced-braces": "Braces that were meant to hold an expression, but do not.",
     "unknown-function": "A call of a function that does not exist.",
     "wrong-arguments": "A call of a function with too few or too many arguments.",
@@ -59,10 +59,12 @@ _ERRORS = {
 _WARNINGS = {
     "unknown-variable": "A variable that nothing defines.",
     "unused-context": "A context entry that nothing uses.",
+    "unused-variable": "A variable of a policy in CEL that nothing uses.",
+    "unknown-property": "A field that the objects of a policy in CEL do not have.",
     "duplicate-context": "Two context entries of one name: the first is lost.",
     "unknown-controller": "An autogen annotation that names something else than a pod controller.",
-    "unknown-resource": "A kind that is written unlike all kinds: in small letters, or in plural.",
-    "unknown-reference": "An exception from a policy or rule that is not among the given files.",
+    "unknown-resource": "A kind written unlike all kinds, or a resource that does not exist.",
+    "unknown-reference": "An exception or binding for what is not among the given files.",
     "deprecated": "Something that works, but has been replaced.",
 }
 

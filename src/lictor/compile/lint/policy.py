@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
+from lictor.compile.lint.cel.rules import check_rule_cel, check_webhook_conditions
 from lictor.compile.lint.conditions import check_rule_conditions
 from lictor.compile.lint.context import check_rule_context
 from lictor.compile.lint.contradictions import check_contradictions
@@ -33,7 +34,7 @@ from lictor.compile.lint.settings import (
 from lictor.compile.lint.wildcard_kinds import check_subresources, check_wildcard_kinds
 from lictor.raw import Json
 
-_POLICY_CHECKS = (check_metadata, check_settings, check_existing)
+_POLICY_CHECKS = (check_metadata, check_settings, check_existing, check_webhook_conditions)
 _RULE_CHECKS = (
     check_bodies,
     check_validate,
@@ -44,6 +45,7 @@ _RULE_CHECKS = (
     check_patterns,
     check_json_patches,
     check_pod_security,
+    check_rule_cel,
 )
 _NO_CALLERS = "background scans know of no caller: set spec.background to false"
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from lictor.compile.lint import Fault
 from lictor.errors import LoadError
 from lictor.load.fields import Absent, check_fields
-from lictor.load.kinds import RAW, RECORDS, absent_fields, find_unknown
+from lictor.load.kinds import RAW, RECORDS, absent_fields, find_kind, find_unknown
 from lictor.load.policies import is_list, locate_error
 from lictor.load.problem import Path, Problem, Severity, write_path
 from lictor.load.yaml import Document, decode_text, read_documents
@@ -73,13 +73,19 @@ class Piece(msgspec.Struct, frozen=True):
 
     @property
     def record(self) -> type[msgspec.Struct] | None:
-        """The record of a policy, an exception or a cleanup policy."""
-        found = RECORDS.get((self.group, self.kind))
+        """The record of a policy, or of what belongs to policies."""
+        found = find_kind(self.group, self.kind)
         return None if found is None else found[0]
 
     @property
+    def is_classic(self) -> bool:
+        """Whether its kind is of the family whose rules have names."""
+        return (self.group, self.kind) in RECORDS
+
+    @property
     def is_raw(self) -> bool:
-        return (self.group, self.kind) in RAW
+        """Whether it is of a kind that has no record, and no checks."""
+        return (self.group, self.kind) in RAW and self.record is None
 
     @property
     def offline(self) -> type[msgspec.Struct] | None:
@@ -143,7 +149,7 @@ def _unfold(file: File, document: Document, body: Json, prefix: Path) -> Iterato
 def check_head(piece: Piece) -> Iterator[Fault]:
     """Is it of a kind and version that exist, if it seems to be meant as a policy?"""
     version = piece.api_version.rpartition("/")[2]
-    known = RECORDS.get((piece.group, piece.kind))
+    known = find_kind(piece.group, piece.kind)
     if known is not None and version not in known[1]:
         versions = " and ".join(known[1])
         message = f'{piece.kind} has no version "{version}"; known are {versions}'

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from lictor.compile.lint import Fault, KnownRules, lint_cleanup, lint_exception, lint_policy
+from lictor.lang.resource_names import ResourceNames, builtin_names
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
 from lictor.model.offline import Test
@@ -32,9 +33,16 @@ def lint_texts(
     """Lint files, given as path and content. Without `read_files`, tests are not looked into."""
     files = [read_file(source, content) for source, content in texts]
     shelf = Shelf(files, read_files)
-    linter = _Linter(_list_known(files), shelf, _assign_roles(files, shelf))
+    pieces = [piece for file in files for piece in list_pieces(file)]
+    linter = _Linter(
+        _list_known(files),
+        shelf,
+        _assign_roles(files, shelf),
+        frozenset((p.kind, p.name) for p in pieces if p.record is not None and not p.is_classic),
+        tuple(p.body for p in pieces if p.kind == "CustomResourceDefinition"),
+    )
     findings = [finding for file in files for finding in linter.lint(file)]
-    unchecked = sum(piece.is_raw for file in files for piece in list_pieces(file))
+    unchecked = sum(piece.is_raw for piece in pieces)
     return LintReport(tuple(findings), len(files), unchecked)
 
 
@@ -53,6 +61,9 @@ class _Linter(msgspec.Struct):
     known: KnownRules
     shelf: Shelf
     roles: Mapping[str, str]
+    # Kind and name of the policies in CEL.
+    cel_policies: frozenset[tuple[str, str]]
+    definitions: tuple[Json, ...]
     seen: set[tuple[str, int, int, str, str]] = msgspec.field(default_factory=set)
 
     def lint(self, file: File) -> list[Finding]:
@@ -89,7 +100,22 @@ class _Linter(msgspec.Struct):
             CleanupPolicy: lint_cleanup,
             PolicyException: lambda body: lint_exception(body, self.known),
         }
-        return checks[piece.record or Policy](piece.body)
+        check = checks.get(piece.record or Policy)
+        return self._check_cel(piece) if check is None else check(piece.body)
+
+    def _check_cel(self, piece: Piece) -> Iterable[Fault]:
+        from lictor.compile.lint.cel import lint_binding, lint_cel_exception, lint_cel_policy
+
+        if piece.kind == "PolicyException":
+            return lint_cel_exception(piece.body, self.cel_policies)
+        names = self.resource_names()
+        if piece.kind.endswith("Binding"):
+            return lint_binding(piece.body, self.cel_policies, names)
+        return lint_cel_policy(piece.body, names)
+
+    def resource_names(self) -> ResourceNames:
+        """The names of resources, with those that the files define."""
+        return builtin_names().with_crds(self.definitions)
 
     def _check_offline(self, piece: Piece) -> Iterator[Fault]:
         original = piece.document.body

@@ -1,9 +1,14 @@
 """Where in a file does a place within a text stand? YAML folds and quotes, so it must be sought."""
 
+import re
+from collections.abc import Iterator
+
 import msgspec
 
 from lictor.compile.lint import Spot
 
+# A key, and what tells that its value is a block on the lines below.
+_VALUE = re.compile(r"(?:- +)*[^\s:]+:(?:\s+[|>][-+0-9]*\s*(?:#.*)?$)?")
 _WIDTH = 100
 _CONTEXT = 40
 
@@ -31,7 +36,7 @@ def find_spot(lines: list[str], at: tuple[int, int], spot: Spot) -> tuple[int, i
         found = _search(lines, at, content, line.number)
         if found is not None:
             return found[0], found[1] + offset
-    return at
+    return _follow(lines, at, spot) or at
 
 
 def _list_spellings(line: _Line) -> list[tuple[str, int]]:
@@ -55,6 +60,36 @@ def _search(
         if place >= 0:
             return index + 1, place + 1
     return None
+
+
+def _follow(lines: list[str], at: tuple[int, int], spot: Spot) -> tuple[int, int] | None:
+    """Read text and file side by side, without blanks: folding changes nothing else."""
+    wanted = [letter for letter in spot.text[: spot.offset + 1] if not letter.isspace()]
+    last = None
+    for place, letter in _read_value(lines, at):
+        if not wanted:
+            break
+        if letter != wanted[0]:
+            # A quote or a backslash that the file needs and the text does not have.
+            if letter in "'\"\\":
+                continue
+            return None
+        wanted.pop(0)
+        last = place
+    return last if not wanted else None
+
+
+def _read_value(lines: list[str], at: tuple[int, int]) -> Iterator[tuple[tuple[int, int], str]]:
+    """The letters of a field's value, with their places; blanks and block marks left out."""
+    line, column = at
+    head = _VALUE.match(lines[line - 1], column - 1) if line <= len(lines) else None
+    start = column - 1 if head is None else head.end()
+    for number in range(line, len(lines) + 1):
+        content = lines[number - 1]
+        begin = start if number == line else 0
+        for index in range(begin, len(content)):
+            if not content[index].isspace():
+                yield (number, index + 1), content[index]
 
 
 def draw_excerpt(spot: Spot) -> str:

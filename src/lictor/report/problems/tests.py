@@ -94,9 +94,9 @@ def _list_paths(value: Json) -> Iterator[str]:
 def _list_rules(pieces: list[Piece]) -> dict[str, list[str] | None]:
     rules: dict[str, list[str] | None] = {}
     for piece in pieces:
-        if piece.record is not None:
+        if piece.is_classic:
             rules[piece.name] = list_rule_names(piece.body)
-        elif piece.is_raw:
+        elif piece.record is not None or piece.is_raw:
             rules[piece.name] = None
     return rules
 

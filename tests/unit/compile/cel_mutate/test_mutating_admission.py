@@ -79,7 +79,7 @@ def test_without_binding_it_tells_what_it_would_do(evaluate, version):
 def test_a_binding_takes_less_than_its_policy(evaluate, resources, count):
     verdict = evaluate([policy(LABEL), binding(matchResources=resources)], CONFIG)
     assert told(verdict) == [PASSED] * count
-    assert all(r.properties == {"binding": "b"} for r in verdict.results)
+    assert all(r.properties == {"mapBinding": "b"} for r in verdict.results)
 
 
 def test_the_policy_still_has_to_match(evaluate):

@@ -89,7 +89,9 @@ def test_typed_literals_may_mix_types():
     text = "[JSONPatch{op: 'add', path: '/a', value: {'x': 'y'}}]"
     assert inspect_expression(text, patches).findings == ()
     mixed = "Object{spec: Object.spec{a: 1, b: 'x', c: [1, 'x']}}"
-    assert [f.position for f in inspect_expression(mixed, patches).findings] == [mixed.index("'x']")]
+    assert [f.position for f in inspect_expression(mixed, patches).findings] == [
+        mixed.index("'x']")
+    ]
 
 
 def test_nothing_is_said_of_kinds_nobody_knows():

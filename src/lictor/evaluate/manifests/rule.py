@@ -1,0 +1,74 @@
+"""`validate.manifests`: a resource must be what enough attestors have signed."""
+
+import msgspec
+
+from lictor.errors import CompileError, EvaluationError
+from lictor.evaluate.manifests.attestors import compile_attestors
+from lictor.evaluate.manifests.evidence import Evidence, compile_evidence
+from lictor.evaluate.setting import Outcome, Setting
+from lictor.model.policy import Manifests
+from lictor.model.program import Case, Check
+from lictor.model.request import Operation, Request
+from lictor.model.result import Failure, Result, Status
+from lictor.raw import Json
+
+_ERROR = "error occurred during manifest verification"
+# A dry run would tell which of the differences are only defaults.
+_UNTRIED = "; dryRun was not tried, as it needs a cluster"
+
+
+def compile_manifests(body: Json, setting: Setting) -> Check:
+    """The check of a rule with `manifests`."""
+    wanted = _read(body)
+    untried = _UNTRIED if wanted.dry_run is not None and wanted.dry_run.enable else ""
+    gather = compile_evidence(wanted)
+    sets = [
+        compile_attestors(each, f".attestors[{index}]")
+        for index, each in enumerate(wanted.attestors)
+    ]
+
+    def judge(request: Request) -> Outcome:
+        if request.object is None:
+            raise EvaluationError("failed to Unmarshal a requested object: there is none")
+        evidence = gather(request.object)
+        texts = []
+        for attest in sets:
+            finding = attest(evidence)
+            if not finding.verified:
+                note = untried if evidence.differences else ""
+                return Outcome(Status.FAIL, finding.text + note, _locate(evidence))
+            texts.append(finding.text)
+        return Outcome(Status.PASS, f"verified manifest signatures; {','.join(texts)}")
+
+    def check(case: Case) -> tuple[Result, ...]:
+        request = case.request
+        if request.operation is Operation.DELETE:
+            return ()
+        if request.admission is not None and request.admission.get("dryRun") is True:
+            outcome = Outcome(Status.PASS, "allowed because of DryRun request")
+        else:
+            try:
+                outcome = judge(request)
+            except EvaluationError as error:
+                outcome = Outcome(Status.ERROR, f"{_ERROR}: {error}")
+        return (setting.result(case, outcome),)
+
+    return check
+
+
+def _read(body: Json) -> Manifests:
+    try:
+        wanted = msgspec.convert(body, Manifests)
+    except msgspec.ValidationError as error:
+        raise CompileError(f"validate.manifests: {error}") from error
+    if not wanted.attestors:
+        # Kyverno refuses such a policy; taken as it stands it would let everything pass.
+        raise CompileError("validate.manifests: without attestors nothing would be verified")
+    return wanted
+
+
+def _locate(evidence: Evidence) -> Failure | None:
+    if not evidence.differences:
+        return None
+    first = evidence.differences[0]
+    return Failure(first.key, first.before, first.after, "differs from what was signed")

@@ -1,0 +1,144 @@
+"""Why a policy in CEL said what it said: the same story as that of a classic rule."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from lictor.lang.watch import Heard
+from lictor.model.admission import AdmissionPolicy, Binding
+from lictor.model.cel_policy import CelPolicy, MutatingPolicy, ValidatingPolicy
+from lictor.model.result import Result
+from lictor.raw import Json
+from lictor.report.explanation import (
+    Clause,
+    RuleExplanation,
+    dig,
+    is_expression,
+    list_expressions,
+)
+
+_ROOT = "matchConstraints"
+_TITLES = {"cronjobs": "for CronJobs", "defaults": "for other controllers of Pods"}
+
+
+class _Version(msgspec.Struct, frozen=True):
+    """A policy as it is, or as autogen makes it for controllers."""
+
+    title: str
+    spec: Json
+
+
+def explain_cel(
+    policy: AdmissionPolicy | CelPolicy,
+    bindings: Sequence[Binding],
+    heard: Sequence[Heard],
+    results: Sequence[Result],
+) -> tuple[RuleExplanation, ...]:
+    """What was heard of a policy, part by part; of parts that do not match, only the first."""
+    versions = list(_list_versions(policy, bindings))
+    parts = list(_split(heard)) or [[]]
+    told = [
+        _explain_part(part, versions[min(index, len(versions) - 1)], bindings)
+        for index, part in enumerate(parts)
+    ]
+    matched = [explanation for explanation in told if explanation.matched]
+    if not matched:
+        return (told[0],)
+    return tuple(_share(matched, results))
+
+
+def _list_versions(
+    policy: AdmissionPolicy | CelPolicy, bindings: Sequence[Binding]
+) -> Iterator[_Version]:
+    own = [
+        binding.metadata.name
+        for binding in bindings
+        if binding.kind == f"{policy.kind}Binding"
+        and binding.spec.policy_name == policy.metadata.name
+    ]
+    yield from (_Version(f"binding {name}", policy.spec) for name in own)
+    if not own:
+        yield _Version("policy", policy.spec)
+    if isinstance(policy, ValidatingPolicy | MutatingPolicy):
+        yield from _list_floors(policy)
+
+
+def _list_floors(policy: ValidatingPolicy | MutatingPolicy) -> Iterator[_Version]:
+    from lictor.compile.cel.autogen import list_floors
+    from lictor.compile.cel.templates import rewrite_mutating
+
+    controllers = policy.spec.autogen.pod_controllers
+    for floor in list_floors(policy.spec.match_constraints, controllers):
+        spec: Json = (
+            floor.rewrite(policy.spec)
+            if isinstance(policy, ValidatingPolicy)
+            else rewrite_mutating(policy.spec, floor)
+        )
+        yield _Version(_TITLES[floor.name], spec)
+
+
+def _split(heard: Sequence[Heard]) -> Iterator[list[Heard]]:
+    """What was heard, cut where another rule begins: each begins with its constraints."""
+    part: list[Heard] = []
+    is_settled = False
+    for each in heard:
+        is_constraint = each.what.startswith(_ROOT)
+        if is_constraint and is_settled:
+            yield part
+            part, is_settled = [], False
+        part.append(each)
+        is_settled = is_settled or not is_constraint or each.what == _ROOT
+    if part:
+        yield part
+
+
+def _explain_part(
+    heard: Sequence[Heard], version: _Version, bindings: Sequence[Binding]
+) -> RuleExplanation:
+    clauses = tuple(
+        Clause(each.what, bool(each.answer), _find_wanted(each.what, version, bindings))
+        for each in heard
+        if not is_expression(each.what)
+    )
+    roots = [clause for clause in clauses if clause.path == _ROOT or _is_binding(clause.path)]
+    return RuleExplanation(
+        rule="",
+        title=version.title,
+        matched=all(root.fits for root in roots),
+        clauses=clauses,
+        expressions=tuple(list_expressions(heard, _finder(version))),
+    )
+
+
+def _is_binding(path: str) -> bool:
+    return path.endswith(": matchResources")
+
+
+def _find_wanted(path: str, version: _Version, bindings: Sequence[Binding]) -> Json:
+    name, colon, rest = path.partition(": ")
+    if not colon:
+        return dig(version.spec, path)
+    binding = next((b for b in bindings if b.metadata.name == name), None)
+    return None if binding is None else dig(binding.spec, rest)
+
+
+def _finder(version: _Version) -> Callable[[str], Json]:
+    variables = {each.name: each.expression for each in version.spec.variables}
+
+    def find(path: str) -> Json:
+        if path.startswith("variables."):
+            return variables.get(path.removeprefix("variables."))
+        return dig(version.spec, path)
+
+    return find
+
+
+def _share(
+    matched: Sequence[RuleExplanation], results: Sequence[Result]
+) -> Iterator[RuleExplanation]:
+    """Give each part its results: one each, or all to the first where nobody can tell."""
+    for index, explanation in enumerate(matched):
+        own: Sequence[Result] = results if index == 0 else ()
+        if len(results) == len(matched):
+            own = (results[index],)
+        yield msgspec.structs.replace(explanation, results=tuple(own))

@@ -1,0 +1,135 @@
+"""`test` with policies in CEL: what rows are about, and when a silent policy is found missing."""
+
+import pytest
+
+from lictor.cli.rim import run
+
+POLICY = """
+apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: {name: owner}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}
+  validations: [{expression: "has(object.metadata.labels)"}]
+"""
+SELECTING = POLICY.replace(
+    "  matchConstraints:\n", "  matchConstraints:\n    objectSelector: {matchLabels: {a: b}}\n"
+)
+PODS = POLICY.replace("configmaps", "pods")
+TWO_RULES = POLICY.replace(
+    "  validations:",
+    '    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}\n'
+    "  validations:",
+)
+MUTATIONS = "\n---\n".join(
+    f"""
+apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: {{name: {name}}}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {{expression: 'Object{{metadata: Object.metadata{{labels: {{"{name}": "x"}}}}}}'}}
+"""
+    for name in ("first", "second")
+)
+MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, labels: {a: b}}\n"
+SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: m}\n"
+TEST = """
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Test
+metadata: {name: t}
+policies: [policy.yaml]
+resources: [resource.yaml]
+results:
+- {policy: POLICY, resources: [m], result: pass, EXTRA}
+"""
+
+
+@pytest.fixture
+def check(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def call(policy, resource, name="owner", extra="kind: X", **files):
+        (tmp_path / "policy.yaml").write_text(policy)
+        (tmp_path / "resource.yaml").write_text(resource)
+        for file, text in files.items():
+            (tmp_path / f"{file}.yaml").write_text(text)
+        test = TEST.replace("POLICY", name).replace("EXTRA", extra)
+        (tmp_path / "kyverno-test.yaml").write_text(test)
+        code = run(["test", "."])
+        return code, capsys.readouterr().out
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("policy", "resource", "code", "reason"),
+    [
+        (POLICY, MAP, 0, "Ok"),
+        # A policy that names one resource, and another one: that is a mistake in the test.
+        (POLICY, SERVICE, 1, "Not found"),
+        # A policy that chooses: then it is one of those that it leaves out.
+        (SELECTING, SERVICE, 0, "Excluded"),
+        (TWO_RULES, SERVICE, 0, "Excluded"),
+        # One about Pods is also about many controllers.
+        (PODS, SERVICE, 0, "Excluded"),
+        (POLICY.replace("ValidatingPolicy", "GeneratingPolicy").replace(
+            "validations: [{expression: \"has(object.metadata.labels)\"}]", "generate: []"), SERVICE, 1, "Not found"),
+    ],
+)  # fmt: skip
+def test_silent_policies(check, policy, resource, code, reason):
+    given, out = check(policy, resource)
+    assert given == code
+    assert f"│ {reason} " in out
+
+
+@pytest.mark.parametrize("extra", ["isValidatingPolicy: true", "rule: whatever", "kind: ConfigMap"])
+def test_rules_have_no_names(check, extra):
+    code, out = check(POLICY, MAP, extra=extra)
+    assert (code, "│ Ok " in out) == (0, True)
+
+
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_mutating_policies_are_compared_with_the_end(check, name):
+    patched = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, labels: {a: b, first: x, second: x}}\n"
+    code, _ = check(MUTATIONS, MAP, name, "patchedResources: patched.yaml", patched=patched)
+    assert code == 0
+
+
+def test_families_of_one_name_are_kept_apart(check):
+    classic = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: owner}
+spec:
+  rules:
+  - name: r
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    validate: {pattern: {metadata: {name: "?*"}}}
+"""
+    code, out = check(f"{POLICY}\n---\n{classic}", MAP)
+    assert code == 0
+    assert "2 tests passed" in out
+
+
+def test_a_guess_is_told(check):
+    zoo = POLICY.replace('apiGroups: [""]', "apiGroups: [zoo.example]").replace(
+        "configmaps", "lions"
+    )
+    lion = MAP.replace("v1", "zoo.example/v1").replace("ConfigMap", "Lion")
+    code, out = check(zoo, lion)
+    assert code == 0
+    assert (
+        out.count("  note: nothing tells how zoo.example/v1 Lion is called in resourceRules") == 1
+    )
+
+
+def test_counts_say_how_many(check):
+    _, out = check(POLICY, MAP)
+    assert "Applying 1 policy to 1 resource with 0 exceptions ..." in out
