@@ -2,16 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 SHARED = Path(__file__).parents[3] / "shared"
 CASES = SHARED / "conformance"
 
-
-def pytest_collection_modifyitems(items):
-    if CASES.is_dir():
-        return
-    skip = pytest.mark.skip(reason=f"no conformance cases at {CASES}")
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(skip)
+# Elsewhere there is nothing to compare with; test_presence.py says so in one line.
+collect_ignore = [] if CASES.is_dir() else ["test_golden.py", "test_suites.py"]

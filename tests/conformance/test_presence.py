@@ -1,0 +1,8 @@
+import pytest
+from conftest import CASES
+
+
+def test_cases_lie_beside_the_project():
+    if not CASES.is_dir():
+        pytest.skip(f"no conformance cases at {CASES}: nothing to compare with")
+    assert (CASES / "index.jsonl").exists()
