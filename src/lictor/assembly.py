@@ -73,6 +73,7 @@ def compile_cleanups(
     cleanups: Iterable[CleanupPolicy],
     *,
     lookups: Lookups | None = None,
+    watch_rule: WatchRule = watch_nothing,
     **cel: Unpack[CelDocuments],
 ) -> tuple[CleanupProgram, ...]:
     """Compile cleanup policies, and the DeletingPolicies among `cel_policies`."""
@@ -84,7 +85,7 @@ def compile_cleanups(
     from lictor.compile.cel.deleting import compile_deleting
     from lictor.model.cel_policy import DeletingPolicy
 
-    around_cel = _surround_cel(cel, world, watch_nothing)()
+    around_cel = _surround_cel(cel, world, watch_rule)()
     deleting = (p for p in cel.get("cel_policies", ()) if isinstance(p, DeletingPolicy))
     return (*programs, *(compile_deleting(policy, around_cel) for policy in deleting))
 

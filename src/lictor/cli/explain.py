@@ -7,9 +7,10 @@ import click
 import msgspec
 import orjson
 
-from lictor.assembly import Told
+from lictor.assembly import Told, compile_cleanups
 from lictor.assembly import explain as explain_request
 from lictor.cli.flag_command import FlagCommand, slice_option
+from lictor.cli.offline.deletions import judge_deletion
 from lictor.cli.offline.inputs import (
     load_caller,
     load_context,
@@ -29,8 +30,10 @@ from lictor.cli.offline.resources import load_resources
 from lictor.cli.offline.values import GivenValues
 from lictor.cli.sources import read_file, read_policies
 from lictor.errors import LoadError, UsageError
+from lictor.lang.watch import Heard, Recorder
 from lictor.model.policy import Policy
 from lictor.model.request import Request
+from lictor.model.result import Result
 from lictor.raw import JsonObject
 from lictor.report.explanation import (
     Explanation,
@@ -42,7 +45,7 @@ from lictor.report.resource_name import name_resource
 
 if TYPE_CHECKING:
     from lictor.model.admission import AdmissionPolicy
-    from lictor.model.cel_policy import CelPolicy
+    from lictor.model.cel_policy import CelPolicy, DeletingPolicy
 
 _EXAMPLES = """\
 # Why is this Pod refused?
@@ -139,13 +142,31 @@ class _Teller(msgspec.Struct, frozen=True):
                 if self.rule in ("", rule.name)
             )
             yield Explanation(policy.metadata.name, name, rules)
-        cel = self.policies.cel
-        for other in (*cel.admission_policies, *cel.judging):
-            from lictor.report.cel_explanation import explain_cel
+        if len(self.policies.cel):
+            yield from self._explain_cel(request, name)
 
-            told = self._listen(other, request)
-            rules = explain_cel(other, cel.bindings, told.heard, told.verdict.results)
-            yield Explanation(other.metadata.name, name, rules)
+    def _explain_cel(self, request: Request, name: str) -> Iterator[Explanation]:
+        from lictor.report.cel_explanation import explain_cel
+
+        cel = self.policies.cel
+        for policy in (*cel.admission_policies, *cel.judging):
+            told = self._listen(policy, request)
+            rules = explain_cel(policy, cel.bindings, told.heard, told.verdict.results)
+            yield Explanation(policy.metadata.name, name, rules)
+        for deleting in cel.deleting:
+            heard, results = self._listen_to_deletion(deleting, request)
+            rules = explain_cel(deleting, (), heard, results)
+            yield Explanation(deleting.metadata.name, name, rules)
+
+    def _listen_to_deletion(
+        self, policy: "DeletingPolicy", request: Request
+    ) -> tuple[list[Heard], list[Result]]:
+        recorder = Recorder()
+        documents = describe_world(self.exceptions, self.given)
+        documents["cel_policies"] = (policy,)
+        lookups = OfflineLookups(self.world.values, self.given)
+        programs = compile_cleanups((), lookups=lookups, watch_rule=recorder.for_rule, **documents)
+        return recorder.heard, [judge_deletion(program, request) for program in programs]
 
     def _listen(self, policy: "Policy | AdmissionPolicy | CelPolicy", request: Request) -> Told:
         documents = describe_world(self.exceptions, self.given)

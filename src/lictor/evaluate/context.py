@@ -48,12 +48,21 @@ def _compile(
     for entry in entries:
         # A value given by hand stands for what only a cluster or registry could tell.
         if entry.variable is not None or entry.name not in roots:
-            loaders[entry.name] = setting.watch(f"context.{entry.name}", builder.build(entry))
+            loader = setting.watch(f"context.{entry.name}", builder.build(entry))
+            earlier = loaders.get(entry.name)
+            loaders[entry.name] = (
+                loader if earlier is None else _redefine(entry.name, earlier, loader)
+            )
     if not loaders and not given:
         return None
     if not given:
         return lambda scope: scope.lazy(loaders)
     return lambda scope: add_values(scope, given).lazy(loaders)
+
+
+def _redefine(name: str, earlier: Loader, later: Loader) -> Loader:
+    """An entry of the same name as one before it, which it may refer to."""
+    return lambda scope: later(scope.lazy({name: earlier}))
 
 
 def add_values(scope: Scope, given: Mapping[str, Json]) -> Scope:

@@ -273,6 +273,17 @@ def test_what_would_be_deleted(capsys):
     assert "owned" not in out
 
 
+def test_exceptions_are_made_for_violations(capsys, tmp_path):
+    _, out, _ = apply(
+        capsys, "owner.yaml", "admission.yaml", "-r", "maps.yaml", "--generate-exceptions"
+    )
+    (made,) = [each for each in yaml.safe_load_all(out) if each]
+    assert made["spec"]["policyRefs"] == [{"name": "owner", "kind": "ValidatingPolicy"}]
+    (tmp_path / "made.yaml").write_text(out)
+    code, out, _ = apply(capsys, "owner.yaml", "-r", "maps.yaml", "-e", "made.yaml")
+    assert (code, counts(out)[" skip"]) == (0, 1)
+
+
 def test_sarif_names_the_file(capsys):
     _, out, _ = apply(capsys, "owner.yaml", "-r", "maps.yaml", "--output-format", "sarif")
     (result,) = json.loads(out)["runs"][0]["results"]

@@ -151,3 +151,20 @@ def test_programs_get_the_same(explain):
         "error": "",
     }
     assert told["results"] == [{"status": "fail", "message": "no limits: a"}]
+
+
+def test_deletions_are_told(explain):
+    policy = """
+apiVersion: policies.kyverno.io/v1
+kind: DeletingPolicy
+metadata: {name: sweep}
+spec:
+  schedule: "* * * * *"
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [pods]}
+  conditions: [{name: empty, expression: "object.spec.containers == []"}]
+"""
+    bad, free, *_ = explain(policy).strip().split("\n\n")
+    assert "conditions[0]: object.spec.containers == [] = false" in bad
+    assert "└── policy: pass" in free

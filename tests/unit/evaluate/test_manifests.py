@@ -1,6 +1,7 @@
 """Signed manifests: what counts as signed, what may differ, and that nothing odd gets through."""
 
 import gzip
+import time
 import zlib
 from base64 import b64encode
 
@@ -135,9 +136,6 @@ def test_another_key_is_an_error():
     )
 
 
-NOTHING = annotate(service(), message=encode(gzip.compress(b"hello")), signature="AAAA")
-
-
 @pytest.mark.parametrize(
     ("resource", "status", "words"),
     [
@@ -145,9 +143,12 @@ NOTHING = annotate(service(), message=encode(gzip.compress(b"hello")), signature
         (annotate(service(), message=encode(yaml.safe_dump(service()).encode())), "fail", "signature not found"),
         (annotate(service(), message="a!b", signature="AAAA"), "error", "illegal base64 data at input byte 1"),
         (annotate(service(), message="AAA", signature="AAAA"), "error", "illegal base64 data at input byte 0"),
-        (annotate(service(), message="", signature="AAAA"), "error", "gzip.NewReader() failed"),
-        (annotate(service(), message=encode(b"\0\1"), signature="AAAA"), "error", "gzip.NewReader() failed"),
-        (NOTHING, "fail", "failed to find a YAML manifest in the gzipped message"),
+        (annotate(service(), message="", signature="AAAA"), "error", "verification failed for 1 signature"),
+        (annotate(service(), message=encode(b"\0\1"), signature="AAAA"), "error", "verification failed"),
+        (sign(service(), payload=b""), "error", "gzip.NewReader() failed"),
+        (sign(service(), payload=b"\0\1"), "error", "gzip.NewReader() failed"),
+        (sign(service(), payload=gzip.compress(b"x" * 600)), "error", "tarReader.Next() failed"),
+        (sign(service(), payload=b"hello"), "fail", "failed to find a YAML manifest in the gzipped message"),
         (annotate(sign(service()), signature=""), "error", "missing flag '--signature'"),
         (annotate(sign(service()), signature="%%%"), "error", "Invalid IEEE_P1363"),
         (annotate(sign(service()), signature="\ud800"), "error", "verification failed"),
@@ -318,10 +319,29 @@ def test_a_small_message_that_is_huge_inside_is_an_error():
 
 def test_a_bomb_within_a_message_is_an_error():
     inner = gzip.compress(b"\0" * (64 << 20))
-    status, message = judge(
-        annotate(service(), message=encode(gzip.compress(inner)), signature="A")
-    )
+    status, message = judge(sign(service(), payload=inner))
     assert (status, "more than 4 MiB" in message) == ("error", True)
+
+
+def test_what_nobody_has_signed_is_not_read():
+    long = b"kind: Service\nmetadata: {name: web}\na: [" + b"a," * 1_000_000 + b"a]"
+    resource = annotate(service(), message=encode(gzip.compress(long)), signature="AAAA")
+    start = time.process_time()
+    assert judge(resource)[0] == "error"
+    assert time.process_time() - start < 0.5
+
+
+def test_a_resource_of_endless_paths_is_an_error():
+    wide: dict = {str(number): "x" for number in range(1000)}
+    for _ in range(300):
+        wide = {"k" * 1000: wide}
+    status, message = judge({**sign(service()), "spec": wide})
+    assert (status, "too large" in message) == ("error", True)
+
+
+def test_signatures_beyond_all_bounds_are_left_out():
+    notes = {f"signature_{number}": "AAAA" for number in range(1, 1000)}
+    assert "signature 64/64" in judge(annotate(sign(service(), OTHER), **notes))[1]
 
 
 def test_a_message_in_very_many_pieces_is_an_error():

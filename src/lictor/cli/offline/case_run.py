@@ -1,6 +1,7 @@
 """A test, run: what its policies say about its resources, ready to be compared."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from lictor.cli.offline.responses import (
     list_speakers,
 )
 from lictor.engine import Engine
+from lictor.model.request import Request
 from lictor.raw import JsonObject
 
 
@@ -41,8 +43,9 @@ class CaseRun:
         )
         self._tell_guesses(inputs)
         answers = Answers()
-        answers.triggers.update(_judge_resources(inputs))
-        answers.triggers.update(_judge_payloads(inputs))
+        for key, responses in chain(_judge_resources(inputs), _judge_payloads(inputs)):
+            # A file may hold several payloads, all under its name.
+            answers.triggers.setdefault(key, []).extend(responses)
         answers.targets.update(_find_targets(answers, inputs.targets))
         return answers
 
@@ -76,11 +79,14 @@ def _judge_payloads(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[Resp
     cel, given = inputs.policies.cel, inputs.given
     lookups = OfflineLookups(inputs.values, given)
     speakers = list_speakers((), cel)
+    judge_deletions = compile_deletions(inputs.policies, inputs.exceptions, lookups, given)
     for mode, payloads in inputs.payloads.items():
         chosen = cel.of_mode(mode)
         engine = Engine(compile_for_payloads(chosen, inputs.exceptions, lookups, given))
         for payload in payloads:
             verdict = engine.evaluate(payload.make_request(mode))
+            deletions = judge_deletions(Request.of(payload.body)) if mode == "JSON" else ()
+            verdict = replace(verdict, results=(*verdict.results, *deletions))
             yield ("", "", "", payload.path), list_responses(verdict, speakers)
 
 

@@ -29,10 +29,11 @@ def compile_deletions(
     documents = describe_world(exceptions, given)
     documents["cel_policies"] = deleting
     programs = compile_cleanups((), lookups=lookups, **documents)
-    return lambda request: tuple(_judge(program, request) for program in programs)
+    return lambda request: tuple(judge_deletion(program, request) for program in programs)
 
 
-def _judge(program: CleanupProgram, request: Request) -> Result:
+def judge_deletion(program: CleanupProgram, request: Request) -> Result:
+    """Pass where the object would go, fail where it would stay."""
     try:
         goes = program.concerns(request)
     except (EvaluationError, LookupFailedError) as error:

@@ -13,6 +13,7 @@ from lictor.report.summary import reported_status
 
 _CRONJOB_PREFIX = "autogen-cronjob-"
 _PREFIX = "autogen-"
+_CEL_GROUP = "policies.kyverno.io/"
 _TAG_OR_DIGEST = re.compile(r":.*|@.*")
 
 
@@ -23,16 +24,46 @@ def build_exceptions(
     for verdict in verdicts:
         for result in verdict.results:
             status = reported_status(result, audit_warn=audit_warn)
-            if status is Status.FAIL and not result.policy.namespace:
+            if status is not Status.FAIL or result.policy.namespace:
+                continue
+            if result.policy.kind == "ClusterPolicy":
                 yield _build_exception(result, verdict.request.resource, ttl)
+            elif result.policy.api_version.startswith(_CEL_GROUP):
+                yield _build_cel_exception(result, verdict.request.resource, ttl)
+            # From Kubernetes' own policies there are no exceptions.
+
+
+def _build_cel_exception(result: Result, resource: JsonObject, ttl: int) -> JsonObject:
+    _, kind, namespace, name = key_of(resource)
+    facts = {"kind": kind, "metadata.namespace": namespace, "metadata.name": name}
+    tests = [f"object.{path} == {_quote(value)}" for path, value in facts.items()]
+    policy = result.policy
+    return {
+        "apiVersion": f"{_CEL_GROUP}v1",
+        "kind": "PolicyException",
+        "metadata": _describe((policy.name, namespace, name), ttl),
+        "spec": {
+            "policyRefs": [{"name": policy.name, "kind": policy.kind}],
+            "matchConditions": [{"name": "this-resource", "expression": " && ".join(tests)}],
+        },
+    }
+
+
+def _quote(text: str) -> str:
+    # What JSON escapes, CEL escapes alike.
+    return orjson.dumps(text).decode()
+
+
+def _describe(names: tuple[str, ...], ttl: int) -> JsonObject:
+    metadata: JsonObject = {"name": "-".join(names)}
+    if ttl > 0:
+        metadata["labels"] = {"cleanup.kyverno.io/ttl": format_duration(ttl)}
+    return metadata
 
 
 def _build_exception(result: Result, resource: JsonObject, ttl: int) -> JsonObject:
     _, kind, namespace, name = key_of(resource)
     kinds, names, rules = _widen(result.rule, kind, name)
-    metadata: JsonObject = {"name": "-".join((result.policy.name, result.rule, namespace, name))}
-    if ttl > 0:
-        metadata["labels"] = {"cleanup.kyverno.io/ttl": format_duration(ttl)}
     spec: JsonObject = {
         "exceptions": [{"policyName": result.policy.name, "ruleNames": rules}],
         "match": {
@@ -45,7 +76,7 @@ def _build_exception(result: Result, resource: JsonObject, ttl: int) -> JsonObje
     return {
         "apiVersion": "kyverno.io/v2beta1",
         "kind": "PolicyException",
-        "metadata": metadata,
+        "metadata": _describe((result.policy.name, result.rule, namespace, name), ttl),
         "spec": spec,
     }
 

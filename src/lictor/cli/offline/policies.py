@@ -74,10 +74,14 @@ def load_policy_files(texts: Iterable[Text]) -> LoadedPolicies:
     names = {(policy.kind, policy.metadata.name) for policy in _list_policies(loaded)}
     errors = [found for found in loaded.problems if found.severity is Severity.ERROR]
     return LoadedPolicies(
-        usable=tuple(policy.record for policy in loaded.policies),
+        usable=tuple(policy.record for policy in loaded.policies if policy.record.spec.rules),
         exceptions=tuple(exception.record for exception in loaded.exceptions),
         cleanups=tuple(cleanup.record for cleanup in loaded.cleanups),
-        unusable=(*_list_broken(errors, names), *_list_later(loaded)),
+        unusable=(
+            *_list_broken(errors, names),
+            *_list_without_rules(loaded),
+            *_list_later(loaded),
+        ),
         warnings=tuple(str(found) for found in loaded.problems if found not in errors)
         + tuple(
             f"{found.source}:{found.position()[0]}: "
@@ -129,6 +133,19 @@ def _list_broken(errors: Iterable[Problem], usable: Set[tuple[str, str]]) -> lis
         name = error.name or error.source
         found.setdefault(key, Unusable(name, error.kind, str(error)))
     return list(found.values())
+
+
+def _list_without_rules(loaded: Loaded) -> list[Unusable]:
+    """Policies that decide nothing, most likely for a misspelt field: that is no success."""
+    return [
+        Unusable(
+            policy.record.metadata.name,
+            policy.record.kind,
+            f"{policy.source}:{policy.position()[0]}: the policy has no rules",
+        )
+        for policy in loaded.policies
+        if not policy.record.spec.rules
+    ]
 
 
 def _list_later(loaded: Loaded) -> list[Unusable]:

@@ -14,6 +14,8 @@ from lictor.raw import Json, JsonObject
 Adapt = Callable[[PolicyRef, Request], Request]
 
 _OPERATION = "request.operation"
+# Values stand for what classic rules ask for; CEL policies judge the creation of what is given.
+_CLASSIC = ("ClusterPolicy", "Policy")
 _OBJECT = "request.object."
 _OLD_OBJECT = "request.oldObject."
 
@@ -47,6 +49,8 @@ class World(msgspec.Struct, frozen=True):
         return self._adapt if self.values.change_requests else None
 
     def _adapt(self, policy: PolicyRef, request: Request) -> Request:
+        if policy.kind not in _CLASSIC:
+            return request
         variables = self.values.of_resource(policy.name, _metadata(request.resource, "name"))
         if not variables:
             return request

@@ -47,9 +47,11 @@ def _compile_concern(
     view = around.viewpoint.view(_list_texts(spec))
 
     def concerns(request: Request) -> bool:
-        matches = select(request.kind, request.subresource, request.operation)
-        if matches is None or not matches(request):
-            return False
+        # A bare payload is of no kind, and nothing but the conditions is asked of it.
+        if request.kind.kind:
+            matches = select(request.kind, request.subresource, request.operation)
+            if matches is None or not matches(request):
+                return False
         # What is to go is the object, whatever is done to it now.
         case = Case(replace(request, object=request.resource), build_scope)
         activation = view(case)

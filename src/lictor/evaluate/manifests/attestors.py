@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from lictor.errors import CompileError, EvaluationError
 from lictor.evaluate.manifests.difference import Difference
-from lictor.evaluate.manifests.evidence import Evidence
+from lictor.evaluate.manifests.evidence import NO_MANIFEST, Evidence
 from lictor.evaluate.manifests.message import decode_base64
 from lictor.lang.go_json import dump_go_json
 from lictor.lang.signature import Verify, compile_key
@@ -16,7 +16,6 @@ from lictor.model.policy import Attestor, AttestorSet, StaticKeys
 from lictor.raw import Json
 
 _BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
-_NO_MANIFEST = "YAML manifest not found for this resource"
 _NOT_VERIFIED = "failed to verify signature"
 
 
@@ -25,6 +24,7 @@ class Finding(msgspec.Struct, frozen=True):
 
     verified: bool
     text: str
+    difference: Difference | None = None
 
 
 # EvaluationError where it cannot be told.
@@ -33,10 +33,10 @@ Attest: TypeAlias = Callable[[Evidence], Finding]
 _Check: TypeAlias = Callable[[Evidence], None]
 
 
-def compile_attestors(wanted: AttestorSet, where: str) -> Attest:
+def compile_attestors(wanted: AttestorSet, repository: str, where: str) -> Attest:
     """Enough of these must have signed: all, where no count is given."""
     entries = [
-        _compile_attestor(entry, f"{where}.entries[{index}]")
+        _compile_attestor(entry, repository, f"{where}.entries[{index}]")
         for index, entry in enumerate(_expand(wanted.entries))
     ]
     required = wanted.count or len(entries)
@@ -44,29 +44,30 @@ def compile_attestors(wanted: AttestorSet, where: str) -> Attest:
         raise CompileError(f"{where}.count: expected a positive number")
 
     def attest(evidence: Evidence) -> Finding:
-        verified, failed, errors = list[str](), list[str](), list[str]()
+        verified, failed, errors = list[Finding](), list[Finding](), list[str]()
         for entry in entries:
             try:
                 finding = entry(evidence)
             except EvaluationError as error:
                 errors.append(str(error))
                 continue
-            (verified if finding.verified else failed).append(finding.text)
+            (verified if finding.verified else failed).append(finding)
             if len(verified) >= required:
-                return _sum_up("succeeded", verified, len(verified), required)
+                return _sum_up(verified, f"succeeded; verifiedCount {len(verified)}", required)
         if errors:
             raise EvaluationError("; ".join(errors))
-        return _sum_up("failed", failed, len(verified), required)
+        return _sum_up(failed, f"failed; verifiedCount {len(verified)}", required)
 
     return attest
 
 
-def _sum_up(what: str, texts: list[str], count: int, required: int) -> Finding:
-    text = (
-        f"manifest verification {what}; verifiedCount {count}; requiredCount {required}; "
-        f"message {','.join(texts)}"
+def _sum_up(findings: list[Finding], what: str, required: int) -> Finding:
+    told = ",".join(finding.text for finding in findings)
+    return Finding(
+        verified=any(finding.verified for finding in findings),
+        text=f"manifest verification {what}; requiredCount {required}; message {told}",
+        difference=next((each.difference for each in findings if each.difference), None),
     )
-    return Finding(what == "succeeded", text)
 
 
 def _expand(entries: tuple[Attestor, ...]) -> Iterator[Attestor]:
@@ -80,15 +81,18 @@ def _expand(entries: tuple[Attestor, ...]) -> Iterator[Attestor]:
             yield replace(entry, keys=replace(entry.keys, public_keys=f"{part.lstrip()}{_END}"))
 
 
-def _compile_attestor(entry: Attestor, where: str) -> Attest:
+def _compile_attestor(entry: Attestor, repository: str, where: str) -> Attest:
     if entry.attestor is not None:
-        return _compile_nested(entry.attestor, f"{where}.attestor")
+        return _compile_nested(entry.attestor, repository, f"{where}.attestor")
     field, check = _compile_source(entry)
-    where += field
+    where, repository = where + field, entry.repository or repository
 
     def attest(evidence: Evidence) -> Finding:
         _check_annotations(entry.annotations, evidence.annotations)
+        image = evidence.image or repository
         try:
+            if image:
+                _refuse(f"the manifest in {image} needs a registry, which")(evidence)
             return _judge(evidence, check, where)
         except EvaluationError as error:
             raise EvaluationError(f"{where}: {error}") from error
@@ -96,34 +100,37 @@ def _compile_attestor(entry: Attestor, where: str) -> Attest:
     return attest
 
 
-def _judge(evidence: Evidence, check: _Check, where: str) -> Finding:
-    if evidence.fault:
-        raise EvaluationError(f"{_NO_MANIFEST}: {evidence.fault}")
-    if evidence.absence:
-        return Finding(verified=False, text=f"{where}: {_NO_MANIFEST}: {evidence.absence}")
-    if not evidence.signatures and not evidence.image:
-        return Finding(verified=False, text=f"{where}: {_NOT_VERIFIED}: signature not found")
-    check(evidence)
-    if evidence.differences:
-        text = f"{where}: {_NOT_VERIFIED}. diff found; {_tell(evidence.differences)}"
-        return Finding(verified=False, text=text)
-    return Finding(verified=True, text="singed by a valid signer: ")
-
-
-def _compile_nested(entry: Json, where: str) -> Attest:
+def _compile_nested(entry: Json, repository: str, where: str) -> Attest:
     try:
         nested = msgspec.convert(entry, AttestorSet)
     except msgspec.ValidationError as error:
         raise CompileError(f"{where}: {error}") from error
-    attest = compile_attestors(nested, where)
+    attest = compile_attestors(nested, repository, where)
 
     def attest_nested(evidence: Evidence) -> Finding:
         try:
             return attest(evidence)
         except EvaluationError as error:
-            raise EvaluationError(f"failed to verify signature; {where}: {error}") from error
+            raise EvaluationError(f"{_NOT_VERIFIED}; {where}: {error}") from error
 
     return attest_nested
+
+
+def _judge(evidence: Evidence, check: _Check, where: str) -> Finding:
+    """Nothing of a message is read before it is known to be signed: the signature comes first."""
+    if not evidence.has_message:
+        return Finding(verified=False, text=f"{where}: {NO_MANIFEST}: message not found")
+    if not evidence.signatures:
+        return Finding(verified=False, text=f"{where}: {_NOT_VERIFIED}: signature not found")
+    check(evidence)
+    differences = evidence.differences
+    if differences is None:
+        text = "failed to find a YAML manifest in the gzipped message"
+        return Finding(verified=False, text=f"{where}: {NO_MANIFEST}: {text}")
+    if differences:
+        text = f"{where}: {_NOT_VERIFIED}. diff found; {_tell(differences)}"
+        return Finding(verified=False, text=text, difference=differences[0])
+    return Finding(verified=True, text="singed by a valid signer: ")
 
 
 def _check_annotations(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
@@ -137,8 +144,6 @@ def _check_annotations(wanted: Mapping[str, str], found: Mapping[str, str]) -> N
 def _compile_source(entry: Attestor) -> tuple[str, _Check]:
     """The field that names the signer, and the check of what they signed."""
     if entry.keys is not None:
-        if entry.repository:
-            return ".keys", _refuse("a manifest in an image needs a registry, which")
         return ".keys", _compile_keys(entry.keys)
     if entry.certificates is not None:
         return ".certificates", _refuse("signing with certificates")
@@ -159,12 +164,7 @@ def _compile_keys(keys: StaticKeys) -> _Check:
     except ValueError:
         verify = None
 
-    def check(evidence: Evidence) -> None:
-        if evidence.image:
-            _refuse(f"the manifest in {evidence.image} needs a registry, which")(evidence)
-        _check_signatures(verify, evidence)
-
-    return check
+    return lambda evidence: _check_signatures(verify, evidence)
 
 
 def _refuse(what: str) -> _Check:
@@ -188,12 +188,12 @@ def _check_signatures(verify: Verify | None, evidence: Evidence) -> None:
         raise EvaluationError(
             f"{_NOT_VERIFIED}: failed to judge signature type from public key configuration"
         )
-    count, trials = len(evidence.signatures), []
+    message, count, trials = evidence.message, len(evidence.signatures), []
     for index, signature in enumerate(evidence.signatures, 1):
         if signature.is_logged:
             why: str | None = "a signature in a transparency log comes with a later release"
         else:
-            why = _try_signature(verify, signature.text, evidence.message)
+            why = _try_signature(verify, signature.text, message)
         if why is None:
             return
         trials.append(f"[publickey 1/1] [signature {index}/{count}] error: {why}")

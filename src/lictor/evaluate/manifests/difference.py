@@ -11,6 +11,8 @@ from lictor.raw import Json
 
 # An element of a list, within a path and not at its end.
 _INDEX = re.compile(r"\.[0-9]+\.")
+# No resource that a cluster takes comes near: all paths together, and a bit for each.
+_MAX_PATHS, _PATH_COST = 24 << 20, 200
 _MAX_DEPTH = 500
 _EXACT = 1 << 53
 _REGISTRY, _TAG = "docker.io/", ":latest"
@@ -46,19 +48,19 @@ def find_differences(manifest: Json, resource: Json) -> list[Difference]:
 def flatten(body: Json) -> dict[str, Json]:
     """The leaves of a resource by their paths; what is null or empty has none."""
     leaves: dict[str, Json] = {}
+    left = _MAX_PATHS
     stack: list[tuple[str, Json, int]] = [("", body, 0)]
     while stack:
         path, value, depth = stack.pop()
-        if value is None:
-            continue
         if isinstance(value, (dict, list)):
-            if depth >= _MAX_DEPTH:
-                raise EvaluationError(f"the resource is nested deeper than {_MAX_DEPTH} levels")
+            left -= (len(path) + _PATH_COST) * len(value)
+            if depth >= _MAX_DEPTH or left < 0:
+                raise EvaluationError("too large, or nested too deeply, to be compared")
             stack.extend((_join(path, key), item, depth + 1) for key, item in _items(value))
         elif path in leaves:
             # `a.b` and `b` within `a`: which of them was signed cannot be told.
             raise EvaluationError(f"two fields have the path {path}")
-        else:
+        elif value is not None:
             leaves[path] = _settle(value)
     return leaves
 

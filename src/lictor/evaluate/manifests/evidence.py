@@ -1,7 +1,9 @@
 """What a resource says of itself: the manifest that was signed, how it differs, the signatures."""
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import count, islice
 from typing import TypeAlias
 
 import msgspec
@@ -15,6 +17,11 @@ from lictor.raw import Json, JsonObject
 
 # So many manifests are compared where none has the resource's name.
 _MAX_CANDIDATES = 3
+# Each costs time, and anybody may have made them.
+_MAX_SIGNATURES = 64
+# Enough to see what is wrong.
+_MAX_TOLD = 100
+NO_MANIFEST = "YAML manifest not found for this resource"
 _HIDDEN = "(hidden)"
 
 
@@ -25,18 +32,69 @@ class Signature(msgspec.Struct, frozen=True):
     is_logged: bool
 
 
-class Evidence(msgspec.Struct, frozen=True):
-    """Gathered once for a request; each attestor draws its own conclusions from it."""
+@contextmanager
+def _telling(what: str) -> Iterator[None]:
+    try:
+        yield
+    except EvaluationError as error:
+        raise EvaluationError(f"{what}: {error}") from error
 
-    annotations: Mapping[str, str]
-    # The image that holds the manifest, where it is not in the annotations.
-    image: str = ""
-    # Why there is no manifest to compare with: because none is there, or something is broken.
-    absence: str = ""
-    fault: str = ""
-    message: bytes = b""
-    signatures: tuple[Signature, ...] = ()
-    differences: tuple[Difference, ...] = ()
+
+class Evidence:
+    """What one resource says of itself; read when it is asked for, and once.
+
+    Reading costs time in proportion to the message, which anybody may have made: it is asked for
+    after a signature of the message was found to be right.
+    """
+
+    def __init__(self, resource: JsonObject, domain: str, ignores: Ignores) -> None:
+        self._resource = resource
+        self._domain = domain
+        self._ignores = ignores
+        self.annotations = _read_annotations(resource)
+
+    @property
+    def image(self) -> str:
+        """The image that holds the manifest, where it is not in the annotations."""
+        return self._read_note("resourceBundleRef") or ""
+
+    @property
+    def has_message(self) -> bool:
+        return self._read_note("message") is not None
+
+    @cached_property
+    def message(self) -> bytes:
+        """What was signed. EvaluationError where that cannot be read."""
+        with _telling(NO_MANIFEST):
+            return decode_message(self._read_note("message") or "")
+
+    @cached_property
+    def signatures(self) -> tuple[Signature, ...]:
+        return tuple(islice(self._read_signatures(), _MAX_SIGNATURES))
+
+    @cached_property
+    def differences(self) -> tuple[Difference, ...] | None:
+        """How the resource differs from what was signed; None where nothing about it was.
+
+        EvaluationError where that cannot be told.
+        """
+        message = self.message
+        with _telling(NO_MANIFEST):
+            manifests = read_manifests(message)
+        with _telling("error occurred during matching manifest"):
+            return _compare(manifests, self._resource, self._ignores(self._resource))
+
+    def _read_note(self, name: str) -> str | None:
+        return self.annotations.get(f"{self._domain}/{name}")
+
+    def _read_signatures(self) -> Iterable[Signature]:
+        for number in count():
+            suffix = f"_{number}" if number else ""
+            text = self._read_note(f"signature{suffix}")
+            if text is None:
+                return
+            logged = (self._read_note(f"{what}{suffix}") for what in ("certificate", "bundle"))
+            yield Signature(text, any(logged))
 
 
 Gather: TypeAlias = Callable[[JsonObject], Evidence]
@@ -46,33 +104,10 @@ def compile_evidence(wanted: Manifests) -> Gather:
     """How to gather what a resource says of itself."""
     domain = wanted.annotation_domain or DOMAIN
     ignores = compile_ignores(wanted.ignore_fields, domain)
-
-    def gather(resource: JsonObject) -> Evidence:
-        annotations = read_annotations(resource)
-        image = annotations.get(f"{domain}/resourceBundleRef", "") or wanted.repository
-        message = annotations.get(f"{domain}/message")
-        if image:
-            return Evidence(annotations, image)
-        if message is None:
-            return Evidence(annotations, absence="message not found")
-        try:
-            signed = decode_message(message)
-            differences = _compare(read_manifests(signed), resource, ignores)
-        except EvaluationError as error:
-            return Evidence(annotations, fault=str(error))
-        if differences is None:
-            return Evidence(
-                annotations, absence="failed to find a YAML manifest in the gzipped message"
-            )
-        signatures = tuple(_read_signatures(annotations, domain))
-        return Evidence(
-            annotations, message=signed, signatures=signatures, differences=tuple(differences)
-        )
-
-    return gather
+    return lambda resource: Evidence(resource, domain, ignores)
 
 
-def read_annotations(resource: JsonObject) -> dict[str, str]:
+def _read_annotations(resource: JsonObject) -> Mapping[str, str]:
     """The annotations of a resource; none at all where one of them is not a text."""
     metadata = resource.get("metadata")
     found = metadata.get("annotations") if isinstance(metadata, dict) else None
@@ -81,32 +116,20 @@ def read_annotations(resource: JsonObject) -> dict[str, str]:
     return found
 
 
-def _read_signatures(annotations: Mapping[str, str], domain: str) -> Iterable[Signature]:
-    for number in count():
-        suffix = f"_{number}" if number else ""
-        text = annotations.get(f"{domain}/signature{suffix}")
-        if text is None:
-            return
-        logged = (annotations.get(f"{domain}/{what}{suffix}") for what in ("certificate", "bundle"))
-        yield Signature(text, any(logged))
-
-
 def _compare(
-    manifests: Iterable[JsonObject], resource: JsonObject, ignores: Ignores
-) -> list[Difference] | None:
-    """How the resource differs from its manifest; None where it has none."""
+    manifests: Iterable[JsonObject], resource: JsonObject, ignored: Callable[[str], bool]
+) -> tuple[Difference, ...] | None:
     candidates = [body for body in manifests if body["kind"] == resource.get("kind")]
-    if not candidates:
-        return None
-    ignored = ignores(resource)
-    found: list[Difference] | None = None
-    for candidate in _choose(candidates, resource, ignored):
-        all_differences = find_differences(candidate, resource)
-        differences = [each for each in all_differences if not ignored(each.key)]
-        if not differences:
-            return []
-        found = differences if found is None else found
-    return [_hide(each) for each in found or ()] if resource["kind"] == "Secret" else found
+    told: tuple[Difference, ...] | None = None
+    for candidate in _choose(candidates, resource, ignored) if candidates else ():
+        kept = (each for each in find_differences(candidate, resource) if not ignored(each.key))
+        found = tuple(islice(kept, _MAX_TOLD))
+        if not found:
+            return ()
+        told = found if told is None else told
+    if told is not None and resource.get("kind") == "Secret":
+        return tuple(map(_hide, told))
+    return told
 
 
 def _hide(each: Difference) -> Difference:

@@ -4,7 +4,8 @@ import msgspec
 
 from lictor.errors import CompileError, EvaluationError
 from lictor.evaluate.manifests.attestors import compile_attestors
-from lictor.evaluate.manifests.evidence import Evidence, compile_evidence
+from lictor.evaluate.manifests.difference import Difference
+from lictor.evaluate.manifests.evidence import compile_evidence
 from lictor.evaluate.setting import Outcome, Setting
 from lictor.model.policy import Manifests
 from lictor.model.program import Case, Check
@@ -23,7 +24,7 @@ def compile_manifests(body: Json, setting: Setting) -> Check:
     untried = _UNTRIED if wanted.dry_run is not None and wanted.dry_run.enable else ""
     gather = compile_evidence(wanted)
     sets = [
-        compile_attestors(each, f".attestors[{index}]")
+        compile_attestors(each, wanted.repository, f".attestors[{index}]")
         for index, each in enumerate(wanted.attestors)
     ]
 
@@ -35,8 +36,8 @@ def compile_manifests(body: Json, setting: Setting) -> Check:
         for attest in sets:
             finding = attest(evidence)
             if not finding.verified:
-                note = untried if evidence.differences else ""
-                return Outcome(Status.FAIL, finding.text + note, _locate(evidence))
+                note = untried if finding.difference is not None else ""
+                return Outcome(Status.FAIL, finding.text + note, _locate(finding.difference))
             texts.append(finding.text)
         return Outcome(Status.PASS, f"verified manifest signatures; {','.join(texts)}")
 
@@ -67,8 +68,7 @@ def _read(body: Json) -> Manifests:
     return wanted
 
 
-def _locate(evidence: Evidence) -> Failure | None:
-    if not evidence.differences:
+def _locate(first: Difference | None) -> Failure | None:
+    if first is None:
         return None
-    first = evidence.differences[0]
     return Failure(first.key, first.before, first.after, "differs from what was signed")
