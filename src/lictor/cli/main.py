@@ -7,12 +7,15 @@ PROGRAM = "lictor"
 COMPLETION_VARIABLE = "_LICTOR_COMPLETE"
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 # Commands that Kyverno does not have: a wrong call of them is exit code 2, of all others 1.
-OWN_COMMANDS = frozenset(("explain", "lint"))
+OWN_COMMANDS = frozenset(("convert", "explain", "lint"))
 
 COMMANDS = {
     "apply": LazyCommand("lictor.cli.apply", "apply", "Apply policies to resources."),
     "completion": LazyCommand(
         "lictor.cli.completion", "completion", "Print the completion script for a shell."
+    ),
+    "convert": LazyCommand(
+        "lictor.cli.convert", "convert", "Turn classic policies into CEL policies."
     ),
     "create": LazyCommand("lictor.cli.create", "create", "Create files to start from."),
     "docs": LazyCommand("lictor.cli.docs", "docs", "Write the reference of all commands."),

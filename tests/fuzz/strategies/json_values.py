@@ -76,7 +76,7 @@ def noise(source: Source, most: int = 12) -> str:
 def long_text(source: Source) -> str:
     """A short piece again and again: what quadratic readers choke on."""
     unit = source.pick(_UNITS)
-    made = unit * (source.randrange(source.pick((200, 1000, 4000, 40_000))) // len(unit) + 1)
+    made = unit * (source.randrange(source.pick((200, 1000, 4000, 20_000))) // len(unit) + 1)
     if source.chance(30):
         made = source.pick(MEANINGFUL) + made
     return made + source.pick(MEANINGFUL) if source.chance(50) else made

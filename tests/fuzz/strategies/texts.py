@@ -81,7 +81,7 @@ def _bomb(source: Source) -> str:
         "a0: &a0 [x, x]\n" + laughs,
         "a0: &a0 {x: y}\n" + "".join(f"a{n}: &a{n} {{<<: *a{n - 1}}}\n" for n in range(1, levels)),
         "---\n" * size,
-        "a: 1\n" * size,
+        "a: 1\n" * min(size, 5000),
         "x" * size + ": " + "9" * size,
         "'" * size,
         "#" * size + "\n" * size,
