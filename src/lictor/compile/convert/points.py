@@ -100,7 +100,8 @@ def _loop_points(loops: Iterable[Json], bound: dict[str, Path]) -> Iterator[Poin
         for path in seen:
             yield Point(path, tuple(_literals(loop.list)))
         for path in given:
-            element = path if path[-1:] == (ALL,) else (*path, ALL)
+            # What a projection gives is a list already.
+            element = path if ALL in path else (*path, ALL)
             inner = {**bound, "element": element}
             yield Point(element)
             yield from _condition_points(loop.preconditions, inner)

@@ -92,9 +92,10 @@ def _others(policy: Policy, objects: list[JsonObject], chance: random.Random) ->
             old, new = chance.choice(alike), chance.choice(alike)
             update = Request.of(new, operation=Operation.UPDATE, old=old)
             yield update
+            if not validates:
+                continue
             yield Request.of(old, operation=Operation.DELETE)
-            # Of what is sent there, an API server takes no other changes.
-            if kind == "Pod" and validates:
+            if kind == "Pod":
                 yield replace(update, subresource="ephemeralcontainers")
     callers = list(_callers(policy))
     for each in chance.sample(objects, min(_PAIRS, len(objects))):

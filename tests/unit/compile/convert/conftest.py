@@ -1,0 +1,69 @@
+"""Small classic policies, converted, and asked about the same requests as their new forms."""
+
+import pytest
+import yaml
+
+from lictor.assembly import compile_documents
+from lictor.compile.convert.comparison import compare_forms
+from lictor.compile.convert.conversion import Target, convert_policy
+from lictor.compile.convert.samples import make_requests
+from lictor.compile.convert.world import SampleWorld
+from lictor.engine import Engine
+from lictor.lang.resource_names import builtin_names
+from lictor.load.policies import load_documents
+from lictor.model.request import Request
+
+
+def build_policy(*rules, kinds=("Pod",), **spec):
+    """A policy with rules of which only what matters is written down."""
+    written = []
+    for number, rule in enumerate(rules):
+        match = {"any": [{"resources": {"kinds": list(kinds)}}]}
+        written.append({"name": f"rule-{number}", "match": match, **rule})
+    body = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "sample"},
+        "spec": {"rules": written, **spec},
+    }
+    return load(body).policies[0].record
+
+
+def load(*documents):
+    loaded = load_documents(yaml.safe_dump_all(documents).encode(), "test.yaml")
+    assert not loaded.problems
+    return loaded
+
+
+def convert(policy, target=Target.AUTO):
+    return convert_policy(policy, target, builtin_names())
+
+
+def compare(policy, documents, resources=()):
+    made = load(*documents)
+    world = SampleWorld(builtin_names())
+    old = Engine(compile_documents([policy], lookups=world))
+    new = Engine(
+        compile_documents(
+            (),
+            lookups=world,
+            admission_policies=[each.record for each in made.admission_policies],
+            bindings=[each.record for each in made.bindings],
+            cel_policies=[each.record for each in made.cel_policies],
+        )
+    )
+    requests = [*map(Request.of, resources), *make_requests(policy, builtin_names(), ())]
+    return compare_forms(old.evaluate, new.evaluate, requests)
+
+
+@pytest.fixture
+def expression():
+    """The one expression of a policy about Services, which have no twins."""
+
+    def translate(validate, kinds=("Service",), **rule):
+        made = convert(build_policy({"validate": validate, **rule}, kinds=kinds))
+        (document,) = made.documents
+        (validation,) = document["spec"]["validations"]
+        return " ".join(validation["expression"].split())
+
+    return translate

@@ -1,0 +1,163 @@
+"""What the new policies look like, and which policies are refused for which reason."""
+
+import pytest
+from conftest import build_policy, compare, convert
+
+from lictor.compile.convert.conversion import Target
+from lictor.errors import CompileError
+
+LABEL = {"validate": {"message": "label it", "pattern": {"metadata": {"labels": {"team": "?*"}}}}}
+DENY = {"validate": {"message": "no", "deny": {}}}
+
+
+@pytest.mark.parametrize(
+    ("validate", "expected"),
+    [
+        ({"pattern": {"spec": {"type": "!NodePort"}}}, 'has(object.spec.type) && object.spec.type != "NodePort"'),
+        ({"pattern": {"spec": {"=(type)": "!NodePort"}}}, '!has(object.spec.type) || object.spec.type != "NodePort"'),
+        ({"pattern": {"spec": {"X(externalIPs)": "null"}}}, "!has(object.spec.externalIPs)"),
+        (
+            {"pattern": {"spec": {"ports": [{"port": "1-10"}]}}},
+            "has(object.spec.ports) && object.spec.ports.all(port, has(port.port) && port.port >= 1 && port.port <= 10)",
+        ),
+        (
+            {"deny": {"conditions": {"any": [{"key": "{{request.operation}}", "operator": "Equals", "value": "DELETE"}]}}},
+            "false",
+        ),
+    ],
+)  # fmt: skip
+def test_expressions(expression, validate, expected):
+    assert expression({"message": "no", **validate}) == expected
+
+
+def test_policies_about_pods_use_the_twins_that_kyverno_makes():
+    documents = convert(build_policy(LABEL)).documents
+    names = [document["metadata"]["name"] for document in documents]
+    assert names == ["sample", "sample-ephemeralcontainers", "sample-replicationcontrollers"]
+    assert documents[0]["spec"]["autogen"]["podControllers"]["controllers"] == [
+        "cronjobs", "daemonsets", "deployments", "jobs", "replicasets", "statefulsets",
+    ]  # fmt: skip
+
+
+def test_policies_for_the_api_server_come_with_bindings_and_one_for_each_place_of_a_pod():
+    documents = convert(build_policy(LABEL), Target.ADMISSION).documents
+    assert [(d["kind"], d["metadata"]["name"]) for d in documents] == [
+        ("ValidatingAdmissionPolicy", "sample"),
+        ("ValidatingAdmissionPolicyBinding", "sample-binding"),
+        ("ValidatingAdmissionPolicy", "sample-controllers"),
+        ("ValidatingAdmissionPolicyBinding", "sample-controllers-binding"),
+        ("ValidatingAdmissionPolicy", "sample-cronjobs"),
+        ("ValidatingAdmissionPolicyBinding", "sample-cronjobs-binding"),
+    ]
+    assert documents[1]["spec"] == {"policyName": "sample", "validationActions": ["Audit"]}
+
+
+def test_rules_about_the_same_share_a_policy():
+    both = convert(build_policy(LABEL, DENY, kinds=("Service",))).documents
+    apart = convert(
+        build_policy(
+            LABEL, {**DENY, "match": {"resources": {"kinds": ["Secret"]}}}, kinds=("Service",)
+        )
+    ).documents
+    assert len(both) == 2  # what is denied is denied on DELETE, too
+    assert [d["metadata"]["name"] for d in apart] == ["sample-rule-0", "sample-rule-1"]
+
+
+def test_settings_are_carried_over():
+    policy = build_policy(
+        LABEL,
+        kinds=("Service",),
+        validationFailureAction="Enforce",
+        background=False,
+        failurePolicy="Ignore",
+        webhookTimeoutSeconds=7,
+    )
+    (document,) = convert(policy).documents
+    spec = document["spec"]
+    assert spec["validationActions"] == ["Deny"]
+    assert spec["evaluation"] == {"background": {"enabled": False}}
+    assert spec["failurePolicy"] == "Ignore"
+    assert spec["webhookConfiguration"] == {"timeoutSeconds": 7}
+
+
+def test_rules_in_cel_stay_as_they_are():
+    cel = {
+        "variables": [{"name": "team", "expression": "object.metadata.?labels.?team"}],
+        "expressions": [{"expression": "variables.team.hasValue()"}],
+    }
+    policy = build_policy({"validate": {"message": "no", "cel": cel}}, kinds=("Service",))
+    (document,) = convert(policy).documents
+    assert document["spec"]["variables"] == cel["variables"]
+    assert document["spec"]["validations"] == [
+        {"expression": "variables.team.hasValue()", "message": "no"}
+    ]
+
+
+def test_messages_with_variables_become_expressions():
+    rule = {**DENY, "validate": {"message": "{{request.object.metadata.name}} is bad", "deny": {}}}
+    (document,) = convert(build_policy(rule, kinds=("Service",))).documents
+    (validation,) = document["spec"]["validations"]
+    assert validation["messageExpression"] == 'variables.resource.metadata.name + " is bad"'
+
+
+def test_names_of_unknown_kinds_are_told_to_be_guesses():
+    made = convert(build_policy(LABEL, kinds=("corp.io/v1/Widget",)))
+    assert made.documents[0]["spec"]["matchConstraints"]["resourceRules"][0]["resources"] == [
+        "widgets"
+    ]
+    assert made.notes == ("nobody told the resource name of Widget: widgets is the usual plural",)
+
+
+REFUSED = [
+    ({**DENY, "exclude": {"any": [{"clusterRoles": ["admin"]}]}}, "clusterRoles"),
+    ({"validate": {"podSecurity": {"level": "baseline"}}}, "podSecurity"),
+    ({"validate": {"assert": {"a": 1}}}, "assert"),
+    ({**DENY, "context": [{"name": "a", "imageRegistry": {"reference": "b"}}]}, "imageRegistry"),
+    ({**DENY, "preconditions": {"all": [{"key": "{{ time_now() }}", "operator": "Equals", "value": "x"}]}}, "time_now"),
+    ({**DENY, "preconditions": {"all": [{"key": "{{ mystery }}", "operator": "Equals", "value": "x"}]}}, "mystery"),
+    ({"mutate": {"targets": [{"apiVersion": "v1", "kind": "Secret"}], "patchStrategicMerge": {}}}, "targets"),
+    ({"mutate": {"foreach": [{"list": "request.object.spec.containers", "patchStrategicMerge": {}}]}}, "foreach"),
+    ({"mutate": {"patchesJson6902": "- {op: add, path: /spec/containers/0/image, value: a}"}}, "counts elements"),
+    ({"generate": {"apiVersion": "v1", "kind": "Secret", "name": "a", "clone": {"name": "b"}}}, "another name"),
+    ({**LABEL, "validate": {**LABEL["validate"], "failureActionOverrides": [{"action": "Audit", "namespaces": ["a"]}]}}, "failureActionOverrides"),
+    ({"verifyImages": [{"imageReferences": ["*"]}]}, "verifyImages"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "reason"), REFUSED)
+def test_refusals_say_why(rule, reason):
+    with pytest.raises(CompileError, match=reason):
+        convert(build_policy(rule))
+
+
+@pytest.mark.parametrize(
+    ("rule", "target", "reason"),
+    [
+        (LABEL, Target.MUTATING, "can only mutate"),
+        ({"generate": {"kind": "Secret"}}, Target.ADMISSION, "can only validate"),
+        (
+            {**DENY, "context": [{"name": "a", "configMap": {"name": "b"}}]},
+            Target.ADMISSION,
+            "asks nobody else",
+        ),
+    ],
+)
+def test_a_target_must_fit(rule, target, reason):
+    with pytest.raises(CompileError, match=reason):
+        convert(build_policy(rule), target)
+
+
+def test_one_rule_only_is_refused():
+    with pytest.raises(CompileError, match="applyRules"):
+        convert(build_policy(LABEL, DENY, applyRules="One"))
+
+
+def test_a_different_form_is_found_out():
+    policy = build_policy(LABEL, kinds=("Service",))
+    (document,) = convert(policy).documents
+    document["spec"]["validations"][0]["expression"] = "true"
+    comparison = compare(policy, [document])
+    assert comparison.differences
+    first = comparison.differences[0]
+    assert first.before.refuses
+    assert not first.after.refuses
