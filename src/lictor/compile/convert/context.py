@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
-from lictor.compile.convert.navigation import with_default
+from msgspec.structs import replace
+
 from lictor.compile.convert.place import Place, Shape
 from lictor.compile.convert.query import translate_query, translate_text, write_text
 from lictor.compile.convert.scope import Scope
-from lictor.compile.convert.value import Constant, Value, settle
+from lictor.compile.convert.value import Constant, Either, Value, is_present, settle
 from lictor.compile.convert.writing import quote
 from lictor.errors import CompileError
 from lictor.lang.template import has_variables
@@ -45,10 +46,10 @@ def _foreign(text: str, name: str, scope: Scope) -> Place:
 
 def _translate_variable(variable: Variable, scope: Scope) -> Value:
     if variable.jmes_path and variable.value is None:
-        found = settle(translate_query(variable.jmes_path, scope))
         if variable.default is None:
-            return found
-        return with_default(found, Constant(variable.default))
+            return settle(translate_query(variable.jmes_path, scope))
+        found = settle(translate_query(variable.jmes_path, replace(scope, strict=False)))
+        return Either(is_present(found), found, Constant(variable.default))
     if variable.jmes_path:
         raise CompileError("a context variable with a value and a path into it")
     if isinstance(variable.value, str):

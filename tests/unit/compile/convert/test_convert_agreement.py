@@ -1,7 +1,7 @@
 """Both forms of a policy say the same of hundreds of requests made from it."""
 
 import pytest
-from conftest import build_policy, compare, convert
+from converting import build_policy, compare, convert
 
 from lictor.compile.convert.conversion import Target
 
@@ -23,6 +23,9 @@ def deny(*conditions, **rule):
 
 def condition(key, operator, value):
     return {"key": key, "operator": operator, "value": value}
+
+
+YES = {"operator": "Equals", "value": True}
 
 
 def foreach(listed, **body):
@@ -67,7 +70,7 @@ RULES = {
         {
             "resources": {
                 "requests": {"memory": "1Gi"},
-                "limits": {"memory": "$(./../requests/memory)"},
+                "limits": {"memory": "$(./../../requests/memory)"},
             }
         }
     ),
@@ -109,15 +112,12 @@ RULES = {
             0,
         )
     ),
-    "contains": deny(
-        condition("{{ contains(request.object.metadata.name, 'sam') }}", "Equals", True)
-    ),
+    "contains": deny({"key": "{{ contains(request.object.metadata.name, 'sam') }}", **YES}),
     "regular expression": deny(
-        condition(
-            "{{ regex_match('^v[0-9]$', '{{request.object.metadata.labels.v || 'x'}}') }}",
-            "Equals",
-            False,
-        )
+        {
+            "key": "{{ regex_match('^v[0-9]$', '{{request.object.metadata.labels.v || 'x'}}') }}",
+            **YES,
+        }
     ),
     "number with a default": deny(
         condition("{{ request.object.spec.priority || `1` }}", "GreaterThan", 0), **NOT_DELETE
@@ -263,7 +263,7 @@ def test_filters(name):
     policy = build_policy({"validate": {"message": "no", "deny": {}}, **FILTERS[name]})
     comparison = compare(policy, convert(policy).documents)
     assert comparison.differences == ()
-    assert 0 < comparison.refused
+    assert comparison.refused > 0
 
 
 ROLES = deny(

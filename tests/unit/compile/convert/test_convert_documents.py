@@ -1,7 +1,7 @@
 """What the new policies look like, and which policies are refused for which reason."""
 
 import pytest
-from conftest import build_policy, compare, convert
+from converting import build_policy, compare, convert, translate
 
 from lictor.compile.convert.conversion import Target
 from lictor.errors import CompileError
@@ -26,8 +26,8 @@ DENY = {"validate": {"message": "no", "deny": {}}}
         ),
     ],
 )  # fmt: skip
-def test_expressions(expression, validate, expected):
-    assert expression({"message": "no", **validate}) == expected
+def test_expressions(validate, expected):
+    assert translate({"message": "no", **validate}) == expected
 
 
 def test_policies_about_pods_use_the_twins_that_kyverno_makes():

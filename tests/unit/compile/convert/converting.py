@@ -1,6 +1,5 @@
 """Small classic policies, converted, and asked about the same requests as their new forms."""
 
-import pytest
 import yaml
 
 from lictor.assembly import compile_documents
@@ -56,14 +55,9 @@ def compare(policy, documents, resources=()):
     return compare_forms(old.evaluate, new.evaluate, requests)
 
 
-@pytest.fixture
-def expression():
+def translate(validate, kinds=("Service",), **rule):
     """The one expression of a policy about Services, which have no twins."""
-
-    def translate(validate, kinds=("Service",), **rule):
-        made = convert(build_policy({"validate": validate, **rule}, kinds=kinds))
-        (document,) = made.documents
-        (validation,) = document["spec"]["validations"]
-        return " ".join(validation["expression"].split())
-
-    return translate
+    made = convert(build_policy({"validate": validate, **rule}, kinds=kinds))
+    (document,) = made.documents
+    (validation,) = document["spec"]["validations"]
+    return " ".join(validation["expression"].split())
