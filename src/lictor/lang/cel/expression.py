@@ -137,14 +137,14 @@ class Expression:
         if activation.is_large or self._makes_lists:
             evaluate = self._evaluate_large or self._load_large()
             Spent.elements = 0
-        return _settle(evaluate, activation)
+        return _settle(evaluate, activation, self._code)
 
     def _try_again(self, activation: Activation, error: EvaluationError) -> Json:
         if isinstance(error, _NoFieldsError):
             with suppress(EvaluationError, SyntaxFaultError):
                 if self._evaluate_forgiving is None:
                     self._evaluate_forgiving = self._load(forgive(self._code))
-                return _settle(self._evaluate_forgiving, activation)
+                return _settle(self._evaluate_forgiving, activation, self._code)
         for part in self._parts:
             self._blame(part, activation, error)
         raise error
@@ -162,9 +162,11 @@ class Expression:
         return f"Expression({self.text!r})"
 
 
-def _settle(evaluate: Evaluate, activation: Activation) -> Json:
+def _settle(evaluate: Evaluate, activation: Activation, code: bytes) -> Json:
     try:
         result = evaluate(activation.native)
+        if b"optional" in code or b"_?" in code:
+            _refuse_optionals(result)
         value = result.plain_value()
     except (RuntimeError, TypeError, ValueError, LookupError) as error:
         raise _explain(str(error)) from None
@@ -174,6 +176,21 @@ def _settle(evaluate: Evaluate, activation: Activation) -> Json:
     if isinstance(value, str) and result.type().name() == "ERROR":
         raise _explain(value)
     return emit(value)
+
+
+def _refuse_optionals(result: Json) -> None:
+    """An optional inside a map or a list: the engine dies of turning it into a plain value."""
+    inside = result.value()
+    items = inside.values() if isinstance(inside, dict) else inside
+    if not isinstance(inside, (dict, list)):
+        return
+    for item in items:
+        if not hasattr(item, "type"):
+            continue
+        # The engine has no name for the type of an optional there.
+        if item.type().name() == "ERROR":
+            raise ValueError("the answer holds an optional: end it with orValue() or value()")
+        _refuse_optionals(item)
 
 
 def compile_expression(
