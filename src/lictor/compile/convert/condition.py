@@ -39,7 +39,7 @@ from lictor.errors import CompileError, EvaluationError
 from lictor.lang.condition import compile_operator
 from lictor.lang.pattern.amount import read_duration, read_quantity
 from lictor.lang.pattern.go_values import parse_float
-from lictor.raw import Json
+from lictor.raw import Json, JsonObject
 
 Build: TypeAlias = Callable[[Scope, Value, Value], Test]
 
@@ -62,11 +62,18 @@ def translate_conditions(conditions: Json, scope: Scope) -> Test:
         return all_of(_translate_entry(entry, scope) for entry in conditions)
     if not isinstance(conditions, dict):
         raise CompileError("conditions that are neither `any` and `all` nor a list")
-    every = all_of(_translate_one(each, scope) for each in conditions.get("all") or ())
-    some = conditions.get("any")
-    if some is None:
+    every = all_of(_translate_one(each, scope) for each in _entries(conditions, "all"))
+    if conditions.get("any") is None:
         return every
-    return all_of((any_of(_translate_one(each, scope) for each in some), every))
+    some = any_of(_translate_one(each, scope) for each in _entries(conditions, "any"))
+    return all_of((some, every))
+
+
+def _entries(conditions: JsonObject, name: str) -> list[Json]:
+    entries = conditions.get(name)
+    if entries is not None and not isinstance(entries, list):
+        raise CompileError(f"`{name}` that is no list of conditions")
+    return entries or []
 
 
 def _translate_entry(entry: Json, scope: Scope) -> Test:

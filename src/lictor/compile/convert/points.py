@@ -11,6 +11,7 @@ from lictor.lang.jmespath.parser import parse
 from lictor.lang.pattern.anchor import Modifier, parse_anchor, strip_anchor
 from lictor.lang.template import find_expressions, has_variables
 from lictor.model.policy import (
+    ForEachValidate,
     LabelSelector,
     Match,
     ResourceDescription,
@@ -41,7 +42,7 @@ def list_points(rule: Rule) -> list[Point]:
     for point in _find_points(rule):
         known = merged.setdefault(point.path, [])
         known += [value for value in point.values if value not in known]
-    return [Point(path, tuple(values)) for path, values in merged.items()]
+    return [Point(path, tuple(values)) for path, values in merged.items() if path]
 
 
 def _find_points(rule: Rule) -> Iterator[Point]:
@@ -86,15 +87,19 @@ def _selector_points(selector: LabelSelector) -> Iterator[Point]:
 
 
 def _validate_points(validate: Validate) -> Iterator[Point]:
-    for pattern in (validate.pattern, *(validate.any_pattern or ())):
-        if isinstance(pattern, dict):
-            yield from _pattern_points(pattern, ())
+    for pattern in _patterns(validate):
+        yield from _pattern_points(pattern, ())
     if validate.deny is not None:
         yield from _condition_points(validate.deny.conditions, {})
     yield from _loop_points(validate.foreach, {})
 
 
-def _loop_points(loops: Iterable[Json], bound: dict[str, Path]) -> Iterator[Point]:
+def _patterns(body: Validate | ForEachValidate) -> list[Json]:
+    several = body.any_pattern if isinstance(body.any_pattern, list) else []
+    return [pattern for pattern in (body.pattern, *several) if isinstance(pattern, dict)]
+
+
+def _loop_points(loops: Iterable[ForEachValidate], bound: dict[str, Path]) -> Iterator[Point]:
     for loop in loops:
         given, seen = list_paths(loop.list, bound)
         for path in seen:
@@ -107,9 +112,8 @@ def _loop_points(loops: Iterable[Json], bound: dict[str, Path]) -> Iterator[Poin
             yield from _condition_points(loop.preconditions, inner)
             if loop.deny is not None:
                 yield from _condition_points(loop.deny.conditions, inner)
-            for pattern in (loop.pattern, *(loop.any_pattern or ())):
-                if isinstance(pattern, dict):
-                    yield from _pattern_points(pattern, element)
+            for pattern in _patterns(loop):
+                yield from _pattern_points(pattern, element)
             yield from _loop_points(loop.foreach, inner)
 
 

@@ -72,7 +72,7 @@ def translate_query(text: str, scope: Scope, current: Value | None = None) -> Va
         return f"'{_MARK}{len(inner) - 1}'"
 
     plain = _INNER.sub(mark, text)
-    if "{{" in plain:
+    if "{{" in plain or _MARK in text:
         raise CompileError(f"a variable inside of an expression: {text.strip()}")
     try:
         node = parse(plain.strip())

@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 
 import msgspec
 from msgspec.structs import replace
@@ -199,7 +200,8 @@ class _Maker(msgspec.Struct, frozen=True):
     def _with(self, chosen: dict[Path, Json]) -> JsonObject:
         made = self._base()
         for path, value in chosen.items():
-            _put(made, path, value, self._shape)
+            # Candidates are used again and again, and samples are changed in place.
+            _put(made, path, deepcopy(value), self._shape)
         return made
 
     @property
