@@ -9,7 +9,12 @@ LictorError
 │   ├── UnknownKeyError      a variable or field that is not there
 │   └── FunctionError        a function was given something it cannot take
 ├── LookupFailedError        the world (cluster, registry, service) did not answer
-│   └── NotProvidedError     there is no such world here, and no value was given by hand
+│   ├── NotProvidedError     there is no such world here, and no value was given by hand
+│   └── ApiError             the API server refused; knows its status, reason and details
+│       ├── NotFoundError        no such object, or no such kind
+│       ├── ConflictError        someone else was first
+│       ├── GoneError            that resource version is too old: list again
+│       └── UnreachableError     no answer at all: network, TLS, time limit
 ├── DeadlineError            the time for this request is over
 └── UsageError               the program was called in a way that makes no sense
 
@@ -65,6 +70,34 @@ class LookupFailedError(LictorError):
 
 class NotProvidedError(LookupFailedError):
     """There is nothing to ask (no cluster, no registry), and no value was given by hand."""
+
+
+class ApiError(LookupFailedError):
+    """An answer of the API server that is no success; `status` is 0 where there was none."""
+
+    def __init__(
+        self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+class NotFoundError(ApiError):
+    """There is no such object, or no such kind."""
+
+
+class ConflictError(ApiError):
+    """Someone else was first: the object exists already, or has changed since it was read."""
+
+
+class GoneError(ApiError):
+    """The resource version or the page is too old: everything must be listed again."""
+
+
+class UnreachableError(ApiError):
+    """No answer at all: the network, TLS, or the time limit."""
 
 
 class DeadlineError(LictorError):

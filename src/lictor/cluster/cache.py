@@ -1,0 +1,183 @@
+"""A watched copy of one kind of object, kept in step through disconnects and restarts."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from lictor.cluster.client import Client
+from lictor.cluster.resource import Resource
+from lictor.errors import ApiError, GoneError, NotFoundError
+from lictor.raw import JsonObject
+
+log = logging.getLogger(__name__)
+
+Key: TypeAlias = tuple[str, str]
+
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 15.0
+# How often a kind that the API server does not serve (yet) is asked for again.
+_ABSENT_PAUSE = 3.0
+
+
+class ChangeType(StrEnum):
+    """What happened to an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One object before and after."""
+
+    type: ChangeType
+    object: JsonObject
+    before: JsonObject | None = None
+
+
+Listener: TypeAlias = Callable[[Change], None]
+Keep: TypeAlias = Callable[[JsonObject], JsonObject]
+
+
+def drop_managed_fields(item: JsonObject) -> JsonObject:
+    """The object without the book-keeping of field owners, often half of its size."""
+    metadata = item.get("metadata")
+    if isinstance(metadata, dict):
+        metadata.pop("managedFields", None)
+    return item
+
+
+class Cache:
+    """Objects of one kind by namespace and name. `run` keeps it in step until cancelled.
+
+    A kind that the API server does not serve counts as empty, and is asked for again and again.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        keep: Keep = drop_managed_fields,
+    ) -> None:
+        self.resource = resource
+        self._client = client
+        self._namespace = namespace
+        self._labels = labels
+        self._fields = fields
+        self._keep = keep
+        self._items: dict[Key, JsonObject] = {}
+        self._listeners: list[Listener] = []
+        self._synced = asyncio.Event()
+        self._since = ""
+
+    @property
+    def is_synced(self) -> bool:
+        """True once everything has been read for the first time."""
+        return self._synced.is_set()
+
+    async def wait(self) -> None:
+        """Until everything has been read for the first time."""
+        await self._synced.wait()
+
+    def get(self, name: str, namespace: str = "") -> JsonObject | None:
+        return self._items.get((namespace, name))
+
+    def list(self, namespace: str | None = None) -> list[JsonObject]:
+        """All objects, or those of one namespace, in the order of their names."""
+        keys = sorted(key for key in self._items if namespace is None or key[0] == namespace)
+        return [self._items[key] for key in keys]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` with every change from now on; it must not block."""
+        self._listeners.append(listener)
+
+    async def run(self) -> None:
+        """List, watch, and begin again where that breaks. Ends only when cancelled."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                if not self._since:
+                    await self._read_all()
+                    pause = _FIRST_PAUSE
+                await self._follow()
+            except GoneError:
+                self._since = ""
+            except NotFoundError:
+                self._replace_all(())
+                self._since = ""
+                await asyncio.sleep(_ABSENT_PAUSE)
+            except ApiError as error:
+                log.warning(
+                    "watch interrupted",
+                    extra={"resource": self.resource.plural, "why": str(error)[:200]},
+                )
+                self._since = self._since if error.status == 0 else ""
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _read_all(self) -> None:
+        items: list[JsonObject] = []
+        version = ""
+        async for page in self._client.list_pages(
+            self.resource, self._namespace, labels=self._labels, fields=self._fields
+        ):
+            items += [self._keep(item) for item in page.get("items") or ()]
+            version = page["metadata"].get("resourceVersion") or version
+        self._replace_all(items)
+        self._since = version
+
+    async def _follow(self) -> None:
+        async for event in self._client.watch(
+            self.resource,
+            since=self._since,
+            namespace=self._namespace,
+            labels=self._labels,
+            fields=self._fields,
+        ):
+            self._since = event.object["metadata"].get("resourceVersion") or self._since
+            if event.type == "DELETED":
+                self._remove(_key_of(event.object), event.object)
+            elif event.type != "BOOKMARK":
+                self._put(self._keep(event.object))
+
+    def _replace_all(self, items: Iterable[JsonObject]) -> None:
+        fresh = {_key_of(item): item for item in items}
+        for key in [key for key in self._items if key not in fresh]:
+            self._remove(key, self._items[key])
+        for item in fresh.values():
+            self._put(item)
+        self._synced.set()
+
+    def _put(self, item: JsonObject) -> None:
+        key = _key_of(item)
+        before = self._items.get(key)
+        self._items[key] = item
+        if before is None:
+            self._tell(Change(ChangeType.ADDED, item))
+        elif before["metadata"].get("resourceVersion") != item["metadata"].get("resourceVersion"):
+            self._tell(Change(ChangeType.MODIFIED, item, before))
+
+    def _remove(self, key: Key, item: JsonObject) -> None:
+        if self._items.pop(key, None) is not None:
+            self._tell(Change(ChangeType.DELETED, item))
+
+    def _tell(self, change: Change) -> None:
+        for listener in self._listeners:
+            listener(change)
+
+
+def _key_of(item: JsonObject) -> Key:
+    metadata = item["metadata"]
+    return metadata.get("namespace") or "", metadata["name"]

@@ -1,0 +1,301 @@
+"""The policies of the cluster and the exceptions from them, watched, read and compiled."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import TypeAlias
+
+import msgspec
+import orjson
+
+from lictor.assembly import compile_documents
+from lictor.cluster import resource as kinds
+from lictor.cluster.cache import Cache, Change
+from lictor.cluster.client import Client
+from lictor.cluster.flags import Flags
+from lictor.cluster.resource import Resource
+from lictor.lang.resource_names import ResourceNames, builtin_names
+from lictor.load.policies import Loaded, has_errors, load_documents
+from lictor.load.problem import Problem
+from lictor.model.cel_policy import CelException, CelPolicy
+from lictor.model.exception import PolicyException
+from lictor.model.policy import Policy
+from lictor.model.program import Program
+from lictor.ports import Lookups
+from lictor.raw import JsonObject
+
+Record: TypeAlias = Policy | CelPolicy
+
+CLASSIC_KINDS = (kinds.CLUSTER_POLICY, kinds.POLICY)
+CEL_KINDS = (
+    kinds.VALIDATING_POLICY,
+    kinds.NAMESPACED_VALIDATING_POLICY,
+    kinds.MUTATING_POLICY,
+    kinds.NAMESPACED_MUTATING_POLICY,
+    kinds.GENERATING_POLICY,
+    kinds.NAMESPACED_GENERATING_POLICY,
+    kinds.IMAGE_VALIDATING_POLICY,
+    kinds.NAMESPACED_IMAGE_VALIDATING_POLICY,
+    kinds.DELETING_POLICY,
+    kinds.NAMESPACED_DELETING_POLICY,
+)
+# Changes that come in one burst (`kubectl apply -f folder`) are told once.
+_QUIET = 0.05
+
+
+class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
+    """A policy as the API server has it, and as a record where it can be read."""
+
+    resource: Resource
+    document: JsonObject
+    record: Record | None
+    problems: tuple[Problem, ...] = ()
+    # The installation may turn every failure policy into Ignore.
+    always_ignore: bool = False
+
+    @cached_property
+    def name(self) -> str:
+        return str(self.document["metadata"]["name"])
+
+    @cached_property
+    def namespace(self) -> str:
+        return str(self.document["metadata"].get("namespace") or "")
+
+    @cached_property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @cached_property
+    def uid(self) -> str:
+        return str(self.document["metadata"].get("uid") or "")
+
+    @cached_property
+    def generation(self) -> int:
+        return int(self.document["metadata"].get("generation") or 0)
+
+    @cached_property
+    def failure_policy(self) -> str:
+        """What the API server does when we do not answer: Fail or Ignore."""
+        if self.always_ignore:
+            return "Ignore"
+        spec = self.document.get("spec") or {}
+        own = (spec.get("webhookConfiguration") or {}).get("failurePolicy")
+        return str(own or spec.get("failurePolicy") or "Fail")
+
+    @cached_property
+    def admission(self) -> bool:
+        """Is it asked when requests come?"""
+        return self._enabled("admission")
+
+    @cached_property
+    def background(self) -> bool:
+        """Is it asked about what is there already?"""
+        return self._enabled("background")
+
+    @cached_property
+    def is_native(self) -> bool:
+        """Does an admission policy of Kubernetes, made from this one, do its work?"""
+        status = self.document.get("status") or {}
+        made = status.get("validatingadmissionpolicy") or {}
+        return bool(status.get("generated") or made.get("generated"))
+
+    def _enabled(self, when: str) -> bool:
+        spec = self.document.get("spec") or {}
+        if self.resource in CLASSIC_KINDS:
+            return spec.get(when) is not False
+        chosen = (spec.get("evaluation") or {}).get(when) or {}
+        return chosen.get("enabled") is not False
+
+
+class PolicyStore:
+    """Everything that rules this cluster. Programs are made when first asked for, and kept."""
+
+    def __init__(self, client: Client, flags: Flags, lookups: Lookups | None = None) -> None:
+        self._flags = flags
+        self._lookups = lookups
+        self._policies = {kind: Cache(client, kind) for kind in (*CLASSIC_KINDS, *CEL_KINDS)}
+        self._exceptions: dict[Resource, Cache] = {}
+        if flags.enable_policy_exception and flags.exception_namespace:
+            namespace = flags.exception_namespace.replace("*", "")
+            for kind in (kinds.POLICY_EXCEPTION, kinds.CEL_EXCEPTION):
+                self._exceptions[kind] = Cache(client, kind, namespace=namespace)
+        self._crds = Cache(client, kinds.CUSTOM_RESOURCE_DEFINITION, keep=_keep_names)
+        self._read: dict[tuple[Resource, str], StoredPolicy] = {}
+        self._programs: dict[tuple[str, ...], tuple[Program, ...]] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self._wake = asyncio.Event()
+        self._stale: bool = True
+        self._listed: tuple[StoredPolicy, ...] = ()
+        self._excepted: tuple[PolicyException | CelException, ...] | None = None
+        self._names: ResourceNames | None = None
+        for cache in self.caches:
+            cache.listen(self._hear)
+
+    @property
+    def caches(self) -> tuple[Cache, ...]:
+        return (*self._policies.values(), *self._exceptions.values(), self._crds)
+
+    async def run(self) -> None:
+        """Keep everything in step until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for cache in self.caches:
+                group.create_task(cache.run())
+            group.create_task(self._tell())
+
+    async def wait(self) -> None:
+        """Until everything has been read for the first time."""
+        for cache in self.caches:
+            await cache.wait()
+
+    @property
+    def is_synced(self) -> bool:
+        return all(cache.is_synced for cache in self.caches)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each burst of changes; it must not block."""
+        self._listeners.append(listener)
+
+    @property
+    def policies(self) -> tuple[StoredPolicy, ...]:
+        """All policies, classic ones first, in the order of their names."""
+        if self._stale:
+            self._stale = False
+            found = [
+                self._store(kind, document)
+                for kind, cache in self._policies.items()
+                for document in cache.list()
+            ]
+            self._read = {(policy.resource, policy.uid): policy for policy in found}
+            self._listed = tuple(found)
+        return self._listed
+
+    @property
+    def exceptions(self) -> tuple[PolicyException | CelException, ...]:
+        """Those exceptions that can be read and that the installation heeds."""
+        if self._excepted is None:
+            self._excepted = tuple(
+                record
+                for cache in self._exceptions.values()
+                for document in cache.list()
+                for record in _read_exceptions(document)
+            )
+        return self._excepted
+
+    @property
+    def names(self) -> ResourceNames:
+        """The names of resources, with those of the cluster's own kinds."""
+        if self._names is None:
+            self._names = builtin_names().with_crds(self._crds.list())
+        return self._names
+
+    def programs(self, policy: StoredPolicy) -> tuple[Program, ...]:
+        """The policy compiled with the exceptions that name it; nothing where it is unreadable."""
+        exceptions = [each for each in self.exceptions if _concerns(each, policy)]
+        key = (
+            policy.uid,
+            str(policy.generation),
+            *(f"{each.metadata.uid}:{each.metadata.resource_version}" for each in exceptions),
+        )
+        made = self._programs.get(key)
+        if made is None:
+            for old in [old for old in self._programs if old[0] == policy.uid]:
+                del self._programs[old]
+            made = self._programs[key] = self._compile(policy, exceptions)
+        return made
+
+    def _compile(
+        self, policy: StoredPolicy, exceptions: Iterable[PolicyException | CelException]
+    ) -> tuple[Program, ...]:
+        record = policy.record
+        if record is None:
+            # The CRD and our own policy webhook keep such policies out; where one got in all the
+            # same, its status is not ready and says why. It must not hold up everything else.
+            return ()
+        classic = [each for each in exceptions if isinstance(each, PolicyException)]
+        cel = [each for each in exceptions if not isinstance(each, PolicyException)]
+        return compile_documents(
+            [record] if isinstance(record, Policy) else (),
+            exceptions=classic,
+            lookups=self._lookups,
+            cel_policies=() if isinstance(record, Policy) else (record,),
+            cel_exceptions=cel,
+            resource_names=self.names,
+        )
+
+    def _store(self, kind: Resource, document: JsonObject) -> StoredPolicy:
+        known = self._read.get((kind, str(document["metadata"].get("uid"))))
+        if known is not None and known.document is document:
+            return known
+        loaded = load_documents(
+            orjson.dumps(document), f"{kind.kind}/{document['metadata']['name']}"
+        )
+        return StoredPolicy(
+            kind,
+            document,
+            _first_record(loaded),
+            loaded.problems,
+            self._flags.force_failure_policy_ignore,
+        )
+
+    def _hear(self, change: Change) -> None:
+        if change.object.get("kind") == kinds.CUSTOM_RESOURCE_DEFINITION.kind:
+            # Policies that were compiled with guessed names must be compiled again.
+            self._names = None
+            self._programs.clear()
+        self._stale = True
+        self._excepted = None
+        self._wake.set()
+
+    async def _tell(self) -> None:
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(_QUIET)
+            self._wake.clear()
+            live = {policy.uid for policy in self.policies}
+            for key in [key for key in self._programs if key[0] not in live]:
+                del self._programs[key]
+            for listener in self._listeners:
+                listener()
+
+
+def _keep_names(crd: JsonObject) -> JsonObject:
+    """A CRD without its schemas, which can be megabytes."""
+    spec = crd.get("spec") or {}
+    versions = [
+        {"name": version.get("name"), "served": version.get("served")}
+        for version in spec.get("versions") or ()
+    ]
+    kept = {name: spec.get(name) for name in ("group", "names", "scope")}
+    metadata = {name: crd["metadata"].get(name) for name in ("name", "uid", "resourceVersion")}
+    return {
+        "apiVersion": crd.get("apiVersion"),
+        "kind": kinds.CUSTOM_RESOURCE_DEFINITION.kind,
+        "metadata": metadata,
+        "spec": {**kept, "versions": versions},
+    }
+
+
+def _first_record(loaded: Loaded) -> Record | None:
+    if has_errors(loaded.problems):
+        return None
+    if loaded.policies:
+        return loaded.policies[0].record
+    return loaded.cel_policies[0].record if loaded.cel_policies else None
+
+
+def _read_exceptions(document: JsonObject) -> Iterable[PolicyException | CelException]:
+    metadata = document["metadata"]
+    source = f"PolicyException/{metadata.get('namespace')}/{metadata['name']}"
+    loaded = load_documents(orjson.dumps(document), source)
+    classic = [sourced.record for sourced in loaded.exceptions]
+    return classic or [sourced.record for sourced in loaded.cel_exceptions]
+
+
+def _concerns(exception: PolicyException | CelException, policy: StoredPolicy) -> bool:
+    if isinstance(exception, PolicyException):
+        return policy.resource in CLASSIC_KINDS and any(
+            entry.policy_name == policy.key for entry in exception.spec.exceptions
+        )
+    return policy.resource not in CLASSIC_KINDS and any(
+        ref.name == policy.name for ref in exception.spec.policy_refs
+    )
