@@ -1,0 +1,121 @@
+"""Which of the live replicas judges this object? UIDs are shared out over the live Leases."""
+
+import asyncio
+import logging
+import time
+from bisect import bisect
+from collections.abc import Callable
+from datetime import UTC, datetime
+from hashlib import blake2b
+
+from lictor.cluster.cache import Cache
+from lictor.cluster.client import Client
+from lictor.cluster.names import Names
+from lictor.cluster.resource import LEASE
+from lictor.errors import ApiError, ConflictError
+from lictor.raw import JsonObject
+
+log = logging.getLogger(__name__)
+
+_LABEL = "lictor.io/member-of"
+_PERIOD = 3.0
+# A member that has not been heard of for so long is gone.
+_LIFETIME = 12.0
+# Points per member on the ring: enough that two members share the work nearly evenly.
+_POINTS = 256
+
+
+class Membership:
+    """Says who is there, hears who else is, and shares out the work among all of them."""
+
+    def __init__(self, client: Client, names: Names, group: str, identity: str) -> None:
+        self._client = client
+        self._names = names
+        self._group = group
+        self._identity = identity
+        self._name = f"{names.prefix}-{group}-{_point(identity):016x}"
+        self._leases = Cache(client, LEASE, namespace=names.namespace, labels=f"{_LABEL}={group}")
+        # Lease -> what it said last, and when we heard that, by our own clock.
+        self._heard: dict[str, tuple[str, float]] = {}
+        self._ring: list[tuple[int, str]] = _build_ring((self._name,))
+        self._members: tuple[str, ...] = (self._name,)
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return self._members
+
+    def owns(self, uid: str) -> bool:
+        """Is it for this replica to judge the object?"""
+        if len(self._members) == 1:
+            return True
+        place = bisect(self._ring, (_point(uid), "")) % len(self._ring)
+        return self._ring[place][1] == self._name
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when replicas come or go."""
+        self._listeners.append(listener)
+
+    async def run(self) -> None:
+        """Renew our Lease and heed the others' until cancelled; then give it back."""
+        watching = asyncio.create_task(self._leases.run())
+        try:
+            while True:
+                await self._renew()
+                self._count(time.monotonic())
+                await asyncio.sleep(_PERIOD)
+        finally:
+            watching.cancel()
+            await asyncio.shield(self._leave())
+
+    async def _renew(self) -> None:
+        stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        body: JsonObject = {
+            "metadata": {
+                "name": self._name,
+                "namespace": self._names.namespace,
+                "labels": {_LABEL: self._group},
+            },
+            "spec": {
+                "holderIdentity": self._identity,
+                "leaseDurationSeconds": int(_LIFETIME),
+                "renewTime": stamp,
+            },
+        }
+        try:
+            await self._client.apply(LEASE, body)
+        except (ApiError, ConflictError) as error:
+            log.warning("membership not renewed", extra={"why": str(error)[:200]})
+
+    async def _leave(self) -> None:
+        try:
+            await self._client.delete(LEASE, self._name, self._names.namespace)
+        except ApiError as error:
+            log.info("membership not given back", extra={"why": str(error)[:200]})
+
+    def _count(self, now: float) -> None:
+        for lease in self._leases.list():
+            name, said = lease["metadata"]["name"], str(lease["spec"].get("renewTime"))
+            if self._heard.get(name, ("", 0.0))[0] != said:
+                self._heard[name] = (said, now)
+        there = {lease["metadata"]["name"] for lease in self._leases.list()}
+        self._heard = {
+            name: heard
+            for name, heard in self._heard.items()
+            if name in there and now - heard[1] < _LIFETIME
+        }
+        members = tuple(sorted({self._name, *self._heard}))
+        if members != self._members:
+            self._members = members
+            self._ring = _build_ring(members)
+            log.info("members changed", extra={"group": self._group, "count": len(members)})
+            for listener in self._listeners:
+                listener()
+
+
+def _point(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def _build_ring(members: tuple[str, ...]) -> list[tuple[int, str]]:
+    return sorted((_point(f"{member}/{i}"), member) for member in members for i in range(_POINTS))

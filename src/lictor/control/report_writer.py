@@ -1,0 +1,175 @@
+"""Reports into the cluster: created, changed or removed, whoever else has written to them."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Protocol
+
+from lictor.cluster import resource as kinds
+from lictor.cluster.client import Client
+from lictor.cluster.resource import Resource
+from lictor.errors import ConflictError, NotFoundError
+from lictor.raw import JsonObject
+from lictor.report.resource_report import Subject, build_report, sort_entries, summarize
+
+JUDGED = "lictor.io/judged"
+MIXED = "lictor.io/mixed"
+_TRIES = 5
+
+
+class Entitlement(Protocol):
+    """Whose entries are whose, as the policies of now say."""
+
+    def is_scanned(self, entry: JsonObject) -> bool:
+        """Does the scanner make entries of this policy and rule?"""
+        ...
+
+    def is_alive(self, entry: JsonObject) -> bool:
+        """Is there still such a policy, with such a rule?"""
+        ...
+
+
+class ReportWriter:
+    """The only one who writes reports.
+
+    A report can hold the scanner's entries beside those that only an admission could tell (who
+    asked, what a mutation did). Most hold the scanner's alone, and are written blindly; those that
+    are mixed are read first.
+    """
+
+    def __init__(self, client: Client, entitlement: Entitlement, *, openreports: bool) -> None:
+        self._client = client
+        self._entitlement = entitlement
+        self._openreports = openreports
+        self._mixed: set[str] = set()
+
+    def kind_for(self, namespace: str) -> Resource:
+        """The kind of report that stands in a namespace, or in none."""
+        if self._openreports:
+            return kinds.OPEN_REPORT if namespace else kinds.CLUSTER_OPEN_REPORT
+        return kinds.POLICY_REPORT if namespace else kinds.CLUSTER_POLICY_REPORT
+
+    def mark_mixed(self, uid: str) -> None:
+        self._mixed.add(uid)
+
+    def forget(self, uid: str) -> None:
+        self._mixed.discard(uid)
+
+    async def write(
+        self, subject: Subject, entries: Iterable[JsonObject], *, judged: str, exists: bool
+    ) -> None:
+        """Put what a scan said in the place of what the last one said."""
+        if subject.uid in self._mixed:
+            await self._merge(subject, entries, judged=judged, scanned=True)
+            return
+        report = build_report(
+            subject, entries, openreports=self._openreports, annotations={JUDGED: judged}
+        )
+        resource = self.kind_for(subject.namespace)
+        if exists:
+            try:
+                await self._client.patch(resource, subject.uid, report, namespace=subject.namespace)
+            except NotFoundError:
+                exists = False
+        if not exists:
+            try:
+                await self._client.create(resource, report)
+            except ConflictError:
+                # Another replica, or an admission, was first.
+                await self._merge(subject, entries, judged=judged, scanned=True)
+
+    async def add(self, subject: Subject, entries: Iterable[JsonObject]) -> None:
+        """Put in what something else than a scan said, in the place of what it said before."""
+        self._mixed.add(subject.uid)
+        await self._merge(subject, entries, judged="", scanned=False)
+
+    async def remove(self, subject: Subject) -> None:
+        """A scan found nothing to say: take its entries out, and the report where it is empty."""
+        if subject.uid in self._mixed:
+            await self._merge(subject, (), judged="", scanned=True)
+        else:
+            await self._client.delete(
+                self.kind_for(subject.namespace), subject.uid, subject.namespace
+            )
+
+    async def prune(self, report: JsonObject, *, is_followed: bool) -> None:
+        """Take out what no policy of now stands for; the whole report where nothing is left.
+
+        Of an object whose kind is no longer followed, what scans said goes too.
+        """
+        rights = self._entitlement
+        kept = [
+            entry
+            for entry in report.get("results") or ()
+            if rights.is_alive(entry) and (is_followed or not rights.is_scanned(entry))
+        ]
+        if len(kept) == len(report.get("results") or ()):
+            return
+        metadata = report["metadata"]
+        resource = self.kind_for(metadata.get("namespace") or "")
+        guard = {"resourceVersion": metadata["resourceVersion"]}
+        try:
+            if kept:
+                changed = {**report, "results": kept, "summary": summarize(kept)}
+                await self._client.replace(resource, changed)
+            else:
+                await self._client.delete(
+                    resource,
+                    metadata["name"],
+                    metadata.get("namespace") or "",
+                    preconditions=guard,
+                )
+        except (ConflictError, NotFoundError):
+            return  # someone wrote it at this moment, with the policies of now
+
+    async def _merge(
+        self, subject: Subject, entries: Iterable[JsonObject], *, judged: str, scanned: bool
+    ) -> None:
+        fresh = list(entries)
+        resource = self.kind_for(subject.namespace)
+        for attempt in range(_TRIES):
+            found = await self._client.find(resource, subject.uid, subject.namespace)
+            merged = self._combine(found, fresh, scanned=scanned)
+            try:
+                await self._put(subject, found, merged, judged)
+            except ConflictError:
+                await asyncio.sleep(0.05 * (attempt + 1))
+                continue
+            return
+        raise ConflictError(f"the report of {subject.kind} {subject.name} is written by others")
+
+    def _combine(
+        self, found: JsonObject | None, fresh: list[JsonObject], *, scanned: bool
+    ) -> list[JsonObject]:
+        old = (found or {}).get("results") or ()
+        told = {_key(entry) for entry in fresh}
+        kept = [
+            entry
+            for entry in old
+            if _key(entry) not in told
+            and self._entitlement.is_alive(entry)
+            and not (scanned and self._entitlement.is_scanned(entry))
+        ]
+        return sort_entries([*kept, *fresh])
+
+    async def _put(
+        self, subject: Subject, found: JsonObject | None, entries: list[JsonObject], judged: str
+    ) -> None:
+        resource = self.kind_for(subject.namespace)
+        if not entries:
+            if found is not None:
+                await self._client.delete(resource, subject.uid, subject.namespace)
+            return
+        notes = dict(((found or {}).get("metadata") or {}).get("annotations") or {})
+        notes[MIXED] = "true"
+        if judged:
+            notes[JUDGED] = judged
+        report = build_report(subject, entries, openreports=self._openreports, annotations=notes)
+        if found is None:
+            await self._client.create(resource, report)
+            return
+        report["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+        await self._client.replace(resource, report)
+
+
+def _key(entry: JsonObject) -> tuple[str, str, str]:
+    return entry.get("source", ""), entry.get("policy", ""), entry.get("rule", "")
