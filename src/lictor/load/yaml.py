@@ -85,7 +85,9 @@ def decode_text(data: str | bytes, source: str) -> str:
     if isinstance(data, bytes):
         data = _decode(data, source)
     data = data.removeprefix("\ufeff")
-    return data.replace("\r\n", "\n") if "\r" in data else data
+    data = data.replace("\r\n", "\n") if "\r" in data else data
+    # A last line without an end gets one, as kubectl's reader gives it: a block scalar keeps it.
+    return data if not data or data.endswith("\n") else f"{data}\n"
 
 
 def _decode(data: bytes, source: str) -> str:

@@ -20,9 +20,9 @@ from lictor.lang.cel.environment import (
 from lictor.lang.cel.faults import evaluation_fault, syntax_fault
 from lictor.lang.cel.kinds import Kind, parse_kind
 from lictor.lang.cel.leniency import forgive
-from lictor.lang.cel.library.ranges import Spent
+from lictor.lang.cel.library.ranges import spent
 from lictor.lang.cel.loops import build_maps_from_pairs, cut_loops
-from lictor.lang.cel.native import Checker, Remembered
+from lictor.lang.cel.native import Checker, remembered_error
 from lictor.lang.cel.rewriting import Rewritten, rewrite_expression
 from lictor.lang.cel.tokens import read_tokens
 from lictor.lang.cel.values import emit
@@ -136,7 +136,7 @@ class Expression:
         evaluate = self._evaluate
         if activation.is_large or self._makes_lists:
             evaluate = self._evaluate_large or self._load_large()
-            Spent.elements = 0
+            spent.set(0)
         return _settle(evaluate, activation, self._code)
 
     def _try_again(self, activation: Activation, error: EvaluationError) -> Json:
@@ -307,7 +307,8 @@ def _program(
 
 
 def _explain(status: str) -> Exception:
-    error, Remembered.error = Remembered.error, None
+    error = remembered_error.get()
+    remembered_error.set(None)
     if error is not None and str(error) in status:
         return error
     fault = evaluation_fault(status)

@@ -8,6 +8,7 @@ travels as a map with one key, the name of its type.
 import ctypes
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
@@ -111,10 +112,9 @@ class Duration:
         self.nanos = sign * whole.microseconds * 1000
 
 
-class Remembered:
-    """The last error that one of our functions raised: the engine keeps only its text."""
-
-    error: LictorError | None = None
+# The last error that one of our functions raised: the engine keeps only its text. Evaluations on
+# several threads do not see each other's.
+remembered_error: ContextVar[LictorError | None] = ContextVar("remembered_error", default=None)
 
 
 def _group(overloads: Iterable[Overload]) -> dict[str, list[Overload]]:
@@ -346,7 +346,7 @@ def _remembering(call: Implementation) -> Implementation:
         try:
             return call(*given)
         except LictorError as error:
-            Remembered.error = error
+            remembered_error.set(error)
             raise
 
     return remembered

@@ -1,5 +1,7 @@
 """`lists.range(n)`, of which one evaluation may make only so much: the engine would take any n."""
 
+from contextvars import ContextVar
+
 from lictor.errors import FunctionError
 from lictor.lang.cel.declaration import function
 from lictor.lang.cel.rewriting import RANGE
@@ -7,17 +9,16 @@ from lictor.lang.cel.rewriting import RANGE
 _MOST = 100_000
 
 
-class Spent:
-    """What the evaluation that runs has made so far."""
-
-    elements = 0
+# How many elements the evaluation that runs has made so far.
+spent: ContextVar[int] = ContextVar("spent", default=0)
 
 
 def _make(length: int) -> list[int]:
     if length < 0:
         raise FunctionError("lists.range: size must be non-negative")
-    Spent.elements += length
-    if Spent.elements > _MOST:
+    made = spent.get() + length
+    spent.set(made)
+    if made > _MOST:
         raise FunctionError("operation cancelled: actual cost limit exceeded")
     return list(range(length))
 
