@@ -21,7 +21,7 @@ from lictor.model.policy import Policy, Rule
 from lictor.model.program import Program
 from lictor.model.request import Request
 from lictor.model.result import Verdict
-from lictor.ports import Lookups, NoLookups
+from lictor.ports import HttpLimits, Lookups, NoLookups
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class CelDocuments(TypedDict, total=False):
     params: Sequence[JsonObject]
     # The names of resources, with those of given CRDs; left out, those of Kubernetes' own kinds.
     resource_names: "ResourceNames"
+    # Where expressions may make HTTP calls to; left out, nowhere inside.
+    http_limits: HttpLimits
 
 
 def compile_documents(
@@ -166,6 +168,7 @@ def _surround_cel(
                 exceptions=tuple(cel.get("cel_exceptions", ())),
                 params=None if params is None else tuple(params),
                 watch_rule=watch_rule,
+                http_limits=cel.get("http_limits") or HttpLimits(),
             )
             made.append(surroundings)
         return made[0]

@@ -10,8 +10,29 @@ from lictor.errors import NotProvidedError
 from lictor.raw import Json, JsonObject
 
 
+class HttpLimits(msgspec.Struct, frozen=True):
+    """Where expressions may make HTTP calls to."""
+
+    # Networks and host names that are never called; None: whatever is inside.
+    blocked: tuple[str, ...] | None = None
+    # Beginnings of URLs; where there are some, nothing else is called.
+    allowed: tuple[str, ...] = ()
+    # May policies of a namespace make calls at all?
+    allows_namespaced: bool = False
+
+
+class HttpAnswer(msgspec.Struct, frozen=True):
+    """What a service said, whatever its status; the body is None where it was no JSON."""
+
+    status: int
+    body: Json = None
+
+
 class ApiCall(msgspec.Struct, frozen=True):
-    """One call of the Kubernetes API (`url_path`) or of another service (`service_url`)."""
+    """One call of the Kubernetes API (`url_path`) or of another service (`service_url`).
+
+    A guarded call may only go where the HttpLimits let it, and its answer is an HttpAnswer.
+    """
 
     url_path: str = ""
     method: str = "GET"
@@ -19,6 +40,7 @@ class ApiCall(msgspec.Struct, frozen=True):
     service_url: str = ""
     headers: Mapping[str, str] | None = None
     ca_bundle: str = ""
+    guarded: bool = False
 
 
 class Lookups(Protocol):

@@ -1,7 +1,8 @@
-"""`apply`: judge, change and generate resources by policies, without a cluster."""
+"""`apply`: judge, change and generate resources by policies, from files or from a cluster."""
 
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -36,6 +37,9 @@ from lictor.raw import Json, JsonObject
 from lictor.report.policy_report import Format
 from lictor.report.summary import Counts
 
+if TYPE_CHECKING:
+    from lictor.cli.live.run import LiveRun
+
 _OWN_FORMATS = {
     "markdown": Output.MARKDOWN,
     "junit": Output.JUNIT,
@@ -53,6 +57,9 @@ lictor apply policy.yaml --resource resource.yaml --values-file values.yaml
 
 # Take policies from a git repository
 lictor apply https://github.com/OWNER/REPOSITORY/FOLDER --git-branch main --resource r.yaml
+
+# Apply a policy to the resources of a cluster; without a policy, those that the cluster has
+lictor apply policy.yaml --cluster
 
 # Show what is wrong beside the lines of a pull request
 lictor apply policies/ --resource resources/ --output-format sarif"""
@@ -100,8 +107,14 @@ class ApplyFlags(msgspec.Struct, frozen=True):
     json: tuple[str, ...] = ()
     http_payload: tuple[str, ...] = ()
     envoy_payload: tuple[str, ...] = ()
-    # Flags that only matter with a cluster.
-    ignored: dict[str, Json] = msgspec.field(default_factory=dict)
+    # With a cluster.
+    context: str = ""
+    namespace: str = ""
+    cluster_wide_resources: bool = False
+    concurrent: int = 1
+    batch_size: int = 100
+    continue_on_error: bool = True
+    show_performance: bool = False
 
     @property
     def resource_paths(self) -> tuple[str, ...]:
@@ -186,6 +199,26 @@ def apply(**flags: Json) -> None:
 def run_apply(flags: ApplyFlags) -> int:
     """Everything that `apply` does; gives its exit code."""
     _check_flags(flags)
+    if not flags.cluster:
+        return _run(flags, None)
+    from lictor.cli.live.cluster import LiveCluster
+    from lictor.cli.live.resources import Choice
+    from lictor.cli.live.run import begin_run
+
+    choice = Choice(
+        namespace=flags.namespace,
+        cluster_wide_only=flags.cluster_wide_resources,
+        page=flags.batch_size,
+        at_once=flags.concurrent,
+        continue_on_error=flags.continue_on_error,
+    )
+    with LiveCluster(flags.kubeconfig, flags.context) as cluster:
+        performance = flags.show_performance
+        live = begin_run(cluster, flags.resource_paths, choice, show_performance=performance)
+        return _run(flags, live)
+
+
+def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
     options = PieceOptions(
         output=flags.chosen_output,
         format=Format.JSON if flags.output_format == "json" else Format.YAML,
@@ -196,27 +229,28 @@ def run_apply(flags: ApplyFlags) -> int:
     color = not flags.remove_color and sys.stdout.isatty()
     printer = Printer(options, color=color, detailed=flags.detailed_results, piped=flags.stdin)
     printer.files = MadeFiles(flags.output) if flags.output else None
-    policies = _load_policies(flags, printer)
-    texts = tuple(read_resource_texts(flags.resource_paths, printer.say))
-    plan = _make_plan(flags, policies, texts)
-    application = Application(plan, options)
+    policies = _load_policies(flags, printer, live)
+    files = flags.resource_paths if live is None else live.files
+    texts = tuple(read_resource_texts(files, printer.say))
+    plan = _make_plan(flags, policies, texts, live)
+    application = Application(plan, options) if live is None else live.build(plan, options)
     _print_banner(flags, application, plan, printer)
     printer.counts += application.unusable_count
     print_unusable(policies, printer)
     printer.print_all(application, parse_ttl(flags.generated_exception_ttl))
-    _print_cleanups(plan, printer)
+    _print_cleanups(plan, printer, live)
     if options.output is Output.TEXT:
         print_summary(printer)
     return choose_exit_code(printer.counts, flags, printer)
 
 
-def _print_cleanups(plan: ApplyPlan, printer: Printer) -> None:
+def _print_cleanups(plan: ApplyPlan, printer: Printer, live: "LiveRun | None") -> None:
     """What policies would delete; that is no verdict, and counts for nothing."""
     if not (plan.policies.cleanups or plan.policies.cel.deleting):
         return
     from lictor.cli.offline.cleanups import list_cleanups
 
-    for line in list_cleanups(plan):
+    for line in list_cleanups(plan, None if live is None else live.find_resources):
         printer.say(line)
 
 
@@ -243,8 +277,7 @@ def parse_ttl(text: str) -> int:
 
 def _read_flags(flags: dict[str, Json]) -> ApplyFlags:
     known = {name: value for name, value in flags.items() if name in ApplyFlags.__struct_fields__}
-    ignored = {name: value for name, value in flags.items() if name not in known}
-    return ApplyFlags(policies=flags["arguments"], **known, ignored=ignored)
+    return ApplyFlags(policies=flags["arguments"], **known)
 
 
 def _check_flags(flags: ApplyFlags) -> None:
@@ -252,18 +285,19 @@ def _check_flags(flags: ApplyFlags) -> None:
     faults = {
         "pass the values either using set flag or values_file flag": flags.values_file
         and flags.set,
-        "require policy": not flags.policies,
+        "require policy": not (flags.policies or flags.cluster),
         "a stdin pipe can be used for either policies or resources, not both": STDIN
         in flags.policies[:1]
         and STDIN in flags.resource_paths[:1],
         "crdpath and kubeconfig flags are mutually exclusive, please use only one of them": (
             flags.crd_path.strip() and flags.kubeconfig.strip()
         ),
-        "--cluster comes with a later release; give resources as files": flags.cluster,
         "both resource and json files can not be used together, use one or the other": (
             flags.resource_paths and flags.json
         ),
-        "resource file(s) or cluster required": not (flags.resource_paths or payloads),
+        "resource file(s) or cluster required": not (
+            flags.resource_paths or payloads or flags.cluster
+        ),
         f"unknown output format {flags.output_format!r}": flags.output_format
         not in (*_OWN_FORMATS, "yaml", "json"),
     }
@@ -272,9 +306,12 @@ def _check_flags(flags: ApplyFlags) -> None:
             raise UsageError(message)
 
 
-def _load_policies(flags: ApplyFlags, printer: Printer) -> LoadedPolicies:
-    access = GitAccess(flags.git_branch, flags.username, flags.password)
-    policies = load_policy_files(read_policies(flags.policies, PolicySource(access)))
+def _load_policies(flags: ApplyFlags, printer: Printer, live: "LiveRun | None") -> LoadedPolicies:
+    if live is not None and not flags.policies:
+        policies = load_policy_files(live.read_policies())
+    else:
+        access = GitAccess(flags.git_branch, flags.username, flags.password)
+        policies = load_policy_files(read_policies(flags.policies, PolicySource(access)))
     for warning in policies.warnings:
         click.echo(f"warning: {warning}", err=True)
     if flags.registry:
@@ -284,19 +321,28 @@ def _load_policies(flags: ApplyFlags, printer: Printer) -> LoadedPolicies:
     return policies
 
 
-def _make_plan(flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[Text, ...]) -> ApplyPlan:
+def _make_plan(
+    flags: ApplyFlags,
+    policies: LoadedPolicies,
+    texts: tuple[Text, ...],
+    live: "LiveRun | None",
+) -> ApplyPlan:
     caller = load_caller(flags.userinfo, accept_outdated=True) if flags.userinfo else None
     payloads = {"JSON": flags.json, "HTTP": flags.http_payload, "Envoy": flags.envoy_payload}
-    return ApplyPlan(
+    exceptions = _find_exceptions(flags, policies, texts)
+    if live is not None and not flags.policies:
+        exceptions += live.load_exceptions()
+    plan = ApplyPlan(
         policies=policies,
         texts=texts,
         world=World(_read_values(flags), caller),
         given=_collect_objects(flags, policies, texts),
-        exceptions=_find_exceptions(flags, policies, texts),
+        exceptions=exceptions,
         payloads={mode: tuple(map(read_any, paths)) for mode, paths in payloads.items() if paths},
         continue_on_fail=flags.continue_on_fail,
         processes=flags.parallel,
     )
+    return plan if live is None else live.complete(plan)
 
 
 def _collect_objects(
@@ -349,7 +395,7 @@ def _print_banner(
     if flags.chosen_output not in (Output.TEXT, Output.TABLE) or flags.stdin:
         return
     rules = application.rule_count + len(plan.policies.unusable)
-    text = f"\nApplying {rules} policy rule(s) to {len(application.places)} resource(s)"
+    text = f"\nApplying {rules} policy rule(s) to {application.count} resource(s)"
     if len(plan.exceptions):
         text += f" with {len(plan.exceptions)} exception(s)"
     printer.say(f"{text}...")

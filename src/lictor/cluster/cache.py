@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import TypeAlias
@@ -70,7 +71,7 @@ class Cache:
     ) -> None:
         self.resource = resource
         self._client = client
-        self._namespace = namespace
+        self.namespace = namespace
         self._labels = labels
         self._fields = fields
         self._keep = keep
@@ -78,6 +79,9 @@ class Cache:
         self._listeners: list[Listener] = []
         self._synced = asyncio.Event()
         self._since = ""
+        self._pause = _FIRST_PAUSE
+        # Why the objects cannot be read or followed at the moment; empty where they can.
+        self.trouble = ""
 
     @property
     def is_synced(self) -> bool:
@@ -105,52 +109,63 @@ class Cache:
 
     async def run(self) -> None:
         """List, watch, and begin again where that breaks. Ends only when cancelled."""
-        pause = _FIRST_PAUSE
         while True:
             try:
                 if not self._since:
                     await self._read_all()
-                    pause = _FIRST_PAUSE
                 await self._follow()
             except GoneError:
                 self._since = ""
+                await self._rest()
             except NotFoundError:
                 self._replace_all(())
                 self._since = ""
                 await asyncio.sleep(_ABSENT_PAUSE)
             except ApiError as error:
+                self.trouble = str(error)
                 log.warning(
                     "watch interrupted",
                     extra={"resource": self.resource.plural, "why": str(error)[:200]},
                 )
                 self._since = self._since if error.status == 0 else ""
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                await self._rest()
+
+    async def _rest(self) -> None:
+        """Pause before trying again, longer each time until something is heard."""
+        await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
     async def _read_all(self) -> None:
         items: list[JsonObject] = []
         version = ""
         async for page in self._client.list_pages(
-            self.resource, self._namespace, labels=self._labels, fields=self._fields
+            self.resource, self.namespace, labels=self._labels, fields=self._fields
         ):
             items += [self._keep(item) for item in page.get("items") or ()]
             version = page["metadata"].get("resourceVersion") or version
         self._replace_all(items)
         self._since = version
+        self.trouble = ""
 
     async def _follow(self) -> None:
+        started = time.monotonic()
         async for event in self._client.watch(
             self.resource,
             since=self._since,
-            namespace=self._namespace,
+            namespace=self.namespace,
             labels=self._labels,
             fields=self._fields,
         ):
+            self._pause = _FIRST_PAUSE
+            self.trouble = ""
             self._since = event.object["metadata"].get("resourceVersion") or self._since
             if event.type == "DELETED":
                 self._remove(_key_of(event.object), event.object)
             elif event.type != "BOOKMARK":
                 self._put(self._keep(event.object))
+        if time.monotonic() - started < 1.0:
+            # A server on its way out ends each watch at once, without an error.
+            await self._rest()
 
     def _replace_all(self, items: Iterable[JsonObject]) -> None:
         fresh = {_key_of(item): item for item in items}
@@ -175,7 +190,11 @@ class Cache:
 
     def _tell(self, change: Change) -> None:
         for listener in self._listeners:
-            listener(change)
+            try:
+                listener(change)
+            except Exception:
+                # A listener's bug must not leave everyone with old objects.
+                log.exception("listener failed", extra={"resource": self.resource.plural})
 
 
 def _key_of(item: JsonObject) -> Key:

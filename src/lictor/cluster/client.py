@@ -2,28 +2,22 @@
 
 import asyncio
 import random
-import ssl
-import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from enum import StrEnum
-from typing import TypeAlias
 
 import httpx
 import msgspec
 import orjson
 
 from lictor.cluster.config import ClusterConfig
+from lictor.cluster.connection import TIMEOUT, Connection, Outgoing, Params
 from lictor.cluster.resource import Resource
 from lictor.errors import ApiError, ConflictError, GoneError, NotFoundError, UnreachableError
 from lictor.raw import Json, JsonObject
 
-Params: TypeAlias = Mapping[str, str | int]
-
 _PAGE = 500
-_TIMEOUT = 10.0
-_CONNECTIONS = 64
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 # How long the server's "too many requests" is waited for before the caller hears of it.
 _PATIENCE = 5.0
 _WATCH_SECONDS = 290
@@ -52,17 +46,13 @@ class Client:
     def __init__(self, config: ClusterConfig, *, field_manager: str = "lictor") -> None:
         self.config = config
         self.field_manager = field_manager
-        context = build_ssl_context(config)
-        self._http = _build_http(config, context, _CONNECTIONS)
-        # A watch holds its connection for minutes: it must not starve the other requests.
-        self._watches = _build_http(config, context, None)
+        self._connection = Connection(config)
         self._quiet_until = 0.0
 
     async def close(self) -> None:
-        await self._http.aclose()
-        await self._watches.aclose()
+        await self._connection.close()
 
-    async def request(
+    async def request(  # noqa: PLR0913  (one HTTP request has so many parts)
         self,
         method: str,
         path: str,
@@ -70,56 +60,25 @@ class Client:
         body: Json = None,
         params: Params | None = None,
         content_type: str = "application/json",
-        timeout: float = _TIMEOUT,  # noqa: ASYNC109  (the limit of one HTTP request)
+        accept: str = "",
+        timeout: float = TIMEOUT,  # noqa: ASYNC109  (the limit of one HTTP request)
     ) -> Json:
         """One request and its JSON answer; raises ApiError for whatever is no success."""
         content = None if body is None else orjson.dumps(body)
-        headers = {"content-type": content_type} if content is not None else {}
+        outgoing = Outgoing(method, path, content, content_type, params, timeout, accept)
         patience = time.monotonic() + min(_PATIENCE, timeout)
+        may_renew = self.config.token is not None or self.config.identity is not None
         renew = False
         while True:
             await self._wait_for_quiet(patience)
-            response = await self._send(method, path, content, headers, params, timeout, renew)
-            if response.status_code == 401 and self.config.token is not None and not renew:
+            response = await self._connection.send(outgoing, renew=renew)
+            if response.status_code == 401 and may_renew and not renew:
                 renew = True
                 continue
             if response.status_code == 429 and time.monotonic() < patience:
                 self._heed(response)
                 continue
             return _read_answer(response)
-
-    async def _send(  # noqa: PLR0913, PLR0917  (one HTTP request has so many parts)
-        self,
-        method: str,
-        path: str,
-        content: bytes | None,
-        headers: Mapping[str, str],
-        params: Params | None,
-        limit: float,
-        renew: bool,  # noqa: FBT001
-    ) -> httpx.Response:
-        try:
-            return await self._http.request(
-                method,
-                path,
-                content=content,
-                params=params,
-                headers={**headers, **await self._authorize(renew=renew)},
-                timeout=limit,
-            )
-        except (httpx.HTTPError, OSError) as error:
-            raise UnreachableError(
-                f"{method} {path}: {type(error).__name__} {error}".rstrip()
-            ) from error
-
-    async def _authorize(self, *, renew: bool = False) -> dict[str, str]:
-        headers: dict[str, str] = {}
-        if self.config.token is not None:
-            token = await asyncio.to_thread(self.config.token, renew)
-            headers["authorization"] = f"Bearer {token}"
-        if self.config.impersonate:
-            headers["impersonate-user"] = self.config.impersonate
-        return headers
 
     def _heed(self, response: httpx.Response) -> None:
         wait = _read_retry_after(response) or 1.0
@@ -150,16 +109,19 @@ class Client:
         labels: str = "",
         fields: str = "",
         page: int = _PAGE,
+        metadata_only: bool = False,
     ) -> AsyncIterator[JsonObject]:
         """The List answers of a collection, page by page; items have apiVersion and kind."""
         params: dict[str, str | int] = {"limit": page, **_select(labels, fields)}
+        path, accept = resource.path(namespace), _METADATA_LIST if metadata_only else ""
         while True:
             answer = _expect_object(
-                await self.request("GET", resource.path(namespace), params=params, timeout=60.0)
+                await self.request("GET", path, params=params, accept=accept, timeout=60.0)
             )
+            kind = resource.kind or str(answer.get("kind") or "").removesuffix("List")
             for item in answer.get("items") or ():
                 item.setdefault("apiVersion", resource.api_version)
-                item.setdefault("kind", resource.kind)
+                item.setdefault("kind", kind)
             yield answer
             token = (answer.get("metadata") or {}).get("continue")
             if not token:
@@ -262,63 +224,17 @@ class Client:
             "timeoutSeconds": seconds,
             **_select(labels, fields),
         }
-        async with self._stream(resource.path(namespace), params, seconds + 15.0) as response:
+        async with self._connection.stream(
+            resource.path(namespace), params, seconds + 15.0
+        ) as response:
+            if response.status_code >= 400:
+                await response.aread()
+                _read_answer(response)
             async for line in _read_lines(response):
-                event = orjson.loads(line)
-                if event.get("type") == "ERROR":
-                    raise _build_error(event.get("object") or {}, 0)
-                yield WatchEvent(event["type"], event["object"])
-
-    @asynccontextmanager
-    async def _stream(
-        self, path: str, params: Params, read_timeout: float
-    ) -> AsyncIterator[httpx.Response]:
-        try:
-            async with self._watches.stream(
-                "GET",
-                path,
-                params=params,
-                headers=await self._authorize(),
-                timeout=httpx.Timeout(_TIMEOUT, read=read_timeout),
-            ) as response:
-                if response.status_code >= 400:
-                    await response.aread()
-                    _read_answer(response)
-                yield response
-        except (httpx.HTTPError, OSError) as error:
-            raise UnreachableError(f"watch of {path}: {type(error).__name__} {error}") from error
+                yield _read_event(line)
 
     def _manager(self) -> dict[str, str | int]:
         return {"fieldManager": self.field_manager}
-
-
-def build_ssl_context(config: ClusterConfig) -> ssl.SSLContext:
-    """TLS towards the API server: its authority, and our certificate where there is one."""
-    context = ssl.create_default_context(cadata=config.ca or None)
-    if not config.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if config.certificate:
-        # The ssl module reads keys from files only.
-        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-            file.write(f"{config.certificate.strip()}\n{config.key.strip()}\n")
-            file.flush()
-            context.load_cert_chain(file.name)
-    return context
-
-
-def _build_http(
-    config: ClusterConfig, context: ssl.SSLContext, connections: int | None
-) -> httpx.AsyncClient:
-    return httpx.AsyncClient(
-        base_url=config.server,
-        verify=context,
-        proxy=config.proxy or None,
-        trust_env=False,
-        headers={"accept": "application/json", "user-agent": "lictor"},
-        limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
-        timeout=_TIMEOUT,
-    )
 
 
 async def _read_lines(response: httpx.Response) -> AsyncIterator[bytes]:
@@ -330,6 +246,17 @@ async def _read_lines(response: httpx.Response) -> AsyncIterator[bytes]:
                 yield line
         if len(rest) > _MAX_LINE:
             raise UnreachableError("a watch event of more than 64 MiB")
+
+
+def _read_event(line: bytes) -> WatchEvent:
+    try:
+        event = orjson.loads(line)
+        kind, item = event["type"], event["object"]
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise UnreachableError("a watch gave something that is no event") from error
+    if kind == "ERROR" or not isinstance(item, dict):
+        raise _build_error(item, 0)
+    return WatchEvent(kind, item)
 
 
 def _select(labels: str, fields: str) -> dict[str, str]:

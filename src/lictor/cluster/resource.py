@@ -55,6 +55,23 @@ DELETING_POLICY, NAMESPACED_DELETING_POLICY = _cel("DeletingPolicy")
 IMAGE_VALIDATING_POLICY, NAMESPACED_IMAGE_VALIDATING_POLICY = _cel("ImageValidatingPolicy")
 CEL_EXCEPTION = Resource("policies.kyverno.io", "v1beta1", "policyexceptions", "PolicyException")
 
+POLICY_REPORT = Resource("wgpolicyk8s.io", "v1alpha2", "policyreports", "PolicyReport")
+CLUSTER_POLICY_REPORT = Resource(
+    "wgpolicyk8s.io", "v1alpha2", "clusterpolicyreports", "ClusterPolicyReport", namespaced=False
+)
+OPEN_REPORT = Resource("openreports.io", "v1alpha1", "reports", "Report")
+CLUSTER_OPEN_REPORT = Resource(
+    "openreports.io", "v1alpha1", "clusterreports", "ClusterReport", namespaced=False
+)
+EPHEMERAL_REPORT = Resource("reports.kyverno.io", "v1", "ephemeralreports", "EphemeralReport")
+CLUSTER_EPHEMERAL_REPORT = Resource(
+    "reports.kyverno.io",
+    "v1",
+    "clusterephemeralreports",
+    "ClusterEphemeralReport",
+    namespaced=False,
+)
+
 _ADMISSION = "admissionregistration.k8s.io"
 VALIDATING_WEBHOOK = Resource(
     _ADMISSION,

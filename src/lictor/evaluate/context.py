@@ -13,6 +13,7 @@ from lictor.errors import (
     NotProvidedError,
 )
 from lictor.evaluate.expressions import Expressions
+from lictor.evaluate.namespace_bounds import check_path
 from lictor.evaluate.setting import Setting
 from lictor.lang.dotted import merge_objects, split_dotted
 from lictor.lang.template import Fill
@@ -150,8 +151,11 @@ class _LoaderBuilder(msgspec.Struct, frozen=True):
         query = self._query(call.jmes_path)
 
         def load(scope: Scope) -> Json:
+            asked = build(scope)
+            if self.namespace:
+                check_path(asked.url_path, self.namespace)
             try:
-                answer = self.lookups.call_api(build(scope))
+                answer = self.lookups.call_api(asked)
             except NotProvidedError:
                 raise
             except LookupFailedError:

@@ -190,7 +190,7 @@ def test_other_families_are_named_not_passed_over(capsys) -> None:
     [
         ((), "require policy"),
         (("policies.yaml",), "resource file(s) or cluster required"),
-        (("policies.yaml", "-c"), "later release"),
+        (("policies.yaml", "-c", "--kubeconfig", "absent"), "absent: no such file"),
         (("nothing.yaml", "-r", "pods.yaml"), "nothing.yaml"),
         (("policies.yaml", "-r", "nothing.yaml"), "nothing.yaml"),
         (("policies.yaml", "-r", "pods.yaml", "-s", "a=b", "-f", "v.yaml"), "either using set"),

@@ -17,6 +17,7 @@ from lictor.cli.sources import Text
 from lictor.engine import Engine
 from lictor.errors import LictorError
 from lictor.model.result import Verdict
+from lictor.ports import Lookups
 from lictor.report.summary import Counts
 
 _CHUNK_SIZE = 25
@@ -36,7 +37,8 @@ class Place(msgspec.Struct, frozen=True):
 class Judged(msgspec.Struct, frozen=True):
     """One document's pieces, where it is, and why it could not be judged if so."""
 
-    place: Place
+    # None where it comes from no file.
+    place: Place | None
     pieces: tuple[Piece, ...] = ()
     problem: str = ""
     # Things to tell once, however many documents they are about.
@@ -56,6 +58,8 @@ class ApplyPlan(msgspec.Struct, frozen=True):
     continue_on_fail: bool = False
     # Zero: as many processes as pay off.
     processes: int = 0
+    # Who answers what policies ask; None: the values and the given objects.
+    lookups: Lookups | None = None
 
 
 class Application:
@@ -74,6 +78,11 @@ class Application:
             for index, (text, mode) in enumerate(zip(self.texts, modes, strict=True))
             for span in find_documents(text.content)
         ]
+
+    @property
+    def count(self) -> int:
+        """How many documents are judged."""
+        return len(self.places)
 
     @property
     def rule_count(self) -> int:
@@ -131,7 +140,7 @@ class Application:
 
 def _make_engines(plan: ApplyPlan) -> dict[str, Engine]:
     """The engine for resources, and one for each kind of payload."""
-    lookups = OfflineLookups(plan.world.values, plan.given)
+    lookups = plan.lookups or OfflineLookups(plan.world.values, plan.given)
     policies, exceptions, given = plan.policies, plan.exceptions, plan.given
     engines = {"": Engine(compile_given(policies, exceptions, lookups, given))}
     for mode in plan.payloads:

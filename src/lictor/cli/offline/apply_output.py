@@ -68,8 +68,7 @@ class Printer:
 
     def print_all(self, application: Application, ttl: int) -> None:
         """Run, and print everything."""
-        places = len(application.places)
-        judged = self._count(track(application.run(), places, "Judging"))
+        judged = self._count(track(application.run(), application.count, "Judging"))
         output = self._options.output
         if output is Output.TEXT:
             self._print_text(judged)
@@ -198,7 +197,7 @@ def _list_pieces(judged: Iterable[Judged]) -> Iterator[Piece]:
         yield from found.pieces
 
 
-def _list_failures(judged: Iterable[Judged]) -> Iterator[tuple[Verdict, Place]]:
+def _list_failures(judged: Iterable[Judged]) -> Iterator[tuple[Verdict, Place | None]]:
     for found in judged:
         for piece in found.pieces:
             if piece.failures is not None:

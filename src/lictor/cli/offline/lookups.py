@@ -9,6 +9,7 @@ import msgspec
 
 from lictor.cli.offline.values import GivenValues
 from lictor.errors import LookupFailedError, NotProvidedError
+from lictor.lang.resource_names import Resource
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.request import GroupVersionKind
 from lictor.ports import ApiCall
@@ -32,6 +33,8 @@ class GivenObjects(msgspec.Struct, frozen=True):
     params: tuple[JsonObject, ...] = ()
     # Definitions of custom resources.
     crds: tuple[JsonObject, ...] = ()
+    # What a cluster says of its resources; None where none is asked.
+    served: tuple[Resource, ...] | None = None
 
 
 class OfflineLookups:

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lictor.assembly import CelDocuments, compile_documents
-from lictor.cli.offline.lookups import GivenObjects, OfflineLookups
+from lictor.cli.offline.lookups import GivenObjects
 from lictor.cli.offline.policies import GivenExceptions, LoadedPolicies
 from lictor.model.program import Program
 from lictor.model.request import GroupVersionKind
+from lictor.ports import Lookups
 
 if TYPE_CHECKING:
     from lictor.lang.resource_names import ResourceNames
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def compile_given(
     policies: LoadedPolicies,
     exceptions: GivenExceptions,
-    lookups: OfflineLookups,
+    lookups: Lookups,
     given: GivenObjects,
 ) -> tuple[Program, ...]:
     """The programs of all policies about resources."""
@@ -34,7 +35,7 @@ def compile_given(
 def compile_for_payloads(
     policies: "Sequence[CelPolicy]",
     exceptions: GivenExceptions,
-    lookups: OfflineLookups,
+    lookups: Lookups,
     given: GivenObjects,
 ) -> tuple[Program, ...]:
     """The programs of the policies that judge one kind of payload."""
@@ -45,8 +46,10 @@ def compile_for_payloads(
 
 def describe_world(exceptions: GivenExceptions, given: GivenObjects) -> CelDocuments:
     """What belongs to policies in CEL, besides the policies."""
-    documents = CelDocuments(cel_exceptions=exceptions.cel, params=given.params)
-    if given.crds:
+    documents = CelDocuments(cel_exceptions=exceptions.cel)
+    if given.params or given.served is None:
+        documents["params"] = given.params
+    if given.crds or given.served:
         documents["resource_names"] = name_resources(given)
     return documents
 
@@ -55,7 +58,8 @@ def name_resources(given: GivenObjects) -> "ResourceNames":
     """The names of resources, with those of given definitions."""
     from lictor.lang.resource_names import builtin_names
 
-    return builtin_names().with_crds(given.crds)
+    names = builtin_names().with_resources(given.served) if given.served else builtin_names()
+    return names.with_crds(given.crds)
 
 
 def watch_for_guesses(

@@ -14,7 +14,7 @@ from lictor.model.cel_policy import CelException
 from lictor.model.policy import Metadata
 from lictor.model.request import GroupVersionKind
 from lictor.model.result import PolicyRef
-from lictor.ports import Lookups
+from lictor.ports import HttpLimits, Lookups
 from lictor.raw import JsonObject
 
 
@@ -28,6 +28,7 @@ class CelSurroundings(msgspec.Struct, frozen=True):
     # Parameter objects that were given by hand; None where the cluster is asked for them.
     params: tuple[JsonObject, ...] | None = None
     watch_rule: WatchRule = watch_nothing
+    http_limits: HttpLimits = HttpLimits()
 
     @property
     def viewpoint(self) -> Viewpoint:
@@ -41,7 +42,7 @@ class CelSurroundings(msgspec.Struct, frozen=True):
 
     def world(self, namespace: str = "") -> World:
         """What the expressions of a policy may ask of the outside."""
-        return bind_world(self.lookups, self.resource_names, namespace)
+        return bind_world(self.lookups, self.resource_names, namespace, self.http_limits)
 
     def bindings_of(self, policy: str, kind: str) -> Iterator[Binding]:
         """The bindings that put a policy into force."""

@@ -5,16 +5,24 @@ from urllib.parse import quote
 
 import msgspec
 
-from lictor.errors import LookupFailedError
-from lictor.lang.cel.world import HttpCall, World
+from lictor.errors import LookupFailedError, NotFoundError
+from lictor.lang.cel.world import BLOCKED_HOSTS, BLOCKED_NETWORKS, HttpCall, World
 from lictor.lang.resource_names import ResourceNames
-from lictor.ports import ApiCall, Lookups
+from lictor.ports import ApiCall, HttpAnswer, HttpLimits, Lookups
 from lictor.raw import Json, JsonObject
 
+_NO_LIMITS_TOLD = HttpLimits()
 
-def bind_world(lookups: Lookups, names: ResourceNames, namespace: str = "") -> World:
+
+def bind_world(
+    lookups: Lookups,
+    names: ResourceNames,
+    namespace: str = "",
+    limits: HttpLimits = _NO_LIMITS_TOLD,
+) -> World:
     """The world of a policy; that of a namespaced one ends at its namespace."""
     reader = _Reader(lookups, names)
+    inside = (*BLOCKED_NETWORKS, *BLOCKED_HOSTS)
     return World(
         get_resource=reader.get,
         list_resources=reader.list,
@@ -25,7 +33,9 @@ def bind_world(lookups: Lookups, names: ResourceNames, namespace: str = "") -> W
         http=reader.http,
         now=lookups.now,
         namespace=namespace,
-        allows_http=not namespace,
+        allows_http=not namespace or limits.allows_namespaced,
+        blocked_urls=inside if limits.blocked is None else limits.blocked,
+        allowed_urls=limits.allowed,
     )
 
 
@@ -34,10 +44,9 @@ class _Reader(msgspec.Struct, frozen=True):
     names: ResourceNames
 
     def get(self, api_version: str, resource: str, namespace: str, name: str) -> JsonObject:
-        kind = self._kind(api_version, resource)
+        kind = self._kind(api_version, resource, namespace)
         if kind is None:
-            path = _path(api_version, resource, namespace)
-            found = self.lookups.call_api(ApiCall(f"{path}/{quote(name)}"))
+            found = self.lookups.call_api(ApiCall(_path(api_version, resource, namespace, name)))
         else:
             found = self.lookups.resource(api_version, kind, namespace, name)
         if not isinstance(found, dict):
@@ -47,7 +56,7 @@ class _Reader(msgspec.Struct, frozen=True):
     def list(
         self, api_version: str, resource: str, namespace: str, labels: Mapping[str, str]
     ) -> JsonObject:
-        kind = self._kind(api_version, resource)
+        kind = self._kind(api_version, resource, namespace)
         if kind is None:
             answer = self.lookups.call_api(ApiCall(_path(api_version, resource, namespace)))
             items = answer.get("items") if isinstance(answer, dict) else None
@@ -70,7 +79,11 @@ class _Reader(msgspec.Struct, frozen=True):
         return found.group, found.version, found.resource
 
     def global_context(self, name: str, projection: str) -> Json:
-        return self.lookups.global_reference(f"{name}.{projection}" if projection else name)
+        try:
+            return self.lookups.global_reference(f"{name}.{projection}" if projection else name)
+        except NotFoundError:
+            # An entry that is not there (yet) is null to expressions, as Kyverno has it.
+            return None
 
     def http(self, call: HttpCall) -> tuple[int, Json]:
         answer = self.lookups.call_api(
@@ -80,20 +93,38 @@ class _Reader(msgspec.Struct, frozen=True):
                 service_url=call.url,
                 headers=call.headers,
                 ca_bundle=call.ca_bundle,
+                guarded=True,
             )
         )
-        return 200, answer
+        return (answer.status, answer.body) if isinstance(answer, HttpAnswer) else (200, answer)
 
-    def _kind(self, api_version: str, resource: str) -> str | None:
+    def _kind(self, api_version: str, resource: str, namespace: str) -> str | None:
         group, _, version = api_version.rpartition("/")
         found = self.names.of_resource(group, version, resource)
-        return None if found is None else found.kind
+        if found is None:
+            return None
+        if namespace and found.namespaced is False:
+            # A policy of a namespace must not see what lies outside of all of them.
+            raise LookupFailedError(f"there are no {resource} in namespace {namespace}")
+        return found.kind
 
 
-def _path(api_version: str, resource: str, namespace: str) -> str:
+def _path(api_version: str, resource: str, namespace: str, name: str = "") -> str:
+    """The path of a collection, or of an object; `pods/log` names a part of one."""
     root = "apis" if "/" in api_version else "api"
-    inside = f"namespaces/{quote(namespace)}/" if namespace else ""
-    return f"/{root}/{api_version}/{inside}{resource}"
+    inside = f"namespaces/{_segment(namespace)}/" if namespace else ""
+    group, _, version = api_version.rpartition("/")
+    api = "/".join(_segment(part) for part in (group, version) if part)
+    plural, _, part = resource.partition("/")
+    rest = "/".join(_segment(each) for each in (plural, name, *part.split("/")) if each)
+    return f"/{root}/{api}/{inside}{rest}"
+
+
+def _segment(text: str) -> str:
+    """One part of a path, whatever it holds: a name must not lead to another place."""
+    if text in {".", ".."}:
+        raise LookupFailedError(f"{text!r} is no name")
+    return quote(text, safe=":")
 
 
 def _has_labels(item: Json, labels: Mapping[str, str]) -> bool:

@@ -3,10 +3,10 @@
 import pytest
 
 from lictor.compile.cel.world import bind_world
-from lictor.errors import LookupFailedError, NotProvidedError
+from lictor.errors import LookupFailedError, NotFoundError, NotProvidedError
 from lictor.lang.cel.world import HttpCall
 from lictor.lang.resource_names import builtin_names
-from lictor.ports import ApiCall, NoLookups
+from lictor.ports import ApiCall, HttpAnswer, HttpLimits, NoLookups
 
 
 class Recording(NoLookups):
@@ -92,3 +92,66 @@ def test_without_a_cluster_nothing_is_known():
     world = bind_world(NoLookups(), builtin_names())
     with pytest.raises(NotProvidedError):
         world.get_resource("v1", "configmaps", "here", "b")
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "path"),
+    [
+        ("widgets/status", "w", "/apis/ex.io/v1/namespaces/here/widgets/w/status"),
+        ("widgets/../../../there/secrets", "w", ""),
+        ("widgets", "../../secrets/s", "/apis/ex.io/v1/namespaces/here/widgets/..%2F..%2Fsecrets%2Fs"),
+        ("widgets", "..", ""),
+        ("widgets?x", "w", "/apis/ex.io/v1/namespaces/here/widgets%3Fx/w"),
+    ],
+)  # fmt: skip
+def test_a_name_never_leads_elsewhere(resource, name, path):
+    if path:
+        found = WORLD.get_resource("ex.io/v1", resource, "here", name)
+        assert found == {"called": f"GET {path}"}
+    else:
+        with pytest.raises(LookupFailedError, match="is no name"):
+            WORLD.get_resource("ex.io/v1", resource, "here", name)
+
+
+@pytest.mark.parametrize("resource", ["nodes", "namespaces"])
+def test_what_lives_in_no_namespace_is_not_in_one(resource):
+    with pytest.raises(LookupFailedError, match=f"there are no {resource} in namespace here"):
+        WORLD.get_resource("v1", resource, "here", "a")
+    with pytest.raises(LookupFailedError, match=f"there are no {resource} in namespace here"):
+        WORLD.list_resources("v1", resource, "here", {})
+
+
+class Answering(NoLookups):
+    """A service that refuses, and no global context entries."""
+
+    def __init__(self):
+        self.calls = []
+
+    def call_api(self, call: ApiCall):
+        self.calls.append(call)
+        return HttpAnswer(404, {"why": "gone"})
+
+    def global_reference(self, name):
+        raise NotFoundError("no such entry")
+
+
+def test_the_status_of_an_answer():
+    lookups = Answering()
+    world = bind_world(lookups, builtin_names())
+    assert world.http(HttpCall("GET", "https://ex.io/x", {})) == (404, {"why": "gone"})
+    assert lookups.calls[0].guarded
+
+
+def test_an_absent_entry_is_null():
+    assert bind_world(Answering(), builtin_names()).global_context("entry", "") is None
+
+
+def test_limits():
+    world = bind_world(NoLookups(), builtin_names(), "here")
+    assert (world.allows_http, world.allowed_urls) == (False, ())
+    assert "10.0.0.0/8" in world.blocked_urls
+    limits = HttpLimits(blocked=("evil.example",), allowed=("https://a",), allows_namespaced=True)
+    world = bind_world(NoLookups(), builtin_names(), "here", limits)
+    assert (world.allows_http, world.blocked_urls, world.allowed_urls) == (
+        True, ("evil.example",), ("https://a",),
+    )  # fmt: skip

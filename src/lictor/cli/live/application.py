@@ -1,0 +1,53 @@
+"""`apply --cluster`: the resources of a cluster, judged as they come."""
+
+from collections.abc import Iterator, Sequence
+
+from lictor.cli.live.cluster import LiveCluster
+from lictor.cli.live.resources import Choice, LiveResources, Warn, choose_kinds
+from lictor.cli.offline.application import Application, ApplyPlan, Judged
+from lictor.cli.offline.pieces import PieceOptions
+from lictor.errors import LictorError
+from lictor.model.request import Operation
+from lictor.raw import JsonObject
+
+
+class LiveApplication(Application):
+    """Judges what a cluster holds; made once for each run."""
+
+    def __init__(
+        self,
+        plan: ApplyPlan,
+        options: PieceOptions,
+        cluster: LiveCluster,
+        choice: Choice,
+        warn: Warn,
+    ) -> None:
+        super().__init__(plan, options)
+        kinds = choose_kinds(
+            cluster.served, self._engines[""].programs, choice, _list_operations(plan)
+        )
+        self._resources = LiveResources(cluster, kinds, choice, warn)
+
+    @property
+    def count(self) -> int:
+        return self._resources.count
+
+    def run(self) -> Iterator[Judged]:
+        """Judge every resource; memory does not grow with their number."""
+        for resource in self._resources:
+            yield self._judge_resource(resource)
+
+    def _judge_resource(self, resource: JsonObject) -> Judged:
+        world, engine = self._plan.world, self._engines[""]
+        try:
+            verdict = engine.evaluate(world.make_request(resource), adapt=world.adapt)
+        except LictorError as error:
+            if not self._plan.continue_on_fail:
+                raise
+            return Judged(None, problem=str(error))
+        return Judged(None, (self._make_piece(verdict),))
+
+
+def _list_operations(plan: ApplyPlan) -> Sequence[Operation]:
+    """What may be asked for: a creation, unless values make something else of it."""
+    return tuple(Operation) if plan.world.values.change_requests else (Operation.CREATE,)

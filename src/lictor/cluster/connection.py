@@ -1,0 +1,245 @@
+"""HTTP to one API server: TLS, who we are, pools of connections that notice a dead peer."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import tempfile
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TypeAlias, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from lictor.cluster.config import ClusterConfig
+from lictor.errors import UnreachableError
+
+Params: TypeAlias = Mapping[str, str | int]
+Headers: TypeAlias = list[tuple[str, str]]
+T = TypeVar("T")
+
+TIMEOUT = 10.0
+_CONNECTIONS = 64
+# How long requests on connections with the former certificate may still take.
+_GRACE = 120.0
+# A peer that vanished without a word (a node that lost power) is noticed within half a minute.
+_KEEPALIVE = {
+    "TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000,
+}  # fmt: skip
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """One HTTP request; `limit` is the time for each of its steps in seconds."""
+
+    method: str
+    path: str
+    content: bytes | None = None
+    content_type: str = "application/json"
+    params: Params | None = None
+    limit: float = TIMEOUT
+    # Which form of the answer is asked for; empty is plain JSON.
+    accept: str = ""
+
+
+class Connection:
+    """Sends requests to one API server. Belongs to one event loop."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self._config = config
+        self._fixed = _list_fixed_headers(config)
+        self._extensions = (
+            {"sni_hostname": config.tls_server_name} if config.tls_server_name else {}
+        )
+        self._pair = (config.certificate, config.key)
+        self._open()
+        # Reading a token may run a program: not on the loop, nor among threads that wait for us.
+        self._reader: ThreadPoolExecutor | None = None
+        self._former: set[asyncio.Task[None]] = set()
+
+    def _open(self) -> None:
+        context = build_ssl_context(self._config, self._pair)
+        self._http = _build_http(self._config, context, _CONNECTIONS)
+        # A watch holds its connection for minutes: it must not starve the other requests.
+        self._watches = _build_http(self._config, context, None)
+
+    async def close(self) -> None:
+        for task in self._former:
+            task.cancel()
+        if self._reader is not None:
+            self._reader.shutdown(wait=False, cancel_futures=True)
+        await self._http.aclose()
+        await self._watches.aclose()
+
+    async def send(self, outgoing: Outgoing, *, renew: bool = False) -> httpx.Response:
+        """One request and its whole answer, whatever its status; UnreachableError without one."""
+        _check_path(outgoing.path)
+        headers = await self._prepare(renew=renew)
+        if outgoing.content is not None:
+            headers.append(("content-type", outgoing.content_type))
+        if outgoing.accept:
+            headers.append(("accept", outgoing.accept))
+        try:
+            try:
+                return await self._send_once(outgoing, headers)
+            except (httpx.RemoteProtocolError, httpx.ReadError):
+                # A kept connection may be closed by the server just when we use it again.
+                if outgoing.method != "GET":
+                    raise
+                return await self._send_once(outgoing, headers)
+        except (httpx.HTTPError, OSError) as error:
+            raise _unreachable(f"{outgoing.method} {outgoing.path}", error) from error
+
+    async def _send_once(self, outgoing: Outgoing, headers: Headers) -> httpx.Response:
+        return await self._http.request(
+            outgoing.method,
+            outgoing.path,
+            content=outgoing.content,
+            params=outgoing.params,
+            headers=headers,
+            timeout=outgoing.limit,
+            extensions=self._extensions,
+        )
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Params, read_timeout: float
+    ) -> AsyncIterator[httpx.Response]:
+        """A GET whose answer comes bit by bit."""
+        _check_path(path)
+        headers = await self._prepare()
+        try:
+            async with self._watches.stream(
+                "GET",
+                path,
+                params=params,
+                headers=headers,
+                timeout=httpx.Timeout(TIMEOUT, read=read_timeout),
+                extensions=self._extensions,
+            ) as response:
+                yield response
+        except (httpx.HTTPError, OSError) as error:
+            raise _unreachable(f"watch of {path}", error) from error
+
+    async def _prepare(self, *, renew: bool = False) -> Headers:
+        """The headers that say who asks; a new client certificate is taken into use."""
+        identity, token = self._config.identity, self._config.token
+        if identity is not None:
+            pair = await self._read(identity, renew)
+            if pair[0] and pair != self._pair:
+                self._change_pair(pair)
+        headers = list(self._fixed)
+        if token is not None:
+            text = await self._read(token, renew)
+            if text:
+                headers.append(("authorization", f"Bearer {text}"))
+        return headers
+
+    async def _read(self, source: Callable[[bool], T], renew: bool) -> T:  # noqa: FBT001
+        if self._reader is None:
+            self._reader = ThreadPoolExecutor(1, "credentials")
+        return await asyncio.get_running_loop().run_in_executor(self._reader, source, renew)
+
+    def _change_pair(self, pair: tuple[str, str]) -> None:
+        """From now on, connections with another certificate; requests under way may end first."""
+        former = (self._http, self._watches)
+        self._pair = pair
+        self._open()
+        task = asyncio.get_running_loop().create_task(_close_later(former))
+        self._former.add(task)
+        task.add_done_callback(self._former.discard)
+
+
+async def _close_later(clients: tuple[httpx.AsyncClient, ...]) -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(_GRACE)
+    for client in clients:
+        await client.aclose()
+
+
+def build_ssl_context(config: ClusterConfig, pair: tuple[str, str] | None = None) -> ssl.SSLContext:
+    """TLS towards the API server: its authority, and our certificate where there is one."""
+    try:
+        context = ssl.create_default_context(cadata=config.ca or None)
+        # Authorities of clusters often lack extensions that newer Pythons insist on; Go does not.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if not config.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        certificate, key = pair or (config.certificate, config.key)
+        if certificate:
+            # The ssl module reads keys from files only.
+            with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+                file.write(f"{certificate.strip()}\n{key.strip()}\n")
+                file.flush()
+                context.load_cert_chain(file.name, password=_refuse_password)
+    except ssl.SSLError as error:
+        why = error.reason or error
+        raise UnreachableError(
+            f"{config.server}: the certificates to connect with cannot be used: {why}"
+        ) from error
+    return context
+
+
+def _refuse_password() -> str:
+    # Without this OpenSSL would ask on the terminal, and wait.
+    raise UnreachableError("the client key is encrypted; give one without a password")
+
+
+def _build_http(
+    config: ClusterConfig, context: ssl.SSLContext, connections: int | None
+) -> httpx.AsyncClient:
+    transport = httpx.AsyncHTTPTransport(
+        verify=context,
+        trust_env=False,
+        limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+        proxy=config.proxy or None,
+        socket_options=list_socket_options(),
+    )
+    return httpx.AsyncClient(
+        base_url=config.server,
+        transport=transport,
+        trust_env=False,
+        headers={"accept": "application/json", "user-agent": "lictor"},
+        timeout=TIMEOUT,
+    )
+
+
+def list_socket_options() -> list[tuple[int, int, int]]:
+    """What makes the kernel ask a silent peer whether it is still there, where it can."""
+    options = [
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    ]
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    return options
+
+
+def _list_fixed_headers(config: ClusterConfig) -> Headers:
+    headers: Headers = []
+    if config.username:
+        pair = b64encode(f"{config.username}:{config.password}".encode()).decode()
+        headers.append(("authorization", f"Basic {pair}"))
+    if config.impersonate:
+        headers.append(("impersonate-user", config.impersonate))
+        headers += [("impersonate-group", group) for group in config.impersonate_groups]
+        if config.impersonate_uid:
+            headers.append(("impersonate-uid", config.impersonate_uid))
+        for name, values in config.impersonate_extra.items():
+            headers += [(f"impersonate-extra-{quote(name, safe='')}", value) for value in values]
+    return headers
+
+
+def _check_path(path: str) -> None:
+    """A path, and not a URL: with one, our credentials would go to another host."""
+    if not path.startswith("/") or path.startswith("//"):
+        raise UnreachableError(f"{path!r} is not a path of the API server")
+
+
+def _unreachable(what: str, error: Exception) -> UnreachableError:
+    return UnreachableError(f"{what}: {type(error).__name__} {error}".rstrip())

@@ -1,0 +1,261 @@
+"""What policies ask of a live cluster, answered on any thread but that of the event loop."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import msgspec
+
+from lictor.cluster.cache import Cache
+from lictor.cluster.client import Client
+from lictor.cluster.discovery import Discovery
+from lictor.cluster.flags import Flags
+from lictor.cluster.global_context import GlobalContext
+from lictor.cluster.http_limits import read_http_limits
+from lictor.cluster.resource import CONFIG_MAP, Resource
+from lictor.cluster.service_calls import ServiceCaller
+from lictor.errors import (
+    ApiError,
+    LookupFailedError,
+    NotFoundError,
+    NotProvidedError,
+    UsageError,
+)
+from lictor.lang.duration import NANOSECONDS, parse_duration
+from lictor.lang.resource_names import builtin_names
+from lictor.lang.wildcard import has_wildcard
+from lictor.ports import ApiCall
+from lictor.raw import Json, JsonObject
+
+T = TypeVar("T")
+
+# Rules of one request often ask the same: an answer counts for a moment, for this request only.
+_MOMENT = 1.0
+_MOST_REMEMBERED = 64
+_LONGEST = 300.0
+_CACHED_LABEL = "cache.kyverno.io/enabled"
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """On whose behalf is asked: until when, and what it was told already."""
+
+    deadline: float | None
+    told: OrderedDict[str, tuple[float, Json]] = msgspec.field(default_factory=OrderedDict)
+
+
+_question: ContextVar[_Question | None] = ContextVar("question", default=None)
+
+
+def begin_request(deadline: float | None = None) -> None:
+    """From here on, in this context, lookups are made for one request.
+
+    They end at its deadline (on the clock of `time.monotonic`), and ask for each thing once. Where
+    this is not called, nothing is remembered, and only the flags' time limit counts.
+    """
+    _question.set(_Question(deadline))
+
+
+class ClusterLookups:
+    """Implements `ports.Lookups`. `run` keeps what is watched in step until cancelled.
+
+    Coroutines run on the client's event loop; the asking thread waits for them.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        loop: asyncio.AbstractEventLoop,
+        flags: Flags | None = None,
+        *,
+        discovery: Discovery | None = None,
+    ) -> None:
+        flags = flags or Flags()
+        self._client = client
+        self._loop = loop
+        self._seconds = _read_seconds(flags.api_call_timeout)
+        self._discovery = discovery or Discovery(client)
+        self._services = ServiceCaller(
+            read_http_limits(flags),
+            most_bytes=flags.max_api_call_response_length,
+            seconds=self._seconds,
+        )
+        self.global_context = GlobalContext(client, self._call)
+        self._config_maps: Cache | None = None
+        if flags.enable_config_map_caching:
+            self._config_maps = Cache(client, CONFIG_MAP, labels=_CACHED_LABEL)
+
+    async def run(self) -> None:
+        """Follow cached ConfigMaps and global context entries. Ends only when cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.global_context.run())
+                if self._config_maps is not None:
+                    tasks.create_task(self._config_maps.run())
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Give up connections to services; the client is its owner's."""
+        await self._services.close()
+
+    async def wait(self) -> None:
+        """Until what is watched has been read for the first time."""
+        await self.global_context.wait()
+        if self._config_maps is not None:
+            await self._config_maps.wait()
+
+    # --- what policies ask
+
+    def config_map(self, namespace: str, name: str) -> JsonObject:
+        cached = self._config_maps.get(name, namespace) if self._config_maps is not None else None
+        if cached is not None:
+            return cached
+        try:
+            found: JsonObject = self._get(CONFIG_MAP.path(namespace, name))
+        except ApiError as error:
+            raise LookupFailedError(
+                f"failed to get configmap {namespace}/{name} : {error}"
+            ) from error
+        return found
+
+    def call_api(self, call: ApiCall) -> Json:
+        if not call.url_path:
+            return self._wait(self._services.call(call))
+        if call.method == "GET":
+            try:
+                return self._get(call.url_path)
+            except ApiError as error:
+                raise _describe_call(call, error) from error
+        return self._wait(self._call(call))
+
+    def global_reference(self, name: str) -> Json:
+        entry, _, projection = name.partition(".")
+        found = self.global_context.find(entry)
+        if found is None:
+            raise NotFoundError(f"failed to fetch entry key={entry}", status=404)
+        return found.read(projection.partition(".")[0], self._wait)
+
+    def image_data(self, reference: str) -> JsonObject:
+        raise NotProvidedError(f"{reference}: asking registries comes with a later release")
+
+    def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
+        for resource in self._find_kinds(api_version, kind):
+            try:
+                found = self._get(resource.path(namespace, name))
+            except NotFoundError:
+                continue
+            return found if isinstance(found, dict) else None
+        return None
+
+    def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
+        found: list[JsonObject] = []
+        for resource in self._find_kinds(api_version, kind):
+            key = f"list {resource.path(namespace)}"
+            found += self._remember(key, lambda: self._wait(self._list(resource, namespace)))  # noqa: B023
+        return found
+
+    def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:  # noqa: ARG002
+        return {}
+
+    def foreach_values(self, policy: str, rule: str, index: int) -> Mapping[str, Json]:  # noqa: ARG002
+        return {}
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    # --- how it is answered
+
+    def _get(self, path: str) -> Json:
+        return self._remember(path, lambda: self._wait(self._client.request("GET", path)))
+
+    async def _call(self, call: ApiCall) -> Json:
+        """One call, on the event loop: without a memory, for global context entries as well."""
+        if not call.url_path:
+            return await self._services.call(call)
+        if call.method not in ("GET", "POST"):
+            raise LookupFailedError(f"method not supported: {call.method}")
+        body = None if call.method == "GET" else call.data or {}
+        try:
+            return await self._client.request(
+                call.method, call.url_path, body=body, timeout=self._seconds
+            )
+        except ApiError as error:
+            raise _describe_call(call, error) from error
+
+    async def _list(self, resource: Resource, namespace: str) -> list[JsonObject]:
+        try:
+            return await self._client.list(resource, namespace)
+        except NotFoundError:
+            return []
+
+    def _find_kinds(self, api_version: str, kind: str) -> list[Resource]:
+        """The kinds as the API server serves them; wildcards may stand for several."""
+        group, _, version = api_version.rpartition("/")
+        if not has_wildcard(api_version + kind) and api_version:
+            known = builtin_names().of_kind(group, version, kind)
+            if not known.guessed and known.namespaced is not None:
+                return [Resource(group, version, known.resource, kind, known.namespaced)]
+        text = f"{api_version}/{kind}" if group else f"{version or '*'}/{kind}"
+        served = self._wait(self._discovery.search(text))
+        # A star alone is any version of any group; a bare version is of the core group.
+        wanted = [each for each in served if group or api_version in ("", "*") or not each.group]
+        if not wanted and not has_wildcard(text):
+            raise LookupFailedError(f"the API server serves no {kind} of {api_version}")
+        return [
+            Resource(each.group, each.version, each.resource, each.kind, each.namespaced)
+            for each in wanted
+        ]
+
+    def _remember(self, key: str, ask: Callable[[], T]) -> T:
+        question = _question.get()
+        if question is None:
+            return ask()
+        until, answer = question.told.get(key, (0.0, None))
+        if time.monotonic() < until:
+            return answer  # type: ignore[no-any-return]
+        answer = ask()
+        question.told[key] = time.monotonic() + _MOMENT, answer
+        if len(question.told) > _MOST_REMEMBERED:
+            question.told.popitem(last=False)
+        return answer
+
+    def _wait(self, coroutine: Coroutine[None, None, T]) -> T:
+        """Hand a coroutine to the loop and wait for it, as long as whoever asks has time."""
+        if asyncio._get_running_loop() is self._loop:
+            coroutine.close()
+            raise LookupFailedError("the cluster cannot be asked on the event loop's own thread")
+        question = _question.get()
+        seconds = self._seconds or _LONGEST
+        if question is not None and question.deadline is not None:
+            seconds = min(seconds, question.deadline - time.monotonic())
+        if self._loop.is_closed():
+            coroutine.close()
+            raise LookupFailedError("the cluster is not asked any more: we are ending")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(max(seconds, 0.0))
+        except TimeoutError:
+            future.cancel()
+            raise LookupFailedError(f"no answer within {max(seconds, 0.0):.1f} s") from None
+        except CancelledError:
+            raise LookupFailedError("the question was given up: we are ending") from None
+
+
+def _describe_call(call: ApiCall, error: ApiError) -> LookupFailedError:
+    denied = "permission denied: " if error.status in {401, 403} else ""
+    return LookupFailedError(
+        f"failed to {call.method} resource with raw url: {call.url_path}: {denied}{error}"
+    )
+
+
+def _read_seconds(text: str) -> float:
+    """A duration in seconds; 0 is no limit of its own."""
+    try:
+        return max(parse_duration(text) / NANOSECONDS, 0.0)
+    except ValueError as error:
+        raise UsageError(f"--apiCallTimeout: {error}") from error

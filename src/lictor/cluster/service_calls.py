@@ -1,0 +1,255 @@
+"""HTTP calls that policies make to services other than the API server."""
+
+import asyncio
+import os
+import socket
+import ssl
+from collections import OrderedDict
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from pathlib import Path
+from urllib.parse import urljoin
+
+import httpx
+import msgspec
+import orjson
+
+from lictor.errors import LictorError, LookupFailedError
+from lictor.lang.cel.library.http import check_url, find_blocked_network
+from lictor.lang.cel.world import BLOCKED_HOSTS, BLOCKED_NETWORKS
+from lictor.ports import ApiCall, HttpAnswer, HttpLimits
+from lictor.raw import Json
+
+_METHODS = ("GET", "POST")
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MOST_REDIRECTS = 10
+_MOST_BUNDLES = 32
+_NAT64 = ip_network("64:ff9b::/96")
+# A token that is good for nothing but calls to services: their own audience, not the API server's.
+_TOKEN_VARIABLE = "KYVERNO_SCOPED_TOKEN_PATH"  # noqa: S105
+_TOKEN_PATH = "/var/run/secrets/kyverno/apicall/token"  # noqa: S105
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """One request of a call: the first, or where a redirect leads."""
+
+    method: str
+    url: httpx.URL
+    headers: Mapping[str, str]
+    content: bytes | None
+
+
+class ServiceCaller:
+    """Makes the calls of one process. Belongs to one event loop."""
+
+    def __init__(self, limits: HttpLimits, *, most_bytes: int, seconds: float) -> None:
+        inside = (*BLOCKED_NETWORKS, *BLOCKED_HOSTS)
+        self._blocked = inside if limits.blocked is None else limits.blocked
+        self._allowed = limits.allowed
+        self._most_bytes = most_bytes
+        self._seconds = seconds
+        # By whether guarded, and the authorities that the policy trusts.
+        self._clients: OrderedDict[tuple[bool, str], httpx.AsyncClient] = OrderedDict()
+
+    async def close(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()
+
+    async def call(self, call: ApiCall) -> Json:
+        """The JSON that the service answers; an HttpAnswer where the call is guarded."""
+        status, reason, content = await self._follow(call)
+        if call.guarded:
+            return HttpAnswer(status, _read_json_or_none(content))
+        if not 200 <= status < 300:
+            said = content[:1000].decode(errors="replace")
+            raise LookupFailedError(f"HTTP {status} {reason}: {said}")
+        try:
+            return orjson.loads(content)
+        except orjson.JSONDecodeError as error:
+            raise LookupFailedError(f"{call.service_url} answered no JSON: {error}") from error
+
+    async def _follow(self, call: ApiCall) -> tuple[int, str, bytes]:
+        """The answer at the end of all redirects."""
+        step = _first_step(call)
+        try:
+            async with asyncio.timeout(self._seconds or None):
+                for _ in range(_MOST_REDIRECTS):
+                    status, reason, content, target = await self._take(step, call)
+                    if target is None:
+                        return status, reason, content
+                    step = _next_step(step, status, target)
+        except TimeoutError:
+            raise LookupFailedError(
+                f"{call.service_url} gave no answer within {self._seconds:g} s"
+            ) from None
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            raise LookupFailedError(f"{type(error).__name__} {error}".strip()) from error
+        raise LookupFailedError(f"stopped after {_MOST_REDIRECTS} redirects")
+
+    async def _take(self, step: _Step, call: ApiCall) -> tuple[int, str, bytes, httpx.URL | None]:
+        client = self._client(call)
+        request = client.build_request(
+            step.method, step.url, headers=dict(step.headers), content=step.content
+        )
+        if call.guarded:
+            await self._guard(request)
+        response = await client.send(request, stream=True)
+        try:
+            target = _find_target(step.url, response)
+            content = b"" if target is not None else await self._read(response)
+            return response.status_code, response.reason_phrase, content, target
+        finally:
+            await response.aclose()
+
+    async def _guard(self, request: httpx.Request) -> None:
+        """Refuse what is inside; else connect to the very address that was looked at.
+
+        A name may lead elsewhere when it is asked for the second time.
+        """
+        url = request.url
+        try:
+            check_url(str(url), self._blocked, self._allowed)
+        except LictorError as error:
+            raise LookupFailedError(str(error).removeprefix("request failed: ")) from error
+        if self._allowed and ".." in url.path.split("/"):
+            # `%2e%2e` inside an allowed path leads out of it where the server reads it.
+            raise LookupFailedError(f'URL "{url}" is not permitted: no matching allowlist entry')
+        addresses = await _resolve(url)
+        for address in addresses:
+            self._check_address(url, address)
+        request.extensions = {**request.extensions, "sni_hostname": url.host}
+        request.url = url.copy_with(host=addresses[0])
+
+    def _check_address(self, url: httpx.URL, address: str) -> None:
+        for meant in _list_meanings(address):
+            network = find_blocked_network(meant, self._blocked)
+            if network:
+                raise LookupFailedError(
+                    f"connection to {url.host} blocked: "
+                    f"resolved IP {address} falls in blocked range {network}"
+                )
+
+    async def _read(self, response: httpx.Response) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        async for part in response.aiter_bytes():
+            size += len(part)
+            if self._most_bytes and size > self._most_bytes:
+                raise LookupFailedError(
+                    "response length must be less than max allowed response length "
+                    f"of {self._most_bytes}"
+                )
+            parts.append(part)
+        return b"".join(parts)
+
+    def _client(self, call: ApiCall) -> httpx.AsyncClient:
+        key = (call.guarded, call.ca_bundle)
+        found = self._clients.get(key)
+        if found is None:
+            if len(self._clients) >= _MOST_BUNDLES:
+                # Not closed: a call may be under way. Its connections end with it.
+                self._clients.popitem(last=False)
+            found = self._clients[key] = _build_client(call.ca_bundle, guarded=call.guarded)
+        self._clients.move_to_end(key)
+        return found
+
+
+def _build_client(ca_bundle: str, *, guarded: bool) -> httpx.AsyncClient:
+    try:
+        context = ssl.create_default_context(cadata=ca_bundle or None)
+    except ssl.SSLError as error:
+        raise LookupFailedError("failed to parse PEM CA bundle for APICall") from error
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return httpx.AsyncClient(
+        verify=context,
+        # A proxy resolves names by itself: a guarded call must not go through one. Nor may it
+        # share a connection, as two hosts may have one address.
+        trust_env=not guarded,
+        limits=httpx.Limits(max_connections=64, max_keepalive_connections=0 if guarded else 16),
+        timeout=None,  # noqa: S113  (the whole call has a limit, with all its redirects)
+        headers={"user-agent": "lictor"},
+    )
+
+
+def _first_step(call: ApiCall) -> _Step:
+    if call.method not in _METHODS:
+        raise LookupFailedError(f"invalid request type {call.method}")
+    try:
+        url = httpx.URL(call.service_url)
+    except httpx.InvalidURL as error:
+        raise LookupFailedError(f"invalid URL {call.service_url!r}: {error}") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise LookupFailedError(f"unsupported protocol scheme in {call.service_url!r}")
+    headers = {name.lower(): value for name, value in (call.headers or {}).items()}
+    if not call.guarded and "authorization" not in headers:
+        headers.update(_read_scoped_token())
+    content = None
+    if call.method == "POST":
+        data = call.data if call.guarded or call.data is not None else {}
+        content = orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS)
+        headers.setdefault("content-type", "application/json")
+    return _Step(call.method, url, headers, content)
+
+
+def _read_scoped_token() -> dict[str, str]:
+    path = Path(os.environ.get(_TOKEN_VARIABLE) or _TOKEN_PATH)
+    try:
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return {"authorization": f"Bearer {token}"} if token else {}
+
+
+def _find_target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
+    location = response.headers.get("location")
+    if response.status_code not in _REDIRECTS or not location:
+        return None
+    target = httpx.URL(urljoin(str(url), location))
+    if target.scheme not in ("http", "https"):
+        raise LookupFailedError(f"a redirect to {target.scheme!r} is not followed")
+    return target
+
+
+def _next_step(step: _Step, status: int, target: httpx.URL) -> _Step:
+    headers = dict(step.headers)
+    if (target.host, target.port, target.scheme) != (step.url.host, step.url.port, step.url.scheme):
+        for secret in ("authorization", "cookie", "proxy-authorization"):
+            headers.pop(secret, None)
+    if status in {307, 308} or step.method == "GET":
+        return _Step(step.method, target, headers, step.content)
+    headers.pop("content-type", None)
+    return _Step("GET", target, headers, None)
+
+
+async def _resolve(url: httpx.URL) -> list[str]:
+    port = url.port or (443 if url.scheme == "https" else 80)
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise LookupFailedError(f"failed to resolve {url.host}: {error}") from error
+    addresses = list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))
+    if not addresses:
+        raise LookupFailedError(f"no usable addresses resolved for {url.host}")
+    return addresses
+
+
+def _list_meanings(text: str) -> list[str]:
+    """The address, and those of machines that it reaches in other clothes."""
+    address = ip_address(text)
+    meanings: list[IPv4Address | IPv6Address | None] = [address]
+    if address.is_unspecified:
+        # To connect to nowhere is to connect to oneself.
+        meanings += [ip_address("127.0.0.1"), ip_address("::1")]
+    if isinstance(address, IPv6Address):
+        meanings += [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+        if address in _NAT64:
+            meanings.append(IPv4Address(int(address) & 0xFFFFFFFF))
+    return [str(meant) for meant in meanings if meant is not None]
+
+
+def _read_json_or_none(content: bytes) -> Json:
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None

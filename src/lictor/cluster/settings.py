@@ -1,0 +1,403 @@
+"""What the installation's ConfigMap says: who and what is left alone, and how we behave."""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+import msgspec
+import orjson
+
+from lictor.cluster.cache import Cache
+from lictor.cluster.client import Client
+from lictor.cluster.names import Names
+from lictor.cluster.resource import CONFIG_MAP
+from lictor.lang.kind_selector import compile_kind_selector, parse_kind_selector
+from lictor.lang.quantity import parse_quantity
+from lictor.lang.resource_names import builtin_names
+from lictor.lang.wildcard import compile_wildcard, has_wildcard
+from lictor.model.request import Caller, GroupVersionKind, Request
+from lictor.raw import Json, JsonObject
+
+log = logging.getLogger(__name__)
+
+RequestFilter: TypeAlias = Callable[[Request], bool]
+# kind, subresource, namespace and name
+ResourceFilterTest: TypeAlias = Callable[[GroupVersionKind, str, str, str], bool]
+_CallerTest: TypeAlias = Callable[[Caller], bool]
+
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_HOST = re.compile(r"[a-z0-9]([-a-z0-9_]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9_]*[a-z0-9])?)*(:[0-9]+)?")
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_NAMESPACE = GroupVersionKind("", "v1", "Namespace")
+# Book-keeping of the engine itself: judging it would make more of it.
+_OWN_KINDS = frozenset({
+    "AdmissionReport", "ClusterAdmissionReport", "BackgroundScanReport",
+    "ClusterBackgroundScanReport", "UpdateRequest",
+})  # fmt: skip
+# More kinds than any API server serves; a forged review must not fill our memory.
+_MAX_KINDS = 4096
+
+
+class ResourceFilter(msgspec.Struct, frozen=True):
+    """`[kind,namespace,name]`: objects that no policy concerns."""
+
+    kind: str
+    namespace: str = ""
+    name: str = ""
+
+
+class Exclusion(msgspec.Struct, frozen=True):
+    """Names with wildcards that are left alone, and those (`!name`) that never are."""
+
+    excluded: tuple[str, ...] = ()
+    included: tuple[str, ...] = ()
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The settings in force. `problems` tells the entries that could not be read."""
+
+    resource_filters: tuple[ResourceFilter, ...] = ()
+    exclude_usernames: Exclusion = Exclusion()
+    exclude_groups: Exclusion = Exclusion()
+    exclude_roles: Exclusion = Exclusion()
+    exclude_cluster_roles: Exclusion = Exclusion()
+    default_registry: str = "docker.io"
+    enable_default_registry_mutation: bool = True
+    generate_success_events: bool = False
+    # Empty: of every action.
+    success_event_actions: frozenset[str] = frozenset()
+    webhook_namespace_selector: JsonObject | None = None
+    webhook_object_selector: JsonObject | None = None
+    webhook_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    webhook_labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    match_conditions: tuple[JsonObject, ...] = ()
+    update_request_threshold: int = 1000
+    max_context_size: int = 2 * 1024 * 1024
+    problems: tuple[str, ...] = ()
+
+    @property
+    def needs_roles(self) -> bool:
+        """Do exclusions ask for the roles of the caller?"""
+        return bool(self.exclude_roles.excluded or self.exclude_cluster_roles.excluded)
+
+
+# --- reading
+
+
+def read_settings(config_map: JsonObject | None) -> Settings:
+    """The settings of a ConfigMap; what cannot be read keeps its default and is told."""
+    data = (config_map or {}).get("data")
+    reader = _Reader(data if isinstance(data, dict) else {})
+    found: dict[str, Json] = {
+        "resource_filters": reader.filters("resourceFilters"),
+        "exclude_usernames": reader.exclusion("excludeUsernames"),
+        "exclude_groups": reader.exclusion("excludeGroups"),
+        "exclude_roles": reader.exclusion("excludeRoles"),
+        "exclude_cluster_roles": reader.exclusion("excludeClusterRoles"),
+        "default_registry": reader.read("defaultRegistry", _read_registry),
+        "enable_default_registry_mutation": reader.read(
+            "enableDefaultRegistryMutation", _read_bool
+        ),
+        "generate_success_events": reader.read("generateSuccessEvents", _read_bool),
+        "success_event_actions": frozenset(_split(reader.text("successEventActions"))),
+        "webhook_annotations": reader.read("webhookAnnotations", _read_texts),
+        "webhook_labels": reader.read("webhookLabels", _read_texts),
+        "match_conditions": reader.read("matchConditions", _read_conditions),
+        "update_request_threshold": reader.read("updateRequestThreshold", _read_int),
+        "max_context_size": reader.read("maxContextSize", _read_size),
+        **(reader.read("webhooks", _read_selectors) or {}),
+    }
+    given = {name: value for name, value in found.items() if value is not None}
+    return Settings(**given, problems=tuple(reader.problems))
+
+
+class _Reader:
+    def __init__(self, data: Mapping[str, Json]) -> None:
+        self._data = data
+        self.problems: list[str] = []
+
+    def text(self, key: str) -> str:
+        value = self._data.get(key)
+        return value.strip() if isinstance(value, str) else ""
+
+    def read(self, key: str, parse: Callable[[str], Json]) -> Json:
+        """What the entry says; None where it is not there or cannot be read."""
+        if not self.text(key):
+            return None
+        try:
+            return parse(self.text(key))
+        except ValueError as error:
+            self.problems.append(f"{key}: {error}")
+            return None
+
+    def exclusion(self, key: str) -> Exclusion:
+        entries = _split(self.text(key))
+        included = [entry[1:].strip() for entry in entries if entry.startswith("!")]
+        return Exclusion(
+            tuple(entry for entry in entries if not entry.startswith("!")),
+            tuple(entry for entry in included if entry),
+        )
+
+    def filters(self, key: str) -> tuple[ResourceFilter, ...]:
+        text = self.text(key)
+        outside = _BRACKETS.sub("", text)
+        if outside.strip(" ,\n\t"):
+            self.problems.append(f"{key}: ignored, as not in [kind,namespace,name]: {outside!r}")
+        parsed = [self._filter(key, inside) for inside in _BRACKETS.findall(text)]
+        return tuple(each for each in parsed if each is not None)
+
+    def _filter(self, key: str, inside: str) -> ResourceFilter | None:
+        parts = [part.strip() for part in inside.split(",")]
+        if not parts[0] or len(parts) > 3 or parse_kind_selector(parts[0]).kind == "":
+            self.problems.append(f"{key}: [{inside}] is not of the form [kind,namespace,name]")
+            return None
+        if len(parts) < 3:
+            missing = "name" if len(parts) == 2 else "namespace and name"
+            self.problems.append(
+                f"{key}: [{inside}] gives no {missing}, and so fits only what has none; "
+                "write * for all"
+            )
+        return ResourceFilter(*parts)
+
+
+def _split(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
+
+
+def _read_bool(text: str) -> bool:
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError(f"expected true or false, not {text!r}")
+
+
+def _read_int(text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+        raise ValueError(f"expected a whole number, not {text!r}")
+    return int(text)
+
+
+def _read_size(text: str) -> int:
+    try:
+        size = int(parse_quantity(text).value)
+    except (ValueError, ArithmeticError):
+        raise ValueError(f"expected a size such as 2Mi, not {text!r}") from None
+    if size <= 0:
+        raise ValueError(f"expected more than nothing, not {text!r}")
+    return size
+
+
+def _read_registry(text: str) -> str:
+    if not _HOST.fullmatch(text.partition("/")[0].lower()):
+        raise ValueError(f"{text!r} is not a valid DNS hostname")
+    return text
+
+
+def _read_json(text: str) -> Json:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error}") from None
+
+
+def _read_texts(text: str) -> dict[str, str] | None:
+    parsed = _read_json(text)
+    if parsed is None:
+        return None
+    if not isinstance(parsed, dict) or not all(isinstance(v, str) for v in parsed.values()):
+        raise ValueError("expected a JSON object of texts")
+    return parsed
+
+
+def _read_conditions(text: str) -> tuple[JsonObject, ...]:
+    parsed = _read_json(text) or []
+    if not isinstance(parsed, list) or not all(_is_condition(item) for item in parsed):
+        raise ValueError("expected a JSON list of objects with name and expression")
+    return tuple({"name": item["name"], "expression": item["expression"]} for item in parsed)
+
+
+def _is_condition(item: Json) -> bool:
+    return isinstance(item, dict) and all(
+        isinstance(item.get(name), str) for name in ("name", "expression")
+    )
+
+
+def _read_selectors(text: str) -> dict[str, Json]:
+    parsed = _read_json(text) or {}
+    if isinstance(parsed, list) and len(parsed) <= 1:
+        # Older releases wrote a list of one.
+        parsed = parsed[0] if parsed else {}
+    if not isinstance(parsed, dict):
+        raise ValueError("expected a JSON object with namespaceSelector and objectSelector")
+    chosen = parsed.get("namespaceSelector"), parsed.get("objectSelector")
+    if not all(selector is None or isinstance(selector, dict) for selector in chosen):
+        raise ValueError("namespaceSelector and objectSelector must be label selectors")
+    return {"webhook_namespace_selector": chosen[0], "webhook_object_selector": chosen[1]}
+
+
+# --- filtering
+
+
+def build_filter(settings: Settings, *, skip_resource_filters: bool = False) -> RequestFilter:
+    """Is this request left alone, for who asks or for what it is about?"""
+    is_excluded = _build_caller_test(settings)
+    if skip_resource_filters:
+        settings = msgspec.structs.replace(settings, resource_filters=())
+    is_filtered = build_resource_filter(settings)
+    find_kind = builtin_names().of_resource
+
+    def is_left_alone(request: Request) -> bool:
+        caller = request.caller
+        if caller is not None and is_excluded(caller):
+            return True
+        kind = request.kind
+        if kind.kind in _OWN_KINDS:
+            return True
+        admission = request.admission
+        if admission is None:
+            metadata = request.resource.get("metadata") or {}
+            place, name = metadata.get("namespace") or "", metadata.get("name") or ""
+            return is_filtered(kind, request.subresource, place, name)
+        if request.subresource:
+            # What is sent (a Scale, PodExecOptions) is not of the kind that it is sent to.
+            asked = admission.get("resource") or {}
+            group, version = asked.get("group") or "", asked.get("version") or ""
+            owner = find_kind(group, version, asked.get("resource") or "")
+            kind = GroupVersionKind(group, version, owner.kind) if owner is not None else kind
+        return is_filtered(
+            kind,
+            request.subresource,
+            admission.get("namespace") or "",
+            admission.get("name") or "",
+        )
+
+    return is_left_alone
+
+
+def build_resource_filter(settings: Settings) -> ResourceFilterTest:
+    """Is an object of this kind, at this place, left alone?"""
+    filters = [
+        (
+            compile_kind_selector(parse_kind_selector(each.kind)),
+            compile_wildcard(each.namespace),
+            compile_wildcard(each.name),
+        )
+        for each in settings.resource_filters
+    ]
+    # Most filters name a kind: what is left of them for one kind is found once.
+    concerned: dict[tuple[GroupVersionKind, str], list[tuple[Json, Json]]] = {}
+
+    def find(kind: GroupVersionKind, subresource: str) -> list[tuple[Json, Json]]:
+        found = [
+            (fits_namespace, fits_name)
+            for fits, fits_namespace, fits_name in filters
+            if fits(kind.group, kind.version, kind.kind, subresource)
+        ]
+        if len(concerned) >= _MAX_KINDS:
+            concerned.clear()
+        concerned[kind, subresource] = found
+        return found
+
+    def is_filtered(kind: GroupVersionKind, subresource: str, namespace: str, name: str) -> bool:
+        tests = concerned.get((kind, subresource))
+        if tests is None:
+            tests = find(kind, subresource)
+        for fits_namespace, fits_name in tests:
+            if fits_namespace(namespace) and fits_name(name):
+                return True
+            # A filter of a namespace's objects means the namespace as well.
+            if kind == _NAMESPACE and fits_namespace(name):
+                return True
+        return False
+
+    return is_filtered if filters else lambda *_: False
+
+
+def _build_caller_test(settings: Settings) -> _CallerTest:
+    chosen = (
+        settings.exclude_usernames,
+        settings.exclude_groups,
+        settings.exclude_roles,
+        settings.exclude_cluster_roles,
+    )
+    is_excluded = _compile_callers([each.excluded for each in chosen])
+    is_included = _compile_callers([each.included for each in chosen])
+    if is_excluded is None:
+        return lambda _: False
+    if is_included is None:
+        return is_excluded
+    return lambda caller: is_excluded(caller) and not is_included(caller)
+
+
+def _compile_callers(patterns: list[tuple[str, ...]]) -> _CallerTest | None:
+    """Does one of a caller's names fit a pattern? None where there is no pattern."""
+    if not any(patterns):
+        return None
+    usernames, groups, roles, cluster_roles = (_compile_names(each) for each in patterns)
+
+    def fits(caller: Caller) -> bool:
+        return (
+            usernames((caller.username,))
+            or groups(caller.groups)
+            or roles(caller.roles)
+            or cluster_roles(caller.cluster_roles)
+        )
+
+    return fits
+
+
+def _compile_names(patterns: Iterable[str]) -> Callable[[tuple[str, ...]], bool]:
+    exact = frozenset(pattern for pattern in patterns if not has_wildcard(pattern))
+    tests = [compile_wildcard(pattern) for pattern in patterns if has_wildcard(pattern)]
+    if not tests:
+        return (lambda names: not exact.isdisjoint(names)) if exact else lambda _: False
+
+    def fits(names: tuple[str, ...]) -> bool:
+        return not exact.isdisjoint(names) or any(test(name) for name in names for test in tests)
+
+    return fits
+
+
+# --- watching
+
+
+class SettingsWatch:
+    """The settings of now; `run` follows the ConfigMap until cancelled."""
+
+    def __init__(self, client: Client, names: Names) -> None:
+        self.current = Settings()
+        self._listeners: list[Callable[[Settings], None]] = []
+        self._name = names.config_map
+        self._cache = Cache(
+            client,
+            CONFIG_MAP,
+            namespace=names.namespace,
+            fields=f"metadata.name={names.config_map}",
+        )
+        self._cache.listen(lambda _: self._read())
+
+    async def run(self) -> None:
+        """Follow the ConfigMap. Ends only when cancelled."""
+        await self._cache.run()
+
+    async def wait(self) -> None:
+        """Until the ConfigMap, or that there is none, has been seen."""
+        await self._cache.wait()
+
+    def listen(self, listener: Callable[[Settings], None]) -> None:
+        """Call `listener` with the new settings whenever they change; it must not block."""
+        self._listeners.append(listener)
+
+    def _read(self) -> None:
+        found = self._cache.list()
+        settings = read_settings(found[0] if found else None)
+        if settings == self.current:
+            return
+        self.current = settings
+        for problem in settings.problems:
+            log.warning("setting ignored", extra={"config_map": self._name, "why": problem})
+        for listener in self._listeners:
+            listener(settings)
