@@ -7,15 +7,26 @@ PROGRAM = "lictor"
 COMPLETION_VARIABLE = "_LICTOR_COMPLETE"
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 # Commands that Kyverno does not have: a wrong call of them is exit code 2, of all others 1.
-OWN_COMMANDS = frozenset(("convert", "explain", "lint"))
+OWN_COMMANDS = frozenset(
+    ("cleanup", "control", "convert", "crds", "explain", "install", "lint", "serve", "uninstall")
+)
+# Commands that heed Kyverno's log flags (-v); all others take them and do nothing.
+LOGGING_COMMANDS = frozenset(("control", "serve"))
 
 COMMANDS = {
     "apply": LazyCommand("lictor.cli.apply", "apply", "Apply policies to resources."),
+    "cleanup": LazyCommand(
+        "lictor.cli.cleanup", "cleanup", "Say what cleanup policies would delete."
+    ),
     "completion": LazyCommand(
         "lictor.cli.completion", "completion", "Print the completion script for a shell."
     ),
+    "control": LazyCommand("lictor.cli.control", "control", "Run the controllers of the cluster."),
     "convert": LazyCommand(
         "lictor.cli.convert", "convert", "Turn classic policies into CEL policies."
+    ),
+    "crds": LazyCommand(
+        "lictor.cli.crds", "crds", "Print the definitions of all kinds of policies and reports."
     ),
     "create": LazyCommand("lictor.cli.create", "create", "Create files to start from."),
     "docs": LazyCommand("lictor.cli.docs", "docs", "Write the reference of all commands."),
@@ -24,9 +35,16 @@ COMMANDS = {
     ),
     "fix": LazyCommand("lictor.cli.fix", "fix", "Bring old files up to date."),
     "help": LazyCommand("lictor.cli.help", "show_help", "Show the help of a command."),
+    "install": LazyCommand(
+        "lictor.cli.install", "install", "Print or apply all manifests of an installation."
+    ),
     "jp": LazyCommand("lictor.cli.jp", "jp", "Work with JMESPath expressions."),
     "lint": LazyCommand("lictor.cli.lint", "lint", "Check policies and test files for mistakes."),
+    "serve": LazyCommand("lictor.cli.serve", "serve", "Run the admission webhook."),
     "test": LazyCommand("lictor.cli.test", "test", "Run the tests of policies."),
+    "uninstall": LazyCommand(
+        "lictor.cli.uninstall", "uninstall", "Remove an installation from the cluster."
+    ),
     "version": LazyCommand("lictor.cli.version", "version", "Print the version."),
 }
 

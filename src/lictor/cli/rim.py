@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from lictor.cli.flag_command import strip_log_flags
-from lictor.cli.main import COMPLETION_VARIABLE, OWN_COMMANDS, PROGRAM, cli
+from lictor.cli.main import COMPLETION_VARIABLE, LOGGING_COMMANDS, OWN_COMMANDS, PROGRAM, cli
 from lictor.errors import LictorError, UsageError
 
 DEBUG_VARIABLE = "LICTOR_DEBUG"
@@ -19,7 +19,8 @@ _BROKEN_PIPE = 128 + 13
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; whatever happens, give an exit code and, for people, a reason."""
     _prepare_streams()
-    given = strip_log_flags(arguments)
+    heeds_them = bool(arguments) and arguments[0] in LOGGING_COMMANDS
+    given = list(arguments) if heeds_them else strip_log_flags(arguments)
     wrong_call = 2 if given and given[0] in OWN_COMMANDS else 1
     try:
         code = _invoke(given, wrong_call)

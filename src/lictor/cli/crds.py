@@ -1,0 +1,47 @@
+"""`crds`: the CustomResourceDefinitions of all kinds of policies and reports."""
+
+from collections.abc import Iterable
+
+import click
+
+from lictor.cli.flag_command import FlagCommand, slice_option
+from lictor.raw import JsonObject
+
+_EXAMPLES = """\
+# Install or update all kinds
+lictor crds | kubectl apply --server-side -f -
+
+# Only the kinds of CEL policies
+lictor crds --group policies.kyverno.io
+
+# As one List in JSON
+lictor crds --format json"""
+
+
+@click.command(cls=FlagCommand, examples=_EXAMPLES)
+@slice_option("--group", help="Only the kinds of these API groups.")
+@click.option("--openreports", is_flag=True, help="Also the kinds of openreports.io.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    help="How they are written: yaml or json.",
+)
+def crds(*, group: tuple[str, ...], openreports: bool, form: str) -> None:
+    """Print the CustomResourceDefinitions of all kinds of policies and reports."""
+    from lictor.cluster.manifests.crds import build_crds
+
+    click.echo(render_manifests(build_crds(group, open_reports=openreports), form), nl=False)
+
+
+def render_manifests(manifests: Iterable[JsonObject], form: str) -> str:
+    """Manifests as YAML documents, or as one List in JSON."""
+    if form == "yaml":
+        from lictor.report.yaml_text import render_yaml
+
+        return "".join(f"---\n{render_yaml(manifest)}" for manifest in manifests)
+    import json
+
+    whole = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"

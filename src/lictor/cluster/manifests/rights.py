@@ -1,0 +1,294 @@
+"""Who of us may do what: ServiceAccounts, Roles, ClusterRoles and their bindings.
+
+Each controller has a ClusterRole that gathers others by label: our own with what the controller
+always needs, and those that an administrator adds for the kinds that policies make, change, delete
+or scan (`rbac.kyverno.io/aggregate-to-background-controller: "true"`).
+"""
+
+from collections.abc import Iterator
+
+from lictor.cluster.manifests.installation import (
+    CONTROLLERS,
+    Installation,
+    build_cluster_object,
+    build_labels,
+    build_object,
+    match_labels,
+)
+from lictor.cluster.names import Names
+from lictor.raw import JsonObject
+
+_RBAC = "rbac.authorization.k8s.io"
+_ROLE = f"{_RBAC}/v1/Role"
+_CLUSTER_ROLE = f"{_RBAC}/v1/ClusterRole"
+_WEBHOOKS = (
+    "policy-validating",
+    "resource-validating",
+    "exception-validating",
+    "cel-exception-validating",
+    "global-context-validating",
+    "cleanup-validating",
+    "ttl-validating",
+    "policy-mutating",
+    "resource-mutating",
+    "verify-mutating",
+)
+# Those who read what policies ask about: everything that `view` shows, and so no Secrets.
+_VIEWERS = ("admission", "background", "reports")
+
+# --- rules, one a line: group: resources: verbs. `core` is the group without a name.
+
+_READ = "get list watch"
+_WRITE = "create update patch delete"
+_CEL_KINDS = " ".join(
+    f"{prefix}{kind}policies"
+    for kind in ("validating", "mutating", "generating", "deleting", "imagevalidating")
+    for prefix in ("", "namespaced")
+)
+_CEL_STATUS = " ".join(f"{kind}/status" for kind in _CEL_KINDS.split())
+# The policies, and what is needed to understand them.
+_EVERYONE = f"""
+apiextensions.k8s.io: customresourcedefinitions: {_READ}
+core: namespaces configmaps: {_READ}
+kyverno.io: clusterpolicies policies policyexceptions globalcontextentries: {_READ}
+policies.kyverno.io: {_CEL_KINDS} policyexceptions: {_READ}
+events.k8s.io: events: create patch
+"""
+_OWN = {
+    "admission": f"""
+admissionregistration.k8s.io: mutatingwebhookconfigurations validatingwebhookconfigurations: \
+create {_READ}
+admissionregistration.k8s.io: validatingadmissionpolicies validatingadmissionpolicybindings \
+mutatingadmissionpolicies mutatingadmissionpolicybindings: {_READ} {_WRITE}
+rbac.authorization.k8s.io: rolebindings clusterrolebindings: {_READ}
+authorization.k8s.io: subjectaccessreviews: create
+kyverno.io: clusterpolicies/status policies/status globalcontextentries/status: get update patch
+kyverno.io: cleanuppolicies clustercleanuppolicies: {_READ}
+kyverno.io: updaterequests: create {_READ}
+policies.kyverno.io: {_CEL_STATUS}: get update patch
+reports.kyverno.io: ephemeralreports clusterephemeralreports: create {_READ}
+""",
+    "background": f"""
+kyverno.io: updaterequests updaterequests/status: {_READ} {_WRITE}
+kyverno.io: clusterpolicies/status policies/status globalcontextentries/status: get update patch
+policies.kyverno.io: generatingpolicies/status namespacedgeneratingpolicies/status \
+mutatingpolicies/status namespacedmutatingpolicies/status: get update patch
+reports.kyverno.io: ephemeralreports clusterephemeralreports: create {_READ}
+""",
+    "reports": f"""
+admissionregistration.k8s.io: validatingadmissionpolicies validatingadmissionpolicybindings \
+mutatingadmissionpolicies mutatingadmissionpolicybindings: {_READ}
+kyverno.io: globalcontextentries/status: get update patch
+reports.kyverno.io: ephemeralreports clusterephemeralreports: {_READ} {_WRITE}
+wgpolicyk8s.io: policyreports clusterpolicyreports: {_READ} {_WRITE}
+openreports.io: reports clusterreports: {_READ} {_WRITE}
+""",
+    "cleanup": f"""
+kyverno.io: cleanuppolicies clustercleanuppolicies: {_READ}
+kyverno.io: cleanuppolicies/status clustercleanuppolicies/status globalcontextentries/status: \
+get update patch
+policies.kyverno.io: deletingpolicies/status namespaceddeletingpolicies/status: get update patch
+authorization.k8s.io: subjectaccessreviews: create
+""",
+}
+# What policies generate most often; Kyverno's installer gives these rights too.
+_GENERATED = f"""
+networking.k8s.io: ingresses ingressclasses networkpolicies: {_WRITE}
+rbac.authorization.k8s.io: roles rolebindings: {_WRITE}
+core: configmaps resourcequotas limitranges: {_WRITE}
+resource.k8s.io: resourceclaims resourceclaimtemplates: {_WRITE}
+"""
+# For people: what `view` and `admin` of a namespace, or of the cluster, gain. `edit` gains what
+# `view` gains: who may change workloads may not change the policies on them.
+_POLICY_KINDS = "clusterpolicies policies cleanuppolicies clustercleanuppolicies"
+_PEOPLE = {
+    "view:policies": f"""
+kyverno.io: {_POLICY_KINDS} policyexceptions globalcontextentries: {_READ}
+policies.kyverno.io: {_CEL_KINDS} policyexceptions: {_READ}
+""",
+    "admin:policies": f"""
+kyverno.io: {_POLICY_KINDS}: {_READ} {_WRITE}
+policies.kyverno.io: {_CEL_KINDS}: {_READ} {_WRITE}
+""",
+    "view:policyreports": f"""
+wgpolicyk8s.io: policyreports clusterpolicyreports: {_READ}
+openreports.io: reports clusterreports: {_READ}
+""",
+    "admin:policyreports": f"""
+wgpolicyk8s.io: policyreports clusterpolicyreports: {_READ} delete deletecollection
+openreports.io: reports clusterreports: {_READ} delete deletecollection
+""",
+    "view:reports": f"""
+reports.kyverno.io: ephemeralreports clusterephemeralreports: {_READ}
+""",
+    "admin:reports": f"""
+reports.kyverno.io: ephemeralreports clusterephemeralreports: {_READ} delete deletecollection
+""",
+    "view:updaterequests": f"""
+kyverno.io: updaterequests: {_READ}
+""",
+    "admin:updaterequests": f"""
+kyverno.io: updaterequests: {_READ} delete deletecollection
+""",
+}
+
+
+def build_rights(installation: Installation) -> list[JsonObject]:
+    """All ServiceAccounts, roles and bindings."""
+    made: list[JsonObject] = []
+    for controller in CONTROLLERS:
+        made += _build_controller_rights(installation, controller)
+    made += [_build_people_role(installation, name) for name in _PEOPLE]
+    return made
+
+
+def choose_account(installation: Installation, controller: str) -> str:
+    """The ServiceAccount that a controller runs as; in one Deployment there is only one."""
+    return installation.names.controller("admission" if installation.all_in_one else controller)
+
+
+def list_webhook_names(names: Names) -> list[str]:
+    """The webhook configurations that we may change; no others."""
+    return [names.webhook(name) for name in _WEBHOOKS]
+
+
+def _build_controller_rights(installation: Installation, controller: str) -> Iterator[JsonObject]:
+    component = f"{controller}-controller"
+    role = f"{installation.prefix}:{component}"
+    account = choose_account(installation, controller)
+    if account == installation.names.controller(controller):
+        yield _build_account(installation, account, component)
+    yield _build_gathering_role(installation, role, component)
+    yield build_cluster_object(
+        installation,
+        _CLUSTER_ROLE,
+        f"{role}:core",
+        component,
+        rules=[*_read_rules(_EVERYONE), *_build_own_rules(installation, controller)],
+    )
+    yield _build_binding(installation, role, "ClusterRole", role, account, component)
+    if controller in _VIEWERS:
+        yield _build_binding(
+            installation, f"{role}:view", "ClusterRole", "view", account, component
+        )
+    yield build_object(
+        installation, _ROLE, role, component, rules=_build_namespace_rules(installation, controller)
+    )
+    yield _build_binding(installation, role, "Role", role, account, component)
+
+
+def _build_account(installation: Installation, name: str, component: str) -> JsonObject:
+    account = build_object(installation, "v1/ServiceAccount", name, component)
+    # The Pods that need the token say so.
+    return {**account, "automountServiceAccountToken": False}
+
+
+def _build_gathering_role(installation: Installation, role: str, component: str) -> JsonObject:
+    selectors = [
+        {"matchLabels": {f"rbac.kyverno.io/aggregate-to-{component}": "true"}},
+        {"matchLabels": match_labels(installation, component)},
+    ]
+    return build_cluster_object(
+        installation,
+        _CLUSTER_ROLE,
+        role,
+        component,
+        aggregationRule={"clusterRoleSelectors": selectors},
+    )
+
+
+def _build_own_rules(installation: Installation, controller: str) -> list[JsonObject]:
+    rules = _read_rules(_OWN[controller])
+    names = installation.names
+    if controller == "background":
+        rules += _read_rules(_GENERATED)
+    if controller == "admission":
+        webhooks = "mutatingwebhookconfigurations validatingwebhookconfigurations"
+        rules.append(
+            _build_rule(
+                "admissionregistration.k8s.io",
+                webhooks,
+                "update patch delete",
+                list_webhook_names(names),
+            )
+        )
+        # To say that the role goes with the Namespace; the API server lets nobody write rights
+        # into a role that they do not have themselves.
+        owner = [names.owner_role]
+        rules.append(_build_rule(_RBAC, "clusterroles", f"{_READ} update patch", owner))
+    return rules
+
+
+def _build_namespace_rules(installation: Installation, controller: str) -> list[JsonObject]:
+    names = installation.names
+    maps = [names.config_map, names.metrics_config_map]
+    rules = [
+        _build_rule("core", "configmaps", _READ, maps),
+        _build_rule("coordination.k8s.io", "leases", f"{_READ} {_WRITE}"),
+    ]
+    if controller == "admission":
+        secrets = list_secret_names(installation)
+        rules += [
+            _build_rule("core", "secrets", "create"),
+            _build_rule("core", "secrets", f"{_READ} update patch delete", secrets),
+            # Whoever is told to end asks whether it ends for good.
+            _build_rule("core", "pods", "get"),
+            _build_rule("apps", "deployments", "get"),
+        ]
+    return rules
+
+
+def list_secret_names(installation: Installation) -> list[str]:
+    """The Secrets with the certificates of the webhook server."""
+    names = installation.names
+    return [
+        installation.flags.get("caSecretName") or names.authority_secret(),
+        installation.flags.get("tlsSecretName") or names.serving_secret(),
+    ]
+
+
+def _build_binding(
+    installation: Installation, name: str, kind: str, role: str, account: str, component: str
+) -> JsonObject:
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": installation.namespace}
+    build = build_object if kind == "Role" else build_cluster_object
+    return build(
+        installation,
+        f"{_RBAC}/v1/{kind}Binding",
+        name,
+        component,
+        roleRef={"apiGroup": _RBAC, "kind": kind, "name": role},
+        subjects=[subject],
+    )
+
+
+def _build_people_role(installation: Installation, name: str) -> JsonObject:
+    made = build_cluster_object(
+        installation,
+        _CLUSTER_ROLE,
+        f"{installation.prefix}:rbac:{name}",
+        "rbac",
+        rules=_read_rules(_PEOPLE[name]),
+    )
+    role = name.partition(":")[0]
+    made["metadata"]["labels"] = {
+        **build_labels(installation, "rbac"),
+        f"rbac.authorization.k8s.io/aggregate-to-{role}": "true",
+    }
+    return made
+
+
+def _read_rules(text: str) -> list[JsonObject]:
+    lines = [line.split(": ") for line in text.splitlines() if line]
+    return [_build_rule(group, resources, verbs) for group, resources, verbs in lines]
+
+
+def _build_rule(
+    group: str, resources: str, verbs: str, names: list[str] | None = None
+) -> JsonObject:
+    rule: JsonObject = {
+        "apiGroups": ["" if group == "core" else group],
+        "resources": resources.split(),
+        "verbs": verbs.split(),
+    }
+    return {**rule, "resourceNames": names} if names else rule

@@ -1,0 +1,75 @@
+"""`install` and `uninstall` on the command line."""
+
+import json
+
+import pytest
+import yaml
+
+from lictor.cli import rim
+
+
+def print_manifests(capsys, *words):
+    assert rim.run(["install", *words]) == 0
+    return list(yaml.load_all(capsys.readouterr().out, Loader=yaml.CSafeLoader))
+
+
+def find(manifests, kind, name):
+    return next(m for m in manifests if m["kind"] == kind and m["metadata"]["name"] == name)
+
+
+def test_everything_is_printed(capsys):
+    made = print_manifests(capsys, "--prefix", "kyverno", "--namespace", "policies")
+    kinds = {each["kind"] for each in made}
+    assert {"Namespace", "CustomResourceDefinition", "ClusterRole", "Deployment"} <= kinds
+    deployment = find(made, "Deployment", "kyverno-admission-controller")
+    assert deployment["metadata"]["namespace"] == "policies"
+    assert deployment["spec"]["replicas"] == 3
+
+
+def test_the_kinds_may_come_from_elsewhere(capsys):
+    made = print_manifests(capsys, "--skip-crds")
+    assert "CustomResourceDefinition" not in {each["kind"] for each in made}
+
+
+def test_json_is_one_list(capsys):
+    assert rim.run(["install", "--format=json", "--all-in-one"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert sum(each["kind"] == "Deployment" for each in whole["items"]) == 1
+
+
+def test_wishes_reach_the_manifests(capsys):
+    made = print_manifests(
+        capsys,
+        *("--image", "registry.example/lictor:2", "--image-pull-secret", "a,b"),
+        *("--flag", "enablePolicyException=true", "--flag", "imagePullSecrets=a"),
+        *("--set-config", "excludeGroups=system:nodes,admins"),
+    )
+    assert find(made, "ConfigMap", "lictor")["data"]["excludeGroups"] == "system:nodes,admins"
+    pod = find(made, "Deployment", "lictor-cleanup-controller")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "registry.example/lictor:2"
+    assert "--enablePolicyException=true" in pod["containers"][0]["args"]
+    assert pod["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
+
+
+WRONG = [
+    (["--flag", "enablePolicyExceptions=true"], "did you mean enablePolicyException?"),
+    (["--flag", "webhookTimeout=soon"], "write a number"),
+    (["--flag", "backgroundScan=perhaps"], "write true or false"),
+    (["--flag", "kubeconfig=/a"], "cannot be set here"),
+    (["--flag", "v"], "write NAME=VALUE"),
+    (["--set-config", "webhook=a"], "did you mean webhooks?"),
+    (["--namespace", "default"], "choose one that is lictor's own"),
+    (["--replicas", "many"], "many"),
+    (["--apply", "--kubeconfig", "/nowhere/config"], "/nowhere/config"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_a_wrong_call(capsys, words, said):
+    assert rim.run(["install", *words]) != 0
+    assert said in capsys.readouterr().err
+
+
+def test_uninstalling_from_nowhere_says_so(capsys):
+    assert rim.run(["uninstall", "--kubeconfig", "/nowhere/config"]) == 1
+    assert "/nowhere/config" in capsys.readouterr().err
