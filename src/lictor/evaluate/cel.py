@@ -6,7 +6,7 @@ import msgspec
 
 from lictor.errors import NotProvidedError
 from lictor.lang.cel.activation import Activation, make_activation
-from lictor.lang.cel.library.authorizer import AUTHORIZER, request_resource
+from lictor.lang.cel.library.authorizer import authorizer, request_resource
 from lictor.model.program import Case
 from lictor.model.request import Caller, GroupVersionKind, Request
 from lictor.ports import Lookups
@@ -121,14 +121,19 @@ class Viewpoint(msgspec.Struct, frozen=True):
         described = self.describe(request)
         named = described.get("resource")
         resource = named if isinstance(named, dict) else {}
-        own = request_resource(
-            str(resource.get("group", "")),
-            str(resource.get("resource", "")),
-            request.subresource,
-            namespace_of(request),
-            str(described.get("name") or ""),
-        )
-        return {"authorizer": AUTHORIZER, "authorizer.requestResource": own}
+        asked = {
+            "group": str(resource.get("group", "")),
+            "resource": str(resource.get("resource", "")),
+            "subresource": request.subresource,
+            "namespace": namespace_of(request),
+            "name": str(described.get("name") or ""),
+        }
+        who = request.caller
+        caller = {} if who is None else {"user": who.username, "groups": list(who.groups)}
+        return {
+            "authorizer": authorizer(caller),
+            "authorizer.requestResource": request_resource(asked, caller),
+        }
 
 
 def view_payload() -> View:

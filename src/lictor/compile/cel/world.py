@@ -6,12 +6,20 @@ from urllib.parse import quote
 import msgspec
 
 from lictor.errors import LookupFailedError, NotFoundError
-from lictor.lang.cel.world import BLOCKED_HOSTS, BLOCKED_NETWORKS, HttpCall, World
+from lictor.lang.cel.world import (
+    BLOCKED_HOSTS,
+    BLOCKED_NETWORKS,
+    AccessAnswer,
+    AccessQuestion,
+    HttpCall,
+    World,
+)
 from lictor.lang.resource_names import ResourceNames
 from lictor.ports import ApiCall, HttpAnswer, HttpLimits, Lookups
 from lictor.raw import Json, JsonObject
 
 _NO_LIMITS_TOLD = HttpLimits()
+_ACCESS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 def bind_world(
@@ -31,6 +39,7 @@ def bind_world(
         global_context=reader.global_context,
         image_data=lookups.image_data,
         http=reader.http,
+        authorize=reader.authorize,
         now=lookups.now,
         namespace=namespace,
         allows_http=not namespace or limits.allows_namespaced,
@@ -42,6 +51,18 @@ def bind_world(
 class _Reader(msgspec.Struct, frozen=True):
     lookups: Lookups
     names: ResourceNames
+
+    def authorize(self, question: AccessQuestion) -> AccessAnswer:
+        """What the API server's own authorizers say."""
+        call = ApiCall(_ACCESS_PATH, "POST", _review_access(question))
+        answer = self.lookups.call_api(call)
+        status = answer.get("status") if isinstance(answer, dict) else None
+        status = status if isinstance(status, dict) else {}
+        return AccessAnswer(
+            status.get("allowed") is True,
+            str(status.get("reason") or ""),
+            str(status.get("evaluationError") or ""),
+        )
 
     def get(self, api_version: str, resource: str, namespace: str, name: str) -> JsonObject:
         kind = self._kind(api_version, resource, namespace)
@@ -125,6 +146,27 @@ def _segment(text: str) -> str:
     if text in {".", ".."}:
         raise LookupFailedError(f"{text!r} is no name")
     return quote(text, safe=":")
+
+
+def _review_access(question: AccessQuestion) -> JsonObject:
+    user, groups = question.user, list(question.groups)
+    if question.service_account is not None:
+        namespace, name = question.service_account
+        user = f"system:serviceaccount:{namespace}:{name}"
+        everyone = "system:serviceaccounts"
+        groups = [everyone, f"{everyone}:{namespace}", "system:authenticated"]
+    spec: JsonObject = {"user": user, "groups": groups}
+    if question.path:
+        spec["nonResourceAttributes"] = {"path": question.path, "verb": question.verb}
+    else:
+        names = ("verb", "group", "resource", "subresource", "namespace", "name")
+        asked = {name: getattr(question, name) for name in names}
+        spec["resourceAttributes"] = {name: text for name, text in asked.items() if text}
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": spec,
+    }
 
 
 def _has_labels(item: Json, labels: Mapping[str, str]) -> bool:

@@ -43,6 +43,9 @@ class AccessQuestion(msgspec.Struct, frozen=True):
     service_account: tuple[str, str] | None = None
     field_selector: str = ""
     label_selector: str = ""
+    # Who asks for what is judged; a service account that is named stands in their place.
+    user: str = ""
+    groups: tuple[str, ...] = ()
 
 
 class AccessAnswer(msgspec.Struct, frozen=True):

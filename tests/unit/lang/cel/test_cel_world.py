@@ -7,7 +7,7 @@ import pytest
 from lictor.errors import EvaluationError, FunctionError, LookupFailedError, NotProvidedError
 from lictor.lang.cel.environment import kubernetes_environment, kyverno_environment
 from lictor.lang.cel.expression import compile_expression
-from lictor.lang.cel.library.authorizer import AUTHORIZER, request_resource
+from lictor.lang.cel.library.authorizer import authorizer, request_resource
 from lictor.lang.cel.library.http import check_url, find_blocked_network
 from lictor.lang.cel.world import (
     BLOCKED_HOSTS,
@@ -208,9 +208,16 @@ def test_the_authorizer_is_asked_what_the_expression_says():
     )
     environment = kubernetes_environment()
     given = {
-        "authorizer": AUTHORIZER,
+        "authorizer": authorizer({}),
         "authorizer.requestResource": request_resource(
-            "apps", "deployments", "scale", "team", "web"
+            {
+                "group": "apps",
+                "resource": "deployments",
+                "subresource": "scale",
+                "namespace": "team",
+                "name": "web",
+            },
+            {},
         ),
     }
     texts = [
@@ -244,7 +251,7 @@ def test_the_authorizer_is_asked_what_the_expression_says():
 )  # fmt: skip
 def test_checks_that_make_no_sense(expression, told):
     with pytest.raises((EvaluationError, NotProvidedError), match=told):
-        evaluate(expression, environment=kubernetes_environment(), authorizer=AUTHORIZER)
+        evaluate(expression, environment=kubernetes_environment(), authorizer=authorizer({}))
 
 
 def test_signatures_are_the_worlds_business():

@@ -31,9 +31,14 @@ def _ask_as(asked: JsonObject, namespace: str, name: str) -> JsonObject:
 
 
 def _check(asked: JsonObject, verb: str) -> JsonObject:
-    account = asked.get("service_account")
-    rest = {key: value for key, value in asked.items() if key != "service_account"}
-    question = AccessQuestion(verb, service_account=tuple(account) if account else None, **rest)
+    account, groups = asked.get("service_account"), asked.get("groups") or ()
+    rest = {key: text for key, text in asked.items() if key not in ("service_account", "groups")}
+    question = AccessQuestion(
+        verb,
+        service_account=tuple(account) if account else None,
+        groups=tuple(groups),
+        **rest,
+    )
     answer = current_world.get().authorize(question)
     return {"allowed": answer.allowed, "reason": answer.reason, "error": answer.error}
 
@@ -42,19 +47,18 @@ def _adding(field: str) -> Json:
     return lambda asked, value: {**asked, field: value}
 
 
-def request_resource(
-    group: str, resource: str, subresource: str, namespace: str, name: str
-) -> JsonObject:
-    """The value of `authorizer.requestResource`: a check of what the request itself is about."""
-    asked = {
-        "group": group, "resource": resource, "subresource": subresource, "namespace": namespace,
-        "name": name,
-    }  # fmt: skip
-    return {"kubernetes.authorization.ResourceCheck": asked}
+def request_resource(asked: JsonObject, caller: JsonObject) -> JsonObject:
+    """The value of `authorizer.requestResource`: a check of what the request itself is about.
+
+    `asked` has group, resource, subresource, namespace and name; `caller` user and groups.
+    """
+    return {"kubernetes.authorization.ResourceCheck": {**caller, **asked}}
 
 
-# The value of `authorizer`.
-AUTHORIZER: JsonObject = {"kubernetes.authorization.Authorizer": {}}
+def authorizer(caller: JsonObject) -> JsonObject:
+    """The value of `authorizer`; the caller has `user` and `groups`, or is not known."""
+    return {"kubernetes.authorization.Authorizer": caller}
+
 
 OVERLOADS = (
     member("path", "Authorizer, string -> PathCheck", _ask_path),
