@@ -8,6 +8,7 @@ LictorError
 ├── EvaluationError          the policy is fine, this request broke it
 │   ├── UnknownKeyError      a variable or field that is not there
 │   └── FunctionError        a function was given something it cannot take
+├── TooLargeError            what a rule builds would fill the memory; never taken for null
 ├── LookupFailedError        the world (cluster, registry, service) did not answer
 │   ├── NotProvidedError     there is no such world here, and no value was given by hand
 │   └── ApiError             the API server refused; knows its status, reason and details
@@ -15,6 +16,7 @@ LictorError
 │       ├── ConflictError        someone else was first
 │       ├── GoneError            that resource version is too old: list again
 │       └── UnreachableError     no answer at all: network, TLS, time limit
+├── NotYetError              what was announced is not there yet; knows how long to wait for it
 ├── DeadlineError            the time for this request is over
 └── UsageError               the program was called in a way that makes no sense
 
@@ -64,6 +66,10 @@ class FunctionError(EvaluationError):
     """A function was given something it cannot take."""
 
 
+class TooLargeError(LictorError):
+    """What a rule builds would fill the memory. Not forgiven where other faults count as null."""
+
+
 class LookupFailedError(LictorError):
     """Data outside the request could not be fetched."""
 
@@ -98,6 +104,14 @@ class GoneError(ApiError):
 
 class UnreachableError(ApiError):
     """No answer at all: the network, TLS, or the time limit."""
+
+
+class NotYetError(LictorError):
+    """What was announced is not there yet; it is worth so many seconds to ask again."""
+
+    def __init__(self, message: str, *, patience: float) -> None:
+        super().__init__(message)
+        self.patience = patience
 
 
 class DeadlineError(LictorError):

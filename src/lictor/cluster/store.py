@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TypeAlias
+from zlib import crc32
 
 import msgspec
 import orjson
@@ -13,6 +14,7 @@ from lictor.cluster import resource as kinds
 from lictor.cluster.cache import Cache, Change
 from lictor.cluster.client import Client
 from lictor.cluster.flags import Flags
+from lictor.cluster.http_limits import read_http_limits
 from lictor.cluster.resource import Resource
 from lictor.lang.resource_names import ResourceNames, builtin_names
 from lictor.load.policies import Loaded, has_errors, load_documents
@@ -76,7 +78,8 @@ class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
     @cached_property
     def failure_policy(self) -> str:
         """What the API server does when we do not answer: Fail or Ignore."""
-        if self.always_ignore:
+        # What only triggers work of the background holds up nobody.
+        if self.always_ignore or self.resource.kind.endswith("GeneratingPolicy"):
             return "Ignore"
         spec = self.document.get("spec") or {}
         own = (spec.get("webhookConfiguration") or {}).get("failurePolicy")
@@ -113,6 +116,7 @@ class PolicyStore:
     def __init__(self, client: Client, flags: Flags, lookups: Lookups | None = None) -> None:
         self._flags = flags
         self._lookups = lookups
+        self._http_limits = read_http_limits(flags)
         self._policies = {kind: Cache(client, kind) for kind in (*CLASSIC_KINDS, *CEL_KINDS)}
         self._exceptions: dict[Resource, Cache] = {}
         if flags.enable_policy_exception and flags.exception_namespace:
@@ -134,6 +138,11 @@ class PolicyStore:
     @property
     def caches(self) -> tuple[Cache, ...]:
         return (*self._policies.values(), *self._exceptions.values(), self._crds)
+
+    @property
+    def crds(self) -> Cache:
+        """The definitions of custom resources, without their schemas."""
+        return self._crds
 
     async def run(self) -> None:
         """Keep everything in step until cancelled."""
@@ -188,14 +197,18 @@ class PolicyStore:
             self._names = builtin_names().with_crds(self._crds.list())
         return self._names
 
+    def mark(self, policy: StoredPolicy) -> str:
+        """Text that changes when the policy or an exception that names it does."""
+        exceptions = [each.metadata for each in self.exceptions if _concerns(each, policy)]
+        marks = (f"{each.uid}:{each.resource_version}" for each in exceptions)
+        # Annotations say which controllers a policy about Pods covers, and are no part of the spec.
+        notes = orjson.dumps(policy.document["metadata"].get("annotations") or {})
+        return ",".join((str(policy.generation), f"{crc32(notes):x}", *marks))
+
     def programs(self, policy: StoredPolicy) -> tuple[Program, ...]:
         """The policy compiled with the exceptions that name it; nothing where it is unreadable."""
         exceptions = [each for each in self.exceptions if _concerns(each, policy)]
-        key = (
-            policy.uid,
-            str(policy.generation),
-            *(f"{each.metadata.uid}:{each.metadata.resource_version}" for each in exceptions),
-        )
+        key = (policy.uid, self.mark(policy))
         made = self._programs.get(key)
         if made is None:
             for old in [old for old in self._programs if old[0] == policy.uid]:
@@ -220,6 +233,7 @@ class PolicyStore:
             cel_policies=() if isinstance(record, Policy) else (record,),
             cel_exceptions=cel,
             resource_names=self.names,
+            http_limits=self._http_limits,
         )
 
     def _store(self, kind: Resource, document: JsonObject) -> StoredPolicy:

@@ -108,9 +108,10 @@ def _check_call(call: Part) -> Iterator[Fault]:
 
 def _check_bindings(context: Part) -> Iterator[Fault]:
     for entry in context.each():
-        if not _WORD.fullmatch(entry["name"].text):
-            message = "a rule with assert needs context entries of one word"
-            yield Fault("bad-context", entry["name"].path, message)
+        name = entry["name"]
+        if not _WORD.fullmatch(name.text):
+            message = f'"{name.text}" is not one word, as a rule with assert needs it'
+            yield Fault("bad-context", name.path, message)
 
 
 def _mentions(name: str, whole: Part, but: Part) -> bool:

@@ -47,12 +47,18 @@ def _list_bodies(rule: Part) -> Iterator[Part]:
 
 def check_subresources(rule: Part, *, background: bool) -> Iterator[Fault]:
     """A scan sees whole objects only: a rule about subresources cannot take part in it."""
-    if not background or rule["validate"].is_empty:
+    if rule["validate"].is_empty:
         return
     for each in list_filters(rule["match"]):
         for kind in each["resources"]["kinds"].each():
             selector = parse_kind_selector(kind.text)
-            if selector.subresource or selector.kind in SUBRESOURCE_KINDS:
+            is_part = selector.kind in SUBRESOURCE_KINDS
+            # A Binding can also be sent by itself.
+            is_lost = is_part and not selector.subresource and selector.kind != "Binding"
+            if is_lost and not background:
+                message = f"{kind.text} is sent to subresources only: write Kind/subresource"
+                yield Fault("never-matches", kind.path, message)
+            elif background and (selector.subresource or is_part):
                 message = (
                     f"{kind.text} is a subresource, which background scans do not see: set "
                     "spec.background to false"

@@ -1,9 +1,13 @@
 """Closures that go over the elements of arrays and the values of objects."""
 
-from lictor.errors import EvaluationError
+from lictor.errors import EvaluationError, TooLargeError
 from lictor.lang.jmespath.paths import Run
 from lictor.lang.jmespath.values import is_false
 from lictor.raw import Json
+
+# More than any object or answer of an API server has. Variables that flatten each other would fill
+# the memory.
+MAX_ITEMS = 1_000_000
 
 
 def project(source: Run, each: Run | None) -> Run:
@@ -48,6 +52,8 @@ def flatten(source: Run) -> Run:
                 result.extend(item)
             else:
                 result.append(item)
+            if len(result) > MAX_ITEMS:
+                raise TooLargeError("the result of [] would be too large")
         return result
 
     return flat

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from lictor.errors import CompileError, EvaluationError
+from lictor.lang.patch.copying import check_copy
 from lictor.lang.patch.pointer import (
     MISSING,
     Step,
@@ -166,7 +167,12 @@ def _build_move(operation: JsonObject) -> Change:
 def _build_copy(operation: JsonObject) -> Change:
     source, path = _take_path(operation, "from"), _take_path(operation, "path")
     take = _build_take("copy", source)
-    return lambda document: _place("copy", path, take(document), makes_way=False)(document)
+
+    def change(document: Json) -> Json:
+        value = check_copy(take(document))
+        return _place("copy", path, value, makes_way=False)(document)
+
+    return change
 
 
 def _build_take(name: str, source: str) -> Change:

@@ -7,6 +7,7 @@ that is not there is null. For Kyverno's more forgiving patches see `json_patch`
 from collections.abc import Callable
 
 from lictor.errors import EvaluationError
+from lictor.lang.patch.copying import check_copy
 from lictor.lang.patch.pointer import (
     MISSING,
     Step,
@@ -84,7 +85,7 @@ def _move(document: Json, operation: JsonObject) -> Json:
 
 
 def _copy(document: Json, operation: JsonObject) -> Json:
-    value = _take(document, "copy", _text(operation, "from"))
+    value = check_copy(_take(document, "copy", _text(operation, "from")))
     return _insert_at(document, "copy", _text(operation, "path"), value)
 
 

@@ -1,0 +1,105 @@
+"""The two objects that are made of a policy, and what they have in common."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from lictor.raw import Json, JsonObject
+
+GROUP = "admissionregistration.k8s.io"
+MANAGED_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY = "kyverno"
+UNREPORTED_LABEL = "reports.kyverno.io/disabled"
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A resource that the API server serves; with a subresource it is `pods/exec`."""
+
+    group: str
+    version: str
+    resource: str
+
+
+# The resources that a kind such as `apps/v1/Deployment` stands for.
+FindResources: TypeAlias = Callable[[str], Sequence[Found]]
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The policy that the objects belong to, and go away with."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    # Fail or Ignore.
+    failure_policy: str = "Fail"
+    is_reported: bool = True
+
+
+class NativePair(msgspec.Struct, frozen=True):
+    """A policy and the binding that puts it into force."""
+
+    policy: JsonObject
+    binding: JsonObject
+
+    @property
+    def name(self) -> str:
+        return str(self.policy["metadata"]["name"])
+
+
+def make_pair(
+    prefix: str, family: str, owner: Owner, spec: JsonObject, binding: JsonObject, version: str
+) -> NativePair:
+    """Both objects; `family` is Validating or Mutating."""
+    name = f"{prefix}-{owner.name}"
+    kind = f"{family}AdmissionPolicy"
+    labels = {MANAGED_LABEL: MANAGED_BY}
+    if not owner.is_reported:
+        labels[UNREPORTED_LABEL] = "true"
+    return NativePair(
+        {
+            "apiVersion": f"{GROUP}/{version}",
+            "kind": kind,
+            "metadata": _describe(name, owner, labels),
+            "spec": spec,
+        },
+        {
+            "apiVersion": f"{GROUP}/{version}",
+            "kind": f"{kind}Binding",
+            "metadata": _describe(f"{name}-binding", owner, {MANAGED_LABEL: MANAGED_BY}),
+            "spec": {"policyName": name, **binding},
+        },
+    )
+
+
+def _describe(name: str, owner: Owner, labels: dict[str, str]) -> JsonObject:
+    reference = {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+    }
+    return {"name": name, "labels": labels, "ownerReferences": [reference]}
+
+
+def write(record: Json) -> Json:
+    """A record as it comes back from the API server: with lists, where records have tuples."""
+    return msgspec.json.decode(msgspec.json.encode(record))
+
+
+def name_conditions(conditions: Iterable[tuple[str, str]]) -> list[JsonObject]:
+    """Names and expressions as match conditions, each with a name of its own."""
+    made: dict[str, str] = {}
+    for name, expression in conditions:
+        free, number = name, 2
+        while free in made:
+            free, number = f"{name}-{number}", number + 1
+        made[free] = expression
+    return [{"name": name, "expression": expression} for name, expression in made.items()]
+
+
+def quote(texts: Iterable[str]) -> str:
+    """A list of texts as CEL writes it."""
+    written = (text.replace("\\", "\\\\").replace("'", "\\'") for text in texts)
+    return "[" + ", ".join(f"'{text}'" for text in written) + "]"

@@ -1,0 +1,207 @@
+"""A verdict into the answer that an API server waits for, in the words that Kyverno uses."""
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import TypeAlias
+
+import msgspec
+import orjson
+
+from lictor.lang.patch.diff import diff
+from lictor.model.request import Request
+from lictor.model.result import Action, PolicyRef, Result, RuleType, Status, Verdict
+from lictor.raw import JsonObject
+from lictor.report.refusal_text import render_refusal
+
+API_VERSION = "admission.k8s.io/v1"
+_BROKEN = (Status.FAIL, Status.ERROR)
+_TOLD = (Status.FAIL, Status.ERROR, Status.WARN)
+_VERBS = {Status.FAIL: "failed", Status.ERROR: "error"}
+
+# Does a policy want requests refused that it could not decide?
+FailsClosed: TypeAlias = Callable[[PolicyRef], bool]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the API server is told: yes or no, why, what to warn of, and what to change."""
+
+    allowed: bool = True
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+    patch: tuple[JsonObject, ...] = ()
+
+
+ALLOWED = Answer()
+
+
+class Manner(Enum):
+    """Whose words an answer takes: those of classic policies, or those of a kind in CEL."""
+
+    CLASSIC_VALIDATING = "classic rules that validate"
+    CLASSIC_MUTATING = "classic rules that mutate, and those that verify images"
+    CEL_VALIDATING = "ValidatingPolicy and ImageValidatingPolicy"
+    CEL_MUTATING = "MutatingPolicy"
+
+
+class Voices(msgspec.Struct, frozen=True):
+    """How the policies behind a verdict want to be heard."""
+
+    manner: Manner
+    fails_closed: FailsClosed
+    # The keys of those that warn of what they find.
+    warning: frozenset[str] = frozenset()
+
+
+def build_answer(verdict: Verdict, voices: Voices) -> Answer:
+    """All failures of all policies, or the changes and the warnings."""
+    if not voices.warning and verdict.patched is verdict.request.object and _is_fine(verdict):
+        return ALLOWED
+    match voices.manner:
+        case Manner.CLASSIC_VALIDATING:
+            return _answer_classic(verdict, voices)
+        case Manner.CLASSIC_MUTATING:
+            return _answer_mutating(verdict, voices)
+        case Manner.CEL_VALIDATING:
+            return _answer_cel(verdict, voices)
+        case Manner.CEL_MUTATING:
+            return _answer_cel_mutating(verdict)
+
+
+def render_review(uid: str, answer: Answer, api_version: str = API_VERSION) -> bytes:
+    """The AdmissionReview that carries an answer."""
+    response: JsonObject = {"uid": uid, "allowed": answer.allowed}
+    if not answer.allowed:
+        response["status"] = {"status": "Failure", "message": answer.message}
+    if answer.warnings:
+        response["warnings"] = answer.warnings
+    if answer.patch and answer.allowed:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = b64encode(orjson.dumps(answer.patch)).decode()
+    review = {
+        "apiVersion": api_version or API_VERSION,
+        "kind": "AdmissionReview",
+        "response": response,
+    }
+    return orjson.dumps(review)
+
+
+def name_resource(request: Request) -> tuple[str, str, str]:
+    """Kind, namespace and name of what is asked for."""
+    metadata = request.resource.get("metadata")
+    own = metadata if isinstance(metadata, dict) else {}
+    kind = request.resource.get("kind")
+    return (
+        str(kind or request.kind.kind),
+        str(own.get("namespace") or ""),
+        str(own.get("name") or ""),
+    )
+
+
+def _is_fine(verdict: Verdict) -> bool:
+    """Has nothing to be told? Most requests are like that, and are answered at once."""
+    return all(r.status is Status.PASS or r.status is Status.SKIP for r in verdict.results)
+
+
+def _answer_classic(verdict: Verdict, voices: Voices) -> Answer:
+    results = verdict.results
+    if any(_blocks(result, voices) for result in results):
+        return Answer(allowed=False, message=_describe_refusal(verdict.request, results))
+    warnings = tuple(_warn_classic(results, voices))
+    return Answer(warnings=warnings) if warnings else ALLOWED
+
+
+def _answer_mutating(verdict: Verdict, voices: Voices) -> Answer:
+    changes = [r for r in verdict.results if r.type is not RuleType.IMAGE_VERIFY]
+    broken = next((r.policy for r in changes if _blocks_change(r, voices)), None)
+    if broken is not None:
+        return Answer(allowed=False, message=_describe_failed_change(broken, changes))
+    images = [r for r in verdict.results if r.type is RuleType.IMAGE_VERIFY]
+    if any(_blocks(result, voices) for result in images):
+        return Answer(allowed=False, message=_describe_refusal(verdict.request, images))
+    return Answer(
+        warnings=tuple(_warn_classic(verdict.results, voices)), patch=_list_changes(verdict)
+    )
+
+
+def _answer_cel(verdict: Verdict, voices: Voices) -> Answer:
+    refusals = [
+        _phrase(result)
+        for result in verdict.results
+        if result.action is Action.ENFORCE and result.status in _BROKEN
+    ]
+    warnings = tuple(
+        _phrase(result)
+        for result in verdict.results
+        if result.status in _BROKEN and result.policy.key in voices.warning
+    )
+    if refusals:
+        return Answer(allowed=False, message="; ".join(refusals), warnings=warnings)
+    return Answer(warnings=warnings) if warnings else ALLOWED
+
+
+def _answer_cel_mutating(verdict: Verdict) -> Answer:
+    errors = [
+        f"Policy {result.policy.name}: {result.message}"
+        for result in verdict.results
+        if result.action is Action.ENFORCE and result.status is Status.ERROR
+    ]
+    if errors:
+        kind, namespace, name = name_resource(verdict.request)
+        told = f"Resource: {namespace}/{name}, Kind: {kind}, Errors: [{' '.join(errors)}]"
+        return Answer(allowed=False, message=told)
+    warnings = tuple(r.message for r in verdict.results if r.status is Status.WARN)
+    return Answer(warnings=warnings, patch=_list_changes(verdict))
+
+
+def _blocks(result: Result, voices: Voices) -> bool:
+    if result.action is not Action.ENFORCE or result.status not in _BROKEN:
+        return False
+    return result.status is Status.FAIL or voices.fails_closed(result.policy)
+
+
+def _blocks_change(result: Result, voices: Voices) -> bool:
+    """A change that cannot be made blocks the request whatever the policy says of failures."""
+    if result.status is Status.ERROR:
+        return voices.fails_closed(result.policy)
+    return result.status is Status.FAIL and result.action is Action.ENFORCE
+
+
+def _describe_refusal(request: Request, results: Iterable[Result]) -> str:
+    failures: dict[str, dict[str, str]] = {}
+    for result in results:
+        if result.status not in (Status.PASS, Status.SKIP):
+            failures.setdefault(result.policy.name, {})[result.rule] = result.message
+    kind, namespace, name = name_resource(request)
+    return (
+        f"\n\nresource {kind}/{namespace}/{name} was blocked due to the following policies \n\n"
+        f"{render_refusal(failures)}"
+    )
+
+
+def _describe_failed_change(policy: PolicyRef, results: Iterable[Result]) -> str:
+    failed = " ".join(
+        f"{r.rule}: {r.message}" for r in results if r.policy == policy and r.status in _BROKEN
+    )
+    name = policy.name
+    return f"mutation policy {name} error: failed to apply policy {name} rules [{failed}]"
+
+
+def _warn_classic(results: Iterable[Result], voices: Voices) -> Iterator[str]:
+    for result in results:
+        status = result.status
+        if status is Status.PASS and not voices.warning:
+            continue
+        if status in _TOLD or (status is not Status.SKIP and result.policy.key in voices.warning):
+            yield f"policy {result.policy.name}.{result.rule}: {result.message}"
+
+
+def _phrase(result: Result) -> str:
+    return f"Policy {result.policy.name} {_VERBS[result.status]}: {result.message}"
+
+
+def _list_changes(verdict: Verdict) -> tuple[JsonObject, ...]:
+    before, after = verdict.request.object, verdict.patched
+    if after is None or after is before:
+        return ()
+    return tuple(diff(before, after))

@@ -1,0 +1,229 @@
+"""A verdict becomes events: which results are told, of what, and in which words."""
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from lictor.model.request import Request
+from lictor.model.result import ExceptionRef, PolicyRef, Result, RuleType, Status, Verdict
+from lictor.raw import JsonObject
+from lictor.report.resource_name import read_metadata, read_text
+
+_BROKEN = (Status.FAIL, Status.ERROR)
+_CHECKING = (RuleType.VALIDATION, RuleType.IMAGE_VERIFY)
+_CEL_GROUP = "policies.kyverno.io"
+
+
+class Reason(StrEnum):
+    """Why there is an event; people filter by these words."""
+
+    VIOLATION = "PolicyViolation"
+    APPLIED = "PolicyApplied"
+    ERROR = "PolicyError"
+    SKIPPED = "PolicySkipped"
+
+
+class Outcome(StrEnum):
+    """What became of the resource: the `action` of an event."""
+
+    BLOCKED = "Resource Blocked"
+    PASSED = "Resource Passed"
+    GENERATED = "Resource Generated"
+    MUTATED = "Resource Mutated"
+    CLEANED_UP = "Resource Cleaned Up"
+    NONE = "None"
+
+
+class Source(StrEnum):
+    """Who reports: names that tools know, whatever an installation is called."""
+
+    ADMISSION = "kyverno-admission"
+    SCAN = "kyverno-scan"
+    GENERATE = "kyverno-generate"
+    MUTATE = "kyverno-mutate"
+    CLEANUP = "kyverno-cleanup"
+
+
+class ObjectReference(msgspec.Struct, frozen=True):
+    """An object that an event is about."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+    def build(self) -> JsonObject:
+        """As the API server takes it."""
+        fields = {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+        }
+        return {key: value for key, value in fields.items() if value}
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened, for people who look at an object with kubectl."""
+
+    reason: Reason
+    action: Outcome
+    message: str
+    about: ObjectReference
+    related: ObjectReference | None = None
+    source: Source = Source.ADMISSION
+
+    @property
+    def is_warning(self) -> bool:
+        return self.reason in (Reason.VIOLATION, Reason.ERROR)
+
+
+FindUid: TypeAlias = Callable[[PolicyRef], str]
+
+
+class EventOptions(msgspec.Struct, frozen=True):
+    """How a verdict is told."""
+
+    source: Source = Source.ADMISSION
+    # The request was refused: there is no resource that could carry events of its own.
+    blocked: bool = False
+    # Also tell what went well.
+    with_success: bool = True
+    # The uid of a policy, so that `kubectl describe` finds its events.
+    find_uid: FindUid = lambda _: ""
+
+
+_ADMITTED = EventOptions()
+
+
+def build_events(verdict: Verdict, options: EventOptions = _ADMITTED) -> list[Event]:
+    """What is told of a verdict; a rule that passed or was skipped is never told as a violation."""
+    resource = refer_to_resource(verdict.request)
+    # What is named by the API server later cannot be found by any name now.
+    if not resource.name:
+        return []
+    return [
+        event
+        for results in _group(verdict.results)
+        for event in _build_for_policy(results, resource, options)
+    ]
+
+
+def refer_to_resource(request: Request) -> ObjectReference:
+    """The resource under judgement."""
+    metadata = read_metadata(request.resource)
+    admission = request.admission or {}
+    namespace = read_text(metadata.get("namespace")) or read_text(admission.get("namespace"))
+    if request.kind.kind == "Namespace" and not request.kind.group:
+        # The API server says that a namespace is in itself.
+        namespace = ""
+    return ObjectReference(
+        request.kind.api_version,
+        request.kind.kind,
+        read_text(metadata.get("name")) or read_text(admission.get("name")),
+        namespace,
+        read_text(metadata.get("uid")),
+    )
+
+
+def _group(results: Iterable[Result]) -> Iterable[list[Result]]:
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.policy.kind, result.policy.key), []).append(result)
+    return groups.values()
+
+
+def _build_for_policy(
+    results: list[Result], resource: ObjectReference, options: EventOptions
+) -> Iterator[Event]:
+    broken = [result for result in results if result.status in _BROKEN]
+    for result in broken:
+        yield _tell_policy(result, resource, options)
+        if not options.blocked:
+            yield _tell_resource(result, resource, options)
+    skipped = [result for result in results if result.status is Status.SKIP]
+    for result in skipped:
+        if result.exceptions and not options.blocked:
+            yield from _tell_exceptions(result, resource, options)
+    if options.with_success and not broken and not skipped:
+        yield _tell_success(results, resource, options)
+
+
+def refer_to_policy(policy: PolicyRef, find_uid: FindUid) -> ObjectReference:
+    """The policy that spoke."""
+    return ObjectReference(
+        policy.api_version, policy.kind, policy.name, policy.namespace, find_uid(policy)
+    )
+
+
+def _name(resource: ObjectReference) -> str:
+    place = f"{resource.namespace}/" if resource.namespace else ""
+    return f"{resource.kind} {place}{resource.name}"
+
+
+def _tell_policy(result: Result, resource: ObjectReference, options: EventOptions) -> Event:
+    rule = f"[{result.rule}] " if result.rule else ""
+    blocked = " (blocked)" if options.blocked else ""
+    detail = f"; {result.message}" if result.message else ""
+    return Event(
+        Reason.VIOLATION,
+        Outcome.BLOCKED if options.blocked else Outcome.PASSED,
+        f"{_name(resource)}: {rule}{result.status}{blocked}{detail}",
+        refer_to_policy(result.policy, options.find_uid),
+        resource,
+        options.source,
+    )
+
+
+def _tell_resource(result: Result, resource: ObjectReference, options: EventOptions) -> Event:
+    name = f"{result.policy.name}/{result.rule}"
+    message = f"policy {name} {result.status}: {result.message}"
+    return Event(Reason.VIOLATION, Outcome.PASSED, message, resource, None, options.source)
+
+
+def _tell_success(results: list[Result], resource: ObjectReference, options: EventOptions) -> Event:
+    policy = results[0].policy
+    is_check = any(result.type in _CHECKING for result in results)
+    return Event(
+        Reason.APPLIED,
+        Outcome.PASSED if is_check else Outcome.MUTATED,
+        f"{_name(resource)}: pass" if is_check else f"{_name(resource)} is successfully mutated",
+        refer_to_policy(policy, options.find_uid),
+        resource,
+        options.source,
+    )
+
+
+def _tell_exceptions(
+    result: Result, resource: ObjectReference, options: EventOptions
+) -> Iterator[Event]:
+    place = "/".join(filter(None, (resource.kind, resource.namespace, resource.name)))
+    rule = "/".join(filter(None, (result.policy.key, result.rule)))
+    for exception in result.exceptions:
+        yield Event(
+            Reason.SKIPPED,
+            Outcome.PASSED,
+            f"resource {place} was skipped from policy rule {rule}",
+            _refer_to_exception(exception, result.policy),
+            resource,
+            options.source,
+        )
+    names = ", ".join(exception.key for exception in result.exceptions)
+    yield Event(
+        Reason.SKIPPED,
+        Outcome.PASSED,
+        f"resource {place} was skipped from rule {result.rule} due to policy exceptions {names}",
+        refer_to_policy(result.policy, options.find_uid),
+        resource,
+        options.source,
+    )
+
+
+def _refer_to_exception(exception: ExceptionRef, policy: PolicyRef) -> ObjectReference:
+    is_cel = policy.api_version.startswith(_CEL_GROUP)
+    version = f"{_CEL_GROUP}/v1beta1" if is_cel else "kyverno.io/v2"
+    return ObjectReference(version, "PolicyException", exception.name, exception.namespace)
