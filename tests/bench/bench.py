@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import admission
+
 LICTOR = str(Path(sys.executable).parent / "lictor")
 # What Kyverno v1.18.2 needs for the same work: CPU seconds and megabytes.
 KYVERNO = {
@@ -100,6 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shared", type=Path, default=Path("../shared"))
     parser.add_argument("--counts", default="1000,5000,20000")
+    parser.add_argument("--requests", type=int, default=100_000)
     arguments = parser.parse_args()
     print(f"calibration loop {calibrate():.3f} CPU-s on {os.cpu_count()} cores")
     bare = measure([sys.executable, "-c", "pass"], repeat=10)
@@ -122,6 +125,12 @@ def main() -> None:
         measured = measure([LICTOR, "apply", policy, "-r", str(one)], repeat=5)
         show("apply 1 policy, 1 Pod", measured, "0.25 CPU-s", KYVERNO["apply one"])
         bench_apply(arguments.shared, folder, [int(c) for c in arguments.counts.split(",")])
+    bench = arguments.shared / "bench"
+    admission.show(
+        admission.measure(
+            bench / "pss", bench / "review-allowed.json", arguments.requests, 8, 19443
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -82,6 +82,10 @@ class Cache:
         self._pause = _FIRST_PAUSE
         # Why the objects cannot be read or followed at the moment; empty where they can.
         self.trouble = ""
+        # How often everything was read, and how often the API server refused or was away.
+        self.reads = 0
+        self.faults = 0
+        self._hurried = asyncio.Event()
 
     @property
     def is_synced(self) -> bool:
@@ -117,12 +121,15 @@ class Cache:
             except GoneError:
                 self._since = ""
                 await self._rest()
-            except NotFoundError:
+            except NotFoundError as error:
                 self._replace_all(())
                 self._since = ""
-                await asyncio.sleep(_ABSENT_PAUSE)
+                self.trouble = str(error)
+                self.faults += 1
+                await self._pause_for(_ABSENT_PAUSE)
             except ApiError as error:
                 self.trouble = str(error)
+                self.faults += 1
                 log.warning(
                     "watch interrupted",
                     extra={"resource": self.resource.plural, "why": str(error)[:200]},
@@ -132,8 +139,20 @@ class Cache:
 
     async def _rest(self) -> None:
         """Pause before trying again, longer each time until something is heard."""
-        await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311
+        await self._pause_for(self._pause * random.uniform(0.5, 1.0))  # noqa: S311
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+    async def _pause_for(self, seconds: float) -> None:
+        self._hurried.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._hurried.wait()
+        except TimeoutError:
+            return
+
+    def hurry(self) -> None:
+        """Whatever was in the way may be gone: try again now, not after the pause."""
+        self._hurried.set()
 
     async def _read_all(self) -> None:
         items: list[JsonObject] = []
@@ -146,6 +165,7 @@ class Cache:
         self._replace_all(items)
         self._since = version
         self.trouble = ""
+        self.reads += 1
 
     async def _follow(self) -> None:
         started = time.monotonic()

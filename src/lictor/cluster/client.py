@@ -13,6 +13,7 @@ import orjson
 from lictor.cluster.config import ClusterConfig
 from lictor.cluster.connection import TIMEOUT, Connection, Outgoing, Params
 from lictor.cluster.resource import Resource
+from lictor.cluster.wire import Reply
 from lictor.errors import ApiError, ConflictError, GoneError, NotFoundError, UnreachableError
 from lictor.raw import Json, JsonObject
 
@@ -80,7 +81,7 @@ class Client:
                 continue
             return _read_answer(response)
 
-    def _heed(self, response: httpx.Response) -> None:
+    def _heed(self, response: httpx.Response | Reply) -> None:
         wait = _read_retry_after(response) or 1.0
         self._quiet_until = max(self._quiet_until, time.monotonic() + wait)
 
@@ -275,7 +276,7 @@ def _expect_object(answer: Json) -> JsonObject:
     raise ApiError("the API server answered with something that is no object")
 
 
-def _read_answer(response: httpx.Response) -> Json:
+def _read_answer(response: httpx.Response | Reply) -> Json:
     try:
         answer = orjson.loads(response.content) if response.content else None
     except orjson.JSONDecodeError:
@@ -297,7 +298,7 @@ def _build_error(answer: Json, status: int) -> ApiError:
     return kind(str(said.get("message") or reason), status=status, reason=reason)
 
 
-def _read_retry_after(response: httpx.Response) -> float | None:
+def _read_retry_after(response: httpx.Response | Reply) -> float | None:
     try:
         return float(response.headers["retry-after"])
     except (KeyError, ValueError):

@@ -6,7 +6,7 @@ import socket
 import ssl
 import tempfile
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TypeAlias, TypeVar
@@ -16,6 +16,7 @@ import httpx
 import msgspec
 
 from lictor.cluster.config import ClusterConfig
+from lictor.cluster.wire import Reply, Wire
 from lictor.errors import UnreachableError
 
 Params: TypeAlias = Mapping[str, str | int]
@@ -30,6 +31,10 @@ _GRACE = 120.0
 _KEEPALIVE = {
     "TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000,
 }  # fmt: skip
+
+
+_AGENT = ("user-agent", "lictor")
+_COMMON: Headers = [("accept", "application/json"), _AGENT]
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -63,6 +68,8 @@ class Connection:
     def _open(self) -> None:
         context = build_ssl_context(self._config, self._pair)
         self._http = _build_http(self._config, context, _CONNECTIONS)
+        # Plain requests need no general client, unless they go through a proxy.
+        self._wire = None if self._config.proxy else _build_wire(self._config, context)
         # A watch holds its connection for minutes: it must not starve the other requests.
         self._watches = _build_http(self._config, context, None)
 
@@ -71,10 +78,12 @@ class Connection:
             task.cancel()
         if self._reader is not None:
             self._reader.shutdown(wait=False, cancel_futures=True)
+        if self._wire is not None:
+            await self._wire.close()
         await self._http.aclose()
         await self._watches.aclose()
 
-    async def send(self, outgoing: Outgoing, *, renew: bool = False) -> httpx.Response:
+    async def send(self, outgoing: Outgoing, *, renew: bool = False) -> httpx.Response | Reply:
         """One request and its whole answer, whatever its status; UnreachableError without one."""
         _check_path(outgoing.path)
         headers = await self._prepare(renew=renew)
@@ -85,7 +94,7 @@ class Connection:
         try:
             try:
                 return await self._send_once(outgoing, headers)
-            except (httpx.RemoteProtocolError, httpx.ReadError):
+            except (httpx.RemoteProtocolError, httpx.ReadError, ConnectionError):
                 # A kept connection may be closed by the server just when we use it again.
                 if outgoing.method != "GET":
                     raise
@@ -93,7 +102,16 @@ class Connection:
         except (httpx.HTTPError, OSError) as error:
             raise _unreachable(f"{outgoing.method} {outgoing.path}", error) from error
 
-    async def _send_once(self, outgoing: Outgoing, headers: Headers) -> httpx.Response:
+    async def _send_once(self, outgoing: Outgoing, headers: Headers) -> httpx.Response | Reply:
+        if self._wire is not None:
+            return await self._wire.send(
+                outgoing.method,
+                outgoing.path,
+                content=outgoing.content,
+                params=outgoing.params,
+                headers=_COMMON + headers if not outgoing.accept else [_AGENT, *headers],
+                limit=outgoing.limit,
+            )
         return await self._http.request(
             outgoing.method,
             outgoing.path,
@@ -145,7 +163,9 @@ class Connection:
 
     def _change_pair(self, pair: tuple[str, str]) -> None:
         """From now on, connections with another certificate; requests under way may end first."""
-        former = (self._http, self._watches)
+        former = [client.aclose for client in (self._http, self._watches)]
+        if self._wire is not None:
+            former.append(self._wire.close)
         self._pair = pair
         self._open()
         task = asyncio.get_running_loop().create_task(_close_later(former))
@@ -153,11 +173,11 @@ class Connection:
         task.add_done_callback(self._former.discard)
 
 
-async def _close_later(clients: tuple[httpx.AsyncClient, ...]) -> None:
+async def _close_later(closers: Iterable[Callable[[], Awaitable[None]]]) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.sleep(_GRACE)
-    for client in clients:
-        await client.aclose()
+    for close in closers:
+        await close()
 
 
 def build_ssl_context(config: ClusterConfig, pair: tuple[str, str] | None = None) -> ssl.SSLContext:
@@ -205,6 +225,16 @@ def _build_http(
         trust_env=False,
         headers={"accept": "application/json", "user-agent": "lictor"},
         timeout=TIMEOUT,
+    )
+
+
+def _build_wire(config: ClusterConfig, context: ssl.SSLContext) -> Wire:
+    return Wire(
+        config.server,
+        context,
+        connections=_CONNECTIONS,
+        server_name=config.tls_server_name,
+        socket_options=list_socket_options(),
     )
 
 

@@ -8,17 +8,31 @@ import msgspec
 
 from lictor.cluster import resource as kinds
 from lictor.cluster.client import Client
+from lictor.cluster.flags import Flags
 from lictor.cluster.resource import Resource
 from lictor.errors import ApiError, NotFoundError
 from lictor.raw import JsonObject
 from lictor.report.ephemeral_report import build_ephemeral
-from lictor.report.resource_report import Subject
+from lictor.report.resource_report import ReportForm, Subject
 
 log = logging.getLogger(__name__)
 
 _PERIOD = 0.5
 _PAUSE = 2.0
 _AT_ONCE = 8
+
+
+def read_form(flags: Flags) -> ReportForm:
+    """Which results the installation wants to see in reports."""
+    return ReportForm(
+        openreports=flags.openreports_enabled,
+        statuses=_split(flags.allowed_results),
+        rules=_split(flags.enable_reporting),
+    )
+
+
+def _split(text: str) -> frozenset[str]:
+    return frozenset(filter(None, map(str.strip, text.split(","))))
 
 
 class _Pending(msgspec.Struct):
@@ -42,15 +56,19 @@ class EphemeralReports:
         return len(self._pending)
 
     async def add(self, subject: Subject, plural: str, entries: Iterable[JsonObject]) -> None:
-        """Take results in; waits where there is no room for another object."""
+        """Take results in; waits where there is no room for another object.
+
+        An object that is being created has no UID yet where it is changed; its name will do.
+        """
+        key = _key(subject)
         async with self._space:
             await self._space.wait_for(
-                lambda: subject.uid in self._pending or len(self._pending) < self._limit
+                lambda: key in self._pending or len(self._pending) < self._limit
             )
-            pending = self._pending.setdefault(subject.uid, _Pending(subject, plural, {}))
+            pending = self._pending.setdefault(key, _Pending(subject, plural, {}))
         for entry in entries:
-            key = entry.get("source", ""), entry.get("policy", ""), entry.get("rule", "")
-            pending.entries[key] = entry
+            about = entry.get("source", ""), entry.get("policy", ""), entry.get("rule", "")
+            pending.entries[about] = entry
 
     async def run(self) -> None:
         """Send what has come in, again and again, until cancelled; then once more."""
@@ -85,7 +103,7 @@ class EphemeralReports:
 
     async def _send(self, pending: _Pending) -> None:
         subject = pending.subject
-        self._pending.pop(subject.uid, None)
+        self._pending.pop(_key(subject), None)
         body = build_ephemeral(subject, pending.entries.values(), plural=pending.plural)
         resource = kinds.EPHEMERAL_REPORT if subject.namespace else kinds.CLUSTER_EPHEMERAL_REPORT
         try:
@@ -94,7 +112,7 @@ class EphemeralReports:
             return  # the namespace is gone, and the object with it
         except ApiError as error:
             if error.status not in (403, 422):
-                self._pending.setdefault(subject.uid, pending)
+                self._pending.setdefault(_key(subject), pending)
                 raise
             # A namespace that is being deleted takes nothing new.
             log.info("report refused", extra={"uid": subject.uid, "why": str(error)[:200]})
@@ -107,3 +125,7 @@ class EphemeralReports:
         answer = await self._client.request("GET", resource.path(), params={"limit": 1})
         rest = answer["metadata"].get("remainingItemCount") or 0
         return len(answer.get("items") or ()) + int(rest)
+
+
+def _key(subject: Subject) -> str:
+    return subject.uid or f"{subject.kind}/{subject.namespace}/{subject.name}"

@@ -26,7 +26,7 @@ def build_ephemeral(
     if plural:
         labels["audit.kyverno.io/resource.gvr"] = f"{plural}.{version}.{group}".rstrip(".")
     metadata: JsonObject = {
-        "generateName": f"{subject.uid}-",
+        "generateName": f"{subject.uid or 'new'}-",
         "labels": {name: text[:_LONGEST_LABEL] for name, text in labels.items()},
         "annotations": {
             "audit.kyverno.io/resource.namespace": subject.namespace,

@@ -151,7 +151,7 @@ def test_server_below_a_path():
 
 
 def test_nobody_there():
-    with pytest.raises(UnreachableError, match="GET /api: ConnectError"):
+    with pytest.raises(UnreachableError, match="GET /api: ConnectionRefusedError"):
         ask(ClusterConfig("http://127.0.0.1:1"))
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Iterable
+from http import HTTPStatus
 from typing import TypeAlias
 
 from lictor.cluster import resource as kinds
@@ -15,7 +16,7 @@ from lictor.cluster.manifests.installation import (
 from lictor.cluster.manifests.kinds import KINDS
 from lictor.cluster.manifests.rights import list_secret_names
 from lictor.cluster.resource import Resource
-from lictor.errors import NotFoundError, UsageError
+from lictor.errors import ApiError, NotFoundError, UsageError
 from lictor.raw import JsonObject
 
 # What kind, its name, and its namespace where it has one.
@@ -57,6 +58,8 @@ _OWN_GROUPS = frozenset(kind.group for kind in KINDS)
 # How long the Pods of an installation have to end.
 _PATIENCE = 60.0
 _PAUSE = 0.5
+# How long API servers may take to hear that a webhook is gone.
+_FORGETTING = 15.0
 _MANAGED = "app.kubernetes.io/managed-by"
 
 
@@ -139,13 +142,14 @@ async def uninstall(
 ) -> AsyncIterator[str]:
     """Remove an installation; tells each object that went. Works when nothing of it runs.
 
-    First the right to make webhooks, then the webhooks: from then on the API server asks nobody,
-    and whoever still runs cannot change that.
+    First the webhooks, as the API server might ask them about all that follows; then the right to
+    make webhooks, and those that were made meanwhile: from then on the API server asks nobody, and
+    whoever still runs cannot change that.
     """
     check_installation(installation)
-    first = (kinds.CLUSTER_ROLE_BINDING, installation.names.owner_role, "")
     steps = (
-        _delete_all(client, [first]),
+        _delete_webhooks(client, installation),
+        _take_right(client, installation),
         _delete_webhooks(client, installation),
         _delete_deployments(client, installation),
         _await_pods(client, installation),
@@ -198,6 +202,22 @@ async def _delete_webhooks(client: Client, installation: Installation) -> AsyncI
         ours = [name for name in names if name.startswith(start) and name.endswith(end)]
         async for line in _delete_all(client, [(resource, name, "") for name in ours]):
             yield line
+
+
+async def _take_right(client: Client, installation: Installation) -> AsyncIterator[str]:
+    """The right to make webhooks. For a moment the API server asks those that have just gone."""
+    binding = (kinds.CLUSTER_ROLE_BINDING, installation.names.owner_role, "")
+    until = time.monotonic() + _FORGETTING
+    while True:
+        try:
+            async for line in _delete_all(client, [binding]):
+                yield line
+        except ApiError as error:
+            if error.status < HTTPStatus.INTERNAL_SERVER_ERROR or time.monotonic() > until:
+                raise
+            await asyncio.sleep(_PAUSE)
+        else:
+            return
 
 
 async def _await_pods(client: Client, installation: Installation) -> AsyncIterator[str]:

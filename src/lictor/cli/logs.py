@@ -1,0 +1,69 @@
+"""How log lines of long-running commands look: a constant message, and facts as fields."""
+
+import logging
+import sys
+from datetime import UTC, datetime
+
+import orjson
+
+from lictor.cluster.flags import Flags
+from lictor.raw import JsonObject
+
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+_DEBUG_FROM = 4
+# Libraries that log each request: only when everything is asked for.
+_CHATTY = ("httpx", "httpcore", "asyncio", "hpack")
+_LIBRARIES_FROM = 8
+
+
+def set_up_logging(flags: Flags) -> None:
+    """Log to standard error, in the format and as much as the flags say."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if flags.logging_format == "json" else _TextLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.DEBUG if flags.v >= _DEBUG_FROM else logging.INFO)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(
+            logging.NOTSET if flags.v >= _LIBRARIES_FROM else logging.WARNING
+        )
+
+
+def _read_fields(record: logging.LogRecord) -> JsonObject:
+    return {name: value for name, value in vars(record).items() if name not in _OWN}
+
+
+def _format_time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+class _TextLines(logging.Formatter):
+    """`2024-01-31T12:00:00.000Z INFO control.run message name=value`"""
+
+    def format(self, record: logging.LogRecord) -> str:
+        place = record.name.removeprefix("lictor.")
+        facts = "".join(f" {name}={_quote(v)}" for name, v in _read_fields(record).items())
+        line = f"{_format_time(record)} {record.levelname} {place} {record.getMessage()}{facts}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: JsonObject = {
+            "ts": _format_time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "msg": record.getMessage(),
+            **_read_fields(record),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return orjson.dumps(line, default=str).decode()
+
+
+def _quote(value: object) -> str:
+    text = str(value)
+    return text if text and text.isprintable() and " " not in text else repr(text)

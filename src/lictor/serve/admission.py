@@ -1,0 +1,167 @@
+"""A review in, an answer out: who is left alone, what is protected, what policies say."""
+
+import logging
+import time
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.cluster.flags import Flags
+from lictor.cluster.names import Names
+from lictor.errors import DeadlineError, LictorError
+from lictor.load.review import Review
+from lictor.model.request import GroupVersionKind, Operation, Request
+from lictor.raw import JsonObject
+from lictor.report.admission_response import ALLOWED, Answer, Manner, build_answer
+from lictor.serve.aftermath import Aftermath, Outcome
+from lictor.serve.book import Book
+from lictor.serve.chambers import Chamber, Chambers
+from lictor.serve.instruments import REFUSED_UNJUDGED
+from lictor.serve.judge import Judge
+from lictor.serve.paths import Way
+from lictor.serve.world import World
+
+log = logging.getLogger(__name__)
+
+_NAMESPACE_CONTROLLER = "system:serviceaccount:kube-system:namespace-controller"
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+_OWNER = "kyverno"
+_PROTECTED = Answer(
+    allowed=False, message="A kyverno managed resource can only be modified by kyverno"
+)
+
+
+class Court(msgspec.Struct, frozen=True):
+    """Who judges, where, and what becomes of it."""
+
+    chambers: Chambers
+    judge: Judge
+    aftermath: Aftermath
+    book: Book
+
+
+class Admission:
+    """Answers the reviews of all ways."""
+
+    def __init__(self, world: World, court: Court, flags: Flags, names: Names) -> None:
+        self._world = world
+        self._chambers = court.chambers
+        self._judge = court.judge
+        self._aftermath = court.aftermath
+        self._book = court.book
+        self._flags = flags
+        self._own_accounts = f"system:serviceaccount:{names.namespace}:"
+
+    async def answer(self, way: Way, review: Review, deadline: float) -> Answer:
+        """What the API server is told about a request."""
+        chamber = self._chambers.open(way)
+        try:
+            return await self._answer(chamber, review.request, deadline)
+        except DeadlineError as error:
+            return self.give_up(chamber, "deadline", str(error))
+        except LictorError as error:
+            return self.give_up(chamber, "lookup", str(error))
+        except MemoryError:
+            return self.give_up(chamber, "memory", "out of memory")
+        except Exception as error:
+            log.exception("admission failed", extra={"path": way.path, "uid": review.uid})
+            told = f"this should not have happened ({type(error).__name__})"
+            return self.give_up(chamber, "error", told)
+
+    def refuse_overload(self, way: Way) -> Answer:
+        """The answer where nobody has time to judge."""
+        return self.give_up(self._chambers.open(way), "overload", "too many requests at once")
+
+    def give_up(self, chamber: Chamber, reason: str, why: str) -> Answer:
+        """What the policies' failure policy says of a request that could not be judged."""
+        self._book.count(REFUSED_UNJUDGED, (reason,))
+        if reason != "overload":
+            log.warning("request not judged", extra={"path": chamber.way.path, "why": why})
+        if chamber.fails_closed:
+            return Answer(allowed=False, message=f"the request could not be judged: {why}")
+        return Answer(warnings=(f"policies were not asked: {why}",))
+
+    async def _answer(self, chamber: Chamber, request: Request, deadline: float) -> Answer:
+        way = chamber.way
+        admission: JsonObject = request.admission or {}
+        namespace = str(admission.get("namespace") or "")
+        if _is_unchanging(way, request) or (way.namespaced and not namespace):
+            return ALLOWED
+        request = await self._complete(chamber, request, namespace)
+        if self._flags.protect_managed_resources and self._is_protected(request):
+            return _PROTECTED
+        if self._world.is_left_alone(request) or self._is_own_change(way, request):
+            return ALLOWED
+        return await self._judge_now(chamber, request, deadline)
+
+    async def _judge_now(self, chamber: Chamber, request: Request, deadline: float) -> Answer:
+        verdict = await self._judge.judge(chamber.now, chamber.asking, request, deadline)
+        answer = build_answer(verdict, chamber.voices)
+        if not (request.admission or {}).get("dryRun"):
+            outcome = Outcome(request, answer.allowed, chamber.way.mutating, verdict)
+            self._aftermath.follow(chamber, outcome)
+        return answer
+
+    async def _complete(self, chamber: Chamber, request: Request, namespace: str) -> Request:
+        """The request with what the API server does not send: owner kind, roles, labels."""
+        if request.subresource:
+            request = self._raise_kind(request)
+        caller = request.caller
+        if caller is not None and (chamber.needs_roles or self._world.needs_roles):
+            roles, cluster_roles = self._world.roles_of(caller, namespace)
+            caller = replace(caller, roles=roles, cluster_roles=cluster_roles)
+            request = replace(request, caller=caller)
+        if namespace and request.kind.kind != "Namespace":
+            labels = await self._world.find_labels(namespace)
+            if labels:
+                request = replace(request, namespace_labels=labels)
+        return request
+
+    def _raise_kind(self, request: Request) -> Request:
+        """What is sent to a subresource (a Scale, PodExecOptions) is not of its owner's kind."""
+        asked = (request.admission or {}).get("resource")
+        if not isinstance(asked, dict):
+            return request
+        group, version = str(asked.get("group") or ""), str(asked.get("version") or "")
+        names = self._world.policies.names
+        owner = names.of_resource(group, version, str(asked.get("resource") or ""))
+        if owner is None:
+            return request
+        return replace(request, kind=GroupVersionKind(group, version, owner.kind))
+
+    def _is_protected(self, request: Request) -> bool:
+        username = request.caller.username if request.caller is not None else ""
+        if request.operation is Operation.DELETE and username == _NAMESPACE_CONTROLLER:
+            return False
+        if username.startswith(self._own_accounts):
+            return False
+        return any(map(_is_managed, (request.object, request.old_object)))
+
+    def _is_own_change(self, way: Way, request: Request) -> bool:
+        """Changes that policies made themselves are not changed again."""
+        own = self._flags.background_service_account_name
+        username = request.caller.username if request.caller is not None else ""
+        return bool(own) and way.manner is Manner.CEL_MUTATING and username == own
+
+
+def _is_unchanging(way: Way, request: Request) -> bool:
+    """What goes away is not changed any more, unless a MutatingPolicy names that operation."""
+    is_deleted = request.operation is Operation.DELETE
+    return way.mutating and is_deleted and way.manner is not Manner.CEL_MUTATING
+
+
+def _is_managed(document: JsonObject | None) -> bool:
+    metadata = (document or {}).get("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    return isinstance(labels, dict) and labels.get(_MANAGED_BY) == _OWNER
+
+
+def find_deadline(query: bytes, default: float) -> float:
+    """The moment by which an answer must be ready: the API server's limit less a margin."""
+    seconds = default
+    for part in query.split(b"&"):
+        name, _, value = part.partition(b"=")
+        if name == b"timeout" and value.endswith(b"s") and value[:-1].isdigit():
+            # An API server waits for thirty seconds at most.
+            seconds = float(min(int(value[:-1][:4]), 30)) or default
+    return time.monotonic() + seconds - max(0.2, seconds / 10)

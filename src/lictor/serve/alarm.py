@@ -1,0 +1,26 @@
+"""An alarm clock for the main thread: a rule that takes for ever is interrupted."""
+
+import signal
+from types import FrameType
+from typing import NoReturn
+
+from lictor.errors import DeadlineError
+
+
+class SignalAlarm:
+    """By SIGALRM. Interrupts Python code; native code only once it comes back."""
+
+    def __init__(self) -> None:
+        signal.signal(signal.SIGALRM, _ring)
+
+    def set(self, seconds: float) -> None:
+        """Ring once, so many seconds from now."""
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def clear(self) -> None:
+        """Do not ring."""
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+def _ring(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise DeadlineError("the rule took too long")

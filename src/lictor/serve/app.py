@@ -1,0 +1,162 @@
+"""Requests in, replies out: which path asks for what, and what becomes of bad requests."""
+
+import logging
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+
+from lictor.errors import LoadError
+from lictor.load.review import Review, load_review
+from lictor.raw import Json, JsonObject
+from lictor.report.admission_response import Answer, render_review
+from lictor.serve.admission import Admission, find_deadline
+from lictor.serve.book import Book, Labels
+from lictor.serve.desks import Desks
+from lictor.serve.http import JSON, Call, Reply
+from lictor.serve.instruments import HTTP_REQUESTS, HTTP_SECONDS, REQUESTS, REVIEW_SECONDS
+from lictor.serve.paths import Desk, Way, read_path
+from lictor.serve.tracing import Tracer
+
+log = logging.getLogger(__name__)
+
+_WEBHOOKS = {True: "MutatingWebhookConfiguration", False: "ValidatingWebhookConfiguration"}
+_OK = Reply(HTTPStatus.OK)
+_NOT_READY = Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"not ready\n")
+
+
+class App:
+    """Answers the requests of one process."""
+
+    def __init__(  # noqa: PLR0913  (the rim, where everything comes together)
+        self,
+        admission: Admission,
+        desks: Desks,
+        book: Book,
+        *,
+        is_ready: Callable[[], bool],
+        timeout: float = 10.0,
+        max_in_flight: int = 512,
+        tracer: Tracer | None = None,
+    ) -> None:
+        self._admission = admission
+        self._desks = desks
+        self._book = book
+        self._is_ready = is_ready
+        self._timeout = timeout
+        self._max_in_flight = max_in_flight
+        self._in_flight = 0
+        self._tracer = tracer
+
+    async def __call__(self, call: Call) -> Reply:
+        began = time.perf_counter()
+        self._in_flight += 1
+        method = call.method
+        try:
+            return await self._post(call) if method == "POST" else self._get(call)
+        finally:
+            self._in_flight -= 1
+            labels = (method if method in ("GET", "POST") else "other",)
+            self._book.count(HTTP_REQUESTS, labels)
+            self._book.spread(HTTP_SECONDS, labels).add(time.perf_counter() - began)
+
+    def _get(self, call: Call) -> Reply:
+        if call.method not in ("GET", "HEAD"):
+            return _refuse(HTTPStatus.METHOD_NOT_ALLOWED, "send reviews by POST")
+        if call.path == "/health/liveness":
+            return _OK
+        if call.path == "/health/readiness":
+            return _OK if self._is_ready() else _NOT_READY
+        return _refuse(HTTPStatus.NOT_FOUND, "nothing here")
+
+    async def _post(self, call: Call) -> Reply:
+        began = time.monotonic()
+        target = read_path(call.path)
+        if target is None:
+            return _refuse(HTTPStatus.NOT_FOUND, "no webhook has this path")
+        if not call.content_type.startswith(b"application/json"):
+            return _refuse(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a review has the content type application/json"
+            )
+        try:
+            review = _read_review(call.body)
+        except LoadError as error:
+            return _refuse(HTTPStatus.BAD_REQUEST, str(error))
+        answer = await self._answer(target, review, find_deadline(call.query, self._timeout))
+        body = render_review(review.uid, answer, review.api_version)
+        seconds = time.monotonic() - began
+        self._note(target, review, answer, seconds)
+        if self._tracer is not None:
+            self._tracer.trace(call.path, review, answer, time.time_ns() - int(seconds * 1e9))
+        return Reply(HTTPStatus.OK, body, JSON)
+
+    async def _answer(self, target: Way | Desk, review: Review, deadline: float) -> Answer:
+        if isinstance(target, Desk):
+            return await self._desks.answer(target, review)
+        if self._desks.is_cleanup(target.path, review):
+            return await self._desks.review_cleanup(review)
+        if self._in_flight > self._max_in_flight:
+            return self._admission.refuse_overload(target)
+        return await self._admission.answer(target, review, deadline)
+
+    def _note(self, target: Way | Desk, review: Review, answer: Answer, seconds: float) -> None:
+        request = review.request
+        asked = request.admission or {}
+        kind, namespace = request.kind.kind, asked.get("namespace") or ""
+        mutating = target.mutating if isinstance(target, Way) else target is Desk.HEARTBEAT
+        labels: Labels = (
+            kind,
+            str(namespace),
+            request.operation.lower(),
+            "true" if answer.allowed else "false",
+            _WEBHOOKS[mutating],
+        )
+        self._book.count(REQUESTS, labels)
+        self._book.spread(REVIEW_SECONDS, labels).add(seconds)
+        log.info(
+            "admission judged",
+            extra={
+                "uid": review.uid,
+                "kind": kind,
+                "namespace": namespace,
+                "object": asked.get("name") or "",
+                "operation": request.operation,
+                "allowed": answer.allowed,
+                "ms": round(seconds * 1000, 3),
+            },
+        )
+
+
+def _read_review(body: bytes) -> Review:
+    if not body:
+        raise LoadError("the body is empty")
+    try:
+        review = load_review(body)
+    except RecursionError as error:
+        raise LoadError("nested too deeply") from error
+    _check_metadata(review.request.object, "object")
+    _check_metadata(review.request.old_object, "oldObject")
+    return review
+
+
+def _check_metadata(document: JsonObject | None, where: str) -> None:
+    """What every object of an API server has, and everyone relies on."""
+    if document is None or "metadata" not in document:
+        return
+    metadata = document["metadata"]
+    if not isinstance(metadata, dict):
+        raise LoadError(f"expected an object at {where}.metadata")
+    for name in ("labels", "annotations"):
+        texts = metadata.get(name)
+        if texts is not None and not _is_texts(texts):
+            raise LoadError(f"expected an object of strings at {where}.metadata.{name}")
+    for name in ("name", "namespace", "generateName", "uid"):
+        if not isinstance(metadata.get(name, ""), str):
+            raise LoadError(f"expected a string at {where}.metadata.{name}")
+
+
+def _is_texts(value: Json) -> bool:
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+
+
+def _refuse(status: HTTPStatus, why: str) -> Reply:
+    return Reply(status, f"{why}\n".encode())

@@ -1,0 +1,72 @@
+"""The outside world as rules may ask it: never on the thread that answers requests."""
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from lictor.errors import LookupFailedError
+from lictor.ports import ApiCall, Lookups
+from lictor.raw import Json, JsonObject
+
+
+class GuardedLookups:
+    """Passes questions on from any thread but that of the event loop.
+
+    There a question would stop everything else. It is noted and refused, and whoever judges asks
+    the rules again on a thread of its own (see `judge`).
+    """
+
+    def __init__(
+        self,
+        inner: Lookups,
+        find_namespace: Callable[[str], JsonObject | None] = lambda _: None,
+        begin_request: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        self._inner = inner
+        self.begin_request = begin_request
+        self._find_namespace = find_namespace
+        self._thread = threading.get_ident()
+        self._asked = False
+
+    def take_asked(self) -> bool:
+        """Was anything asked on the loop's thread since the last call?"""
+        asked, self._asked = self._asked, False
+        return asked
+
+    def _let_pass(self) -> Lookups:
+        if threading.get_ident() == self._thread:
+            self._asked = True
+            raise LookupFailedError("asked on the thread that answers requests")
+        return self._inner
+
+    def config_map(self, namespace: str, name: str) -> JsonObject:
+        return self._let_pass().config_map(namespace, name)
+
+    def call_api(self, call: ApiCall) -> Json:
+        return self._let_pass().call_api(call)
+
+    def global_reference(self, name: str) -> Json:
+        return self._let_pass().global_reference(name)
+
+    def image_data(self, reference: str) -> JsonObject:
+        return self._let_pass().image_data(reference)
+
+    def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
+        if api_version == "v1" and kind == "Namespace":
+            # Watched anyway: the one question that costs nothing.
+            found = self._find_namespace(name)
+            if found is not None:
+                return found
+        return self._let_pass().resource(api_version, kind, namespace, name)
+
+    def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
+        return self._let_pass().resources(api_version, kind, namespace)
+
+    def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:
+        return self._inner.rule_values(policy, rule)
+
+    def foreach_values(self, policy: str, rule: str, index: int) -> Mapping[str, Json]:
+        return self._inner.foreach_values(policy, rule, index)
+
+    def now(self) -> datetime:
+        return self._inner.now()

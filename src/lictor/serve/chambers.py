@@ -1,0 +1,217 @@
+"""Which rules judge the requests of a path: some before the answer, the others after it.
+
+All of this follows from the policies alone and is worked out once, until they change.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+import msgspec
+import orjson
+from msgspec.structs import replace
+
+from lictor.cluster.flags import Flags
+from lictor.cluster.routes import find_policies, is_served, list_routes
+from lictor.cluster.store import StoredPolicy
+from lictor.compile.autogen import expand_rules
+from lictor.engine import Engine
+from lictor.lang.resource_names import ResourceNames
+from lictor.model.cel_policy import MutatingPolicy
+from lictor.model.policy import Policy
+from lictor.model.program import CompiledRule, Phase, Program
+from lictor.model.request import GroupVersionKind, Operation
+from lictor.model.result import Action, PolicyRef
+from lictor.report.admission_response import Manner, Voices
+from lictor.serve.book import Book
+from lictor.serve.enclosure import enclose_rules
+from lictor.serve.instruments import Gauge
+from lictor.serve.paths import Way, read_path
+
+# The API server's paths are few; a forger's are many.
+_MAX_CHAMBERS = 512
+
+
+class Policies(Protocol):
+    """Where policies come from: a cluster, or files."""
+
+    @property
+    def policies(self) -> tuple[StoredPolicy, ...]: ...
+
+    @property
+    def names(self) -> ResourceNames: ...
+
+    def programs(self, policy: StoredPolicy) -> tuple[Program, ...]: ...
+
+    def listen(self, listener: Callable[[], None]) -> None: ...
+
+
+class Chamber(msgspec.Struct, frozen=True):
+    """The policies of one path, ready to judge."""
+
+    way: Way
+    voices: Voices
+    # Rules that can change the answer.
+    now: Engine
+    # Rules that only audit.
+    later: Engine
+    # Rules that change or make other objects, because this one is stored.
+    triggered: Engine
+    needs_roles: bool
+    # Is a request refused that cannot be judged at all?
+    fails_closed: bool
+    # Classes of requests for which a rule has asked the outside world.
+    asking: set[tuple[GroupVersionKind, str, Operation]]
+
+
+class Chambers:
+    """The chambers by path, kept until a policy changes."""
+
+    def __init__(self, store: Policies, book: Book, flags: Flags) -> None:
+        self._store = store
+        self._book = book
+        self._flags = flags
+        self._made: dict[str, Chamber] = {}
+        self._changed = asyncio.Event()
+        # Has every policy been compiled once?
+        self.is_warm = False
+        store.listen(self._forget)
+
+    async def keep_warm(self) -> None:
+        """Compile policies before requests ask for them; until cancelled."""
+        while True:
+            self._changed.clear()
+            for policy in self._store.policies:
+                if is_served(policy):
+                    self._store.programs(policy)
+                    # Requests come first.
+                    await asyncio.sleep(0)
+            for route in list_routes(self._store.policies, self._flags):
+                way = read_path(route.path)
+                if isinstance(way, Way):
+                    self.open(way)
+                    await asyncio.sleep(0)
+            self.is_warm = True
+            await self._changed.wait()
+
+    def _forget(self) -> None:
+        self._made.clear()
+        self._changed.set()
+
+    def open(self, way: Way) -> Chamber:
+        """The chamber of a path."""
+        chamber = self._made.get(way.path)
+        if chamber is None:
+            if len(self._made) >= _MAX_CHAMBERS:
+                self._made.clear()
+            chamber = self._made[way.path] = self._build(way)
+        return chamber
+
+    def _build(self, way: Way) -> Chamber:
+        found = find_policies(
+            way.path, self._store.policies, fine_grained=self._flags.auto_update_webhooks
+        )
+        parts: list[_Parts] = []
+        for policy in found:
+            gauge = Gauge(self._book, policy)
+            for program in self._store.programs(policy):
+                split = _split(program, policy, way)
+                parts.append(_Parts(*(enclose_rules(each, gauge) for each in split.each)))
+        voices = _build_voices(way, found, (part.now for part in parts))
+        return Chamber(
+            way,
+            voices,
+            now=_build_engine(part.now for part in parts),
+            later=_build_engine(part.later for part in parts),
+            triggered=_build_engine(part.triggered for part in parts),
+            needs_roles=any(b"oles" in orjson.dumps(policy.document) for policy in found),
+            fails_closed=_is_closed(way, found),
+            asking=set(),
+        )
+
+
+class _Parts(msgspec.Struct, frozen=True):
+    now: Program
+    later: Program
+    triggered: Program
+
+    @property
+    def each(self) -> tuple[Program, Program, Program]:
+        return self.now, self.later, self.triggered
+
+
+def _split(program: Program, policy: StoredPolicy, way: Way) -> _Parts:
+    existing = _find_existing(policy)
+    now: list[CompiledRule] = []
+    later: list[CompiledRule] = []
+    triggered: list[CompiledRule] = []
+    for rule in program.rules:
+        if rule.phase is Phase.GENERATE or existing(rule):
+            if not way.mutating or way.manner is Manner.CEL_MUTATING:
+                # What it makes or changes is the background's affair.
+                triggered.append(replace(rule, check=rule.applies or rule.check))
+        elif _is_asked(rule, way):
+            (now if _changes_answer(rule, program) else later).append(rule)
+    if program.first_only and now:
+        # The first rule that answers keeps the others quiet: they must be asked in one go.
+        now, later = [rule for rule in program.rules if rule in now or rule in later], []
+    return _Parts(*(replace(program, rules=tuple(each)) for each in (now, later, triggered)))
+
+
+def _is_asked(rule: CompiledRule, way: Way) -> bool:
+    if way.manner is Manner.CEL_VALIDATING:
+        # Signatures are judged when the object is final; there is nothing to change before.
+        return not way.mutating
+    if way.mutating:
+        return rule.phase in (Phase.MUTATE, Phase.VERIFY_IMAGES)
+    return rule.phase is Phase.VALIDATE
+
+
+def _changes_answer(rule: CompiledRule, program: Program) -> bool:
+    return (
+        rule.phase in (Phase.MUTATE, Phase.VERIFY_IMAGES)
+        or rule.action is Action.ENFORCE
+        or rule.override is not None
+        or program.emit_warning
+    )
+
+
+def _find_existing(policy: StoredPolicy) -> Callable[[CompiledRule], bool]:
+    """Does a rule change other objects than the one that is asked for?"""
+    record = policy.record
+    if isinstance(record, MutatingPolicy):
+        enabled = record.spec.evaluation.mutate_existing.enabled
+        return lambda _: enabled
+    if not isinstance(record, Policy):
+        return lambda _: False
+    names = frozenset(
+        rule.name
+        for rule in expand_rules(record)
+        if rule.mutate is not None and rule.mutate.targets
+    )
+    return lambda rule: rule.phase is Phase.MUTATE and rule.name in names
+
+
+def _build_engine(programs: Iterable[Program]) -> Engine:
+    return Engine(program for program in programs if program.rules)
+
+
+def _is_closed(way: Way, policies: Iterable[StoredPolicy]) -> bool:
+    if way.fails_closed is not None:
+        return way.fails_closed
+    return any(policy.failure_policy != "Ignore" for policy in policies)
+
+
+def _build_voices(
+    way: Way, policies: Iterable[StoredPolicy], programs: Iterator[Program]
+) -> Voices:
+    warning = frozenset(program.policy.key for program in programs if program.emit_warning)
+    if way.fails_closed is not None:
+        closed = way.fails_closed
+        return Voices(way.manner, lambda _: closed, warning)
+    failing = frozenset(each.key for each in policies if each.failure_policy != "Ignore")
+
+    def fails_closed(policy: PolicyRef) -> bool:
+        return policy.key in failing
+
+    return Voices(way.manner, fails_closed, warning)

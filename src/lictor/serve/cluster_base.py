@@ -1,0 +1,200 @@
+"""What a webhook process knows of its cluster: watched settings, roles, namespaces, policies."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from lictor.cluster.access import ask_api_server
+from lictor.cluster.cache import Cache, Change, ChangeType
+from lictor.cluster.client import Client
+from lictor.cluster.config import load_config
+from lictor.cluster.ephemeral_reports import EphemeralReports, read_form
+from lictor.cluster.events import EventSink
+from lictor.cluster.lookups import ClusterLookups, begin_request
+from lictor.cluster.namespaces import NamespaceBook
+from lictor.cluster.resource import SECRET
+from lictor.cluster.roles import RoleBook
+from lictor.cluster.settings import RequestFilter, Settings, SettingsWatch, build_filter
+from lictor.cluster.store import PolicyStore
+from lictor.cluster.update_requests import UpdateRequests
+from lictor.errors import ApiError, LookupFailedError
+from lictor.model.request import Caller, Request
+from lictor.model.result import PolicyRef
+from lictor.serve.asking import GuardedLookups
+from lictor.serve.base import Base
+from lictor.serve.book import Book
+from lictor.serve.certificate import LiveCertificate, read_secret
+from lictor.serve.event_sink import AdmissionEvents
+from lictor.serve.instruments import CERTIFICATE_RELOADS
+from lictor.serve.options import Options
+from lictor.serve.policy_reviewer import PolicyReviewer
+from lictor.serve.report_sink import AdmissionReports
+from lictor.serve.update_sink import AdmissionUpdates
+
+log = logging.getLogger(__name__)
+
+_NAMESPACE_SECONDS = 3.0
+
+Uids = Mapping[tuple[str, str], str]
+
+
+class ClusterWorld:
+    """The cluster around a request, from watched copies."""
+
+    def __init__(
+        self,
+        policies: PolicyStore,
+        settings: SettingsWatch,
+        roles: RoleBook,
+        namespaces: NamespaceBook,
+    ) -> None:
+        self.policies = policies
+        self._read = asyncio.Event()
+        self._settings = settings
+        self._roles = roles
+        self._namespaces = namespaces
+        self._filter: RequestFilter = build_filter(settings.current)
+        settings.listen(self._change)
+
+    @property
+    def is_ready(self) -> bool:
+        return self._read.is_set()
+
+    async def wait(self) -> None:
+        """Until everything has been read for the first time."""
+        await self._read.wait()
+
+    def note_read(self) -> None:
+        """Everything has been read."""
+        self._read.set()
+
+    @property
+    def needs_roles(self) -> bool:
+        return self._settings.current.needs_roles
+
+    def is_left_alone(self, request: Request) -> bool:
+        return self._filter(request)
+
+    def roles_of(self, caller: Caller, namespace: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self._roles.roles_of(caller, namespace)
+
+    async def find_labels(self, namespace: str) -> Mapping[str, str]:
+        """The labels of a namespace, from the API server where we have not heard of it yet."""
+        if self._namespaces.object(namespace) is None:
+            try:
+                async with asyncio.timeout(_NAMESPACE_SECONDS):
+                    await self._namespaces.ensure(namespace)
+            except (ApiError, TimeoutError) as error:
+                # Whoever selects by labels must not decide as if there were none.
+                raise LookupFailedError(f"namespace {namespace}: {error}") from error
+        return self._namespaces.labels(namespace)
+
+    def _change(self, settings: Settings) -> None:
+        self._filter = build_filter(settings)
+
+
+class ClusterBase(Base):
+    """Watches, events and lookups of one process. Belongs to its event loop."""
+
+    def __init__(self, options: Options, book: Book, certificate: LiveCertificate) -> None:
+        flags, names = options.flags, options.names
+        client = self._client = Client(load_config(flags.kubeconfig, flags.context))
+        self._book = book
+        self._certificate = certificate
+        self._settings = SettingsWatch(client, names)
+        self._namespaces = NamespaceBook(client)
+        self._roles = RoleBook(client)
+        self._lookups = ClusterLookups(client, asyncio.get_running_loop(), flags)
+        self.guard = GuardedLookups(self._lookups, self._namespaces.object, begin_request)
+        self._store = PolicyStore(client, flags, self.guard)
+        self._events = EventSink(client, flags, lambda: self._settings.current)
+        self._uids: Uids | None = None
+        self._scanned: frozenset[tuple[str, str]] | None = None
+        self._scans = flags.background_scan
+        self._store.listen(self._forget_uids)
+        self._reports = EphemeralReports(client, limit=flags.max_admission_reports)
+        self._updates = UpdateRequests(
+            client, names, limit=lambda: self._settings.current.update_request_threshold
+        )
+        background = flags.background_service_account_name or names.service_account("background")
+        self.sinks = (
+            AdmissionEvents(self._events, lambda: self._settings.current, self._find_uids),
+            AdmissionUpdates(self._updates, background, lambda: self._store.policies),
+        )
+        if flags.admission_reports:
+            form = read_form(flags)
+            self.sinks += (AdmissionReports(self._reports, form, self._is_scanned),)
+        self._secret = Cache(
+            client,
+            SECRET,
+            namespace=names.namespace,
+            fields=f"metadata.name={flags.tls_secret_name or names.serving_secret()}",
+        )
+        self._secret.listen(self._take_secret)
+        self._has_own_certificate = options.certificate is not None
+        self._world = ClusterWorld(self._store, self._settings, self._roles, self._namespaces)
+        reviewer = PolicyReviewer(
+            flags,
+            lambda: self._store.names,
+            allows=ask_api_server(client),
+            cleanup_account=names.service_account("cleanup"),
+        )
+        super().__init__(self._world, reviewer)
+
+    async def run(self) -> None:
+        """Keep everything in step until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for part in (
+                self._settings, self._namespaces, self._roles, self._store, self._lookups,
+                self._events, self._reports, self._updates,
+            ):  # fmt: skip
+                group.create_task(part.run())
+            if not self._has_own_certificate:
+                group.create_task(self._secret.run())
+            await self._wait()
+            self._world.note_read()
+            log.info("ready to judge", extra={"policies": len(self._store.policies)})
+
+    async def _wait(self) -> None:
+        for part in (self._settings, self._namespaces, self._roles, self._store, self._lookups):
+            await part.wait()
+
+    async def drain(self, seconds: float) -> None:
+        """Send the events, update requests and reports that are left."""
+        await asyncio.gather(
+            self._events.drain(seconds), self._updates.drain(seconds), self._reports.drain()
+        )
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def _take_secret(self, change: Change) -> None:
+        if change.type is ChangeType.DELETED:
+            # The certificate in use is good until a new one comes.
+            return
+        pair = read_secret(change.object)
+        if pair is None:
+            log.warning("the Secret with the serving certificate is not whole")
+        elif self._certificate.load(*pair):
+            self.has_certificate = True
+            self._book.count(CERTIFICATE_RELOADS)
+            log.info("serving certificate taken into use")
+
+    def _forget_uids(self) -> None:
+        self._uids = None
+        self._scanned = None
+
+    def _is_scanned(self, policy: PolicyRef) -> bool:
+        """Does the background scan say what this policy says?"""
+        if self._scanned is None:
+            self._scanned = frozenset(
+                (each.resource.kind, each.key) for each in self._store.policies if each.background
+            )
+        return self._scans and (policy.kind, policy.key) in self._scanned
+
+    def _find_uids(self) -> Uids:
+        if self._uids is None:
+            self._uids = {
+                (policy.resource.kind, policy.key): policy.uid for policy in self._store.policies
+            }
+        return self._uids

@@ -1,0 +1,81 @@
+"""Policies from files, for trying out without a cluster."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from lictor.assembly import compile_documents
+from lictor.cluster.resource import Resource
+from lictor.cluster.store import CEL_KINDS, CLASSIC_KINDS, StoredPolicy
+from lictor.errors import LoadError
+from lictor.lang.resource_names import ResourceNames, builtin_names
+from lictor.load.policies import Loaded, Sourced, load_documents
+from lictor.load.problem import Severity
+from lictor.model.cel_policy import CelPolicy
+from lictor.model.policy import Policy
+from lictor.model.program import Program
+
+_ENDINGS = (".yaml", ".yml", ".json")
+_KINDS: dict[str, Resource] = {kind.kind: kind for kind in (*CLASSIC_KINDS, *CEL_KINDS)}
+
+
+class FilePolicies:
+    """The policies and exceptions of some files, read once."""
+
+    def __init__(self, *paths: Path) -> None:
+        self._loaded = _load(paths)
+        found: tuple[Sourced[Policy] | Sourced[CelPolicy], ...] = (
+            *self._loaded.policies,
+            *self._loaded.cel_policies,
+        )
+        self.policies: tuple[StoredPolicy, ...] = tuple(
+            StoredPolicy(_KINDS[each.record.kind], each.body, each.record) for each in found
+        )
+        self.names: ResourceNames = builtin_names()
+        self._programs: dict[int, tuple[Program, ...]] = {}
+
+    def programs(self, policy: StoredPolicy) -> tuple[Program, ...]:
+        """The policy compiled with all exceptions."""
+        made = self._programs.get(id(policy))
+        if made is None:
+            made = self._programs[id(policy)] = self._compile(policy)
+        return made
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Files are read once: there is nothing to tell."""
+
+    def _compile(self, policy: StoredPolicy) -> tuple[Program, ...]:
+        record = policy.record
+        if record is None:
+            return ()
+        is_classic = isinstance(record, Policy)
+        return compile_documents(
+            (record,) if isinstance(record, Policy) else (),
+            exceptions=[sourced.record for sourced in self._loaded.exceptions],
+            cel_policies=() if isinstance(record, Policy) else (record,),
+            cel_exceptions=()
+            if is_classic
+            else [sourced.record for sourced in self._loaded.cel_exceptions],
+        )
+
+
+def _load(paths: Iterable[Path]) -> Loaded:
+    loaded = Loaded()
+    for path in paths:
+        for file in _find_files(path):
+            try:
+                loaded += load_documents(file.read_bytes(), str(file))
+            except OSError as error:
+                raise LoadError(error.strerror or str(error), where=str(file)) from error
+    errors = [str(each) for each in loaded.problems if each.severity is Severity.ERROR]
+    if errors:
+        raise LoadError("\n".join(errors))
+    if not loaded.policies and not loaded.cel_policies:
+        raise LoadError("no policies there", where=", ".join(map(str, paths)))
+    return loaded
+
+
+def _find_files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    yield from sorted(p for p in path.rglob("*") if p.suffix in _ENDINGS and p.is_file())

@@ -1,0 +1,317 @@
+"""HTTP/1.1 on connections that stay open: requests in, one handler's replies out.
+
+Small because it serves one kind of client: bodies are bounded and read whole, replies are written
+whole. What a request is on the wire is httptools' (llhttp's) affair.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+import httptools
+import msgspec
+
+from lictor.raw import Json
+
+log = logging.getLogger(__name__)
+
+_MAX_HEAD = 64 * 1024
+_MAX_PIPELINE = 8
+_IDLE_SECONDS = 120.0
+# From the first byte of a request to its last.
+_REQUEST_SECONDS = 30.0
+_SWEEP_SECONDS = 2.0
+_LINGER_SECONDS = 0.5
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+TEXT = b"text/plain; charset=utf-8"
+JSON = b"application/json; charset=utf-8"
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A request, whole."""
+
+    method: str
+    path: str
+    query: bytes
+    content_type: bytes
+    body: bytes
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What goes back; `close` where the connection is of no more use."""
+
+    status: HTTPStatus
+    body: bytes = b""
+    content_type: bytes = TEXT
+    close: bool = False
+
+
+Handler = Callable[[Call], Awaitable[Reply]]
+
+
+class Gate:
+    """All connections of a process, and what they have in common."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        max_body: int,
+        max_connections: int = 4096,
+        knows_clients: bool = False,
+    ) -> None:
+        self.handler = handler
+        self.max_body = max_body
+        # May only those send anything who have shown a certificate?
+        self.knows_clients = knows_clients
+        self.is_draining = False
+        self._max_connections = max_connections
+        self._connections: set[Connection] = set()
+
+    def __call__(self) -> "Connection":
+        """A connection, for the event loop's server."""
+        return Connection(self)
+
+    def add(self, connection: "Connection") -> bool:
+        """False where there are too many already."""
+        if len(self._connections) >= self._max_connections:
+            return False
+        self._connections.add(connection)
+        return True
+
+    def remove(self, connection: "Connection") -> None:
+        self._connections.discard(connection)
+
+    async def sweep(self) -> None:
+        """Close connections that nobody uses, and those that take for ever; until cancelled."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            now = time.monotonic()
+            for connection in list(self._connections):
+                connection.check_time(now)
+
+    async def drain(self, seconds: float) -> None:
+        """Answer what is there, then close; for so long at most."""
+        self.is_draining = True
+        deadline = time.monotonic() + seconds
+        while self._connections and time.monotonic() < deadline:
+            for connection in list(self._connections):
+                connection.close_when_idle()
+            await asyncio.sleep(0.02)
+        for connection in list(self._connections):
+            connection.abort()
+
+
+class Connection(asyncio.Protocol):
+    """One client. Its requests are answered one after the other."""
+
+    __slots__ = (
+        "_body", "_busy", "_close", "_closing", "_expects", "_gate", "_length", "_loop", "_parser",
+        "_pending", "_since", "_task", "_transport", "_type", "_url", "_within",
+    )  # fmt: skip
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._loop = asyncio.get_running_loop()
+        self._parser: Json = httptools.HttpRequestParser(self)
+        self._pending: deque[tuple[Call, bool]] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._busy = False
+        self._closing = False
+        self._within = False
+        self._since = time.monotonic()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._url = b""
+        self._type = b""
+        self._body: list[bytes] = []
+        self._length = 0
+        self._expects = False
+        self._close = False
+
+    # --- what the event loop tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # TLS and TCP give no other
+        if not self._gate.add(self):
+            log.warning("too many connections")
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._gate.remove(self)
+        self._transport = None
+        self._pending.clear()
+        # httptools and the connection know each other.
+        self._parser = None
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing or self._parser is None:
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse(HTTPStatus.BAD_REQUEST, "no other protocol here\n")
+        except httptools.HttpParserError:
+            self._refuse(HTTPStatus.BAD_REQUEST, "this is not HTTP\n")
+
+    # --- what the parser tells
+
+    def on_message_begin(self) -> None:
+        self._begin()
+        self._within = True
+        self._since = time.monotonic()
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+        self._grow(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._grow(len(name) + len(value))
+        lower = name.lower()
+        if lower == b"content-type":
+            self._type = value
+        elif lower == b"expect":
+            self._expects = value.lower() == b"100-continue"
+        elif lower == b"content-length" and _read_length(value) > self._gate.max_body:
+            self._refuse_size()
+
+    def on_headers_complete(self) -> None:
+        self._length = 0
+        self._close = not self._parser.should_keep_alive()
+        if self._expects and not self._closing and self._transport is not None:
+            self._transport.write(_CONTINUE)
+
+    def on_body(self, body: bytes) -> None:
+        self._length += len(body)
+        if self._length > self._gate.max_body:
+            self._refuse_size()
+        elif not self._closing:
+            self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        self._within = False
+        if self._closing:
+            return
+        call = self._read_call()
+        if call is None:
+            self._refuse(HTTPStatus.BAD_REQUEST, "the path cannot be read\n")
+        elif self._gate.knows_clients and not self._is_known(call):
+            self._refuse(HTTPStatus.UNAUTHORIZED, "show a client certificate\n")
+        elif self._busy:
+            self._pending.append((call, self._close))
+            if len(self._pending) >= _MAX_PIPELINE and self._transport is not None:
+                self._transport.pause_reading()
+        else:
+            self._start(call, close=self._close)
+
+    # --- requests and replies
+
+    def _read_call(self) -> Call | None:
+        try:
+            url = httptools.parse_url(self._url)
+            path = url.path.decode("ascii")
+            method = self._parser.get_method().decode("ascii")
+        except (httptools.HttpParserError, AttributeError, UnicodeDecodeError):
+            return None
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        return Call(method, path, url.query or b"", self._type, body)
+
+    def _is_known(self, call: Call) -> bool:
+        """Anyone may ask after our health; a certificate that is there has been verified."""
+        if call.method in ("GET", "HEAD"):
+            return True
+        return self._transport is not None and bool(self._transport.get_extra_info("peercert"))
+
+    def _start(self, call: Call, *, close: bool) -> None:
+        self._busy = True
+        self._task = self._loop.create_task(self._run(call, close=close))
+
+    async def _run(self, call: Call, *, close: bool) -> None:
+        try:
+            reply = await self._gate.handler(call)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            log.exception("request failed", extra={"path": call.path})
+            reply = Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"this should not have happened\n")
+        self._busy = False
+        self._write(reply, close=close or reply.close, has_body=call.method != "HEAD")
+        self._since = time.monotonic()
+        if self._pending and not self._closing and self._transport is not None:
+            following, close = self._pending.popleft()
+            self._transport.resume_reading()
+            self._start(following, close=close)
+
+    def _write(
+        self, reply: Reply, *, close: bool, has_body: bool = True, lingers: bool = False
+    ) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        ending = close or (self._gate.is_draining and not self._pending)
+        transport.write(
+            b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%b\r\n%b"
+            % (
+                reply.status,
+                reply.status.phrase.encode(),
+                reply.content_type,
+                len(reply.body),
+                b"connection: close\r\n" if ending else b"",
+                reply.body if has_body else b"",
+            )
+        )
+        if not ending:
+            return
+        self._closing = True
+        if lingers:
+            # A client that is still sending would not read our words if we hung up on it.
+            self._loop.call_later(_LINGER_SECONDS, self.abort)
+        else:
+            transport.close()
+
+    def _grow(self, size: int) -> None:
+        self._length += size
+        if self._length > _MAX_HEAD:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head is too large\n")
+
+    def _refuse_size(self) -> None:
+        text = f"a review may have {self._gate.max_body} bytes at most\n"
+        self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        """Say why, and hear no more of this client."""
+        if self._closing:
+            return
+        self._write(Reply(status, text.encode()), close=True, lingers=True)
+
+    # --- ends
+
+    def check_time(self, now: float) -> None:
+        """Close what is idle, or slower than any honest client."""
+        if self._busy or self._transport is None:
+            return
+        if now - self._since > (_REQUEST_SECONDS if self._within else _IDLE_SECONDS):
+            self._transport.close()
+
+    def close_when_idle(self) -> None:
+        """Close now, or with the last reply."""
+        if not self._busy and not self._pending and not self._within:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close whatever happens."""
+        if self._transport is not None:
+            with contextlib.suppress(OSError, RuntimeError):
+                self._transport.close()
+
+
+def _read_length(value: bytes) -> int:
+    """What a client says of its body; the parser refuses what is no number."""
+    return int(value[:20]) if value.isdigit() else 0

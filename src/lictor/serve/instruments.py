@@ -1,0 +1,144 @@
+"""What is measured of admission, under the names and labels that Kyverno uses."""
+
+import msgspec
+
+from lictor.cluster.store import StoredPolicy
+from lictor.model.policy import Policy
+from lictor.model.result import Result, RuleType
+from lictor.serve.book import Book, Labels, Spread
+
+REQUESTS = "kyverno_admission_requests"
+REVIEW_SECONDS = "kyverno_admission_review_duration_seconds"
+HTTP_REQUESTS = "kyverno_http_requests"
+HTTP_SECONDS = "kyverno_http_requests_duration_seconds"
+RULE_SECONDS = "kyverno_policy_execution_duration_seconds"
+RULE_RESULTS = "kyverno_policy_results"
+QUEUE_LENGTH = "lictor_aftermath_queue_length"
+QUEUE_DROPPED = "lictor_aftermath_dropped"
+REFUSED_UNJUDGED = "lictor_admission_unjudged"
+RESTARTS = "lictor_worker_restarts"
+CERTIFICATE_RELOADS = "lictor_certificate_reloads"
+
+_REQUEST_LABELS = (
+    "resource_kind",
+    "resource_namespace",
+    "resource_request_operation",
+    "request_allowed",
+    "request_webhook",
+)
+_RULE_LABELS = (
+    "policy_validation_mode", "policy_type", "policy_background_mode", "policy_namespace",
+    "policy_name", "rule_name", "rule_type", "rule_result", "resource_kind",
+    "resource_namespace", "resource_request_operation", "dry_run", "rule_execution_cause",
+)  # fmt: skip
+_CEL_LABELS = (
+    "policy_validation_mode", "policy_background_mode", "policy_name", "resource_kind",
+    "resource_namespace", "resource_request_operation", "execution_cause", "result",
+)  # fmt: skip
+_CEL_SECONDS = {
+    "ValidatingPolicy": "kyverno_validating_policy_execution_duration_seconds",
+    "ImageValidatingPolicy": "kyverno_image_validating_policy_execution_duration_seconds",
+    "MutatingPolicy": "kyverno_mutating_policy_execution_duration_seconds",
+    "GeneratingPolicy": "kyverno_generating_policy_execution_duration_seconds",
+}
+LABELS: dict[str, tuple[str, ...]] = {
+    REQUESTS: _REQUEST_LABELS,
+    REVIEW_SECONDS: _REQUEST_LABELS,
+    # Paths name policies, and there are many: they are no label here.
+    HTTP_REQUESTS: ("http_method",),
+    HTTP_SECONDS: ("http_method",),
+    RULE_SECONDS: _RULE_LABELS,
+    RULE_RESULTS: _RULE_LABELS,
+    QUEUE_DROPPED: ("reason",),
+    REFUSED_UNJUDGED: ("reason",),
+    RESTARTS: ("process",),
+    QUEUE_LENGTH: (),
+    CERTIFICATE_RELOADS: (),
+    **dict.fromkeys(_CEL_SECONDS.values(), _CEL_LABELS),
+}
+HELP = {
+    REQUESTS: "Admission requests.",
+    REVIEW_SECONDS: "Seconds from a request to its answer.",
+    HTTP_REQUESTS: "HTTP requests.",
+    HTTP_SECONDS: "Seconds of HTTP requests.",
+    RULE_SECONDS: "Seconds that single rules took.",
+    RULE_RESULTS: "Answers of single rules.",
+    QUEUE_LENGTH: "Requests that wait to be judged by rules that only audit.",
+    QUEUE_DROPPED: "Requests that rules which only audit never saw.",
+    REFUSED_UNJUDGED: "Requests answered by failure policy, without a verdict.",
+    RESTARTS: "Processes that died or hung and were replaced.",
+    CERTIFICATE_RELOADS: "Serving certificates taken into use.",
+}
+_RULE_TYPES = {
+    RuleType.VALIDATION: "validate",
+    RuleType.MUTATION: "mutate",
+    RuleType.GENERATION: "generate",
+    RuleType.IMAGE_VERIFY: "imageVerify",
+    RuleType.CLEANUP: "-",
+}
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What of a request becomes labels."""
+
+    kind: str
+    namespace: str
+    operation: str
+    dry_run: str
+
+
+class Gauge:
+    """Finds the spread that an answer of one policy counts in."""
+
+    def __init__(self, book: Book, policy: StoredPolicy) -> None:
+        self._book = book
+        self._policy = policy
+        self._label = _label_classic if isinstance(policy.record, Policy) else _label_cel
+        kind = policy.resource.kind.removeprefix("Namespaced")
+        self._metric = _CEL_SECONDS.get(kind, RULE_SECONDS)
+
+    def find(self, asked: Asked, answer: Result) -> Spread:
+        """The spread of answers like this to requests like that."""
+        return self._book.spread(self._metric, self._label(self._policy, asked, answer))
+
+
+def _label_classic(policy: StoredPolicy, asked: Asked, answer: Result) -> Labels:
+    return (
+        _read_mode(policy),
+        "namespaced" if policy.namespace else "cluster",
+        str(policy.background).lower(),
+        policy.namespace or "-",
+        policy.name,
+        answer.rule,
+        _RULE_TYPES[answer.type],
+        str(answer.status),
+        asked.kind,
+        asked.namespace,
+        asked.operation,
+        asked.dry_run,
+        "admission_request",
+    )
+
+
+def _label_cel(policy: StoredPolicy, asked: Asked, answer: Result) -> Labels:
+    evaluation = (policy.document.get("spec") or {}).get("evaluation") or {}
+    return (
+        str(evaluation.get("mode") or "Kubernetes"),
+        str(policy.background).lower(),
+        policy.name,
+        asked.kind,
+        asked.namespace,
+        asked.operation,
+        "admission_request",
+        str(answer.status),
+    )
+
+
+def _read_mode(policy: StoredPolicy) -> str:
+    """Whether anything of a classic policy enforces."""
+    record = policy.record
+    if not isinstance(record, Policy):
+        return "audit"
+    said: list[str] = [record.spec.validation_failure_action]
+    said += [r.validate.failure_action or "" for r in record.spec.rules if r.validate is not None]
+    return "enforce" if any(text.lower() == "enforce" for text in said) else "audit"

@@ -1,0 +1,48 @@
+"""How a server was told to run."""
+
+import socket
+from pathlib import Path
+
+import msgspec
+
+from lictor.cluster.flags import Flags
+from lictor.cluster.names import Names
+from lictor.serve.file_policies import FilePolicies
+from lictor.serve.slots import Slot
+
+MAX_BODY = 10 * 1024 * 1024
+MAX_IN_FLIGHT = 512
+
+
+class Options(msgspec.Struct, frozen=True):
+    """From the command line."""
+
+    flags: Flags
+    names: Names
+    workers: int = 0
+    # Policies from here, and no cluster.
+    policies: tuple[Path, ...] = ()
+    certificate: Path | None = None
+    key: Path | None = None
+    # Whose certificates clients must show; empty: anyone may ask.
+    client_authorities: str = ""
+    max_body: int = MAX_BODY
+    max_in_flight: int = MAX_IN_FLIGHT
+    # Without a turn of its loop for so many seconds, a process is replaced.
+    patience: float = 8.0
+
+
+class Inherited(msgspec.Struct, frozen=True):
+    """What the parent made for all its children."""
+
+    listener: socket.socket
+    metrics: socket.socket | None
+    # All processes' places, for the page that adds them up.
+    slots: tuple[Slot, ...]
+    # A certificate to begin with, and whether it is good enough to be ready.
+    certificate: bytes
+    key: bytes
+    is_temporary: bool
+    memory_limit: int
+    # Read and compiled once for all, where they come from files.
+    policies: FilePolicies | None = None

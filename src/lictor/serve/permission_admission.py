@@ -1,0 +1,174 @@
+"""May we do what a policy asks of us? Asked when it is stored, not when it fails at night."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from lictor.cluster.access import Access, AccessCheck
+from lictor.lang.kind_selector import KindSelector, parse_kind_selector
+from lictor.lang.resource_names import Resource, ResourceNames
+from lictor.lang.wildcard import has_wildcard
+from lictor.raw import Json, JsonObject
+from lictor.serve.opinion import ACCEPTED, Opinion
+
+_MAKING = ("get", "create")
+_KEEPING = ("get", "create", "update", "delete")
+_CHANGING = ("get", "update")
+_DELETING = ("delete", "list")
+_SCANNING = ("get", "list", "watch")
+
+
+class Accounts(msgspec.Struct, frozen=True):
+    """Who does the work; where a name is empty, its permissions are not asked about."""
+
+    background: str = ""
+    reports: str = ""
+    cleanup: str = ""
+
+
+class Need(msgspec.Struct, frozen=True):
+    """Verbs that someone must be allowed for a kind; without them the policy cannot work."""
+
+    user: str
+    verbs: tuple[str, ...]
+    # `apps/v1/Deployment`, as the author wrote it.
+    kind: str
+    path: str
+    namespace: str = ""
+    name: str = ""
+    # A report that is missing is worth a warning only.
+    is_vital: bool = True
+
+    def tell(self, lacking: list[str]) -> str:
+        """What the author must grant."""
+        place = f" in namespace {self.namespace}" if self.namespace else ""
+        needed = ",".join(lacking)
+        return (
+            f"{self.path}: auth check fails, additional privileges are required: {self.user} "
+            f"requires permissions {needed} for resource {self.kind}{place}"
+        )
+
+
+async def review_permissions(
+    document: JsonObject, accounts: Accounts, names: ResourceNames, allows: AccessCheck
+) -> Opinion:
+    """What those who must do the work may not do."""
+    opinion = ACCEPTED
+    for need in list_needs(document, accounts):
+        lacking = [verb for verb in need.verbs if not await _may(need, verb, names, allows)]
+        if lacking:
+            told = need.tell(lacking)
+            opinion += Opinion((told,)) if need.is_vital else Opinion(warnings=(told,))
+    return opinion
+
+
+async def _may(need: Need, verb: str, names: ResourceNames, allows: AccessCheck) -> bool:
+    selector = parse_kind_selector(need.kind)
+    found = _find_resource(selector, names)
+    return await allows(
+        Access(
+            need.user,
+            verb,
+            found.group,
+            found.resource,
+            subresource=selector.subresource,
+            namespace="" if found.namespaced is False else need.namespace,
+            name=need.name,
+        )
+    )
+
+
+def _find_resource(selector: KindSelector, names: ResourceNames) -> Resource:
+    for each in names.known:
+        if each.kind == selector.kind and selector.group in ("*", each.group):
+            return each
+    group = "" if selector.group == "*" else selector.group
+    return names.of_kind(group, selector.version, selector.kind)
+
+
+def list_needs(document: JsonObject, accounts: Accounts) -> Iterator[Need]:
+    """Everything that a classic policy or a cleanup policy needs to be allowed."""
+    spec = _object(document.get("spec"))
+    if str(document.get("kind")).endswith("CleanupPolicy"):
+        yield from _need_for_cleanup(document, accounts)
+    for index, rule in enumerate(_objects(spec.get("rules"))):
+        path = f"spec.rules[{index}]"
+        if accounts.background:
+            yield from _need_for_generate(_object(rule.get("generate")), accounts, path)
+            yield from _need_for_targets(_object(rule.get("mutate")), accounts, path)
+        if accounts.reports:
+            yield from _need_for_reports(rule, accounts, path)
+
+
+def _need_for_generate(generate: JsonObject, accounts: Accounts, path: str) -> Iterator[Need]:
+    if not generate:
+        return
+    verbs = _KEEPING if generate.get("synchronize") is True else _MAKING
+    for body in _objects(generate.get("foreach")) or [generate]:
+        kinds = _object(body.get("cloneList")).get("kinds") or [_name_kind(body)]
+        for kind in kinds if isinstance(kinds, list) else ():
+            if isinstance(kind, str) and not _has_variable(kind):
+                place = _plain(body.get("namespace"))
+                yield Need(accounts.background, verbs, kind, f"{path}.generate", place)
+
+
+def _need_for_targets(mutate: JsonObject, accounts: Accounts, path: str) -> Iterator[Need]:
+    for index, target in enumerate(_objects(mutate.get("targets"))):
+        kind = _name_kind(target)
+        if not _has_variable(kind):
+            yield Need(
+                accounts.background,
+                _CHANGING,
+                kind,
+                f"{path}.mutate.targets[{index}]",
+                _plain(target.get("namespace")),
+                _plain(target.get("name")),
+            )
+
+
+def _need_for_reports(rule: JsonObject, accounts: Accounts, path: str) -> Iterator[Need]:
+    for kind in _list_kinds(_object(rule.get("match"))):
+        # A subresource is never scanned, and all kinds at once nobody can ask about.
+        if not has_wildcard(kind) and not parse_kind_selector(kind).subresource:
+            yield Need(accounts.reports, _SCANNING, kind, f"{path}.match", is_vital=False)
+
+
+def _need_for_cleanup(document: JsonObject, accounts: Accounts) -> Iterator[Need]:
+    if not accounts.cleanup:
+        return
+    namespace = str(_object(document.get("metadata")).get("namespace") or "")
+    for kind in _list_kinds(_object(_object(document.get("spec")).get("match"))):
+        if not has_wildcard(kind):
+            yield Need(accounts.cleanup, _DELETING, kind, "spec.match", namespace)
+
+
+def _list_kinds(match: JsonObject) -> Iterator[str]:
+    filters = [*_objects(match.get("any")), *_objects(match.get("all")), match]
+    for each in filters:
+        kinds = _object(each.get("resources")).get("kinds")
+        yield from (kind for kind in kinds or () if isinstance(kind, str))
+
+
+def _name_kind(body: JsonObject) -> str:
+    version = body.get("apiVersion")
+    # The core group has no name, and a version alone would stand for any group.
+    prefix = f"{version}/" if isinstance(version, str) and version else ""
+    return f"{prefix}{body.get('kind') or ''}"
+
+
+def _plain(value: Json) -> str:
+    """A name that is known now; who may act anywhere may act there."""
+    return value if isinstance(value, str) and not _has_variable(value) else ""
+
+
+def _has_variable(text: str) -> bool:
+    return "{{" in text
+
+
+def _object(value: Json) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Json) -> list[JsonObject]:
+    items = value if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, dict)]

@@ -1,0 +1,157 @@
+"""`lictor serve` as a whole: sockets and first certificate, then the processes."""
+
+import contextlib
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib import import_module
+
+import msgspec
+
+from lictor.errors import UsageError
+from lictor.serve.capacity import count_cores, find_memory_limit
+from lictor.serve.certificate import LiveCertificate, make_temporary
+from lictor.serve.file_policies import FilePolicies
+from lictor.serve.metrics_page import FOLDER_VARIABLE
+from lictor.serve.options import Inherited, Options
+from lictor.serve.slots import Slot
+from lictor.serve.supervisor import Post, Supervisor
+from lictor.serve.tracing import check_tracing
+
+_BACKLOG = 1024
+# What every process needs sooner or later.
+_SHARED = (
+    "httptools",
+    "prometheus_client.multiprocess",
+    "uvloop",
+    "lictor.evaluate.generate",
+    "lictor.evaluate.mutate",
+    "lictor.evaluate.pod_security_rule",
+    "lictor.serve.parts",
+    "lictor.serve.worker",
+)
+_SHARED_WITH_CLUSTER = (
+    "lictor.compile.cel.mutating",
+    "lictor.compile.cel.validating",
+    "lictor.compile.lint.cel",
+    "lictor.serve.cluster_base",
+)
+
+
+def run_service(options: Options, control: Callable[[], None] | None = None) -> int:
+    """Serve until SIGTERM; the exit code. `control` runs the loops in a process of its own."""
+    check_tracing(options.flags)
+    workers = options.workers or count_cores()
+    slots = tuple(Slot() for _ in range(workers + 2))
+    with _metrics_folder():
+        inherited = _prepare(options, slots, workers)
+        _preload(options)
+        from lictor.serve.worker import run_worker
+
+        posts = [
+            Post(
+                f"worker-{number}",
+                lambda slot: run_worker(options, inherited, slot),
+                slots[number],
+                patience=options.patience,
+            )
+            for number in range(workers)
+        ]
+        if control is not None:
+            loops = control
+            posts.append(Post("control", lambda _: loops(), slots[workers]))
+        return Supervisor(posts, slots[-1]).run()
+
+
+def _prepare(options: Options, slots: tuple[Slot, ...], workers: int) -> Inherited:
+    flags = options.flags
+    listener = _listen(flags.webhook_server_host, flags.webhook_server_port)
+    metrics = None
+    if not flags.disable_metrics:
+        metrics = _listen(flags.metrics_host, flags.metrics_port)
+    certificate, key, is_temporary = _find_certificate(options)
+    return Inherited(
+        listener,
+        metrics,
+        slots,
+        certificate,
+        key,
+        is_temporary,
+        find_memory_limit(workers),
+        _read_policies(options),
+    )
+
+
+def _read_policies(options: Options) -> FilePolicies | None:
+    if not options.policies:
+        return None
+    policies = FilePolicies(*options.policies)
+    for policy in policies.policies:
+        policies.programs(policy)
+    return policies
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """One socket for all processes: none of them loses what another has not accepted yet."""
+    try:
+        if host and ":" not in host:
+            return socket.create_server((host, port), backlog=_BACKLOG)
+        dual = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if dual or host else socket.AF_INET
+        return socket.create_server(
+            (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=dual and not host
+        )
+    except OSError as error:
+        raise UsageError(f"cannot listen on port {port}: {error.strerror or error}") from error
+
+
+def _find_certificate(options: Options) -> tuple[bytes, bytes, bool]:
+    if options.certificate is not None and options.key is not None:
+        pair = options.certificate.read_bytes(), options.key.read_bytes()
+        if not LiveCertificate().load(*pair):
+            raise UsageError("--tlsCert and --tlsKey are no certificate and its private key")
+        return *pair, False
+    certificate, key = _make_certificate()
+    # Without a cluster there is no better one to wait for.
+    return certificate, key, not options.policies
+
+
+def _make_certificate() -> tuple[bytes, bytes]:
+    """In a process of its own: what makes certificates takes memory that nobody else needs."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            pair = make_temporary(("localhost", "127.0.0.1", "::1", socket.gethostname()[:63]))
+            os.write(writer, msgspec.msgpack.encode(pair))
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        data = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    if os.waitstatus_to_exitcode(status) != 0:
+        raise UsageError("no certificate could be made; give --tlsCert and --tlsKey")
+    certificate, key = msgspec.msgpack.decode(data, type=tuple[bytes, bytes])
+    return certificate, key
+
+
+def _preload(options: Options) -> None:
+    """Import before the processes part: they share what is there already."""
+    for name in _SHARED if options.policies else (*_SHARED, *_SHARED_WITH_CLUSTER):
+        import_module(name)
+
+
+@contextlib.contextmanager
+def _metrics_folder() -> Iterator[None]:
+    """Where prometheus-client keeps what several processes count. Must be set before its import."""
+    folder = tempfile.mkdtemp(prefix="lictor-metrics-")
+    os.environ[FOLDER_VARIABLE] = folder
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

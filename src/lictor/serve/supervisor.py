@@ -1,0 +1,177 @@
+"""The parent: starts the processes, replaces those that die or hang, and ends them in order.
+
+It does nothing else, so that nothing can go wrong in it: no threads, no event loop, no policies.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from lictor.serve.book import Book, read_tables
+from lictor.serve.instruments import RESTARTS
+from lictor.serve.slots import Slot
+
+log = logging.getLogger(__name__)
+
+_TICK = 0.25
+# A process that starts may read thousands of policies before its loop turns.
+_START_SECONDS = 120.0
+_PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0)
+_WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+
+
+class Post(msgspec.Struct):
+    """A process that must always be there, and the process that is there now."""
+
+    name: str
+    run: Callable[[Slot], None]
+    slot: Slot
+    # Seconds without a sign of life until it counts as hung; 0: it gives none.
+    patience: float = 0.0
+    pid: int = 0
+    started: float = 0.0
+    failures: int = 0
+    # Not before this moment.
+    start_at: float = 0.0
+
+
+class Supervisor:
+    """Keeps posts manned until SIGTERM or SIGINT."""
+
+    def __init__(self, posts: Iterable[Post], departed: Slot, *, grace: float = 30.0) -> None:
+        self._posts = tuple(posts)
+        self._departed = departed
+        # What processes counted that are no more.
+        self._book = Book()
+        self._grace = grace
+
+    def run(self) -> int:
+        """Run until told to end; the exit code."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+        while True:
+            self._start_missing()
+            told = signal.sigtimedwait(_WATCHED, _TICK)
+            if told is not None and told.si_signo != signal.SIGCHLD:
+                return self._end()
+            self._reap()
+            self._replace_hung()
+
+    def _start_missing(self) -> None:
+        for post in self._posts:
+            if not post.pid and time.monotonic() >= post.start_at:
+                self._start(post)
+
+    def _start(self, post: Post) -> None:
+        post.slot.clear()
+        post.started = time.monotonic()
+        pid = os.fork()
+        if pid == 0:
+            _run_child(post)
+        post.pid = pid
+        log.info("process started", extra={"role": post.name, "child": pid})
+
+    def _reap(self) -> None:
+        for post in self._posts:
+            if not post.pid:
+                continue
+            pid, status = os.waitpid(post.pid, os.WNOHANG)
+            if pid:
+                self._note_end(post, os.waitstatus_to_exitcode(status))
+
+    def _note_end(self, post: Post, code: int) -> None:
+        lived = time.monotonic() - post.started
+        post.failures = 0 if lived > 60 else min(post.failures + 1, len(_PAUSES) - 1)
+        post.start_at = time.monotonic() + _PAUSES[post.failures]
+        log.error(
+            "process ended",
+            extra={"role": post.name, "child": post.pid, "code": code, "lived": round(lived, 1)},
+        )
+        post.pid = 0
+        self._inherit(post)
+        self._book.count(RESTARTS, (post.name,))
+        self._departed.write(self._book.dump())
+
+    def _inherit(self, post: Post) -> None:
+        """Counters must not go back because a process is gone; levels go with it."""
+        tables = read_tables(post.slot.read())
+        if tables is not None:
+            tables.levels.clear()
+            self._book.merge(tables)
+        post.slot.clear()
+
+    def _replace_hung(self) -> None:
+        now = time.monotonic()
+        for post in self._posts:
+            if not post.pid or not post.patience:
+                continue
+            beat = post.slot.last_beat
+            limit = beat + post.patience if beat else post.started + _START_SECONDS
+            if now > limit:
+                log.error("process hangs", extra={"role": post.name, "child": post.pid})
+                _kill(post.pid, signal.SIGKILL)
+
+    def _end(self) -> int:
+        log.info("ending")
+        running = [post for post in self._posts if post.pid]
+        for post in running:
+            _kill(post.pid, signal.SIGTERM)
+        deadline = time.monotonic() + self._grace
+        clean = True
+        for post in running:
+            code = _wait(post.pid, deadline)
+            if code != 0:
+                clean = False
+                log.error("process did not end well", extra={"role": post.name, "code": code})
+        return 0 if clean else 1
+
+
+def _run_child(post: Post) -> None:
+    """The child's whole life; it never returns into the parent's code."""
+    code = 1
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+        _die_with_parent()
+        post.run(post.slot)
+        code = 0
+    except KeyboardInterrupt:
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except Exception:
+        log.exception("process failed", extra={"role": post.name})
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _die_with_parent() -> None:
+    """A child must not answer on when nobody watches over it."""
+    import ctypes
+
+    pr_set_pdeathsig = 1
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
+
+
+def _kill(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _wait(pid: int, deadline: float) -> int:
+    while time.monotonic() < deadline:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
+    _kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)

@@ -1,0 +1,77 @@
+"""What Kyverno says about a fault, word for word, where scripts look for its very words."""
+
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+from lictor.compile.lint import Fault
+from lictor.load.problem import Path, write_path
+
+_Phrase: TypeAlias = Callable[[Path, re.Match[str]], str]
+
+
+def _say_one_body(path: Path, _: re.Match[str]) -> str:
+    words = "only one of pattern, anyPattern, deny, foreach, cel can be specified"
+    return f"path: {write_path(path)}..: {words}"
+
+
+def _say_one_word(path: Path, match: re.Match[str]) -> str:
+    # The path of the rule, of which the entry is a part.
+    return (
+        f"path: {write_path(path[:-3])}: context entry name {match[1]} is invalid, it must be a "
+        "single word when the validation rule uses `assert`"
+    )
+
+
+def _say_deprecated(_: Path, match: re.Match[str]) -> str:
+    instead = " ".join(f'"{name}"' for name in match[2].split(" or "))
+    return (
+        f"Operator {match[1]} has been deprecated and will be removed soon. "
+        f"Use these instead: [{instead}]"
+    )
+
+
+def _say_no_constraints(path: Path, _: re.Match[str]) -> str:
+    needed = "a matchConstraints with at least one resource rule is required"
+    return f"{write_path(path)}.matchConstraints: Required value: {needed}"
+
+
+def _say_undefined(path: Path, match: re.Match[str]) -> str:
+    return f"{write_path(path)}: undefined field '{match[1]}'; no such field in the schema"
+
+
+def _say_no_images(path: Path, match: re.Match[str]) -> str:
+    name = f'{write_path(path)}.controlName: Invalid value: "{match[1]}"'
+    return f"{name}: exclude.images must be specified for the container level control"
+
+
+def _say_no_values(path: Path, _: re.Match[str]) -> str:
+    return f"{write_path(path)}.values: Forbidden: values is required"
+
+
+def _say_no_field(path: Path, _: re.Match[str]) -> str:
+    return f"{write_path(path)}.restrictedField: Forbidden: restrictedField is required"
+
+
+# The check (any, where it is empty), what our own words look like, and Kyverno's.
+_PHRASES: tuple[tuple[str, re.Pattern[str], _Phrase], ...] = (
+    ("bad-validate", re.compile("expected exactly one of pattern.* found .* and "), _say_one_body),
+    ("bad-context", re.compile('"(.*)" is not one word, .*assert'), _say_one_word),
+    ("bad-match", re.compile("nothing says which requests"), _say_no_constraints),
+    ("deprecated", re.compile("(In|NotIn) is replaced by (.*)$"), _say_deprecated),
+    ("", re.compile("undefined field '(.*)'$"), _say_undefined),
+    ("", re.compile("(.*) is about containers: exclude.images must be"), _say_no_images),
+    ("", re.compile(".*: restrictedField needs values$"), _say_no_values),
+    ("", re.compile(".*: values need a restrictedField$"), _say_no_field),
+)
+
+
+def tell_fault(fault: Fault) -> str:
+    """Path and reason of a fault, and what was probably meant."""
+    for check, pattern, phrase in _PHRASES:
+        match = pattern.match(fault.message) if check in ("", fault.check) else None
+        if match is not None:
+            return phrase(fault.path, match)
+    path = f"{write_path(fault.path)}: " if fault.path else ""
+    hint = f' (did you mean "{fault.suggestion}"?)' if fault.suggestion else ""
+    return f"{path}{fault.message}{hint}"

@@ -1,0 +1,140 @@
+"""One webhook process: its own event loop, caches and engines, on a socket that all share."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import resource
+import signal
+
+from lictor.errors import DeadlineError
+from lictor.serve.alarm import SignalAlarm
+from lictor.serve.app import App
+from lictor.serve.book import Book
+from lictor.serve.certificate import LiveCertificate
+from lictor.serve.http import Gate
+from lictor.serve.metrics_page import MetricsPage
+from lictor.serve.options import Inherited, Options
+from lictor.serve.parts import Parts, build_parts
+from lictor.serve.slots import Slot
+from lictor.serve.tracing import build_tracer
+
+log = logging.getLogger(__name__)
+
+_BEAT = 0.25
+_METRICS_EVERY = 4
+# A rule that waits for an outside answer has limits of its own; a thread beyond this is lost.
+_LOST_THREAD = 120.0
+_DRAIN_SECONDS = 15.0
+_BACKLOG = 1024
+
+
+def run_worker(options: Options, inherited: Inherited, slot: Slot) -> None:
+    """Serve until SIGTERM; raises what makes it impossible to go on."""
+    limit = inherited.memory_limit
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    # What was there before the fork is shared: collecting it would copy its pages.
+    gc.freeze()
+    _log_cheaply()
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_Worker(options, inherited, slot).run())
+
+
+def _log_cheaply() -> None:
+    """Nobody reads from which line, thread or process a log line came; finding out is not free."""
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    # As the logging HOWTO says.
+    logging._srcfile = None
+
+
+class _Worker:
+    def __init__(self, options: Options, inherited: Inherited, slot: Slot) -> None:
+        self._options = options
+        self._inherited = inherited
+        self._slot = slot
+        self._book = Book()
+        self._certificate = LiveCertificate(options.client_authorities)
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """From the first sign of life to the last answer."""
+        self._slot.beat()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        self._certificate.load(self._inherited.certificate, self._inherited.key)
+        parts = build_parts(
+            self._options, self._inherited, self._book, self._certificate, SignalAlarm()
+        )
+        async with asyncio.TaskGroup() as group:
+            background = [
+                group.create_task(self._beat(parts)),
+                group.create_task(parts.run()),
+            ]
+            await self._serve(parts)
+            for task in background:
+                task.cancel()
+        parts.judge.close()
+        await parts.close()
+
+    async def _serve(self, parts: Parts) -> None:
+        app = App(
+            parts.admission,
+            parts.desks,
+            self._book,
+            is_ready=lambda: self._is_ready(parts),
+            timeout=float(self._options.flags.webhook_timeout),
+            max_in_flight=self._options.max_in_flight,
+            tracer=(tracer := build_tracer(self._options.flags)),
+        )
+        gate = Gate(
+            app,
+            max_body=self._options.max_body,
+            knows_clients=bool(self._options.client_authorities),
+        )
+        server = await asyncio.get_running_loop().create_server(
+            gate, sock=self._inherited.listener, ssl=self._certificate.context, backlog=_BACKLOG
+        )
+        page = await self._show_metrics()
+        sweeping = asyncio.create_task(gate.sweep())
+        await self._stop.wait()
+        sweeping.cancel()
+        server.close()
+        if page is not None:
+            page.close()
+        await gate.drain(_DRAIN_SECONDS)
+        await parts.drain(_DRAIN_SECONDS)
+        self._publish(parts)
+        if tracer is not None:
+            # It sends what is left, and waits for that.
+            await asyncio.to_thread(tracer.close)
+
+    def _is_ready(self, parts: Parts) -> bool:
+        if self._stop.is_set():
+            return False
+        return parts.is_ready(is_temporary=self._inherited.is_temporary)
+
+    async def _show_metrics(self) -> asyncio.Server | None:
+        if self._inherited.metrics is None:
+            return None
+        page = MetricsPage(self._inherited.slots)
+        return await asyncio.start_server(page.answer, sock=self._inherited.metrics)
+
+    async def _beat(self, parts: Parts) -> None:
+        """Signs of life, as long as the loop turns and no thread is lost for good."""
+        turn = 0
+        while parts.judge.oldest < _LOST_THREAD:
+            self._slot.beat()
+            if turn % _METRICS_EVERY == 0:
+                self._publish(parts)
+            turn += 1
+            await asyncio.sleep(_BEAT)
+        raise DeadlineError("a thread has been judging one request for too long")
+
+    def _publish(self, parts: Parts) -> None:
+        parts.aftermath.measure()
+        if not self._slot.write(self._book.dump()):
+            log.warning("too many metrics to show")

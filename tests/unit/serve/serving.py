@@ -1,0 +1,206 @@
+"""A whole application in memory, for the tests of this folder: policies in, replies out."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+
+import orjson
+
+from lictor.cluster.flags import Flags
+from lictor.cluster.names import Names
+from lictor.cluster.store import StoredPolicy
+from lictor.lang.resource_names import ResourceNames
+from lictor.model.program import Program
+from lictor.model.request import Caller, Request
+from lictor.raw import JsonObject
+from lictor.serve.admission import Admission, Court
+from lictor.serve.aftermath import Aftermath, Outcome, Sink
+from lictor.serve.app import App
+from lictor.serve.book import Book
+from lictor.serve.chambers import Chambers, Policies
+from lictor.serve.desks import Desks
+from lictor.serve.file_policies import FilePolicies
+from lictor.serve.http import Call, Reply
+from lictor.serve.judge import Guard, Judge
+from lictor.serve.policy_reviewer import PolicyReviewer
+
+PATHS = ("/validate/fail", "/validate/ignore", "/mutate/fail", "/mutate/ignore")
+
+
+class FakeWorld:
+    """A cluster that says what the test tells it."""
+
+    is_ready = True
+
+    def __init__(self, policies: Policies) -> None:
+        self.policies = policies
+        self.needs_roles = False
+        self.left_alone: Callable[[Request], bool] = lambda _: False
+        self.labels: Mapping[str, str] = {}
+        self.roles: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+        self.asked_roles = 0
+
+    async def wait(self) -> None: ...
+
+    def is_left_alone(self, request: Request) -> bool:
+        return self.left_alone(request)
+
+    def roles_of(
+        self,
+        caller: Caller,
+        namespace: str,
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        self.asked_roles += 1
+        return self.roles
+
+    async def find_labels(self, namespace: str) -> Mapping[str, str]:
+        return self.labels
+
+
+class Notes:
+    """A sink that keeps everything."""
+
+    def __init__(self, *, wants_passes: bool = False, takes_triggers: bool = False) -> None:
+        self.wants_passes = wants_passes
+        self.takes_triggers = takes_triggers
+        self.outcomes: list[Outcome] = []
+
+    def take(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+
+class Bench:
+    """An application, and everything of it that tests look at."""
+
+    def __init__(
+        self,
+        policies: Policies,
+        *,
+        sinks: Sequence[Sink] = (),
+        flags: Flags | None = None,
+        guard: Guard | None = None,
+        capacity: int = 10,
+        max_in_flight: int = 512,
+    ) -> None:
+        flags, names = flags or Flags(), Names()
+        self.book = Book()
+        self.world = FakeWorld(policies)
+        self.judge = Judge(guard)
+        self.aftermath = Aftermath(self.judge, sinks, self.book, capacity=capacity, workers=2)
+        chambers = Chambers(policies, self.book, flags)
+        court = Court(chambers, self.judge, self.aftermath, self.book)
+        self.app = App(
+            Admission(self.world, court, flags, names),
+            Desks(PolicyReviewer(flags, lambda: policies.names), names),
+            self.book,
+            is_ready=lambda: self.world.is_ready,
+            max_in_flight=max_in_flight,
+        )
+
+    async def post(self, path: str, review: JsonObject | bytes, query: bytes = b"") -> Reply:
+        body = review if isinstance(review, bytes) else orjson.dumps(review)
+        return await self.app(Call("POST", path, query, b"application/json", body))
+
+    def ask(self, path: str, review: JsonObject) -> JsonObject:
+        """The response to one review."""
+        reply = asyncio.run(self.post(path, review))
+        assert reply.status is HTTPStatus.OK, reply.body
+        response: JsonObject = orjson.loads(reply.body)["response"]
+        return response
+
+    def follow(self, path: str, review: JsonObject) -> JsonObject:
+        """The same, and everything that follows from it."""
+
+        async def run() -> JsonObject:
+            reply = await self.post(path, review)
+            work = asyncio.create_task(self.aftermath.run())
+            await self.aftermath.drain(10)
+            work.cancel()
+            response: JsonObject = orjson.loads(reply.body)["response"]
+            return response
+
+        return asyncio.run(run())
+
+    def count(self, metric: str) -> float:
+        return sum(self.book.counters.get(metric, {}).values())
+
+
+def write_policies(folder: Path, *documents: JsonObject) -> FilePolicies:
+    """Policies from documents."""
+    for number, document in enumerate(documents):
+        (folder / f"policy-{number}.json").write_bytes(orjson.dumps(document))
+    return FilePolicies(folder)
+
+
+def make_policy(name: str, *rules: JsonObject, **spec: object) -> JsonObject:
+    """A ClusterPolicy."""
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": name},
+        "spec": {"rules": list(rules), **spec},
+    }
+
+
+def require_label(label: str, action: str = "Enforce", **more: object) -> JsonObject:
+    """A rule about Pods."""
+    return {
+        "name": f"need-{label}",
+        "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+        "validate": {
+            "failureAction": action,
+            "message": f"The label {label} is required.",
+            "pattern": {"metadata": {"labels": {label: "?*"}}},
+        },
+        **more,
+    }
+
+
+def make_review(
+    labels: Mapping[str, str] | None = None, *, operation: str = "CREATE", **request: object
+) -> JsonObject:
+    """A review about a Pod."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "shop", "labels": dict(labels or {})},
+        "spec": {"containers": [{"name": "web", "image": "nginx:1.25"}]},
+    }
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "6b7a",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "name": "web",
+            "namespace": "shop",
+            "operation": operation,
+            "userInfo": {"username": "ann", "groups": ["people"]},
+            "object": None if operation == "DELETE" else pod,
+            "oldObject": pod if operation in ("DELETE", "UPDATE") else None,
+            **request,
+        },
+    }
+
+
+class FixedPolicies:
+    """Policies whose programs a test makes itself."""
+
+    def __init__(self, inner: FilePolicies, **made: tuple[Program, ...]) -> None:
+        self._inner = inner
+        self.policies = inner.policies
+        self.names: ResourceNames = inner.names
+        self.made = made
+        self._listeners: list[Callable[[], None]] = []
+
+    def programs(self, policy: StoredPolicy) -> tuple[Program, ...]:
+        return self.made.get(policy.name) or self._inner.programs(policy)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        self._listeners.append(listener)
+
+    def change(self) -> None:
+        for listener in self._listeners:
+            listener()

@@ -1,0 +1,201 @@
+"""Which rules judge before the answer, which after it, and which are triggers."""
+
+from pathlib import Path
+
+import pytest
+from serving import make_policy, require_label, write_policies
+
+from lictor.cluster.flags import Flags
+from lictor.engine import Engine
+from lictor.raw import JsonObject
+from lictor.report.admission_response import Manner
+from lictor.serve.book import Book
+from lictor.serve.chambers import Chamber, Chambers
+from lictor.serve.paths import Desk, Way, read_path
+
+MATCH: JsonObject = {"any": [{"resources": {"kinds": ["Pod"]}}]}
+MUTATE: JsonObject = {
+    "name": "mutate",
+    "match": MATCH,
+    "mutate": {"patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}}},
+}
+EXISTING: JsonObject = {
+    "name": "existing",
+    "match": MATCH,
+    "mutate": {
+        "targets": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "m", "namespace": "shop"}],
+        "patchStrategicMerge": {"data": {"a": "b"}},
+    },
+}
+GENERATE: JsonObject = {
+    "name": "generate",
+    "match": MATCH,
+    "generate": {"apiVersion": "v1", "kind": "ConfigMap", "name": "m", "namespace": "shop"},
+}
+OVERRIDDEN = require_label("o", "Audit")
+OVERRIDDEN["validate"]["failureActionOverrides"] = [{"action": "Enforce", "namespaces": ["x"]}]
+ENFORCE, AUDIT = require_label("e"), require_label("a", "Audit")
+
+
+def _open(folder: Path, path: str, *documents: JsonObject) -> Chamber:
+    way = read_path(path)
+    assert isinstance(way, Way)
+    return Chambers(write_policies(folder, *documents), Book(), Flags()).open(way)
+
+
+def _names(engine: Engine) -> list[str]:
+    """The rules of a policy as it was written; those made for Pod controllers are left out."""
+    return [
+        rule.name
+        for program in engine.programs
+        for rule in program.rules
+        if not rule.name.startswith("autogen-")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "spec", "rules", "expected"),
+    [
+        ("/validate/fail", {}, (ENFORCE, AUDIT), (["need-e"], ["need-a"], [])),
+        ("/validate/fail", {}, (OVERRIDDEN, AUDIT), (["need-o"], ["need-a"], [])),
+        ("/validate/fail", {"emitWarning": True}, (AUDIT,), (["need-a"], [], [])),
+        ("/validate/fail", {"applyRules": "One"}, (AUDIT, ENFORCE), (["need-a", "need-e"], [], [])),
+        ("/validate/fail", {"applyRules": "One"}, (AUDIT,), ([], ["need-a"], [])),
+        ("/validate/fail", {}, (MUTATE, GENERATE), ([], [], ["generate"])),
+        ("/validate/fail", {}, (EXISTING, ENFORCE), (["need-e"], [], ["existing"])),
+        ("/mutate/fail", {}, (MUTATE, ENFORCE, AUDIT), (["mutate"], [], [])),
+        ("/mutate/fail", {}, (EXISTING, MUTATE), (["mutate"], [], [])),
+        ("/mutate/ignore", {}, (MUTATE,), ([], [], [])),
+        ("/mutate/ignore", {"failurePolicy": "Ignore"}, (MUTATE,), (["mutate"], [], [])),
+    ],
+)
+def test_rules_are_split(
+    tmp_path: Path,
+    path: str,
+    spec: JsonObject,
+    rules: tuple[JsonObject, ...],
+    expected: tuple[list[str], list[str], list[str]],
+) -> None:
+    chamber = _open(tmp_path, path, make_policy("p", *rules, **spec))
+    found = tuple(map(_names, (chamber.now, chamber.later, chamber.triggered)))
+    assert found == expected
+
+
+def _make_cel(kind: str, **spec: object) -> JsonObject:
+    constraints = {
+        "resourceRules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["pods"],
+            }
+        ]
+    }
+    return {
+        "apiVersion": "policies.kyverno.io/v1",
+        "kind": kind,
+        "metadata": {"name": "p"},
+        "spec": {"matchConstraints": constraints, **spec},
+    }
+
+
+VALIDATIONS = {"validations": [{"expression": "true"}]}
+MUTATIONS: JsonObject = {
+    "mutations": [
+        {
+            "patchType": "JSONPatch",
+            "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/x'}]"},
+        }
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "document", "counts"),
+    [
+        ("/vpol/p", _make_cel("ValidatingPolicy", **VALIDATIONS), (1, 0, 0)),
+        (
+            "/vpol/p",
+            _make_cel("ValidatingPolicy", validationActions=["Audit"], **VALIDATIONS),
+            (0, 1, 0),
+        ),
+        (
+            "/vpol/p",
+            _make_cel("ValidatingPolicy", validationActions=["Warn"], **VALIDATIONS),
+            (1, 0, 0),
+        ),
+        ("/vpol/other", _make_cel("ValidatingPolicy", **VALIDATIONS), (0, 0, 0)),
+        ("/mpol/p", _make_cel("MutatingPolicy", **MUTATIONS), (1, 0, 0)),
+        (
+            "/mpol/p",
+            _make_cel(
+                "MutatingPolicy", evaluation={"mutateExisting": {"enabled": True}}, **MUTATIONS
+            ),
+            (0, 0, 1),
+        ),
+        (
+            "/gpol/p",
+            _make_cel("GeneratingPolicy", generate=[{"expression": "true"}]),
+            (0, 0, 1),
+        ),
+    ],
+)
+def test_cel_policies_are_split(
+    tmp_path: Path, path: str, document: JsonObject, counts: tuple[int, int, int]
+) -> None:
+    chamber = _open(tmp_path, path, document)
+    engines = (chamber.now, chamber.later, chamber.triggered)
+    assert tuple(len(engine.programs) for engine in engines) == counts
+
+
+@pytest.mark.parametrize(
+    ("path", "closed"),
+    [
+        ("/validate/fail", True),
+        ("/validate/ignore", False),
+        ("/validate", True),
+        ("/vpol/p", False),
+    ],
+)
+def test_failure_policies(tmp_path: Path, path: str, *, closed: bool) -> None:
+    documents = (
+        make_policy("strict", ENFORCE),
+        make_policy("lax", ENFORCE, failurePolicy="Ignore"),
+        _make_cel("ValidatingPolicy", failurePolicy="Ignore", **VALIDATIONS),
+    )
+    assert _open(tmp_path, path, *documents).fails_closed is closed
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/validate", (Manner.CLASSIC_VALIDATING, False, None)),
+        ("/validate/fail", (Manner.CLASSIC_VALIDATING, False, True)),
+        ("/validate/ignore/finegrained/shop/p", (Manner.CLASSIC_VALIDATING, False, False)),
+        ("/mutate/fail/finegrained/p", (Manner.CLASSIC_MUTATING, True, True)),
+        ("/mutate/", (Manner.CLASSIC_MUTATING, True, None)),
+        ("/vpol/a/b", (Manner.CEL_VALIDATING, False, None)),
+        ("/nmpol/a", (Manner.CEL_MUTATING, True, None)),
+        ("/ngpol/a", (Manner.CEL_VALIDATING, False, None)),
+        ("/ivpol/validate/a", (Manner.CEL_VALIDATING, False, None)),
+        ("/nivpol/mutate/a", (Manner.CEL_VALIDATING, True, None)),
+        ("/policyvalidate", Desk.POLICY),
+        ("/celexception/validate", Desk.CEL_EXCEPTION),
+        ("/verifymutate", Desk.HEARTBEAT),
+        ("/", None),
+        ("", None),
+        ("/validate/perhaps", None),
+        ("/validate/fail/finegrained", None),
+        ("/validate/fail/coarse/p", None),
+        ("/classic/p", None),
+        ("/ivpol/a", None),
+        ("/xpol/a", None),
+    ],
+)
+def test_paths(path: str, expected: object) -> None:
+    found = read_path(path)
+    if isinstance(found, Way):
+        assert (found.manner, found.mutating, found.fails_closed) == expected
+    else:
+        assert found is expected

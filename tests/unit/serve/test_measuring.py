@@ -1,0 +1,86 @@
+"""What is counted, and the page that shows it for all processes together."""
+
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+from serving import Bench, make_policy, make_review, require_label, write_policies
+
+from lictor.serve.book import BUCKETS, MAX_SERIES, Book, read_tables
+from lictor.serve.instruments import QUEUE_LENGTH, REQUESTS, RULE_SECONDS
+from lictor.serve.metrics_page import MetricsPage
+from lictor.serve.slots import Slot
+
+
+def _show(*books: Book) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    slots = []
+    for book in books:
+        slots.append(Slot())
+        slots[-1].write(book.dump())
+    page = MetricsPage(slots).render().decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+
+
+def test_the_page_adds_up_all_processes(tmp_path: Path) -> None:
+    bench = Bench(write_policies(tmp_path, make_policy("teams", require_label("team"))))
+    bench.ask("/validate/fail", make_review({"team": "x"}))
+    bench.ask("/validate/fail", make_review())
+    other = Book()
+    other.merge(read_tables(bench.book.dump()) or AssertionError)  # type: ignore[arg-type]
+    found = _show(bench.book, other)
+    labels = {
+        "resource_kind": "Pod",
+        "resource_namespace": "shop",
+        "resource_request_operation": "create",
+        "request_allowed": "false",
+        "request_webhook": "ValidatingWebhookConfiguration",
+    }
+    assert found[f"{REQUESTS}_total", tuple(sorted(labels.items()))] == 2
+    results = {
+        dict(key)["rule_result"]: value
+        for (name, key), value in found.items()
+        if name == "kyverno_policy_results_total"
+    }
+    assert results == {"pass": 2, "fail": 2}
+    rules = [key for name, key in found if name == f"{RULE_SECONDS}_count"]
+    assert {dict(key)["policy_validation_mode"] for key in rules} == {"enforce"}
+
+
+def test_spreads_are_cumulative() -> None:
+    book = Book()
+    for seconds in (0.001, 0.005, 0.3, 100.0):
+        book.spread(RULE_SECONDS, ("",) * 13).add(seconds)
+    found = {
+        dict(key)["le"]: value
+        for (name, key), value in _show(book).items()
+        if name == f"{RULE_SECONDS}_bucket"
+    }
+    assert found["0.005"] == 2
+    assert found["0.5"] == 3
+    assert found["+Inf"] == 4
+    assert len(found) == len(BUCKETS) + 1
+
+
+def test_series_are_bounded() -> None:
+    book = Book()
+    for number in range(MAX_SERIES + 10):
+        book.count("many", (str(number),))
+        book.spread("spread", (str(number),)).add(1)
+    assert len(book.counters["many"]) == MAX_SERIES + 1
+    assert book.counters["many"]["...",] == 10
+    assert len(book.spreads["spread"]) == MAX_SERIES + 1
+
+
+def test_levels_add_up_and_go_with_their_process() -> None:
+    one, two = Book(), Book()
+    one.level(QUEUE_LENGTH, 3)
+    two.level(QUEUE_LENGTH, 4)
+    assert _show(one, two)[QUEUE_LENGTH, ()] == 7
+
+
+def test_half_written_tables_are_left_out() -> None:
+    assert read_tables(b"") is None
+    assert read_tables(b"\x93") is None

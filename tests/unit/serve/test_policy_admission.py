@@ -1,0 +1,326 @@
+"""Which policies, exceptions and entries are refused when they are stored, and what is said."""
+
+import asyncio
+
+import pytest
+
+from lictor.cluster.access import Access
+from lictor.cluster.flags import Flags
+from lictor.lang.resource_names import builtin_names
+from lictor.serve.opinion import Opinion
+from lictor.serve.permission_admission import Accounts, review_permissions
+from lictor.serve.policy_admission import review_policy
+from lictor.serve.policy_reviewer import PolicyReviewer
+
+NAMES = builtin_names()
+
+
+def classic(*rules, kind="ClusterPolicy", namespace=None, **spec):
+    metadata = {"name": "p"} if namespace is None else {"name": "p", "namespace": namespace}
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "spec": {**spec, "rules": list(rules)},
+    }
+
+
+def rule(kind="Pod", name="r", **body):
+    body = body or {"validate": {"pattern": {"metadata": {"name": "?*"}}}}
+    return {"name": name, "match": {"any": [{"resources": {"kinds": [kind]}}]}, **body}
+
+
+def cel(kind="ValidatingPolicy", namespace=None, **spec):
+    about = {
+        "resourceRules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["pods"],
+            }
+        ]
+    }
+    return {
+        "apiVersion": "policies.kyverno.io/v1beta1",
+        "kind": kind,
+        "metadata": {"name": "p", **({"namespace": namespace} if namespace else {})},
+        "spec": {"matchConstraints": about, **spec},
+    }
+
+
+def entry(**spec):
+    return {
+        "apiVersion": "kyverno.io/v2beta1",
+        "kind": "GlobalContextEntry",
+        "metadata": {"name": "e"},
+        "spec": spec,
+    }
+
+
+LABELS = {"mutate": {"patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}}}}
+FINE = [
+    ("classic", classic(rule())),
+    ("classic of a namespace", classic(rule(), kind="Policy", namespace="n")),
+    ("mutate", classic(rule(**LABELS))),
+    ("cel", cel(validations=[{"expression": "has(object.spec)"}])),
+    ("entry", entry(kubernetesResource={"version": "v1", "resource": "pods"})),
+    ("entry that calls", entry(apiCall={"urlPath": "/api", "refreshInterval": "10s"})),
+]
+
+
+@pytest.mark.parametrize("document", [case for _, case in FINE], ids=[name for name, _ in FINE])
+def test_fine(document):
+    assert review_policy(document, names=NAMES) == Opinion()
+
+
+CALLER = {"deny": {"conditions": {"all": [{"key": "{{ serviceAccountName }}"}]}}}
+WRONG = [
+    ("no rules", classic(), "spec: the policy has no rules"),
+    ("two of a name", classic(rule(), rule()), "spec.rules[1].name"),
+    ("all kinds in scans", classic(rule("*")), "spec.rules[0].match.any[0].resources.kinds[0]"),
+    ("only a subresource", classic(rule("Scale"), background=False), "Kind/subresource"),
+    ("callers in scans", classic(rule(validate=CALLER)), "serviceAccountName"),
+    ("unknown field", classic(rule(), bakground=True), 'did you mean "background"?'),
+    ("does not compile", cel(validations=[{"expression": "objct.x"}]), "spec.validations[0]"),
+    ("no constraints", cel(validations=[], matchConstraints={}), "resourceRules"),
+    ("no such kind", {**cel(), "kind": "ValidatingPolcy"}, "ValidatingPolcy"),
+    ("entry of nothing", entry(), "kubernetesResource or apiCall"),
+    ("entry without version", entry(kubernetesResource={"resource": "pods"}), '"version"'),
+    (
+        "entry without group",
+        entry(kubernetesResource={"version": "v2", "resource": "x"}),
+        '"group"',
+    ),
+    ("entry with data", entry(apiCall={"urlPath": "/a", "data": [{"key": "k"}]}), "POST"),
+    ("entry that never ends", entry(apiCall={"urlPath": "/a", "refreshInterval": "0s"}), "zero"),
+    (
+        "entry with a bad projection",
+        entry(
+            kubernetesResource={"version": "v1", "resource": "pods"},
+            projections=[{"name": "e", "jmesPath": "a["}],
+        ),
+        "spec.projections[0].jmesPath",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("document", "words"), [case[1:] for case in WRONG], ids=[case[0] for case in WRONG]
+)
+def test_refused(document, words):
+    opinion = review_policy(document, names=NAMES)
+    assert not opinion.allowed
+    assert words in opinion.message
+
+
+def test_kyvernos_own_words():
+    both = {"validate": {"assert": {"object": {}}, "foreach": [{"list": "x"}]}}
+    message = review_policy(classic(rule(**both), background=False)).message
+    words = "only one of pattern, anyPattern, deny, foreach, cel can be specified"
+    assert f"path: spec.rules[0].validate..: {words}" in message
+
+
+@pytest.mark.parametrize(("allow", "is_allowed"), [(False, False), (True, True)])
+def test_services_in_a_namespace(allow, is_allowed):
+    call = [{"expression": "http.Get('https://x.y').a == 1"}]
+    policy = cel("NamespacedValidatingPolicy", "n", validations=call)
+    assert review_policy(policy, allow_http=allow).allowed is is_allowed
+    # A field of that name is something else.
+    field = [{"expression": "object.spec.http == 'a'"}]
+    assert review_policy(cel("NamespacedValidatingPolicy", "n", validations=field)).allowed
+
+
+def test_kinds_that_nobody_serves_are_a_warning():
+    opinion = review_policy(classic(rule("tekton.dev/v1/Task")), names=NAMES)
+    assert opinion.allowed
+    assert "tekton.dev/v1/Task" in opinion.warnings[0]
+
+
+def test_what_is_stored_may_be_labelled_and_deleted():
+    bad = classic(rule(), rule())
+    labelled = {**bad, "metadata": {"name": "p", "labels": {"a": "b"}}}
+    opinion = review_policy(labelled, bad)
+    assert opinion.allowed
+    assert opinion.warnings
+    going = {**bad, "metadata": {"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert review_policy({**going, "spec": {}}, bad).allowed
+
+
+# --- generate rules that have made something already
+
+
+def generating(kind="ConfigMap", name="r", *, synchronize=True, **changes):
+    generate = {
+        "apiVersion": "v1",
+        "kind": kind,
+        "name": "made",
+        "namespace": "n",
+        "synchronize": synchronize,
+        "data": {"a": "b"},
+        **changes,
+    }
+    return {**rule("Namespace", name=name), "generate": generate} | {"validate": None}
+
+
+def policy_of(made):
+    return classic({key: value for key, value in made.items() if value is not None})
+
+
+CHANGES = [
+    ("data", generating(), generating(data={"c": "d"}), True),
+    ("synchronize", generating(), generating(synchronize=False), True),
+    ("name of the rule", generating(), generating(name="other"), False),
+    (
+        "match while kept in step",
+        generating(),
+        {**generating(), "match": {"any": [{"resources": {"kinds": ["Secret"]}}]}},
+        False,
+    ),
+    (
+        "match while left alone",
+        generating(synchronize=False),
+        {
+            **generating(synchronize=False),
+            "match": {"any": [{"resources": {"kinds": ["Secret"]}}]},
+        },
+        True,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_allowed"), [case[1:] for case in CHANGES], ids=[c[0] for c in CHANGES]
+)
+def test_change_of_a_generate_rule(old, new, is_allowed):
+    opinion = review_policy(policy_of(new), policy_of(old))
+    assert opinion.allowed is is_allowed, opinion.message
+
+
+def test_change_of_the_target_is_a_warning():
+    opinion = review_policy(policy_of(generating(name="made")), policy_of(generating("Secret")))
+    assert opinion.allowed
+    assert "stale targets" in " ".join(opinion.warnings)
+
+
+# --- permissions
+
+TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "namespace": "n"}
+MUTATING = {
+    "mutate": {"targets": [TARGET], "patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}}}
+}
+ACCOUNTS = Accounts(background="bg", reports="rp", cleanup="cl")
+CLEANUP = {
+    "apiVersion": "kyverno.io/v2",
+    "kind": "ClusterCleanupPolicy",
+    "metadata": {"name": "c"},
+    "spec": {"schedule": "* * * * *", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]}},
+}
+
+
+def ask(document, granted=()):
+    asked = []
+
+    async def allows(access):
+        asked.append(access)
+        return access.user in granted
+
+    opinion = asyncio.run(review_permissions(document, ACCOUNTS, NAMES, allows))
+    return opinion, asked
+
+
+def test_permissions_of_mutate_targets():
+    opinion, asked = ask(classic(rule(**MUTATING)), granted=("rp",))
+    assert opinion.errors == (
+        "spec.rules[0].mutate.targets[0]: auth check fails, additional privileges are required: "
+        "bg requires permissions get,update for resource apps/v1/Deployment in namespace n",
+    )
+    assert Access("bg", "get", "apps", "deployments", namespace="n", name="d") in asked
+
+
+def test_permissions_of_generate():
+    opinion, _ = ask(policy_of(generating()), granted=("rp",))
+    assert "bg requires permissions get,create,update,delete for resource v1/ConfigMap" in (
+        opinion.message
+    )
+    assert ask(policy_of(generating()), granted=("rp", "bg"))[0] == Opinion()
+    variable = policy_of(generating("{{ request.object.kind }}"))
+    assert ask(variable, granted=("rp",))[0] == Opinion()
+
+
+def test_permissions_of_reports_are_a_warning():
+    opinion, _ = ask(classic(rule()))
+    assert opinion.allowed
+    assert "rp requires permissions get,list,watch for resource Pod" in opinion.warnings[0]
+
+
+def test_permissions_of_cleanup():
+    opinion, _ = ask(CLEANUP, granted=("rp", "bg"))
+    assert "cl requires permissions delete,list for resource Pod" in opinion.message
+
+
+# --- by path
+
+
+def review(path, document, old=None, flags=Flags()):  # noqa: B008  (frozen)
+    reviewer = PolicyReviewer(flags, lambda: NAMES)
+    return asyncio.run(reviewer.review(path, document, old))
+
+
+def excepting(namespace="n"):
+    return {
+        "apiVersion": "kyverno.io/v2",
+        "kind": "PolicyException",
+        "metadata": {"name": "x", "namespace": namespace},
+        "spec": {
+            "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+            "exceptions": [{"policyName": "p", "ruleNames": ["r"]}],
+        },
+    }
+
+
+PLACES = [
+    ("off", Flags(), "until it is enabled"),
+    ("nowhere", Flags(enable_policy_exception=True), "exceptionNamespace flag is not set"),
+    ("elsewhere", Flags(enable_policy_exception=True, exception_namespace="m"), "must match"),
+    ("here", Flags(enable_policy_exception=True, exception_namespace="n"), ""),
+    ("anywhere", Flags(enable_policy_exception=True, exception_namespace="*"), ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"), [case[1:] for case in PLACES], ids=[case[0] for case in PLACES]
+)
+def test_exceptions_that_nobody_heeds(flags, words):
+    opinion = review("/exceptionvalidate", excepting(), flags=flags)
+    assert opinion.allowed
+    assert words in " ".join(opinion.warnings)
+    assert bool(opinion.warnings) is bool(words)
+
+
+def test_exception_that_is_wrong():
+    bad = excepting()
+    bad["spec"]["match"]["any"][0]["subjects"] = [{"kind": "User", "name": "u"}]
+    assert not review("/exceptionvalidate", bad).allowed
+
+
+@pytest.mark.parametrize(
+    ("value", "warns"),
+    [("2h", False), ("2030-01-02", False), ("2030-01-02T150405Z", False), ("soon", True)],
+)
+def test_ttl_label(value, warns):
+    labelled = {"metadata": {"name": "o", "labels": {"cleanup.kyverno.io/ttl": value}}}
+    opinion = review("/verifyttl", labelled)
+    assert opinion.allowed
+    assert bool(opinion.warnings) is warns
+
+
+def test_nothing_is_said_of_what_goes():
+    assert review("/policyvalidate", None) == Opinion()
+
+
+def test_warnings_are_not_without_end():
+    rules = [rule(f"x.y/v1/Kind{number}", name=f"r{number}") for number in range(50)]
+    opinion = review("/policyvalidate", classic(*rules))
+    assert len(opinion.warnings) == 20
+    assert all(len(warning) <= 250 for warning in opinion.warnings)

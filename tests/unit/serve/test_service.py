@@ -1,0 +1,159 @@
+"""`lictor serve` as a whole, with real processes on real sockets."""
+
+import http.client
+import multiprocessing
+import os
+import signal
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+from serving import make_policy, make_review, require_label, write_policies
+
+from lictor.cluster.flags import Flags
+from lictor.cluster.names import Names
+from lictor.raw import JsonObject
+from lictor.serve.options import Options
+from lictor.serve.service import run_service
+
+# Forked children on a busy machine take their time.
+PATIENCE = 40.0
+
+
+def _find_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+class Service:
+    """A running service, seen from outside."""
+
+    def __init__(self, port: int, metrics: int, pid: int) -> None:
+        self.port = port
+        self.metrics = metrics
+        self.pid = pid
+
+    def connect(self) -> http.client.HTTPSConnection:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
+
+    def ask(self, review: JsonObject) -> JsonObject:
+        headers = {"content-type": "application/json"}
+        body = orjson.dumps(review)
+        with closing(self.connect()) as connection:
+            connection.request("POST", "/validate/fail?timeout=10s", body, headers)
+            answer = connection.getresponse()
+            assert answer.status == 200
+            response: JsonObject = orjson.loads(answer.read())["response"]
+        return response
+
+    def is_ready(self) -> bool:
+        with closing(self.connect()) as connection:
+            try:
+                connection.request("GET", "/health/readiness")
+                return connection.getresponse().status == 200
+            except (OSError, http.client.HTTPException):
+                return False
+
+    def read_metrics(self) -> str:
+        metrics = http.client.HTTPConnection("127.0.0.1", self.metrics, timeout=30)
+        with closing(metrics) as connection:
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read().decode()
+
+    @property
+    def children(self) -> list[int]:
+        path = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        return [int(pid) for pid in path.read_text().split()]
+
+    def wait(self, what: str) -> None:
+        """Until something is true; `what` names the method."""
+        deadline = time.monotonic() + PATIENCE
+        while not getattr(self, what)():
+            assert time.monotonic() < deadline, what
+            time.sleep(0.05)
+
+
+@contextmanager
+def _serve(folder: Path, workers: int = 2, patience: float = 20.0) -> Iterator[Service]:
+    port, metrics = _find_port(), _find_port()
+    flags = Flags(
+        webhook_server_host="127.0.0.1",
+        webhook_server_port=port,
+        metrics_host="127.0.0.1",
+        metrics_port=metrics,
+    )
+    options = Options(flags, Names(), workers, (folder,), patience=patience)
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=lambda: os._exit(run_service(options)))
+    process.start()
+    assert process.pid is not None
+    service = Service(port, metrics, process.pid)
+    try:
+        service.wait("is_ready")
+        yield service
+    finally:
+        process.terminate()
+        process.join(PATIENCE)
+        assert process.exitcode == 0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_policies(tmp_path, make_policy("teams", require_label("team")))
+    return tmp_path
+
+
+def test_it_answers_counts_and_ends(folder: Path) -> None:
+    with _serve(folder) as service:
+        assert service.ask(make_review({"team": "x"}))["allowed"]
+        assert not service.ask(make_review())["allowed"]
+        deadline = time.monotonic() + PATIENCE
+        while 'request_allowed="false"' not in service.read_metrics():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert "kyverno_policy_results_total" in service.read_metrics()
+
+
+def test_a_process_that_dies_or_hangs_is_replaced(folder: Path) -> None:
+    with _serve(folder, workers=2, patience=1.5) as service:
+        first = service.children
+        os.kill(first[0], signal.SIGKILL)
+        # The other one answers whatever happens, on the same socket.
+        for _ in range(5):
+            assert service.ask(make_review({"team": "x"}))["allowed"]
+        _wait_for_others(service, first[:1])
+        os.kill(first[1], signal.SIGSTOP)
+        _wait_for_others(service, first)
+        service.wait("is_ready")
+        assert service.ask(make_review({"team": "x"}))["allowed"]
+
+
+def _wait_for_others(service: Service, gone: list[int]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while set(gone) & set(service.children) or len(service.children) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_open_connections_are_answered_to_the_end(folder: Path) -> None:
+    with _serve(folder, workers=1) as service, closing(service.connect()) as connection:
+        body = orjson.dumps(make_review({"team": "x"}))
+        connection.putrequest("POST", "/validate/fail")
+        connection.putheader("content-type", "application/json")
+        connection.putheader("content-length", str(len(body)))
+        connection.endheaders(body[:50])
+        os.kill(service.pid, signal.SIGTERM)
+        time.sleep(0.5)
+        connection.send(body[50:])
+        answer = connection.getresponse()
+        assert answer.status == 200
+        assert answer.getheader("connection") == "close"
+        assert orjson.loads(answer.read())["response"]["allowed"]

@@ -1,0 +1,111 @@
+"""The parent and its children: real processes that die, hang and end."""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from lictor.serve.book import Book, read_tables
+from lictor.serve.instruments import RESTARTS
+from lictor.serve.slots import Slot
+from lictor.serve.supervisor import Post, Supervisor
+
+Child = Callable[[Slot], None]
+
+
+def _wait_for_end(slot: Slot) -> None:
+    """A child that lives until it is told to end."""
+    ended: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
+    while not ended:
+        slot.beat()
+        time.sleep(0.02)
+
+
+def _die(slot: Slot) -> None:
+    book = Book()
+    book.count("born")
+    slot.write(book.dump())
+    slot.beat()
+    time.sleep(0.05)
+    raise SystemExit(3)
+
+
+def _hang(slot: Slot) -> None:
+    slot.beat()
+    time.sleep(60)
+
+
+def _ignore_the_end(slot: Slot) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        slot.beat()
+        time.sleep(0.02)
+
+
+class _Run:
+    """A supervisor in a process of its own, as it is in life."""
+
+    def __init__(self, child: Child, *, patience: float = 0.0, grace: float = 5.0) -> None:
+        self.slot, self.departed = Slot(65536), Slot(65536)
+        post = Post("child", child, self.slot, patience=patience)
+        supervisor = Supervisor([post], self.departed, grace=grace)
+        context = multiprocessing.get_context("fork")
+        self.process = context.Process(target=lambda: os._exit(supervisor.run()))
+        self.process.start()
+
+    def wait(self, test: Callable[[], bool], seconds: float = 20.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not test():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def end(self) -> int | None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signal.SIGTERM)
+        self.process.join(20)
+        return self.process.exitcode
+
+    def count(self, metric: str) -> float:
+        tables = read_tables(self.departed.read())
+        return sum(v for name, _, v in tables.counters if name == metric) if tables else 0
+
+
+def test_all_end_well_when_told() -> None:
+    run = _Run(_wait_for_end)
+    run.wait(lambda: run.slot.last_beat > 0)
+    assert run.end() == 0
+
+
+def test_what_dies_is_replaced_and_its_counts_stay() -> None:
+    run = _Run(_die)
+    run.wait(lambda: run.count(RESTARTS) >= 2)
+    assert run.count("born") == run.count(RESTARTS)
+    run.end()
+
+
+def test_what_hangs_is_replaced() -> None:
+    run = _Run(_hang, patience=0.3)
+    run.wait(lambda: run.count(RESTARTS) >= 1)
+    run.end()
+
+
+def test_what_does_not_end_is_killed() -> None:
+    run = _Run(_ignore_the_end, grace=0.5)
+    run.wait(lambda: run.slot.last_beat > 0)
+    assert run.end() == 1
+
+
+@pytest.mark.parametrize("size", [10, 5000])
+def test_slots_hold_what_fits(size: int) -> None:
+    slot = Slot(4096)
+    slot.write(b"first")
+    assert slot.write(b"x" * size) is (size < 4000)
+    assert slot.read() == (b"x" * size if size < 4000 else b"first")
+    slot.beat()
+    assert slot.last_beat > 0
+    slot.clear()
+    assert (slot.read(), slot.last_beat) == (b"", 0.0)

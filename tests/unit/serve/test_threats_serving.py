@@ -1,0 +1,233 @@
+"""What someone could try against the webhook server, and what comes of it."""
+
+import asyncio
+import ssl
+import time
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from http.client import HTTPSConnection
+from pathlib import Path
+
+import orjson
+import pytest
+from serving import make_review
+
+from lictor.cluster.keys import Algorithm, Pair, make_authority, make_serving, write_certificates
+from lictor.cluster.update_requests import build_update_request
+from lictor.engine import Engine
+from lictor.errors import DeadlineError
+from lictor.load.review import load_review
+from lictor.model.program import Case, CompiledRule, Phase, Program
+from lictor.model.request import Request
+from lictor.model.result import PolicyRef, Result, RuleType, Status, Verdict
+from lictor.raw import JsonObject
+from lictor.serve import judge as judging
+from lictor.serve.alarm import SignalAlarm
+from lictor.serve.certificate import LiveCertificate
+from lictor.serve.http import Call, Gate, Reply
+from lictor.serve.judge import Judge
+from lictor.serve.update_sink import list_updates
+
+WORD = "c2VzYW1l"
+SECRET: JsonObject = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {
+        "name": "door",
+        "namespace": "shop",
+        "labels": {"kept": "yes"},
+        "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": f'{{"data": "{WORD}"}}',
+            "kept": "yes",
+        },
+    },
+    "data": {"word": WORD},
+    "stringData": {"word": WORD},
+}
+POLICY = PolicyRef("copies", api_version="kyverno.io/v1", kind="ClusterPolicy")
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
+def test_contents_of_secrets_are_in_no_update_request(operation: str) -> None:
+    review = make_review(
+        operation=operation,
+        kind={"group": "", "version": "v1", "kind": "Secret"},
+        object=None if operation == "DELETE" else SECRET,
+        oldObject=None if operation == "CREATE" else SECRET,
+    )
+    request = load_review(orjson.dumps(review)).request
+    result = Result(POLICY, "rule", RuleType.GENERATION, Status.PASS)
+    (update,) = list_updates(request, [result])
+    text = orjson.dumps(build_update_request(update, "lictor"))
+    assert WORD.encode() not in text
+    assert b"door" in text
+    if operation != "CREATE":
+        assert text.count(b'"kept":"yes"') == 2, "labels and other annotations are needed"
+
+
+# --- rules that take for ever
+
+
+def _spin(_: Case) -> tuple[Result, ...]:
+    while True:
+        pass
+
+
+def _make_engine() -> Engine:
+    rule = CompiledRule("endless", Phase.VALIDATE, lambda *_: lambda _: True, _spin)
+    return Engine([Program(POLICY, (rule,))])
+
+
+def _time_judgement(judge: Judge) -> float:
+    began = time.monotonic()
+    pod: JsonObject = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}
+
+    async def run() -> Verdict:
+        return await judge.judge(_make_engine(), set(), Request.of(pod), began + 60)
+
+    try:
+        verdict = asyncio.run(run())
+    except DeadlineError:
+        pass
+    else:
+        assert [result.status for result in verdict.results] == [Status.ERROR]
+    return time.monotonic() - began
+
+
+def test_a_rule_that_takes_for_ever_is_given_less_time_from_then_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(judging, "LOOP_SECONDS", 1.0)
+    monkeypatch.setattr(judging, "HASTY_SECONDS", 0.1)
+    judge = Judge(alarm=SignalAlarm())
+    assert _time_judgement(judge) >= 1.0
+    assert _time_judgement(judge) < 0.9
+
+
+class NotedQuestions:
+    """Notes until when the outside world may be asked."""
+
+    def __init__(self) -> None:
+        self.deadline = 0.0
+
+    def take_asked(self) -> bool:
+        return True
+
+    def begin_request(self, deadline: float) -> None:
+        self.deadline = deadline
+
+
+def test_questions_end_before_the_request_does() -> None:
+    guard = NotedQuestions()
+    began = time.monotonic()
+    asyncio.run(Judge(guard).judge(Engine([]), set(), Request.of({}), began + 10))
+    assert began + 8 < guard.deadline < began + 9.5
+
+
+# --- who may ask
+
+
+def _make_authority(name: str) -> Pair:
+    return make_authority(name, Algorithm.ECDSA, datetime.now(UTC), timedelta(days=1))
+
+
+def _sign(authority: Pair, file: Path) -> Path:
+    pair = make_serving(
+        authority, ("localhost",), Algorithm.ECDSA, datetime.now(UTC), timedelta(days=1)
+    )
+    file.write_text(pair.certificate_pem + pair.key_pem)
+    return file
+
+
+async def _answer(_: Call) -> Reply:
+    return Reply(HTTPStatus.OK, b"fine\n")
+
+
+def _ask(port: int, method: str, shown: Path | None) -> int:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if shown is not None:
+        context.load_cert_chain(shown)
+    connection = HTTPSConnection("127.0.0.1", port, timeout=10, context=context)
+    with closing(connection):
+        try:
+            connection.request(method, "/validate/fail", b"{}" if method == "POST" else None)
+            return connection.getresponse().status
+        except (ssl.SSLError, ConnectionError):
+            return 0
+
+
+async def _serve_and_ask(live: LiveCertificate, method: str, shown: Path | None) -> int:
+    gate = Gate(_answer, max_body=1000, knows_clients=True)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(gate, "127.0.0.1", 0, ssl=live.context)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        return await asyncio.to_thread(_ask, port, method, shown)
+    finally:
+        server.close()
+        await gate.drain(1)
+
+
+@pytest.mark.parametrize(
+    ("method", "who", "status"),
+    [
+        ("POST", "", 401),
+        ("POST", "stranger", 0),
+        ("POST", "friend", 200),
+        ("GET", "", 200),
+    ],
+)
+def test_reviews_come_from_clients_that_are_known(
+    tmp_path: Path, method: str, who: str, status: int
+) -> None:
+    authority = _make_authority("clients")
+    signers = {"friend": authority, "stranger": _make_authority("clients")}
+    shown = _client_file(tmp_path, signers[who]) if who else None
+    server_file = _sign(_make_authority("server"), tmp_path / "server.pem")
+    text = server_file.read_bytes()
+    live = LiveCertificate(write_certificates((authority.certificate,)))
+    assert live.load(text, text)
+    assert asyncio.run(_serve_and_ask(live, method, shown)) == status
+
+
+def _client_file(folder: Path, authority: Pair) -> Path:
+    """A client's certificate: our own `keys` makes those of servers only."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "api-server")]))
+        .issuer_name(authority.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(authority.key, hashes.SHA256())
+    )
+    file = folder / "client.pem"
+    file.write_bytes(
+        certificate.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return file
+
+
+def test_our_serving_certificate_makes_nobody_a_client(tmp_path: Path) -> None:
+    authority = _make_authority("server")
+    stolen = _sign(authority, tmp_path / "stolen.pem")
+    text = stolen.read_bytes()
+    live = LiveCertificate(write_certificates((authority.certificate,)))
+    assert live.load(text, text)
+    assert asyncio.run(_serve_and_ask(live, "POST", stolen)) == 0
