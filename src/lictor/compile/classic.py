@@ -9,21 +9,21 @@ from lictor.compile.actions import base_action, compile_override
 from lictor.compile.autogen import expand_rules
 from lictor.compile.exceptions import compile_exceptions
 from lictor.compile.guard import Guard, guard
-from lictor.compile.selection import remember, within
+from lictor.compile.selection import but_deletions, remember, within
 from lictor.errors import CompileError, LictorError
 from lictor.evaluate.conditions import compile_conditions
 from lictor.evaluate.context import compile_context
 from lictor.evaluate.exemption import Exempt
 from lictor.evaluate.expressions import Expressions
-from lictor.evaluate.setting import Setting
+from lictor.evaluate.setting import Outcome, Setting
 from lictor.evaluate.validate import allow_existing, compile_validate
 from lictor.lang.watch import Watch, WatchRule, watch_nothing
-from lictor.match.classic import compile_match, without_selectors
+from lictor.match.classic import compile_match, names_deletion, without_selectors
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Generate, Match, Mutate, Policy, Rule, Validate
 from lictor.model.program import Case, Check, CompiledRule, Phase, Program, Select
 from lictor.model.request import Request
-from lictor.model.result import Action, PolicyRef, Result, RuleType
+from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
 from lictor.ports import Lookups
 
 if TYPE_CHECKING:
@@ -97,7 +97,28 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             return
         for phase, kind, build in self._bodies():
             check = self._check(kind, build)
-            yield CompiledRule(self.rule.name, phase, select, check, action, override)
+            chosen = select
+            if phase is Phase.GENERATE and not names_deletion(self.rule.match):
+                chosen = but_deletions(select)
+            applies = self._applies(kind) if self._works_elsewhere(phase) else None
+            yield CompiledRule(self.rule.name, phase, chosen, check, action, override, applies)
+
+    def _works_elsewhere(self, phase: Phase) -> bool:
+        mutate = self.rule.mutate
+        return phase is Phase.GENERATE or (
+            phase is Phase.MUTATE and mutate is not None and bool(mutate.targets)
+        )
+
+    def _applies(self, kind: RuleType) -> Check:
+        """Everything that stands before the rule's body, without the body."""
+        made: list[Check] = []
+
+        def applies(case: Case) -> tuple[Result, ...]:
+            if not made:
+                made.append(self._check(kind, _pass))
+            return made[0](case)
+
+        return applies
 
     def _bodies(self) -> Iterator[tuple[Phase, RuleType, Callable[[Setting], Check]]]:
         rule = self.rule
@@ -224,6 +245,10 @@ def _generate(generate: Generate, setting: Setting) -> Check:
     from lictor.evaluate.generate import compile_generate
 
     return compile_generate(generate, setting)
+
+
+def _pass(setting: Setting) -> Check:
+    return lambda case: (setting.result(case, Outcome(Status.PASS)),)
 
 
 def _not_yet(what: str) -> Callable[[Setting], Check]:

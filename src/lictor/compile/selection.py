@@ -24,6 +24,15 @@ def remember(select: Select) -> Select:
     return remembered
 
 
+def but_deletions(select: Select) -> Select:
+    """The selection without DELETE: what is gone sets nothing off unless the rule says so."""
+
+    def chosen(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
+        return None if operation is Operation.DELETE else select(kind, subresource, operation)
+
+    return chosen
+
+
 def within(namespace: str, select: Select) -> Select:
     """The selection, bound to one namespace: what a Policy concerns."""
 

@@ -1,1 +1,1 @@
-"""Reconcile loops, one per file: from what is there to what should be. No request is served here."""
+"""Reconcile loops, one per file: from what is there to what should be. Serves no request."""

@@ -1,5 +1,6 @@
 """Which objects have been judged in which state? Sixteen bytes for each, however many there are."""
 
+import threading
 from array import array
 from hashlib import blake2b
 
@@ -18,9 +19,13 @@ def hash_text(*parts: str | bytes) -> int:
 
 
 class Ledger:
-    """UID -> the state it was judged in, and whether it has a report. Open addressing."""
+    """UID -> the state it was judged in, and whether it has a report. Open addressing.
+
+    Several threads may use it at once: kinds are judged side by side.
+    """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._keys = array("Q", bytes(8 * _FIRST_SIZE))
         self._values = array("Q", bytes(8 * _FIRST_SIZE))
         self._used = 0
@@ -31,32 +36,42 @@ class Ledger:
 
     def get(self, uid: str) -> tuple[int, bool] | None:
         """The state, and whether there is a report."""
-        found = self._find(hash_text(uid))
-        if found is None:
-            return None
-        value = self._values[found]
+        key = hash_text(uid)
+        with self._lock:
+            found = self._find(key)
+            if found is None:
+                return None
+            value = self._values[found]
         return value >> 1, bool(value & 1)
 
     def put(self, uid: str, state: int, *, reported: bool) -> None:
+        """Note in which state an object was judged."""
         key = hash_text(uid)
         value = (state << 1 | reported) & 0xFFFFFFFFFFFFFFFF
-        found = self._find(key)
-        if found is not None:
-            self._values[found] = value
-            return
-        if self._used * 3 >= len(self._keys) * 2:
-            self._grow()
-        self._insert(key, value)
-        self._count += 1
+        with self._lock:
+            found = self._find(key)
+            if found is not None:
+                self._values[found] = value
+                return
+            if self._used * 3 >= len(self._keys) * 2:
+                self._grow()
+            self._insert(key, value)
+            self._count += 1
 
     def remove(self, uid: str) -> None:
-        found = self._find(hash_text(uid))
-        if found is not None:
-            self._keys[found] = _GRAVE
-            self._count -= 1
+        """Forget an object."""
+        key = hash_text(uid)
+        with self._lock:
+            found = self._find(key)
+            if found is not None:
+                self._keys[found] = _GRAVE
+                self._count -= 1
 
-    def clear(self) -> None:
-        self.__init__()  # type: ignore[misc]  # (an empty one is a new one)
+    def adopt(self, other: "Ledger") -> None:
+        """Take what another one says in the place of all that this one does."""
+        with self._lock:
+            self._keys, self._values = other._keys, other._values
+            self._used, self._count = other._used, other._count
 
     def _find(self, key: int) -> int | None:
         mask = len(self._keys) - 1
@@ -77,16 +92,14 @@ class Ledger:
         self._used += 1
 
     def _grow(self) -> None:
-        pairs = [
-            (key, value)
-            for key, value in zip(self._keys, self._values, strict=True)
-            if key not in (_EMPTY, _GRAVE)
-        ]
-        size = len(self._keys)
-        while len(pairs) * 3 >= size:
+        """A table with room, without the graves; no list in between, as there may be millions."""
+        keys, values = self._keys, self._values
+        size = len(keys)
+        while self._count * 3 >= size:
             size *= 2
         self._keys = array("Q", bytes(8 * size))
         self._values = array("Q", bytes(8 * size))
         self._used = 0
-        for key, value in pairs:
-            self._insert(key, value)
+        for place, key in enumerate(keys):
+            if key not in (_EMPTY, _GRAVE):
+                self._insert(key, values[place])

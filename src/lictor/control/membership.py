@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from bisect import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
 
@@ -12,13 +12,14 @@ from lictor.cluster.cache import Cache
 from lictor.cluster.client import Client
 from lictor.cluster.names import Names
 from lictor.cluster.resource import LEASE
-from lictor.errors import ApiError, ConflictError
+from lictor.errors import ApiError
 from lictor.raw import JsonObject
 
 log = logging.getLogger(__name__)
 
-_LABEL = "lictor.io/member-of"
+MEMBER_LABEL = "lictor.io/member-of"
 _PERIOD = 3.0
+_SETTLE = 1.0
 # A member that has not been heard of for so long is gone.
 _LIFETIME = 12.0
 # Points per member on the ring: enough that two members share the work nearly evenly.
@@ -28,18 +29,29 @@ _POINTS = 256
 class Membership:
     """Says who is there, hears who else is, and shares out the work among all of them."""
 
-    def __init__(self, client: Client, names: Names, group: str, identity: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        names: Names,
+        group: str,
+        identity: str,
+        describe: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
         self._client = client
+        # What else our Lease tells of us, as annotations.
+        self._describe = describe
         self._names = names
         self._group = group
         self._identity = identity
         self._name = f"{names.prefix}-{group}-{_point(identity):016x}"
-        self._leases = Cache(client, LEASE, namespace=names.namespace, labels=f"{_LABEL}={group}")
+        labels = f"{MEMBER_LABEL}={group}"
+        self._leases = Cache(client, LEASE, namespace=names.namespace, labels=labels)
         # Lease -> what it said last, and when we heard that, by our own clock.
         self._heard: dict[str, tuple[str, float]] = {}
         self._ring: list[tuple[int, str]] = _build_ring((self._name,))
         self._members: tuple[str, ...] = (self._name,)
         self._listeners: list[Callable[[], None]] = []
+        self._settled = asyncio.Event()
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -60,13 +72,22 @@ class Membership:
         """Renew our Lease and heed the others' until cancelled; then give it back."""
         watching = asyncio.create_task(self._leases.run())
         try:
+            await self._renew()
+            await self._leases.wait()
+            # Replicas that start together should hear of each other before they begin.
+            await asyncio.sleep(_SETTLE)
             while True:
-                await self._renew()
                 self._count(time.monotonic())
+                self._settled.set()
                 await asyncio.sleep(_PERIOD)
+                await self._renew()
         finally:
             watching.cancel()
             await asyncio.shield(self._leave())
+
+    async def wait(self) -> None:
+        """Until it is known who else is there."""
+        await self._settled.wait()
 
     async def _renew(self) -> None:
         stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -74,7 +95,8 @@ class Membership:
             "metadata": {
                 "name": self._name,
                 "namespace": self._names.namespace,
-                "labels": {_LABEL: self._group},
+                "labels": {MEMBER_LABEL: self._group},
+                "annotations": dict(self._describe()),
             },
             "spec": {
                 "holderIdentity": self._identity,
@@ -84,7 +106,7 @@ class Membership:
         }
         try:
             await self._client.apply(LEASE, body)
-        except (ApiError, ConflictError) as error:
+        except ApiError as error:
             log.warning("membership not renewed", extra={"why": str(error)[:200]})
 
     async def _leave(self) -> None:

@@ -41,6 +41,8 @@ class ReportWriter:
         self._entitlement = entitlement
         self._openreports = openreports
         self._mixed: set[str] = set()
+        # Those that became mixed since the reports were last read.
+        self._lately: set[str] = set()
 
     def kind_for(self, namespace: str) -> Resource:
         """The kind of report that stands in a namespace, or in none."""
@@ -48,11 +50,15 @@ class ReportWriter:
             return kinds.OPEN_REPORT if namespace else kinds.CLUSTER_OPEN_REPORT
         return kinds.POLICY_REPORT if namespace else kinds.CLUSTER_POLICY_REPORT
 
-    def mark_mixed(self, uid: str) -> None:
-        self._mixed.add(uid)
+    def mark_mixed(self, uids: set[str]) -> None:
+        """These are the reports that hold more than a scan's entries: all have been read."""
+        self._mixed = uids | self._lately
+        self._lately = set()
 
     def forget(self, uid: str) -> None:
+        """The object is gone, and its report goes with it."""
         self._mixed.discard(uid)
+        self._lately.discard(uid)
 
     async def write(
         self, subject: Subject, entries: Iterable[JsonObject], *, judged: str, exists: bool
@@ -80,6 +86,7 @@ class ReportWriter:
     async def add(self, subject: Subject, entries: Iterable[JsonObject]) -> None:
         """Put in what something else than a scan said, in the place of what it said before."""
         self._mixed.add(subject.uid)
+        self._lately.add(subject.uid)
         await self._merge(subject, entries, judged="", scanned=False)
 
     async def remove(self, subject: Subject) -> None:
@@ -128,6 +135,8 @@ class ReportWriter:
         resource = self.kind_for(subject.namespace)
         for attempt in range(_TRIES):
             found = await self._client.find(resource, subject.uid, subject.namespace)
+            if ((found or {}).get("metadata") or {}).get("annotations", {}).get(MIXED):
+                self._mixed.add(subject.uid)
             merged = self._combine(found, fresh, scanned=scanned)
             try:
                 await self._put(subject, found, merged, judged)
@@ -160,7 +169,9 @@ class ReportWriter:
                 await self._client.delete(resource, subject.uid, subject.namespace)
             return
         notes = dict(((found or {}).get("metadata") or {}).get("annotations") or {})
-        notes[MIXED] = "true"
+        notes.pop(MIXED, None)
+        if subject.uid in self._mixed:
+            notes[MIXED] = "true"
         if judged:
             notes[JUDGED] = judged
         report = build_report(subject, entries, openreports=self._openreports, annotations=notes)

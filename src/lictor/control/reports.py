@@ -9,11 +9,12 @@ from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.cluster.store import PolicyStore
 from lictor.control.aggregate import Aggregator, watch_ephemeral
+from lictor.control.kind_scan import ScanTools
 from lictor.control.loop import Loop
 from lictor.control.membership import Membership
 from lictor.control.native_programs import NativePrograms
 from lictor.control.report_writer import ReportWriter
-from lictor.control.scan import Scanner, ScanTools
+from lictor.control.scan import Scanner
 from lictor.control.scan_plan import ScanPlan, build_scan_plan
 from lictor.errors import NotFoundError
 from lictor.raw import JsonObject
@@ -22,6 +23,7 @@ from lictor.report.resource_report import MANAGED_BY
 log = logging.getLogger(__name__)
 
 _RESYNC = 600.0
+_SHOW_EVERY = 5.0
 
 
 class PlanOfNow:
@@ -75,7 +77,7 @@ class Reports:
         )
         store.listen(self.planning.wake)
         natives.listen(self.planning.wake)
-        membership.listen(scanner.scan_again)
+        membership.listen(scanner.share_again)
         membership.listen(self.aggregating.wake)
 
     @property
@@ -92,11 +94,19 @@ class Reports:
                     group.create_task(cache.run())
                 await self._store.wait()
                 await self._natives.wait()
+                await self._membership.wait()
                 await self._scanner.load()
+                group.create_task(self._scanner.run())
+                group.create_task(self._show())
                 group.create_task(self.planning.run())
                 group.create_task(self.aggregating.run())
         finally:
             await self._scanner.stop()
+
+    async def _show(self) -> None:
+        while True:
+            self._scanner.progress.show()
+            await asyncio.sleep(_SHOW_EVERY)
 
     async def _plan(self) -> None:
         before = self._now.plan

@@ -1,6 +1,6 @@
 """Which policies judge what is there already, and what follows for one kind of object?"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import msgspec
@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from lictor.cluster.resource import Resource
 from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
+from lictor.control.judging import judge_now
 from lictor.control.ledger import hash_text
 from lictor.engine import Engine
 from lictor.model.policy import Policy
@@ -28,10 +29,12 @@ class KindPlan(msgspec.Struct, frozen=True):
     # Policies that change objects: what is there should look as if they had.
     mutating: tuple[Engine, ...]
     key: int
+    # Policy -> text that changes when it does.
+    marks: Mapping[str, str]
 
     def judge(self, request: Request) -> list[Result]:
         """What all policies say about an object that is there."""
-        results = list(self.engine.evaluate(request).results)
+        results = list(judge_now(self.engine, request).results)
         for engine in self.mutating:
             results += _judge_mutation(engine, request)
         return results
@@ -63,6 +66,7 @@ class ScanPlan(msgspec.Struct, frozen=True, dict=True):
             Engine(program for program, _ in judging),
             tuple(Engine((program,)) for program, _ in mutating),
             hash_text(*(mark for _, mark in (*judging, *mutating))),
+            {program.policy.key: mark for program, mark in (*judging, *mutating)},
         )
 
     def is_scanned(self, entry: JsonObject) -> bool:
@@ -126,7 +130,7 @@ def _concerns(program: Program, kind: GroupVersionKind) -> bool:
 
 
 def _judge_mutation(engine: Engine, request: Request) -> list[Result]:
-    verdict = engine.evaluate(request)
+    verdict = judge_now(engine, request)
     if verdict.patched == request.object:
         return list(verdict.results)
     return [

@@ -14,10 +14,12 @@ from lictor.lang.label_selector import compile_label_selector, read_requirements
 from lictor.model.policy import ForEachGenerate, Generate
 from lictor.model.program import Case, Check
 from lictor.model.request import GroupVersionKind
-from lictor.model.result import Result, Status
+from lictor.model.result import Result, SourceRef, Status
 from lictor.raw import Json, JsonObject
 
-Make: TypeAlias = Callable[[Case], Iterator[JsonObject]]
+# An object to make, and what it is a copy of.
+Made: TypeAlias = tuple[JsonObject, SourceRef | None]
+Make: TypeAlias = Callable[[Case], Iterator[Made]]
 
 # What the API server or an owner gave to a source does not go to its copies.
 _SERVER_FIELDS = ("uid", "selfLink", "creationTimestamp", "managedFields", "resourceVersion")
@@ -41,7 +43,8 @@ def compile_generate(generate: Generate, setting: Setting) -> Check:
         except EvaluationError as error:
             return (setting.result(case, Outcome(Status.ERROR, str(error))),)
         result = setting.result(case, Outcome(Status.PASS))
-        return (replace(result, generated=made),)
+        objects, sources = zip(*made, strict=True) if made else ((), ())
+        return (replace(result, generated=objects, sources=sources),)
 
     return check
 
@@ -52,7 +55,7 @@ def _compile_foreach(blocks: Sequence[ForEachGenerate], setting: Setting) -> Mak
         for index, block in enumerate(blocks)
     ]
 
-    def make(case: Case) -> Iterator[JsonObject]:
+    def make(case: Case) -> Iterator[Made]:
         for loop in loops:
             yield from loop(case)
 
@@ -67,7 +70,7 @@ def _compile_loop(block: ForEachGenerate, setting: Setting, where: str) -> Make:
     )
     make = _compile_pattern(block, setting)
 
-    def loop(case: Case) -> Iterator[JsonObject]:
+    def loop(case: Case) -> Iterator[Made]:
         found = elements_of(case.scope)
         for index, element in enumerate(found if isinstance(found, list) else [found]):
             if element is None:
@@ -104,24 +107,25 @@ def _compile_pattern(body: Generate | ForEachGenerate, setting: Setting) -> Make
         }
     ).fill
 
-    def make(case: Case) -> Iterator[JsonObject]:
+    def make(case: Case) -> Iterator[Made]:
         wanted = document(case.scope)
-        for found in _sources(wanted, setting):
-            yield _label(found, case, setting)
+        for found, source in _sources(wanted, setting):
+            yield _label(found, case, setting), source
 
     return make
 
 
-def _sources(wanted: JsonObject, setting: Setting) -> Iterator[JsonObject]:
+def _sources(wanted: JsonObject, setting: Setting) -> Iterator[Made]:
     if wanted["clone"]["name"]:
         yield from _clone(wanted, setting)
     elif wanted["cloneList"]["kinds"]:
         yield from _clone_list(wanted, setting)
-    elif isinstance(wanted["data"], dict):
-        yield _named(wanted["data"], wanted, str(wanted["name"]))
+    elif wanted["name"]:
+        # Without data it is an object that needs none, such as a ServiceAccount.
+        yield _named(_object(wanted["data"]), wanted, str(wanted["name"])), None
 
 
-def _clone(wanted: JsonObject, setting: Setting) -> Iterator[JsonObject]:
+def _clone(wanted: JsonObject, setting: Setting) -> Iterator[Made]:
     source = wanted["clone"]
     if source["namespace"] == wanted["namespace"] and source["name"] == wanted["name"]:
         return  # an object is not copied onto itself
@@ -133,10 +137,10 @@ def _clone(wanted: JsonObject, setting: Setting) -> Iterator[JsonObject]:
             f"source resource {wanted['apiVersion']} {wanted['kind']} "
             f"{source['namespace']}/{source['name']} not found"
         )
-    yield _named(_without_server_fields(found), wanted, str(wanted["name"]))
+    yield _named(_without_server_fields(found), wanted, str(wanted["name"])), read_source(found)
 
 
-def _clone_list(wanted: JsonObject, setting: Setting) -> Iterator[JsonObject]:
+def _clone_list(wanted: JsonObject, setting: Setting) -> Iterator[Made]:
     cloned = wanted["cloneList"]
     if cloned["namespace"] == wanted["namespace"]:
         return
@@ -149,7 +153,16 @@ def _clone_list(wanted: JsonObject, setting: Setting) -> Iterator[JsonObject]:
             metadata = _object(found.get("metadata"))
             if fits(_object(metadata.get("labels"))):
                 target = {**wanted, "apiVersion": found.get("apiVersion"), "kind": kind}
-                yield _named(_without_server_fields(found), target, str(metadata.get("name", "")))
+                made = _named(_without_server_fields(found), target, str(metadata.get("name", "")))
+                yield made, read_source(found)
+
+
+def read_source(found: JsonObject) -> SourceRef:
+    """How an object of the cluster is named as the source of a copy."""
+    metadata = _object(found.get("metadata"))
+    names = ("namespace", "name", "uid")
+    places = (str(metadata.get(name) or "") for name in names)
+    return SourceRef(str(found.get("apiVersion") or ""), str(found.get("kind") or ""), *places)
 
 
 def _named(body: JsonObject, wanted: JsonObject, name: str) -> JsonObject:

@@ -49,9 +49,9 @@ def _compile_existing(mutate: Mutate, change: Change, setting: Setting) -> Check
         for target in targets(case):
             outcome, after = _change_target(target, change, is_loop=bool(mutate.foreach))
             result = setting.result(case, outcome)
-            results.append(
-                replace(result, target=after) if outcome.status is Status.PASS else result
-            )
+            if outcome.status is Status.PASS:
+                result = replace(result, target=after, part=target.part)
+            results.append(result)
         return tuple(results)
 
     return check

@@ -1,6 +1,8 @@
 """`validate.podSecurity`: a Pod, or what makes Pods, must keep a Pod Security Standard."""
 
+from lictor.errors import EvaluationError
 from lictor.evaluate.exemption import Exempt, Exempted, skip_exempted
+from lictor.evaluate.images import extract_images
 from lictor.evaluate.pod_security import (
     Standard,
     Violation,
@@ -8,7 +10,7 @@ from lictor.evaluate.pod_security import (
     compile_tolerance,
     format_violations,
 )
-from lictor.evaluate.pod_security.message import locate_error
+from lictor.evaluate.pod_security.message import describe_violations, locate_error
 from lictor.evaluate.setting import Outcome, Setting
 from lictor.model.policy import PodSecurity
 from lictor.model.program import Case, Check
@@ -63,7 +65,17 @@ def _describe(
     standard = Standard(wanted.level, wanted.version)
     kind = str(resource.get("kind", ""))
     text = format_violations(setting.rule, standard, violations, kind)
-    return Outcome(Status.FAIL, text, _locate(violations, kind))
+    properties = describe_violations(standard, violations, _name_images(resource))
+    return Outcome(Status.FAIL, text, _locate(violations, kind), properties)
+
+
+def _name_images(resource: JsonObject) -> dict[str, str]:
+    """Container name -> its image in full."""
+    try:
+        found = extract_images(resource)
+    except EvaluationError:
+        return {}  # extra columns of a report never change a verdict
+    return {name: each["reference"] for images in found.values() for name, each in images.items()}
 
 
 def _locate(violations: tuple[Violation, ...], kind: str) -> Failure:

@@ -28,6 +28,8 @@ class Outcome(msgspec.Struct, frozen=True):
     status: Status
     message: str = ""
     failure: Failure | None = None
+    # What a report tells beside the message.
+    properties: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -60,7 +62,7 @@ class Setting(msgspec.Struct, frozen=True):
             message=outcome.message,
             action=self.action_for(case.request),
             failure=outcome.failure,
-            properties=self._fill_properties(case),
+            properties=self._fill_properties(case, outcome),
             exceptions=exceptions,
         )
 
@@ -84,7 +86,11 @@ class Setting(msgspec.Struct, frozen=True):
         changed = self.override(request) if self.override is not None else None
         return changed if changed is not None else self.action
 
-    def _fill_properties(self, case: Case) -> Mapping[str, str]:
+    def _fill_properties(self, case: Case, outcome: Outcome) -> Mapping[str, str]:
+        own = self._fill_own(case)
+        return {**own, **outcome.properties} if outcome.properties else own
+
+    def _fill_own(self, case: Case) -> Mapping[str, str]:
         if self.properties.is_constant:
             return self.properties.constant or {}
         try:

@@ -11,11 +11,14 @@ from lictor.evaluate.context import Enter, compile_foreach_context
 from lictor.evaluate.setting import Setting
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.label_selector import compile_label_selector, read_requirements
+from lictor.lang.resource_names import builtin_names
 from lictor.lang.template import Fill
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.policy import MutateTarget
 from lictor.model.program import Case
+from lictor.model.result import TargetPart
 from lictor.model.scope import Scope
+from lictor.ports import ApiCall
 from lictor.raw import Json, JsonObject
 
 
@@ -25,6 +28,7 @@ class Target(msgspec.Struct, frozen=True):
     object: JsonObject
     scope: Scope
     asks: Conditions | None
+    part: TargetPart | None = None
 
 
 Targets: TypeAlias = Callable[[Case], Iterator[Target]]
@@ -59,9 +63,9 @@ def _compile_target(target: MutateTarget, setting: Setting, where: str) -> Targe
         wanted = _fill(spec, case.scope)
         if namespace:
             wanted["namespace"] = namespace  # a Policy reaches no further than its own namespace
-        for found in _list(wanted, setting):
+        for found, part in _list(wanted, setting):
             scope = case.scope.child(target=found)
-            yield Target(found, enter(scope) if enter is not None else scope, asks)
+            yield Target(found, enter(scope) if enter is not None else scope, asks, part)
 
     return find
 
@@ -92,7 +96,7 @@ def _fill(spec: Fill, scope: Scope) -> JsonObject:
     return filled
 
 
-def _list(wanted: JsonObject, setting: Setting) -> Iterator[JsonObject]:
+def _list(wanted: JsonObject, setting: Setting) -> Iterator[tuple[JsonObject, TargetPart | None]]:
     kind = parse_kind_selector(f"{wanted['apiVersion']}/{wanted['kind']}")
     fits_name = compile_wildcard(str(wanted["name"])) if wanted["name"] else None
     fits_namespace = compile_wildcard(str(wanted["namespace"])) if wanted["namespace"] else None
@@ -113,7 +117,29 @@ def _list(wanted: JsonObject, setting: Setting) -> Iterator[JsonObject]:
             continue
         labels = metadata.get("labels")
         if fits_labels is None or fits_labels(labels if isinstance(labels, dict) else {}):
-            yield found
+            yield _take_part(found, kind.subresource, setting)
+
+
+def _take_part(
+    found: JsonObject, subresource: str, setting: Setting
+) -> tuple[JsonObject, TargetPart | None]:
+    if not subresource:
+        return found, None
+    api_version, kind = _text(found.get("apiVersion")), _text(found.get("kind"))
+    part = TargetPart(api_version, kind, subresource)
+    if subresource == "status":
+        return found, part  # it is read with the object, and written apart from it
+    metadata = found["metadata"]
+    group, _, version = api_version.rpartition("/")
+    plural = builtin_names().of_kind(group, version, kind).resource
+    root = f"/apis/{api_version}" if group else f"/api/{api_version}"
+    namespace = _text(metadata.get("namespace"))
+    place = f"/namespaces/{namespace}" if namespace else ""
+    path = f"{root}{place}/{plural}/{metadata['name']}/{subresource}"
+    read = setting.lookups.call_api(ApiCall(url_path=path))
+    if not isinstance(read, dict):
+        raise EvaluationError(f"{path} is no object")
+    return read, part
 
 
 def _text(value: Json) -> str:

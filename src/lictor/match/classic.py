@@ -75,6 +75,12 @@ def compile_filter(
     return _select(_compile_filters(match, manner, where, watch))
 
 
+def names_deletion(match: Match) -> bool:
+    """Does it name DELETE, rather than not speak of operations at all?"""
+    filters = (match.resources, *(each.resources for each in (*match.any, *match.all)))
+    return any("DELETE" in each.operations for each in filters)
+
+
 def without_selectors(match: Match) -> Match:
     """The same match, but for label selectors: for rules whose selectors make no sense."""
 

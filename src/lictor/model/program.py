@@ -74,6 +74,9 @@ class CompiledRule(msgspec.Struct, frozen=True):
     # What follows where the rule cannot be decided, and how namespaces change that.
     action: Action = Action.AUDIT
     override: Callable[[Request], Action | None] | None = None
+    # For rules that make or change other objects: passes where `check` would begin to work. It
+    # costs no more than the conditions, and is all that admission needs to know.
+    applies: Check | None = None
 
 
 class Program(msgspec.Struct, frozen=True):

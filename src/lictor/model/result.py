@@ -84,6 +84,24 @@ class ExceptionRef(msgspec.Struct, frozen=True):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+class SourceRef(msgspec.Struct, frozen=True):
+    """An object of the cluster that another one is a copy of."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class TargetPart(msgspec.Struct, frozen=True):
+    """A subresource of an object: what is changed is not the object, but this part of it."""
+
+    api_version: str
+    kind: str
+    subresource: str
+
+
 class Result(msgspec.Struct, frozen=True):
     """One rule's answer about one request."""
 
@@ -99,8 +117,10 @@ class Result(msgspec.Struct, frozen=True):
     # Mutation: the resource as this rule leaves it; `target` is another object that it changed.
     patched: JsonObject | None = None
     target: JsonObject | None = None
-    # Generation: what would be created, in order.
+    part: TargetPart | None = None
+    # Generation: what would be created, in order, and what each is a copy of (None: of nothing).
     generated: tuple[JsonObject, ...] = ()
+    sources: tuple[SourceRef | None, ...] = ()
 
 
 class Verdict(msgspec.Struct, frozen=True):

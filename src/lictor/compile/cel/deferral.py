@@ -15,10 +15,12 @@ def make_rule(
     *,
     select: Callable[[], Select],
     check: Callable[[], Check],
+    applies: Callable[[], Check] | None = None,
 ) -> CompiledRule:
     """The rule, or one that answers every request with what is wrong with its constraints."""
+    asks = build_when_used(applies) if applies is not None else None
     try:
-        return CompiledRule(name, phase, select(), build_or_fail(check), action)
+        return CompiledRule(name, phase, select(), build_or_fail(check), action, applies=asks)
     except CompileError as error:
         return CompiledRule(name, phase, select_all, _failing(error), action)
 

@@ -27,17 +27,18 @@ from lictor.compile.cel.selection import select_constrained
 from lictor.compile.cel.surroundings import CelSurroundings, refer
 from lictor.errors import FunctionError
 from lictor.evaluate.cel import View
+from lictor.evaluate.generate import Made, read_source
 from lictor.lang.cel.activation import Activation
 from lictor.lang.cel.environment import kyverno_environment
 from lictor.lang.resource_names import ResourceNames
 from lictor.model.cel_policy import GeneratingPolicy, GeneratingSpec
 from lictor.model.program import Case, Check, Phase, Program
-from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
+from lictor.model.result import Action, PolicyRef, Result, RuleType, SourceRef, Status
 from lictor.raw import Json, JsonObject
 
 _SOURCE = "KyvernoGeneratingPolicy"
 # What the expressions that run now have asked for, in order.
-_made: ContextVar[list[JsonObject]] = ContextVar("made")
+_made: ContextVar[list[Made]] = ContextVar("made")
 # What the API server gave to a source does not go to its copies.
 _SERVER_FIELDS = frozenset(
     ("uid", "selfLink", "creationTimestamp", "managedFields", "resourceVersion")
@@ -54,6 +55,7 @@ def compile_generating(policy: GeneratingPolicy, around: CelSurroundings) -> Pro
         Action.AUDIT,
         select=lambda: select_constrained(spec.match_constraints, ref, around),
         check=lambda: _compile_check(spec, ref, around),
+        applies=lambda: _compile_applies(spec, ref, around),
     )
     return Program(
         policy=ref,
@@ -80,22 +82,32 @@ class _Parts(msgspec.Struct, frozen=True):
             if not any(allowed.values()):
                 return tell_exempted(found, voice)
             activation = view.adding(case, exceptions=allowed)
-        made: tuple[JsonObject, ...] = ()
+        made: list[Made] = []
         if self.matches is None or self.matches(activation):
             made = self._generate(activation)
         name = voice.policy.name
         passed = voice.say(name, Status.PASS, "policy evaluated successfully")
-        return (replace(passed[0], generated=made),)
+        objects, sources = zip(*made, strict=True) if made else ((), ())
+        return (replace(passed[0], generated=objects, sources=sources),)
 
-    def _generate(self, activation: Activation) -> tuple[JsonObject, ...]:
-        made: list[JsonObject] = []
+    def ask(self, case: Case) -> tuple[Result, ...]:
+        """Pass where the policy has something to do, or to say of an exception."""
+        activation = self.view(case)
+        if not find_exceptions(self.exemptions, activation) and (
+            self.matches is not None and not self.matches(activation)
+        ):
+            return ()
+        return self.voice.say(self.voice.policy.name, Status.PASS, "policy applies")
+
+    def _generate(self, activation: Activation) -> list[Made]:
+        made: list[Made] = []
         token = _made.set(made)
         try:
             for evaluate in self.expressions:
                 evaluate(activation)
         finally:
             _made.reset(token)
-        return tuple(made)
+        return made
 
 
 def _compile_check(spec: GeneratingSpec, ref: PolicyRef, around: CelSurroundings) -> Check:
@@ -110,6 +122,19 @@ def _compile_check(spec: GeneratingSpec, ref: PolicyRef, around: CelSurroundings
             return voice.say(ref.name, Status.ERROR, text)
 
     return check
+
+
+def _compile_applies(spec: GeneratingSpec, ref: PolicyRef, around: CelSurroundings) -> Check:
+    voice = Voice(ref, RuleType.GENERATION, Action.AUDIT)
+    parts = _compile_parts(spec, voice, around)
+
+    def applies(case: Case) -> tuple[Result, ...]:
+        try:
+            return parts.ask(case)
+        except UNDECIDED as error:
+            return voice.say(ref.name, Status.ERROR, f"failed to evaluate policy: {error}")
+
+    return applies
 
 
 def _compile_parts(spec: GeneratingSpec, voice: Voice, around: CelSurroundings) -> _Parts:
@@ -143,7 +168,7 @@ class _Taker(msgspec.Struct, frozen=True):
         for given in objects:
             items = given.get("items")
             for item in items if isinstance(items, list) else [given]:
-                made.append(self._place(item, namespace))
+                made.append((self._place(item, namespace), _find_source(item)))
 
     def _place(self, item: Json, namespace: str) -> JsonObject:
         if not isinstance(item, dict):
@@ -164,6 +189,13 @@ class _Taker(msgspec.Struct, frozen=True):
     def _is_in_no_namespace(self, item: JsonObject) -> bool:
         group, _, version = str(item.get("apiVersion", "")).rpartition("/")
         return self.names.of_kind(group, version, str(item.get("kind", ""))).namespaced is False
+
+
+def _find_source(item: Json) -> SourceRef | None:
+    """What has a UID was read from the cluster: the new object is a copy of it."""
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    is_read = isinstance(metadata, dict) and metadata.get("uid")
+    return read_source(item) if is_read else None
 
 
 def _list_texts(spec: GeneratingSpec) -> Iterator[str]:

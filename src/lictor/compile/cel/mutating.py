@@ -1,6 +1,7 @@
 """MutatingPolicy and NamespacedMutatingPolicy become programs."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -60,18 +61,24 @@ def _compile_rules(
         return  # objects that are there already are changed only where the author says so
     build = builder.build_existing if changes_existing else builder.build
 
-    def rule(constraints: MatchResources | None, check: Callable[[], Check]) -> CompiledRule:
+    def rule(
+        constraints: MatchResources | None,
+        check: Callable[[], Check],
+        seen: Callable[[], MutatingSpec],
+    ) -> CompiledRule:
         return make_rule(
             "",
             Phase.MUTATE,
             _action(spec),
             select=lambda: select_constrained(constraints, ref, around),
             check=check,
+            applies=(lambda: builder.build_applies(seen())) if changes_existing else None,
         )
 
-    yield rule(spec.match_constraints, lambda: build(spec))
+    yield rule(spec.match_constraints, lambda: build(spec), lambda: spec)
     for floor in list_floors(spec.match_constraints, spec.autogen.pod_controllers):
-        yield rule(floor.constraints, _defer(build, spec, floor))
+        seen = partial(rewrite_mutating, spec, floor)
+        yield rule(floor.constraints, _defer(build, spec, floor), seen)
 
 
 def _defer(
@@ -172,6 +179,21 @@ class _Builder(msgspec.Struct, frozen=True):
             )
 
         return check
+
+    def build_applies(self, spec: MutatingSpec) -> Check:
+        """Passes where `build_existing` would look for targets."""
+        parts = self._compile(spec)
+
+        def applies(case: Case) -> tuple[Result, ...]:
+            try:
+                if parts.matches is not None and not parts.matches(parts.view(case)):
+                    return ()
+            except UNDECIDED as error:
+                text = f"failed to find targets: {error}"
+                return parts.voice.say("evaluation", Status.ERROR, text)
+            return parts.voice.say("", Status.PASS, "policy applies")
+
+        return applies
 
     def _compile(self, spec: MutatingSpec) -> _Parts:
         plain = self._plain_language()

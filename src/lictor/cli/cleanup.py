@@ -1,0 +1,144 @@
+"""`cleanup --dry-run`: what cleanup and deleting policies would take from a cluster."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from lictor.cli.flag_command import FlagCommand, slice_option
+from lictor.cli.sources import read_policies
+from lictor.cluster.flags import Flags
+from lictor.cluster.names import Names
+from lictor.errors import LoadError, UsageError
+from lictor.load.policies import load_documents
+from lictor.load.problem import Severity
+from lictor.raw import JsonObject
+
+if TYPE_CHECKING:
+    from lictor.control.cleanup_preview import Preview
+
+_EXAMPLES = """\
+# What would all policies of the cluster delete if they ran now?
+lictor cleanup --dry-run
+
+# Only these; with the namespace in front where the name alone is not enough
+lictor cleanup --dry-run nightly default/cleanup-pods
+
+# A policy that is not in the cluster yet
+lictor cleanup --dry-run --file policy.yaml --format json"""
+
+
+@click.command(cls=FlagCommand, arity=(0, None), examples=_EXAMPLES)
+@click.option("--dry-run", is_flag=True, help="Only say what would go; without it nothing is done.")
+@slice_option("-f", "--file", help="Policies from files or folders, instead of the cluster's own.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "json")),
+    default="text",
+    help="How it is written: text or json.",
+)
+@click.option("--namespace", default="lictor", show_default=True, help="Where lictor is installed.")
+@click.option(
+    "--prefix", default="lictor", show_default=True, help="How the names of its objects begin."
+)
+@click.option(
+    "--exceptionNamespace",
+    "exception_namespace",
+    default="",
+    help="Where PolicyExceptions are heeded; * means everywhere. As the controller's flag.",
+)
+@click.option("--kubeconfig", default="", help="The kubeconfig file to use.")
+@click.option("--context", default="", help="The context of the kubeconfig to use.")
+def cleanup(
+    *,
+    arguments: tuple[str, ...],
+    dry_run: bool,
+    file: tuple[str, ...],
+    form: str,
+    namespace: str,
+    prefix: str,
+    **cluster: str,
+) -> int:
+    """Say what the cleanup and deleting policies of a cluster would delete.
+
+    Policies are named as NAME or NAMESPACE/NAME; without a name all are asked. Nothing is deleted:
+    that is the work of the cleanup controller alone, on each policy's schedule.
+
+    Exits with 0 where every policy could be asked about every object, with 1 where one could not,
+    and with 2 on a wrong call.
+    """
+    if not dry_run:
+        raise UsageError("nothing is deleted from the command line: give --dry-run")
+    if file and arguments:
+        raise UsageError("give names of policies in the cluster or --file, not both")
+    given = list(_load(file))
+    flags = Flags(
+        kubeconfig=cluster["kubeconfig"],
+        context=cluster["context"],
+        exception_namespace=cluster["exception_namespace"],
+    )
+    previews = asyncio.run(_ask(flags, Names(prefix, namespace), arguments, given))
+    click.echo(_render_json(previews) if form == "json" else render_text(previews), nl=False)
+    return 1 if any(each.problems or each.undecided for each in previews) else 0
+
+
+def _load(paths: Sequence[str]) -> Iterator[JsonObject]:
+    if not paths:
+        return
+    found = False
+    for text in read_policies(paths):
+        loaded = load_documents(text.content, text.path)
+        errors = [str(each) for each in loaded.problems if each.severity is Severity.ERROR]
+        if errors:
+            raise LoadError("\n".join(errors))
+        bodies = [each.body for each in loaded.cleanups]
+        bodies += [
+            each.body for each in loaded.cel_policies if each.record.kind.endswith("DeletingPolicy")
+        ]
+        found = found or bool(bodies)
+        yield from bodies
+    if not found:
+        raise LoadError("there is no cleanup or deleting policy in these files")
+
+
+async def _ask(
+    flags: Flags, names: Names, wanted: Sequence[str], given: Sequence[JsonObject]
+) -> "list[Preview]":
+    from lictor.cluster.client import Client
+    from lictor.cluster.config import load_config
+    from lictor.control.cleanup_preview import preview_cleanups
+
+    client = Client(load_config(flags.kubeconfig, flags.context))
+    try:
+        return [each async for each in preview_cleanups(client, flags, names, wanted, given)]
+    finally:
+        await client.close()
+
+
+def render_text(previews: "Sequence[Preview]") -> str:
+    """One paragraph for each policy."""
+    lines = [line for preview in previews for line in _render(preview)]
+    return "".join(f"{line}\n" for line in lines or ["no policy that deletes"])
+
+
+def _render(preview: "Preview") -> Iterator[str]:
+    name = "/".join(filter(None, (preview.namespace, preview.name)))
+    for problem in preview.problems:
+        yield f"{preview.kind} {name}: {problem}"
+    if not preview.next_execution:
+        return
+    yield f"{preview.kind} {name} would delete at {preview.next_execution}:"
+    for item in preview.resources:
+        yield f"  {'/'.join(filter(None, (item.get('namespace'), item['kind'], item['name'])))}"
+    for each in preview.undecided:
+        yield f"  not {each['what']}: {each['why']}"
+    if not preview.resources:
+        yield "  nothing of what is there now"
+
+
+def _render_json(previews: "Sequence[Preview]") -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(previews), indent=2).decode() + "\n"

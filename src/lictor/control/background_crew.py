@@ -1,0 +1,101 @@
+"""Generation and mutation of other objects, put together."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from lictor.cluster.discovery import Discovery
+from lictor.cluster.resource import UPDATE_REQUEST, Resource
+from lictor.cluster.store import StoredPolicy
+from lictor.cluster.update_requests import UpdateRequests, UpdateType
+from lictor.control.background import RESYNC, Background, BackgroundTools
+from lictor.control.downstream import Downstream
+from lictor.control.existing import Existing
+from lictor.control.generate import Done, Generation
+from lictor.control.generate_queue import UnitQueue
+from lictor.control.generate_rules import PolicyBook
+from lictor.control.generate_watch import GenerationWatch
+from lictor.control.mutate_existing import MutateExisting
+from lictor.control.trigger import Triggers
+from lictor.control.trigger_watch import TriggerWatch
+from lictor.control.updates import Handler, Updates
+from lictor.control.workplace import Workplace
+from lictor.lang.duration import NANOSECONDS, parse_duration
+from lictor.model.request import Request
+from lictor.model.result import Result, Verdict
+from lictor.report.background_events import tell_failure, tell_generated, tell_mutated
+from lictor.report.events import Event, Source
+
+Tell: TypeAlias = Callable[[Event], None]
+AddReport: TypeAlias = Callable[[Request, tuple[Result, ...]], None]
+
+_GENERATE = Source.GENERATE
+
+
+def build_background(
+    place: Workplace,
+    discovery: Discovery,
+    *,
+    tell: Tell,
+    add_report: AddReport,
+) -> Background:
+    """The work of the one replica that leads; `tell` takes events, `add_report` results."""
+    client, flags, store = place.client, place.flags, place.store
+    triggers = Triggers(client, lambda: store.names, place.namespaces)
+    downstream = Downstream(client)
+    discovery.follow(place.store.crds)
+
+    def tell_made(done: Done) -> None:
+        policy, uid = done.rule.program.policy, done.rule.policy.uid
+        for event in tell_generated(policy, uid, done.rule.name, done.created):
+            tell(event)
+        if done.failure:
+            name = done.rule.name
+            tell(tell_failure(policy, uid, name, done.request, done.failure, source=_GENERATE))
+        add_report(done.request, done.results)
+
+    def tell_changed(policy: StoredPolicy, request: Request, results: list[Result]) -> None:
+        for event in tell_mutated(Verdict(request, tuple(results)), policy.uid):
+            tell(event)
+        add_report(request, tuple(results))
+
+    policies = PolicyBook(client, store)
+    generation = Generation(client, downstream, triggers, policies=policies, tell=tell_made)
+    queue = UnitQueue(generation.reconcile, workers=flags.gen_workers)
+    watch = GenerationWatch(client, downstream, triggers, policies, generation, queue)
+    trigger_watch = TriggerWatch(client, triggers, downstream, generation, watch, policies)
+    trigger_watch.enqueue = lambda rule, trigger: queue.enqueue(rule.unit(trigger))
+    requests = UpdateRequests(
+        client, place.names, limit=lambda: place.settings.current.update_request_threshold
+    )
+    existing = Existing(client, store, generation, watch, requests=requests, enqueue=queue.enqueue)
+    mutation = MutateExisting(client, store, triggers, tell=tell_changed)
+    waiting = place.watch(UPDATE_REQUEST, namespace=place.names.namespace)
+    handlers: dict[UpdateType, Handler] = {
+        UpdateType.GENERATE: generation.handle,
+        UpdateType.CEL_GENERATE: generation.handle,
+        UpdateType.MUTATE: mutation.handle,
+        UpdateType.CEL_MUTATE: mutation.handle,
+    }
+
+    async def list_kinds() -> list[Resource]:
+        await discovery.ensure()
+        return discovery.list_kinds()
+
+    return Background(
+        BackgroundTools(
+            client=client,
+            store=store,
+            triggers=triggers,
+            downstream=downstream,
+            policies=policies,
+            queue=queue,
+            watch=watch,
+            trigger_watch=trigger_watch,
+            existing=existing,
+            updates=Updates(client, waiting, handlers, workers=flags.gen_workers),
+            requests=requests,
+            waiting=waiting,
+            list_kinds=list_kinds,
+            resync=min(parse_duration(flags.resync_period) / NANOSECONDS, RESYNC),
+        )
+    )

@@ -1,0 +1,158 @@
+"""What a generated object says of itself: which policy made it, for whom, as a copy of what."""
+
+import json
+
+import msgspec
+
+from lictor.cluster.update_requests import Trigger
+from lictor.model.result import SourceRef
+from lictor.raw import Json, JsonObject
+
+MANAGED = "app.kubernetes.io/managed-by=kyverno"
+MADE = f"{MANAGED},generate.kyverno.io/policy-name"
+CLONE_SOURCE = "generate.kyverno.io/clone-source"
+_PREFIX = "generate.kyverno.io"
+# What becomes of it when its policy goes: written on it, as the policy can no longer be asked.
+_ON_DELETE = "lictor.io/on-policy-delete"
+# A name can be longer than a label may be.
+_TRIGGER_NAME = "lictor.io/trigger-name"
+_SOURCE_NAME = "lictor.io/source-name"
+# What the rule said about where its objects are, when it made this one.
+_AIM = "lictor.io/aim"
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """One rule of one policy, set off by one trigger: what is made for it belongs together."""
+
+    policy: str
+    namespace: str
+    # Empty for a policy in CEL.
+    rule: str
+    trigger: Trigger
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return self.policy, self.namespace, self.rule, self.trigger.uid
+
+
+def mark_made(
+    made: JsonObject,
+    unit: Unit,
+    source: SourceRef | None,
+    *,
+    goes_with_policy: bool,
+    aim: str = "",
+) -> JsonObject:
+    """The object with its labels and notes."""
+    metadata = made.get("metadata") or {}
+    labels = {**_read_texts(metadata.get("labels")), **_label_unit(unit)}
+    labels.pop(CLONE_SOURCE, None)
+    if source is not None:
+        labels |= _label_source(source)
+    notes: dict[str, str] = {
+        **_read_texts(metadata.get("annotations")),
+        _ON_DELETE: "delete" if goes_with_policy else "keep",
+        _TRIGGER_NAME: unit.trigger.name,
+    }
+    if source is not None:
+        notes[_SOURCE_NAME] = source.name
+    if aim:
+        notes[_AIM] = aim
+    notes.pop("kubectl.kubernetes.io/last-applied-configuration", None)
+    return {**made, "metadata": {**metadata, "labels": labels, "annotations": notes}}
+
+
+def _read_texts(given: Json) -> dict[str, str]:
+    """Labels or annotations; a variable that stood for a number or a truth left no text."""
+    if not isinstance(given, dict):
+        return {}
+    return {
+        key: value if isinstance(value, str) else json.dumps(value) if value is not None else ""
+        for key, value in given.items()
+    }
+
+
+def _label_unit(unit: Unit) -> dict[str, str]:
+    group, _, version = unit.trigger.api_version.rpartition("/")
+    labels = {
+        "app.kubernetes.io/managed-by": "kyverno",
+        f"{_PREFIX}/policy-name": unit.policy,
+        f"{_PREFIX}/policy-namespace": unit.namespace,
+        f"{_PREFIX}/trigger-version": version,
+        f"{_PREFIX}/trigger-group": group,
+        f"{_PREFIX}/trigger-kind": unit.trigger.kind,
+        f"{_PREFIX}/trigger-namespace": unit.trigger.namespace,
+        f"{_PREFIX}/trigger-uid": unit.trigger.uid,
+    }
+    if unit.rule:
+        labels[f"{_PREFIX}/rule-name"] = unit.rule
+    else:
+        labels[f"{_PREFIX}/trigger-name"] = unit.trigger.name[:63].rstrip("-._")
+    return labels
+
+
+def _label_source(source: SourceRef) -> dict[str, str]:
+    group, _, version = source.api_version.rpartition("/")
+    return {
+        f"{_PREFIX}/source-group": group,
+        f"{_PREFIX}/source-version": version,
+        f"{_PREFIX}/source-kind": source.kind,
+        f"{_PREFIX}/source-namespace": source.namespace,
+        f"{_PREFIX}/source-uid": source.uid,
+    }
+
+
+def read_unit(item: JsonObject) -> Unit | None:
+    """For whom an object was made; None where no policy made it."""
+    metadata = item["metadata"]
+    labels = metadata.get("labels") or {}
+    policy = labels.get(f"{_PREFIX}/policy-name")
+    if not policy:
+        return None
+    notes = metadata.get("annotations") or {}
+    group = labels.get(f"{_PREFIX}/trigger-group") or ""
+    version = labels.get(f"{_PREFIX}/trigger-version") or ""
+    trigger = Trigger(
+        f"{group}/{version}" if group else version,
+        str(labels.get(f"{_PREFIX}/trigger-kind") or ""),
+        str(labels.get(f"{_PREFIX}/trigger-namespace") or ""),
+        str(notes.get(_TRIGGER_NAME) or labels.get(f"{_PREFIX}/trigger-name") or ""),
+        str(labels.get(f"{_PREFIX}/trigger-uid") or ""),
+    )
+    namespace = str(labels.get(f"{_PREFIX}/policy-namespace") or "")
+    return Unit(str(policy), namespace, str(labels.get(f"{_PREFIX}/rule-name") or ""), trigger)
+
+
+def read_source(item: JsonObject) -> SourceRef | None:
+    """What an object is a copy of; None where it is no copy. Kyverno's copies tell no name."""
+    metadata = item["metadata"]
+    labels = metadata.get("labels") or {}
+    uid = labels.get(f"{_PREFIX}/source-uid")
+    if not uid:
+        return None
+    group = labels.get(f"{_PREFIX}/source-group") or ""
+    version = labels.get(f"{_PREFIX}/source-version") or ""
+    return SourceRef(
+        f"{group}/{version}" if group else version,
+        str(labels.get(f"{_PREFIX}/source-kind") or ""),
+        str(labels.get(f"{_PREFIX}/source-namespace") or ""),
+        str((metadata.get("annotations") or {}).get(_SOURCE_NAME) or ""),
+        str(uid),
+    )
+
+
+def goes_with_policy(item: JsonObject) -> bool:
+    """Is it deleted when its policy is?"""
+    return (item["metadata"].get("annotations") or {}).get(_ON_DELETE) == "delete"
+
+
+def read_aim(item: JsonObject) -> str:
+    """What its rule said about where its objects are, when it made this one."""
+    return str((item["metadata"].get("annotations") or {}).get(_AIM) or "")
+
+
+def build_release() -> JsonObject:
+    """The patch that lets an object go: it stays, and belongs to no policy any more."""
+    labels = dict.fromkeys(f"{_PREFIX}/{name}" for name in ("policy-name", "policy-namespace"))
+    notes = dict.fromkeys((_ON_DELETE, _TRIGGER_NAME, _SOURCE_NAME, _AIM))
+    return {"metadata": {"labels": {**labels, f"{_PREFIX}/rule-name": None}, "annotations": notes}}

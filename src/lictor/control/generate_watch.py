@@ -1,0 +1,149 @@
+"""Which units must be looked at because of what was heard, or was not heard, of their objects?"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
+
+from lictor.cluster.cache import Change, ChangeType
+from lictor.cluster.client import Client
+from lictor.control.downstream import Downstream, Place
+from lictor.control.generate import Generation
+from lictor.control.generate_labels import Unit, goes_with_policy, read_source, read_unit
+from lictor.control.generate_queue import UnitQueue
+from lictor.control.generate_rules import GenerateRule, PolicyBook
+from lictor.control.trigger import Triggers
+from lictor.errors import LictorError, LookupFailedError
+from lictor.raw import JsonObject
+
+log = logging.getLogger(__name__)
+
+
+class GenerationWatch:
+    """Hears of made objects, of their sources and of their triggers; goes over all now and then."""
+
+    def __init__(
+        self,
+        client: Client,
+        downstream: Downstream,
+        triggers: Triggers,
+        policies: PolicyBook,
+        generation: Generation,
+        queue: UnitQueue,
+    ) -> None:
+        self._client = client
+        self._downstream = downstream
+        self._triggers = triggers
+        self._policies = policies
+        self._generation = generation
+        self._queue = queue
+        self._tasks: set[asyncio.Task[None]] = set()
+        downstream.on_made = self._hear_made
+        downstream.on_source = self._hear_source
+        generation.on_fight = queue.note_fight
+
+    async def stop(self) -> None:
+        """End what is under way."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def hear_trigger(self, uid: str) -> None:
+        """A trigger changed or went: look at what was made for it."""
+        for unit in self._downstream.units_of(uid):
+            if self._find_synchronized(unit) is not None:
+                self._queue.enqueue(unit)
+
+    def enqueue_rule(self, rule: GenerateRule) -> None:
+        """Look at everything that one rule has made."""
+        for _, item in self._downstream.all():
+            unit = read_unit(item)
+            if unit is not None and (unit.policy, unit.namespace, unit.rule) == rule.key:
+                self._queue.enqueue(unit)
+
+    async def sweep(self) -> None:
+        """What no rule of now stands for, and what is a copy of something that is gone."""
+        ruleless: dict[tuple[str, str, str, str], Unit] = {}
+        copies: dict[str, JsonObject] = {}
+        for _, item in list(self._downstream.all()):
+            unit = read_unit(item)
+            if unit is None:
+                continue
+            if self._policies.find(unit) is None:
+                if goes_with_policy(item):
+                    ruleless[unit.key] = unit
+            elif self._find_synchronized(unit) is not None:
+                source = read_source(item)
+                if source is not None:
+                    copies.setdefault(source.uid, item)
+        for unit in ruleless.values():
+            await self._generation.drop_ruleless(unit)
+        for uid, item in copies.items():
+            await self._check_source(uid, item)
+
+    async def _check_source(self, uid: str, copy: JsonObject) -> None:
+        source = read_source(copy)
+        if source is None or not source.name:
+            return
+        resource = self._triggers.locate(
+            source.api_version, source.kind, namespaced=bool(source.namespace)
+        )
+        try:
+            await self._downstream.follow(resource, sources=True)
+            if not self._downstream.has_source(resource, source.namespace, source.name, uid):
+                await self._look_after(Place(resource, source.namespace, source.name), uid)
+        except LookupFailedError as error:
+            log.info("source not read", extra={"source": source.name, "why": str(error)[:200]})
+
+    def _find_synchronized(self, unit: Unit) -> GenerateRule | None:
+        rule = self._policies.find(unit)
+        return rule if rule is not None and rule.synchronize else None
+
+    def _hear_made(self, place: Place, change: Change) -> None:
+        version = str(change.object["metadata"].get("resourceVersion") or "")
+        if change.type is ChangeType.DELETED:
+            if self._generation.objects.note_gone(place):
+                return
+        elif change.type is ChangeType.ADDED or self._generation.objects.is_as_left(place, version):
+            return
+        unit = read_unit(change.before or change.object)
+        if unit is not None and self._find_synchronized(unit) is not None:
+            self._queue.enqueue(unit)
+
+    def _hear_source(self, place: Place, change: Change) -> None:
+        uid = str(change.object["metadata"].get("uid") or "")
+        if change.type is ChangeType.DELETED:
+            self._start(self._look_after(place, uid))
+        elif change.type is ChangeType.MODIFIED:
+            self._enqueue_copies(self._downstream.copies_of(uid).values())
+
+    def _enqueue_copies(self, copies: Iterable[JsonObject]) -> None:
+        for item in copies:
+            unit = read_unit(item)
+            if unit is not None and self._find_synchronized(unit) is not None:
+                self._queue.enqueue(unit)
+
+    async def _look_after(self, place: Place, uid: str) -> None:
+        """A source was deleted, or only its mark was."""
+        copies = self._downstream.copies_of(uid)
+        found = await self._client.find(place.resource, place.name, place.namespace)
+        if found is not None and "deletionTimestamp" not in found["metadata"]:
+            self._enqueue_copies(copies.values())
+            return
+        for where, item in copies.items():
+            unit = read_unit(item)
+            if unit is not None and self._find_synchronized(unit) is not None:
+                await self._generation.objects.delete(where, item)
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(_guard(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _guard(work: Coroutine[None, None, None]) -> None:
+    try:
+        await work
+    except LictorError as error:
+        # The next sweep sees to it.
+        log.warning("copies not looked after", extra={"why": str(error)[:200]})

@@ -1,0 +1,153 @@
+"""When does a reconcile coroutine run? At start, after changes, at an interval, after errors."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from lictor.cluster.cache import Change
+from lictor.control.measures import count_reconcile, count_requeue, show_controller
+from lictor.errors import ConflictError, LictorError
+
+log = logging.getLogger(__name__)
+
+# A burst of changes becomes one run: wait so long for the burst to end.
+_SETTLE = 0.1
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 30.0
+# Even a loop that is woken all the time leaves a failing API server so much rest.
+_LEAST_REST = 1.0
+# One run may not hang for ever: whatever it waits for, it begins again.
+_RUN_LIMIT = 300.0
+_MAX_REASONS = 100
+
+
+class Source(Protocol):
+    """What a loop is woken by; every Cache is one."""
+
+    async def wait(self) -> None: ...
+
+    def listen(self, listener: Callable[[Change], None], /) -> None: ...
+
+
+class Loop:
+    """Runs `reconcile` again and again, one run at a time, until cancelled.
+
+    How a loop is written: one file in `control`, one class or function that makes the coroutine
+    and hands back a Loop.
+
+        def build_status_loop(client: Client, policies: Cache) -> Loop:
+            async def reconcile() -> None:
+                for policy in policies.list():          # level-triggered: what is there now
+                    wanted = compute_status(policy)     # the same for everyone who computes it
+                    if policy.get("status") != wanted:  # write only what differs
+                        await client.patch(...)
+            return Loop("policy-status", reconcile, interval=900.0, caches=(policies,))
+
+    Rules that keep two leaders at once harmless: compute from what is there, not from the event
+    that came; write only where what is there differs; no clock, no randomness, no identity of
+    this process in what is written (or only where it is renewed by intent).
+
+    `reconcile` raises what went wrong; the loop logs each reason once, and tries again with
+    growing pauses. Sources that are no Cache (a store, settings) call `wake` themselves:
+    `store.listen(loop.wake)`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Callable[[], Awaitable[None]],
+        *,
+        interval: float,
+        caches: Iterable[Source] = (),
+        leader_only: bool = True,
+    ) -> None:
+        self.name = name
+        self.leader_only = leader_only
+        self._reconcile = reconcile
+        self._interval = interval
+        self._caches = tuple(caches)
+        self._woken = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._told: set[str] = set()
+        self._last_success: float | None = None
+        for cache in self._caches:
+            cache.listen(self.wake)
+
+    @property
+    def last_success(self) -> float | None:
+        """When the last run ended well (monotonic clock); None before that."""
+        return self._last_success
+
+    def wake(self, *_: object) -> None:
+        """Something changed: run soon. Any number of calls become one run."""
+        self._woken.set()
+
+    def wake_later(self, seconds: float) -> None:
+        """Run again after so long, if nothing else wakes the loop before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.wake)
+
+    async def run(self) -> None:
+        """Wait for the caches, then reconcile for ever."""
+        show_controller(self.name)
+        for cache in self._caches:
+            await cache.wait()
+        pause = 0.0
+        while True:
+            self._woken.clear()
+            failure = await self._run_once()
+            if failure is None:
+                pause = 0.0
+                await self._rest(self._interval)
+                continue
+            count_requeue(self.name)
+            pause = _grow(pause, failure)
+            await self._rest(pause, least=min(pause, _LEAST_REST))
+
+    async def _run_once(self) -> Exception | None:
+        count_reconcile(self.name)
+        try:
+            async with asyncio.timeout(_RUN_LIMIT):
+                await self._reconcile()
+        except Exception as error:  # noqa: BLE001  (a fault in one loop may not end the others)
+            self._tell(error)
+            return error
+        self._last_success = time.monotonic()
+        if self._told:
+            self._told.clear()
+            log.info("controller recovered", extra={"controller": self.name})
+        return None
+
+    async def _rest(self, seconds: float, *, least: float = 0.0) -> None:
+        await asyncio.sleep(least)
+        try:
+            async with asyncio.timeout(max(seconds - least, 0.0)):
+                await self._woken.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(_SETTLE)
+
+    def _tell(self, error: Exception) -> None:
+        if isinstance(error, ConflictError):
+            log.debug("conflict", extra={"controller": self.name, "why": str(error)[:200]})
+            return
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        if reason in self._told or len(self._told) >= _MAX_REASONS:
+            return
+        self._told.add(reason)
+        expected = isinstance(error, LictorError | TimeoutError)
+        log.log(
+            logging.WARNING if expected else logging.ERROR,
+            "reconcile failed",
+            extra={"controller": self.name, "why": reason},
+            exc_info=None if expected else error,
+        )
+
+
+def _grow(pause: float, failure: Exception) -> float:
+    # After a conflict, what someone else wrote is there to be read: almost at once.
+    first = _SETTLE if isinstance(failure, ConflictError) else _FIRST_PAUSE
+    return min(max(pause * 2, first), _LONGEST_PAUSE)

@@ -1,0 +1,60 @@
+"""Why can a stored policy not be used, or not wholly? What its status must say."""
+
+from collections.abc import Iterable
+
+from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
+from lictor.compile.lint import Fault, lint_policy
+from lictor.lang.resource_names import ResourceNames
+from lictor.load.problem import Severity, write_path
+
+# What keeps a rule from being compiled; other mistakes only make it do something else.
+_FATAL = frozenset(
+    [
+        *("bad-expression", "bad-selector", "bad-condition", "bad-pattern", "bad-pod-security"),
+        *("unknown-function", "wrong-arguments"),
+    ]
+)
+
+
+class FaultBook:
+    """The faults of policies, found once for each generation of each."""
+
+    def __init__(self, store: PolicyStore) -> None:
+        self._store = store
+        self._known: dict[str, tuple[int, tuple[str, ...]]] = {}
+
+    def find(self, policy: StoredPolicy) -> tuple[str, ...]:
+        """What is wrong with a policy; nothing where it is fine."""
+        known = self._known.get(policy.uid)
+        if known is not None and known[0] == policy.generation:
+            return known[1]
+        found = _find_faults(policy, self._store.names)
+        self._known[policy.uid] = (policy.generation, found)
+        return found
+
+    def forget(self, live: set[str]) -> None:
+        """Keep only what is known of policies that are still there, by uid."""
+        for uid in self._known.keys() - live:
+            del self._known[uid]
+
+
+def _find_faults(policy: StoredPolicy, names: ResourceNames) -> tuple[str, ...]:
+    if policy.record is None:
+        return tuple(
+            f"{problem.path}: {problem.message}" if problem.path else problem.message
+            for problem in policy.problems
+            if problem.severity is Severity.ERROR
+        )
+    return tuple(
+        f"{write_path(fault.path)}: {fault.message}"
+        for fault in _lint(policy, names)
+        if fault.check in _FATAL
+    )
+
+
+def _lint(policy: StoredPolicy, names: ResourceNames) -> Iterable[Fault]:
+    if policy.resource in CLASSIC_KINDS:
+        return lint_policy(policy.document)
+    from lictor.compile.lint.cel import lint_cel_policy
+
+    return lint_cel_policy(policy.document, names)

@@ -1,0 +1,157 @@
+"""Runs the chosen loops: caches first, then an election for each controller, until stopped."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Collection
+from contextlib import suppress
+
+from lictor.cluster.client import Client
+from lictor.cluster.config import load_config
+from lictor.cluster.events import EventSink
+from lictor.cluster.flags import Flags
+from lictor.cluster.lease import Leadership, choose_identity
+from lictor.cluster.lookups import ClusterLookups
+from lictor.cluster.names import Names
+from lictor.cluster.namespaces import NamespaceBook
+from lictor.cluster.settings import SettingsWatch
+from lictor.cluster.store import PolicyStore
+from lictor.control.health import Health
+from lictor.control.ownership import is_going_down
+from lictor.control.roster import Crew, build_crews, choose_loops
+from lictor.control.workplace import Workplace
+from lictor.errors import ApiError
+from lictor.lang.duration import NANOSECONDS, parse_duration
+
+log = logging.getLogger(__name__)
+
+# The end of a process must not wait for an API server that does not answer.
+_FAREWELL_LIMIT = 10.0
+
+
+def run_control_process(
+    flags: Flags, names: Names, which: Collection[str] = (), *, health: bool = False
+) -> None:
+    """Run the loops in this process until SIGTERM or SIGINT; with a port for health or without."""
+    asyncio.run(run_control(which, flags, names, health=health))
+
+
+async def run_control(
+    which: Collection[str], flags: Flags, names: Names, *, health: bool = False
+) -> None:
+    """Run the loops until SIGTERM or SIGINT comes, or the task is cancelled."""
+    chosen = choose_loops(which)
+    client = Client(load_config(flags.kubeconfig, flags.context))
+    settings = SettingsWatch(client, names)
+    identity = choose_identity()
+    lookups = ClusterLookups(client, asyncio.get_running_loop(), flags)
+    store = PolicyStore(client, flags, lookups)
+    namespaces = NamespaceBook(client)
+    workplace = Workplace(client, flags, names, identity, store, settings, lookups, namespaces)
+    events = EventSink(client, flags, lambda: settings.current, instance=identity)
+    crews = build_crews(workplace, chosen, events.emit)
+    try:
+        await _run_until_told(_Shift(workplace, events, crews, has_port=health))
+    finally:
+        await client.close()
+
+
+async def _run_until_told(shift: "_Shift") -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    work = asyncio.create_task(shift.run())
+    waiting = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((work, waiting), return_when=asyncio.FIRST_COMPLETED)
+        shift.is_stopping = stop.is_set()
+    finally:
+        waiting.cancel()
+        work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
+
+
+class _Shift:
+    """Everything that runs side by side in this process."""
+
+    def __init__(
+        self,
+        workplace: Workplace,
+        events: EventSink,
+        crews: tuple[Crew, ...],
+        *,
+        has_port: bool,
+    ) -> None:
+        self.is_stopping = False
+        self._workplace = workplace
+        self._events = events
+        self._crews = crews
+        self._has_port = has_port
+        period = parse_duration(workplace.flags.leader_election_retry_period) / NANOSECONDS
+        self._retry_period = max(period, 0.1)
+
+    async def run(self) -> None:
+        health = Health(self._workplace.flags)
+        server = await health.start() if self._has_port else None
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._workplace.run())
+                group.create_task(self._events.run())
+                await self._workplace.wait()
+                health.is_ready = True
+                log.info("controllers started", extra={"identity": self._workplace.identity})
+                for crew in self._crews:
+                    group.create_task(self._run_crew(crew))
+        finally:
+            if server is not None:
+                server.close()
+
+    async def _run_crew(self, crew: Crew) -> None:
+        place = self._workplace
+        leadership = Leadership(
+            place.client, crew.lease, place.names.namespace, place.identity, self._retry_period
+        )
+
+        async def lead() -> None:
+            try:
+                await _run_loops(crew, leader=True)
+            finally:
+                if self.is_stopping and await self._say_farewell(crew):
+                    # Whoever took over now would build up again what was just taken away.
+                    leadership.release_at_end = False
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_run_loops(crew, leader=False))
+            for attendant in crew.attendants:
+                group.create_task(attendant())
+            group.create_task(leadership.run(lead))
+
+    async def _say_farewell(self, crew: Crew) -> bool:
+        """Clean up behind us, if the installation goes away for good. Did we?"""
+        if crew.farewell is None:
+            return False
+        try:
+            async with asyncio.timeout(_FAREWELL_LIMIT):
+                if not await self._is_leaving(crew):
+                    return False
+                await crew.farewell()
+        except (ApiError, TimeoutError) as error:
+            log.warning("webhooks not removed", extra={"why": str(error)[:200]})
+        return True
+
+    async def _is_leaving(self, crew: Crew) -> bool:
+        if self._workplace.flags.auto_delete_webhooks:
+            return True
+        place = self._workplace
+        pod = os.environ.get("POD_NAME", "")
+        return await is_going_down(place.client, place.names, pod, crew.controller)
+
+
+async def _run_loops(crew: Crew, *, leader: bool) -> None:
+    loops = [loop for loop in crew.loops if loop.leader_only is leader]
+    async with asyncio.TaskGroup() as group:
+        for loop in loops:
+            group.create_task(loop.run())

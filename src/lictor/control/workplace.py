@@ -1,0 +1,59 @@
+"""What every reconcile loop works with: one client, shared caches, the policies, the settings."""
+
+import asyncio
+
+import msgspec
+
+from lictor.cluster.cache import Cache
+from lictor.cluster.client import Client
+from lictor.cluster.flags import Flags
+from lictor.cluster.lookups import ClusterLookups
+from lictor.cluster.names import Names
+from lictor.cluster.namespaces import NamespaceBook
+from lictor.cluster.resource import Resource
+from lictor.cluster.settings import SettingsWatch
+from lictor.cluster.store import PolicyStore
+
+
+class Workplace(msgspec.Struct):
+    """Made once for a process. Caches that loops ask for are shared where they are alike."""
+
+    client: Client
+    flags: Flags
+    names: Names
+    identity: str
+    store: PolicyStore
+    settings: SettingsWatch
+    lookups: ClusterLookups
+    namespaces: NamespaceBook
+    _caches: dict[tuple[Resource, str, str, str], Cache] = msgspec.field(default_factory=dict)
+
+    def watch(
+        self, resource: Resource, *, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> Cache:
+        """The cache of a kind; it runs as long as the process does. Ask while loops are built."""
+        key = (resource, namespace, labels, fields)
+        if key not in self._caches:
+            self._caches[key] = Cache(
+                self.client, resource, namespace=namespace, labels=labels, fields=fields
+            )
+        return self._caches[key]
+
+    async def run(self) -> None:
+        """Keep all caches, the policies and the settings in step until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.store.run())
+            group.create_task(self.settings.run())
+            group.create_task(self.lookups.run())
+            group.create_task(self.namespaces.run())
+            for cache in self._caches.values():
+                group.create_task(cache.run())
+
+    async def wait(self) -> None:
+        """Until everything has been read for the first time."""
+        await self.store.wait()
+        await self.settings.wait()
+        await self.lookups.wait()
+        await self.namespaces.wait()
+        for cache in self._caches.values():
+            await cache.wait()

@@ -1,0 +1,345 @@
+"""The scanner on a cluster that stores nothing: what is judged, what is written, what it costs."""
+
+import asyncio
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+from paged_api import PagedApi, make_pod, make_uid
+
+from lictor.assembly import compile_documents
+from lictor.cluster.client import Client, WatchEvent
+from lictor.cluster.resource import Resource
+from lictor.control.kind_scan import ScanTools
+from lictor.control.ledger import Ledger
+from lictor.control.report_writer import JUDGED, ReportWriter
+from lictor.control.scan import Scanner
+from lictor.control.scan_plan import ScanPlan
+from lictor.errors import ApiError, GoneError, UnreachableError
+from lictor.load.policies import load_documents
+from lictor.model.request import Request
+from lictor.model.result import Result, Status
+
+POD = Resource("", "v1", "pods", "Pod")
+POLICY = b"""
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: limits}
+spec:
+  rules:
+  - name: memory
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    validate:
+      message: memory must be limited
+      pattern: {spec: {containers: [{resources: {limits: {memory: "?*"}}}]}}
+"""
+SELECTIVE = POLICY.replace(
+    b"kinds: [Pod]", b"kinds: [Pod], namespaceSelector: {matchLabels: {watched: 'yes'}}"
+).replace(b"name: limits", b"name: selective")
+
+
+class Rights:
+    """All that the plan scans is the scanner's."""
+
+    def __init__(self, plan: ScanPlan) -> None:
+        self.is_scanned = plan.is_scanned
+        self.is_alive = plan.is_alive
+
+
+def make_plan(*texts: bytes, mark: str = "1") -> ScanPlan:
+    records = [each.record for text in texts for each in load_documents(text, "p").policies]
+    programs = compile_documents(records)
+    keys = frozenset((p.policy.source, p.policy.key, r.name) for p in programs for r in p.rules)
+    return ScanPlan(tuple((p, f"{p.policy.key}:{mark}") for p in programs), (), keys)
+
+
+class Fixture:
+    """A scanner with everything around it."""
+
+    def __init__(
+        self,
+        api: PagedApi,
+        plan: ScanPlan,
+        *,
+        owns: Callable[[str], bool] = lambda _: True,
+        interval: float = 3600.0,
+        deaf: bool = False,
+        patience: float = 120.0,
+    ) -> None:
+        self.api = api
+        self._patience = patience
+        self._deaf = deaf
+        self.labels: dict[str, str] = {}
+        self.told: list[tuple[str, list[Result]]] = []
+        client = cast(Client, api)
+        self.tools = ScanTools(
+            client,
+            ReportWriter(client, Rights(plan), openreports=False),
+            Ledger(),
+            owns,
+            lambda _: self.labels,
+            lambda request: request.resource["metadata"]["name"] == "pod-filtered",
+            tell=self._tell,
+        )
+        self.scanner = Scanner(self.tools, self._list_kinds, interval=interval)
+
+    async def _list_kinds(self) -> Iterable[Resource]:
+        return (POD, Resource("", "v1", "events", "Event"))
+
+    def _tell(self, request: Request, results: list[Result]) -> None:
+        if not self._deaf:
+            self.told.append((request.resource["metadata"]["name"], results))
+
+    async def settle(self) -> None:
+        """Until nothing is read any more."""
+        await asyncio.sleep(0.02)
+        async with asyncio.timeout(self._patience):
+            while self.scanner.progress.running or not self.scanner.progress.finished_at:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def scanning(api: PagedApi, plan: ScanPlan, **options: Any) -> AsyncIterator[Fixture]:
+    fixture = Fixture(api, plan, **options)
+    await fixture.scanner.load()
+    running = asyncio.create_task(fixture.scanner.run())
+    await fixture.scanner.follow(plan)
+    await fixture.settle()
+    try:
+        yield fixture
+    finally:
+        running.cancel()
+        await fixture.scanner.stop()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def test_first_scan_reports_every_object_and_the_second_judges_none() -> None:
+    async def run() -> None:
+        api = PagedApi(POD, 250)
+        async with scanning(api, make_plan(POLICY)) as fixture:
+            progress = fixture.scanner.progress
+            assert (progress.judged, progress.written, api.created) == (250, 250, 250)
+            assert progress.kinds == 1
+            report = api.reports[make_uid(0)]
+            assert report["summary"]["fail"] == 1
+            assert report["results"][0]["properties"] == {"process": "background scan"}
+            fixture.scanner.scan_again()
+            await fixture.settle()
+            assert (progress.judged, api.created, api.patched) == (250, 250, 0)
+
+    asyncio.run(run())
+
+
+def test_a_new_process_judges_only_what_changed_since() -> None:
+    async def run() -> None:
+        api = PagedApi(POD, 120)
+        async with scanning(api, make_plan(POLICY)):
+            pass
+        changed = PagedApi(POD, 120, lambda index: relabel(make_pod(index), index == 7))
+        changed.reports = api.reports
+        async with scanning(changed, make_plan(POLICY)) as fixture:
+            assert fixture.scanner.progress.judged == 1
+            # What is said of it is the same: nothing is written.
+            assert (changed.created, changed.patched) == (0, 0)
+
+    asyncio.run(run())
+
+
+def relabel(pod: dict[str, Any], wanted: bool) -> dict[str, Any]:
+    if wanted:
+        pod["metadata"]["labels"] = {"app": "other"}
+    return pod
+
+
+def test_changes_come_through_the_watch() -> None:
+    async def run() -> None:
+        api = PagedApi(POD, 3)
+        async with scanning(api, make_plan(POLICY)) as fixture:
+            pod = make_pod(1)
+            pod["spec"]["containers"][0]["resources"] = {}
+            api.changes.put_nowait(WatchEvent("MODIFIED", pod))
+            api.changes.put_nowait(WatchEvent("DELETED", make_pod(2)))
+            await asyncio.sleep(0.2)
+            assert api.reports[make_uid(1)]["summary"]["fail"] == 1
+            assert fixture.scanner.progress.judged == 4
+            assert len(fixture.tools.ledger) == 2
+
+    asyncio.run(run())
+
+
+def test_status_changes_are_not_judged() -> None:
+    async def run() -> None:
+        api = PagedApi(POD, 1)
+        async with scanning(api, make_plan(POLICY)) as fixture:
+            pod = make_pod(0)
+            pod["status"] = {"phase": "Failed"}
+            pod["metadata"]["resourceVersion"] = "9"
+            api.changes.put_nowait(WatchEvent("MODIFIED", pod))
+            await asyncio.sleep(0.1)
+            assert fixture.scanner.progress.judged == 1
+
+    asyncio.run(run())
+
+
+def test_a_changed_policy_judges_all_again_and_tells_only_its_own_failures() -> None:
+    async def run() -> None:
+        api = PagedApi(POD, 4)
+        plan = make_plan(POLICY)
+        async with scanning(api, plan) as fixture:
+            assert {name for name, _ in fixture.told} == {"pod-0", "pod-3"}
+            fixture.told.clear()
+            other = make_plan(POLICY, POLICY.replace(b"name: limits", b"name: also"))
+            await fixture.scanner.follow(other)
+            await fixture.settle()
+            told = {result.policy.name for _, results in fixture.told for result in results}
+            assert told == {"also"}
+            assert fixture.scanner.progress.judged == 8
+            assert api.reports[make_uid(1)]["summary"]["pass"] == 2
+
+    asyncio.run(run())
+
+
+def test_labels_of_a_namespace_change_what_is_reported() -> None:
+    async def run() -> None:
+        api = PagedApi(POD, 2)
+        async with scanning(api, make_plan(SELECTIVE)) as fixture:
+            assert not api.reports
+            fixture.labels = {"watched": "yes"}
+            fixture.scanner.scan_again()
+            await fixture.settle()
+            assert len(api.reports) == 2
+            fixture.labels = {}
+            fixture.scanner.scan_again()
+            await fixture.settle()
+            assert not api.reports
+
+    asyncio.run(run())
+
+
+def test_a_report_that_someone_took_away_comes_back_at_the_resync() -> None:
+    async def run() -> None:
+        api = PagedApi(POD, 3)
+        async with scanning(api, make_plan(POLICY), interval=0.3) as fixture:
+            del api.reports[make_uid(1)]
+            await asyncio.sleep(0.5)
+            await fixture.settle()
+            assert make_uid(1) in api.reports
+            assert api.created == 4
+
+    asyncio.run(run())
+
+
+def test_two_replicas_share_the_work_and_take_over() -> None:
+    async def run() -> None:
+        api = PagedApi(POD, 300)
+        plan = make_plan(POLICY)
+        share = {"first": lambda uid: int(uid[:2], 16) % 2 == 0}
+        share["second"] = lambda uid: not share["first"](uid)
+        async with scanning(api, plan, owns=lambda uid: share["first"](uid)) as first:
+            async with scanning(api, plan, owns=lambda uid: share["second"](uid)) as second:
+                counts = first.scanner.progress.judged, second.scanner.progress.judged
+                assert sum(counts) == 300
+                assert all(100 < count < 200 for count in counts)
+            # The second one is gone: its part is ours, and none of it is judged again.
+            share["first"] = lambda _: True
+            first.scanner.share_again()
+            await asyncio.sleep(0.1)
+            await first.settle()
+            assert first.scanner.progress.judged == counts[0]
+            assert api.created == 300
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("error", "survives"),
+    [
+        pytest.param(ApiError("terminating", status=403), True, id="namespace-going"),
+        pytest.param(ApiError("invalid", status=422), True, id="invalid"),
+        pytest.param(UnreachableError("away", status=0), False, id="server-away"),
+    ],
+)
+def test_one_refused_report_does_not_stop_the_others(error: ApiError, *, survives: bool) -> None:
+    async def run() -> None:
+        api = PagedApi(POD, 50)
+        failures = iter([error])
+
+        def fail_once() -> None:
+            if (failure := next(failures, None)) is not None:
+                raise failure
+
+        api.before_write = fail_once
+        async with scanning(api, make_plan(POLICY)) as fixture:
+            # An outage interrupts the pass; it begins again, and nothing is lost.
+            while not survives and len(api.reports) < 50:
+                await asyncio.sleep(0.05)
+            assert len(api.reports) == (49 if survives else 50)
+            assert fixture.scanner.progress.refused == (1 if survives else 0)
+
+    asyncio.run(run())
+
+
+def test_a_watch_that_is_too_old_reads_everything_again() -> None:
+    async def run() -> None:
+        api = PagedApi(POD, 5)
+        async with scanning(api, make_plan(POLICY)) as fixture:
+            pages = api.pages
+            api.changes.put_nowait(GoneError("too old", status=410))
+            await asyncio.sleep(0.1)
+            await fixture.settle()
+            assert api.pages > pages
+            assert fixture.scanner.progress.judged == 5
+
+    asyncio.run(run())
+
+
+def test_kinds_without_policies_are_left_alone_again() -> None:
+    async def run() -> None:
+        async with scanning(PagedApi(POD, 2), make_plan(POLICY)) as fixture:
+            gone = await fixture.scanner.follow(ScanPlan((), (), frozenset()))
+            assert gone == {POD}
+            assert fixture.scanner.followed == frozenset()
+
+    asyncio.run(run())
+
+
+def test_marks_on_reports_say_what_was_judged() -> None:
+    async def run() -> None:
+        api = PagedApi(POD, 1)
+        async with scanning(api, make_plan(POLICY)):
+            mark = api.reports[make_uid(0)]["metadata"]["annotations"][JUDGED]
+            state, print_ = mark.split("-")
+            assert int(state, 16) < 1 << 30
+            assert int(print_, 16) < 1 << 30
+
+    asyncio.run(run())
+
+
+def test_only_what_is_wrong_is_told() -> None:
+    async def run() -> None:
+        async with scanning(PagedApi(POD, 30), make_plan(POLICY)) as fixture:
+            statuses = {result.status for _, results in fixture.told for result in results}
+            assert statuses == {Status.FAIL}
+
+    asyncio.run(run())
+
+
+def test_memory_does_not_grow_with_the_number_of_objects() -> None:
+    """Four times as many objects: no more memory than their sixteen bytes (and free slots)."""
+    peaks = []
+    for count in (5_000, 20_000):
+        tracemalloc.start()
+        asyncio.run(_scan_and_forget(count))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 20_000 * 16 * 4
+
+
+async def _scan_and_forget(count: int) -> None:
+    api = PagedApi(POD, count, remember=False)
+    async with scanning(api, make_plan(POLICY), deaf=True) as fixture:
+        assert fixture.scanner.progress.judged == count
+        assert api.largest_page <= 100

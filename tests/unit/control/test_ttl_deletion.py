@@ -1,0 +1,212 @@
+"""Objects whose time to live is over: deleted once, at their moment, and tried again."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from prometheus_client import REGISTRY
+
+from lictor.cluster.resource import CONFIG_MAP, Resource
+from lictor.cluster.served import Served
+from lictor.control.ttl import TtlWatches, find_due
+from lictor.control.ttl_agenda import Agenda, Mortal
+from lictor.control.ttl_deletion import TtlDeletions
+from lictor.errors import ApiError, ConflictError, UnreachableError
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+class Client:
+    def __init__(self):
+        self.deleted = []
+        self.faults = []
+
+    async def delete(self, resource, name, namespace="", *, propagation="", preconditions=None):
+        if self.faults:
+            raise self.faults.pop(0)
+        self.deleted.append((name, propagation, preconditions))
+        return True
+
+
+class Desk:
+    def __init__(self):
+        self.client = Client()
+        self.agenda = Agenda()
+        self.now = NOON
+        self.items = {}
+        self.deletions = TtlDeletions(
+            self.client, self.agenda, self.items.get, now=lambda: self.now
+        )
+
+    def put(self, name, ttl, **annotations):
+        item = {
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": f"uid-{name}",
+                "resourceVersion": "1",
+                "creationTimestamp": "2026-03-01T12:00:00Z",
+                "labels": {"cleanup.kyverno.io/ttl": ttl},
+                "annotations": annotations,
+            }
+        }
+        mortal = Mortal(CONFIG_MAP, "default", name)
+        self.items[mortal] = item
+        if due := find_due(item):
+            self.agenda.put(mortal, due)
+        return mortal
+
+    def names(self):
+        return [name for name, *_ in self.client.deleted]
+
+    async def after(self, **length):
+        self.now = NOON + timedelta(**length)
+        await self.deletions.reconcile()
+        self.deletions.stop()
+
+
+def test_each_goes_at_its_moment():
+    async def scenario():
+        desk = Desk()
+        desk.put("b", "2m", **{"cleanup.kyverno.io/propagation-policy": "Orphan"})
+        desk.put("a", "1m", **{"cleanup.kyverno.io/propagation-policy": "Sideways"})
+        desk.put("never", "rubbish")
+        await desk.after(seconds=59)
+        assert desk.names() == []
+        await desk.after(seconds=60)
+        assert desk.names() == ["a"]
+        await desk.after(minutes=5)
+        assert desk.names() == ["a", "b"]
+        assert [propagation for _, propagation, _ in desk.client.deleted] == ["", "Orphan"]
+        assert desk.client.deleted[0][2] == {"uid": "uid-a", "resourceVersion": "1"}
+
+    asyncio.run(scenario())
+
+
+def test_more_time_given_meanwhile_counts():
+    async def scenario():
+        desk = Desk()
+        mortal = desk.put("a", "1m")
+        # The news of the longer life is in the cache, but the agenda has not heard it yet.
+        desk.items[mortal]["metadata"]["labels"]["cleanup.kyverno.io/ttl"] = "1h"
+        await desk.after(minutes=2)
+        assert desk.names() == []
+
+    asyncio.run(scenario())
+
+
+def test_what_could_not_be_deleted_is_tried_again_with_growing_pauses():
+    async def scenario():
+        desk = Desk()
+        desk.put("a", "1m")
+        desk.client.faults = [ApiError("no", status=403), ApiError("no", status=403)]
+        await desk.after(seconds=60)
+        assert desk.agenda.next_moment == NOON + timedelta(seconds=62)
+        await desk.after(seconds=62)
+        assert desk.agenda.next_moment == NOON + timedelta(seconds=66)
+        await desk.after(seconds=66)
+        assert desk.names() == ["a"]
+        labels = {
+            "resource_namespace": "default",
+            "resource_group": "",
+            "resource_version": "v1",
+            "resource_resource": "configmaps",
+        }
+        name = "kyverno_ttl_controller_errors_total"
+        assert REGISTRY.get_sample_value(name, labels) == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_change_at_the_last_moment_is_waited_for_briefly():
+    async def scenario():
+        desk = Desk()
+        desk.put("a", "1m")
+        desk.client.faults = [ConflictError("changed", status=409)]
+        await desk.after(seconds=60)
+        assert desk.agenda.next_moment == NOON + timedelta(seconds=60.2)
+        await desk.after(seconds=61)
+        assert desk.names() == ["a"]
+
+    asyncio.run(scenario())
+
+
+def test_without_an_api_server_nothing_is_forgotten():
+    async def scenario():
+        desk = Desk()
+        for number in range(20):
+            desk.put(f"m{number:02d}", "1m")
+        desk.client.faults = [UnreachableError("away")]
+        try:
+            await desk.after(seconds=60)
+        except UnreachableError:
+            pass
+        else:
+            raise AssertionError("the loop must hear of it, and pause")
+        assert len(desk.agenda) == 13
+        await desk.after(seconds=61)
+        assert len(desk.names()) == 20
+
+    asyncio.run(scenario())
+
+
+PODS = Resource("", "v1", "pods", "Pod")
+
+
+class Lists:
+    """A client whose collections are empty and whose watches never end."""
+
+    def __init__(self):
+        self.closed = False
+        self.watched = set()
+
+    async def list_pages(self, resource, namespace="", **options):
+        assert options["labels"] == "cleanup.kyverno.io/ttl"
+        self.watched.add(resource.plural)
+        yield {"metadata": {"resourceVersion": "1"}, "items": []}
+
+    async def watch(self, resource, **_):
+        try:
+            await asyncio.sleep(60)
+        finally:
+            self.watched.discard(resource.plural)
+        yield
+
+    async def close(self):
+        self.closed = True
+
+
+def test_only_what_may_be_deleted_is_watched():
+    async def scenario():
+        lists = Lists()
+        allowed = {"pods"}
+        everything = frozenset(("list", "watch", "delete"))
+        served = [
+            Served(PODS, everything),
+            Served(CONFIG_MAP, everything),
+            Served(Resource("", "v1", "events", "Event"), frozenset(("list", "watch"))),
+            Served(Resource("x", "v1beta1", "pods", "Pod"), everything, preferred=False),
+        ]
+
+        async def serve():
+            return served
+
+        async def allows(access):
+            return access.resource in allowed
+
+        watches = TtlWatches(lambda: lists, serve, allows, Agenda())
+        await watches.reconcile()
+        await asyncio.sleep(0.05)
+        assert lists.watched == {"pods"}
+        allowed |= {"configmaps"}
+        await watches.reconcile()
+        await asyncio.sleep(0.05)
+        assert lists.watched == {"pods", "configmaps"}
+        allowed -= {"pods"}
+        await watches.reconcile()
+        await asyncio.sleep(0.05)
+        assert lists.watched == {"configmaps"}
+        await watches.stop()
+        assert lists.watched == set()
+        assert lists.closed
+
+    asyncio.run(scenario())
