@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp
 SHARED ?= ../shared
 UV_VERSION := 0.13.7
 
-.PHONY: setup demo test check fix conformance bench fuzz lock clean
+.PHONY: setup demo test test-cluster check fix conformance conformance-cluster bench fuzz lock clean
 
 # Bytecode is written here because start-up counts, and some environments keep Python from writing it.
 setup: $(STAMP)
@@ -24,6 +24,10 @@ demo: setup
 test: setup
 	@$(BIN)/python -m pytest -q -n auto
 
+# On a real control plane, which is built through Go modules the first time; skipped in one line where there is no Go.
+test-cluster: setup
+	@LICTOR_CLUSTER_TESTS=1 $(BIN)/python -m pytest -q tests/cluster
+
 check: setup
 	@$(BIN)/ruff check src tests scripts
 	@$(BIN)/ruff format --check src tests scripts
@@ -36,6 +40,11 @@ fix: setup
 
 conformance: setup
 	@$(BIN)/python scripts/conformance.py --shared $(SHARED)
+
+# Kyverno's own cluster tests with lictor in its place. FOLDERS=a,b chooses; all by default.
+conformance-cluster: setup
+	@$(BIN)/python scripts/conformance_cluster.py --shared $(SHARED) --controllers background,reports,cleanup \
+	    $(if $(FOLDERS),--folders $(FOLDERS))
 
 bench: setup
 	@$(BIN)/python tests/bench/bench.py --shared $(SHARED)
