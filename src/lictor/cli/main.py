@@ -8,7 +8,19 @@ COMPLETION_VARIABLE = "_LICTOR_COMPLETE"
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 # Commands that Kyverno does not have: a wrong call of them is exit code 2, of all others 1.
 OWN_COMMANDS = frozenset(
-    ("cleanup", "control", "convert", "crds", "explain", "install", "lint", "serve", "uninstall")
+    (
+        "cleanup",
+        "control",
+        "convert",
+        "crds",
+        "explain",
+        "install",
+        "lint",
+        "preview",
+        "serve",
+        "status",
+        "uninstall",
+    )
 )
 # Commands that heed Kyverno's log flags (-v); all others take them and do nothing.
 LOGGING_COMMANDS = frozenset(("control", "serve"))
@@ -40,7 +52,11 @@ COMMANDS = {
     ),
     "jp": LazyCommand("lictor.cli.jp", "jp", "Work with JMESPath expressions."),
     "lint": LazyCommand("lictor.cli.lint", "lint", "Check policies and test files for mistakes."),
+    "preview": LazyCommand(
+        "lictor.cli.preview", "preview", "Say what a policy would refuse or change in a cluster."
+    ),
     "serve": LazyCommand("lictor.cli.serve", "serve", "Run the admission webhook."),
+    "status": LazyCommand("lictor.cli.status", "status", "Show how an installation is."),
     "test": LazyCommand("lictor.cli.test", "test", "Run the tests of policies."),
     "uninstall": LazyCommand(
         "lictor.cli.uninstall", "uninstall", "Remove an installation from the cluster."

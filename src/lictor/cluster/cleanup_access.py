@@ -8,8 +8,8 @@ import msgspec
 from lictor.cluster.access import Access, AccessCheck
 from lictor.cluster.cleanup_kinds import CleanupRecord, Target, find_targets, list_kinds
 from lictor.cluster.client import Client
+from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import Resource
-from lictor.cluster.served import Served
 from lictor.lang.wildcard import has_wildcard
 from lictor.model.cleanup import CleanupPolicy
 
@@ -40,7 +40,7 @@ def ask_for_myself(client: Client) -> AccessCheck:
 
 
 async def check_permissions(
-    record: CleanupRecord, served: Sequence[Served], allows: AccessCheck, user: str = ""
+    record: CleanupRecord, served: Sequence[Collection], allows: AccessCheck, user: str = ""
 ) -> tuple[str, ...]:
     """What the controller, which is this user, may not do but must; nothing where all is well."""
     gate = asyncio.Semaphore(_AT_ONCE)
@@ -69,7 +69,7 @@ async def check_permissions(
 
 
 def _list_wanted(
-    record: CleanupRecord, served: Sequence[Served]
+    record: CleanupRecord, served: Sequence[Collection]
 ) -> Iterator[tuple[Target, str, str]]:
     for target in find_targets(record, served).found:
         yield target, "list", ""

@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import Resource
-from lictor.cluster.served import Served
 from lictor.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
 from lictor.model.admission import ResourceRule
@@ -34,7 +34,7 @@ class Targets(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def find_targets(record: CleanupRecord, served: Sequence[Served]) -> Targets:
+def find_targets(record: CleanupRecord, served: Sequence[Collection]) -> Targets:
     """The collections of a policy, each once, in the order in which the policy names them."""
     usable = [each for each in served if each.verbs >= _NEEDED]
     namespace = _bound_to(record)
@@ -55,7 +55,7 @@ def find_targets(record: CleanupRecord, served: Sequence[Served]) -> Targets:
     return Targets(tuple(found), tuple(problems))
 
 
-_Choose: TypeAlias = Callable[[Sequence[Served]], list[Resource]]
+_Choose: TypeAlias = Callable[[Sequence[Collection]], list[Resource]]
 
 
 def _bound_to(record: CleanupRecord) -> str:
@@ -86,7 +86,7 @@ def _choose_kind(selector: KindSelector) -> _Choose:
     fits = compile_kind_selector(selector)
     any_version = has_wildcard(selector.version)
 
-    def choose(served: Sequence[Served]) -> list[Resource]:
+    def choose(served: Sequence[Collection]) -> list[Resource]:
         found = [
             each.resource
             for each in served
@@ -115,7 +115,7 @@ def _list_rules(record: DeletingPolicy) -> Iterator[tuple[str, _Choose]]:
 
 
 def _choose_resource(rule: ResourceRule, name: str) -> _Choose:
-    def choose(served: Sequence[Served]) -> list[Resource]:
+    def choose(served: Sequence[Collection]) -> list[Resource]:
         return [
             each.resource
             for each in served
@@ -132,7 +132,7 @@ def _names(patterns: Iterable[str], text: str) -> bool:
     return any(pattern in ("*", text) for pattern in patterns)
 
 
-def _takes_version(versions: Sequence[str], served: Served) -> bool:
+def _takes_version(versions: Sequence[str], served: Collection) -> bool:
     # One version of each is enough: the objects are the same in all.
     return served.preferred if "*" in versions else served.resource.version in versions
 

@@ -29,13 +29,22 @@ class ServedResource(msgspec.Struct, frozen=True, order=True):
     subresource: str
     kind: str
     namespaced: bool
-    # Can all of it be listed and watched?
-    listable: bool = False
+    # What can be done with it: list, watch, delete ...
+    verbs: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
         """Such as `pods` or `pods/exec`."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+class Collection(msgspec.Struct, frozen=True):
+    """The objects of one kind in one version, and the verbs that they take."""
+
+    resource: Resource
+    verbs: frozenset[str]
+    # This is the version to use where nobody asks for another one.
+    preferred: bool = True
 
 
 class Discovery:
@@ -95,15 +104,26 @@ class Discovery:
                 raise
             self._read_at = time.monotonic()
 
-    def list_kinds(self) -> list[Resource]:
-        """Every kind that can be listed, once, in the version that the API server prefers."""
-        chosen: dict[tuple[str, str], Resource] = {}
+    def list_collections(self) -> list[Collection]:
+        """Everything but subresources, in the API server's order of groups and versions."""
+        found: list[Collection] = []
+        seen: set[tuple[str, str]] = set()
         # The API server tells the versions of a group in its order of preference.
         for each in (served for kept in self._lists.values() for served in kept):
-            if each.listable and not each.subresource:
+            if not each.subresource:
+                key = (each.group, each.resource)
                 made = Resource(each.group, each.version, each.resource, each.kind, each.namespaced)
-                chosen.setdefault((each.group, each.resource), made)
-        return list(chosen.values())
+                found.append(Collection(made, frozenset(each.verbs), key not in seen))
+                seen.add(key)
+        return found
+
+    def list_kinds(self) -> list[Resource]:
+        """Every kind that can be listed and watched, in the version that is preferred."""
+        return [
+            each.resource
+            for each in self.list_collections()
+            if each.preferred and {"list", "watch"} <= each.verbs
+        ]
 
     async def search(self, selector: str) -> tuple[ServedResource, ...]:
         """Like `find`, but what is not known is asked for once more."""
@@ -177,7 +197,7 @@ def _read_resources(
             subresource,
             str(each.get("kind", "")),
             bool(each.get("namespaced")),
-            {"list", "watch"} <= set(each.get("verbs") or ()),
+            tuple(sorted(each.get("verbs") or ())),
         )
 
 

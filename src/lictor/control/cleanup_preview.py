@@ -12,12 +12,13 @@ from lictor.cluster.cache import drop_managed_fields
 from lictor.cluster.cleanup_kinds import find_targets
 from lictor.cluster.cleanup_policies import CLEANUP_KINDS, read_cleanup
 from lictor.cluster.client import Client
+from lictor.cluster.discovery import Collection
 from lictor.cluster.flags import Flags
 from lictor.cluster.http_limits import read_http_limits
 from lictor.cluster.lookups import ClusterLookups
 from lictor.cluster.names import Names
 from lictor.cluster.resource import CEL_EXCEPTION, CONFIG_MAP, NAMESPACE
-from lictor.cluster.served import Served, ServedKinds
+from lictor.cluster.served import ServedKinds
 from lictor.cluster.settings import build_filter, read_settings
 from lictor.control.cleanup_status import format_time, read_status, read_time
 from lictor.control.cleanup_sweep import Page, Sweep, SweepWorld
@@ -83,7 +84,9 @@ def _list_names(document: JsonObject) -> tuple[str, ...]:
     return (name, f"{namespace}/{name}") if namespace else (name,)
 
 
-async def _preview(document: JsonObject, world: SweepWorld, served: Sequence[Served]) -> Preview:
+async def _preview(
+    document: JsonObject, world: SweepWorld, served: Sequence[Collection]
+) -> Preview:
     metadata = document["metadata"]
     preview = Preview(document["kind"], metadata["name"], metadata.get("namespace") or "")
     try:
@@ -169,7 +172,7 @@ class _Namespaces:
         return self._items.get(name)
 
 
-def _name_resources(served: Iterable[Served]) -> ResourceNames:
+def _name_resources(served: Iterable[Collection]) -> ResourceNames:
     return builtin_names().with_resources(
         ResourceName(
             each.resource.group,

@@ -9,7 +9,7 @@ import msgspec
 from lictor.cluster.cleanup_kinds import CleanupRecord, Target, find_targets
 from lictor.cluster.cleanup_policies import compile_record
 from lictor.cluster.client import Client
-from lictor.cluster.served import Served
+from lictor.cluster.discovery import Collection
 from lictor.compile.cleanup import CleanupProgram
 from lictor.control.cleanup_lookups import SweepLookups
 from lictor.errors import ApiError, EvaluationError, GoneError, LookupFailedError
@@ -37,7 +37,7 @@ class SweepWorld(msgspec.Struct, frozen=True):
     """What a sweep needs of the cluster."""
 
     client: Client
-    served: Callable[[], Awaitable[Sequence[Served]]]
+    served: Callable[[], Awaitable[Sequence[Collection]]]
     namespaces: Namespaces
     lookups: Lookups
     # Objects that no policy concerns, by the settings of the installation.

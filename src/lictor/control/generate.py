@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
 from msgspec.structs import replace
@@ -34,6 +36,25 @@ class Done(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
+class _Turns:
+    """One at a time for each key."""
+
+    def __init__(self) -> None:
+        self._locks: dict[tuple[str, ...], asyncio.Lock] = {}
+        self._takers: Counter[tuple[str, ...]] = Counter()
+
+    @asynccontextmanager
+    async def take(self, key: tuple[str, ...]) -> AsyncIterator[None]:
+        self._takers[key] += 1
+        try:
+            async with self._locks.setdefault(key, asyncio.Lock()):
+                yield
+        finally:
+            self._takers[key] -= 1
+            if not self._takers[key]:
+                del self._takers[key], self._locks[key]
+
+
 class Generation:
     """Puts units right: each is one rule and one trigger, and all that belongs to them."""
 
@@ -51,7 +72,7 @@ class Generation:
         self._triggers = triggers
         self._policies = policies
         self._tell = tell
-        self._locks: dict[tuple[str, str, str, str], asyncio.Lock] = {}
+        self._turns = _Turns()
         self.objects = Objects(client, downstream)
         # Told when something that we had made was changed by someone else, and put right.
         self.on_fight: Callable[[Unit], None] = lambda unit: None  # noqa: ARG005
@@ -79,13 +100,13 @@ class Generation:
         if rule is None:
             await self.drop_ruleless(unit)
             return
-        lock = self._locks.setdefault(unit.key, asyncio.Lock())
-        try:
-            async with lock:
-                await self._put_right(rule, unit, request or await self._ask(rule, unit))
-        finally:
-            if not lock.locked():
-                self._locks.pop(unit.key, None)
+        async with self._turns.take(unit.key):
+            seen = request or await self._ask(rule, unit)
+            if seen is None:
+                await self._drop_orphans(rule, unit)
+            elif not _is_leaving(seen):
+                # When a trigger is gone for good, so is what was made for it.
+                await self._put_right(rule, unit, seen, is_asked=request is not None)
 
     async def _ask(self, rule: GenerateRule, unit: Unit) -> Request | None:
         """The trigger as it is now, as if it had just come."""
@@ -98,12 +119,9 @@ class Generation:
         created = rule.is_triggered_by(self._locate(found), (Operation.CREATE,))
         return request if created else replace(request, operation=Operation.UPDATE)
 
-    async def _put_right(self, rule: GenerateRule, unit: Unit, request: Request | None) -> None:
-        if request is None:
-            await self._drop_orphans(rule, unit)
-            return
-        if _is_leaving(request):
-            return  # when it is gone for good, so is what was made for it
+    async def _put_right(
+        self, rule: GenerateRule, unit: Unit, request: Request, *, is_asked: bool
+    ) -> None:
         results: tuple[Result, ...] = ()
         created: list[JsonObject] = []
         try:
@@ -112,7 +130,9 @@ class Generation:
         except LictorError as error:
             self._tell(Done(rule, request, results, tuple(created), str(error)))
             raise
-        self._tell(Done(rule, request, results, tuple(created)))
+        if is_asked or created:
+            # That all is still well is no news.
+            self._tell(Done(rule, request, results, tuple(created)))
 
     async def _judge(self, rule: GenerateRule, request: Request) -> tuple[Result, ...]:
         if request.operation is Operation.DELETE and request.object is None:
@@ -220,6 +240,14 @@ class Generation:
         if made and await self._policies.is_gone(unit):
             for place, item in made:
                 await self.objects.delete(place, item)
+
+    async def makes(self, rule: GenerateRule, item: JsonObject) -> bool | None:
+        """Would a rule make anything for an object? None where that cannot be told now."""
+        labels = await self._triggers.find_labels(Trigger.of(item))
+        verdict = await judge(rule.engine, Request.of(item, namespace_labels=labels))
+        if any(result.status is Status.ERROR for result in verdict.results):
+            return None
+        return any(result.generated for result in verdict.results)
 
     async def is_wanted(self, rule: GenerateRule, item: JsonObject) -> bool:
         """Does an object that is there already set a rule off?"""

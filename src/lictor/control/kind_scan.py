@@ -116,7 +116,7 @@ class KindScan:
                 pause = _PAUSE
             except GoneError:
                 continue
-            except Exception as error:
+            except Exception as error:  # a fault in one kind may not end its scan
                 expected = isinstance(error, ApiError)
                 log.log(
                     logging.WARNING if expected else logging.ERROR,

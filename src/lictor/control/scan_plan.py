@@ -58,8 +58,8 @@ class ScanPlan(msgspec.Struct, frozen=True, dict=True):
     def for_kind(self, resource: Resource) -> KindPlan | None:
         """What concerns one kind; None where nothing does."""
         kind = GroupVersionKind(resource.group, resource.version, resource.kind)
-        judging = [(p, mark) for p, mark in self.judging if _concerns(p, kind)]
-        mutating = [(p, mark) for p, mark in self.mutating if _concerns(p, kind)]
+        judging = [(p, mark) for p, mark in self.judging if concerns(p, kind)]
+        mutating = [(p, mark) for p, mark in self.mutating if concerns(p, kind)]
         if not judging and not mutating:
             return None
         return KindPlan(
@@ -125,7 +125,8 @@ def _list_kinds(rule: object) -> set[str]:
     }
 
 
-def _concerns(program: Program, kind: GroupVersionKind) -> bool:
+def concerns(program: Program, kind: GroupVersionKind) -> bool:
+    """Can any rule of the program be about this kind?"""
     return any(rule.select(kind, "", Operation.CREATE) is not None for rule in program.rules)
 
 

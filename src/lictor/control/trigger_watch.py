@@ -16,7 +16,7 @@ from lictor.control.generate import Generation
 from lictor.control.generate_rules import GenerateRule, PolicyBook
 from lictor.control.generate_watch import GenerationWatch
 from lictor.control.trigger import Triggers
-from lictor.errors import ApiError
+from lictor.errors import LookupFailedError
 from lictor.raw import JsonObject
 
 log = logging.getLogger(__name__)
@@ -104,22 +104,25 @@ class TriggerWatch:
             state = (rule.mark, str(metadata.get("resourceVersion")))
             if self._idle.get(key) == state or self._has_made(rule, key[-1]):
                 continue
-            if await self._is_missed(rule, resource, item):
+            is_missed = await self._is_missed(rule, resource, item)
+            if is_missed:
                 self.enqueue(rule, _refer(resource, metadata))
-            else:
+            elif is_missed is False:
                 self._idle[key] = state
 
     def _has_made(self, rule: GenerateRule, uid: str) -> bool:
         made = self._downstream.units_of(uid)
         return any((unit.policy, unit.namespace, unit.rule) == rule.key for unit in made)
 
-    async def _is_missed(self, rule: GenerateRule, resource: Resource, item: JsonObject) -> bool:
+    async def _is_missed(
+        self, rule: GenerateRule, resource: Resource, item: JsonObject
+    ) -> bool | None:
         try:
             found = await self._triggers.read(_refer(resource, item["metadata"]))
-        except ApiError as error:
+            return False if found is None else await self._generation.makes(rule, found)
+        except LookupFailedError as error:
             log.info("trigger not read", extra={"why": str(error)[:200]})
-            return False
-        return found is not None and await self._generation.is_wanted(rule, found)
+            return None
 
 
 def _refer(resource: Resource, metadata: JsonObject) -> Trigger:

@@ -10,8 +10,8 @@ import msgspec
 from lictor.cluster.access import Access, AccessCheck
 from lictor.cluster.cache import Cache, Change, ChangeType
 from lictor.cluster.client import Client
+from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import Resource
-from lictor.cluster.served import Served
 from lictor.control.cleanup_measures import hide_ttl_watch, show_ttl_watch
 from lictor.control.cleanup_status import read_time
 from lictor.control.loop import Loop
@@ -39,7 +39,7 @@ class TtlWatches:
     def __init__(
         self,
         connect: Callable[[], Client],
-        served: Callable[[], Awaitable[Sequence[Served]]],
+        served: Callable[[], Awaitable[Sequence[Collection]]],
         allows: AccessCheck,
         agenda: Agenda,
     ) -> None:

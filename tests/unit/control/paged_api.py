@@ -119,9 +119,7 @@ class PagedApi:
         self._store(body["metadata"]["name"], body)
         return body
 
-    async def delete(
-        self, resource: Resource, name: str, namespace: str = "", **_: object
-    ) -> bool:
+    async def delete(self, resource: Resource, name: str, namespace: str = "", **_: object) -> bool:
         return self.reports.pop(name, None) is not None
 
     def _store(self, name: str, body: Object) -> None:

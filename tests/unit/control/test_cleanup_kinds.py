@@ -7,15 +7,15 @@ import pytest
 from lictor.cluster.cleanup_access import check_permissions
 from lictor.cluster.cleanup_kinds import find_targets
 from lictor.cluster.cleanup_policies import read_cleanup
+from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import Resource
-from lictor.cluster.served import Served
 from lictor.errors import LoadError
 
 ALL = frozenset(("get", "list", "watch", "delete"))
 
 
 def serve(group, version, plural, kind, *, namespaced=True, verbs=ALL, preferred=True):
-    return Served(Resource(group, version, plural, kind, namespaced), verbs, preferred)
+    return Collection(Resource(group, version, plural, kind, namespaced), verbs, preferred)
 
 
 SERVED = (

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from small_api import SmallApi
 
+from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import CLUSTER_CLEANUP_POLICY
-from lictor.cluster.served import Served
 from lictor.control.cleanup import CleanupLoop, Cleanups
 from lictor.control.cleanup_status import read_status
 from lictor.control.cleanup_sweep import SweepWorld
@@ -72,7 +72,7 @@ class Office:
         self.cache = Watched(self.api)
 
         async def serve():
-            return (Served(POD, frozenset(("list", "delete"))),)
+            return (Collection(POD, frozenset(("list", "delete"))),)
 
         async def allows(access):
             return allowed

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import REGISTRY
 from small_api import SmallApi
 
+from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import CLEANUP_POLICY, CLUSTER_CLEANUP_POLICY, CONFIG_MAP, Resource
-from lictor.cluster.served import Served
 from lictor.control.cleanup_lookups import SweepLookups
 from lictor.control.cleanup_run import Run
 from lictor.control.cleanup_status import read_status
@@ -19,7 +19,7 @@ from lictor.ports import ApiCall, NoLookups
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SERVED = tuple(
-    Served(resource, frozenset(("list", "delete")))
+    Collection(resource, frozenset(("list", "delete")))
     for resource in (CONFIG_MAP, Resource("", "v1", "secrets", "Secret"))
 )
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 from prometheus_client import REGISTRY
 
+from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import CONFIG_MAP, Resource
-from lictor.cluster.served import Served
 from lictor.control.ttl import TtlWatches, find_due
 from lictor.control.ttl_agenda import Agenda, Mortal
 from lictor.control.ttl_deletion import TtlDeletions
@@ -181,10 +181,10 @@ def test_only_what_may_be_deleted_is_watched():
         allowed = {"pods"}
         everything = frozenset(("list", "watch", "delete"))
         served = [
-            Served(PODS, everything),
-            Served(CONFIG_MAP, everything),
-            Served(Resource("", "v1", "events", "Event"), frozenset(("list", "watch"))),
-            Served(Resource("x", "v1beta1", "pods", "Pod"), everything, preferred=False),
+            Collection(PODS, everything),
+            Collection(CONFIG_MAP, everything),
+            Collection(Resource("", "v1", "events", "Event"), frozenset(("list", "watch"))),
+            Collection(Resource("x", "v1beta1", "pods", "Pod"), everything, preferred=False),
         ]
 
         async def serve():

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 from lictor.cluster.client import Client
 from lictor.cluster.config import load_config
+from lictor.cluster.discovery import Collection
 from lictor.cluster.flags import Flags
 from lictor.cluster.lookups import ClusterLookups
-from lictor.cluster.served import Served, ServedKinds
+from lictor.cluster.served import ServedKinds
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ class LiveCluster:
         self.client = self.ask(_build(lambda: Client(config)))
         flags = Flags(enable_config_map_caching=False)
         self.lookups = self.ask(_build(lambda: ClusterLookups(self.client, self._loop, flags)))
-        self._served: tuple[Served, ...] | None = None
+        self._served: tuple[Collection, ...] | None = None
 
     def __enter__(self) -> "LiveCluster":
         return self
@@ -47,7 +48,7 @@ class LiveCluster:
         self._loop.close()
 
     @property
-    def served(self) -> tuple[Served, ...]:
+    def served(self) -> tuple[Collection, ...]:
         """What the API server has, asked once."""
         if self._served is None:
             self._served = self.ask(ServedKinds(self.client).read())

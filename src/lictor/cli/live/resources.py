@@ -7,8 +7,8 @@ import msgspec
 from lictor.cli.live.cluster import LiveCluster
 from lictor.cluster.cache import drop_managed_fields
 from lictor.cluster.client import Client
+from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import Resource
-from lictor.cluster.served import Served
 from lictor.errors import ApiError, LoadError, UsageError
 from lictor.model.program import Program
 from lictor.model.request import GroupVersionKind, Operation
@@ -119,7 +119,7 @@ async def list_pages(
 
 
 def choose_kinds(
-    served: Iterable[Served],
+    served: Iterable[Collection],
     programs: Sequence[Program],
     choice: Choice,
     operations: Sequence[Operation] = (Operation.CREATE,),
@@ -139,7 +139,7 @@ def choose_kinds(
 
 
 def select_kinds(
-    served: Iterable[Served], concerns: Callable[[Resource], bool], choice: Choice
+    served: Iterable[Collection], concerns: Callable[[Resource], bool], choice: Choice
 ) -> list[Resource]:
     """The collections that are wanted and can be listed: in the preferred version if that fits."""
     chosen: dict[tuple[str, str], Resource] = {}

@@ -1,0 +1,142 @@
+"""`preview`: what in a cluster a policy would refuse or change if it were enforced now."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lictor.cli.cluster_options import render_columns, with_cluster
+from lictor.cli.flag_command import FlagCommand
+from lictor.cli.sources import read_policies
+from lictor.cluster.flags import Flags
+from lictor.cluster.names import Names
+from lictor.errors import LoadError
+from lictor.load.policies import load_documents
+from lictor.load.problem import Severity
+
+if TYPE_CHECKING:
+    from lictor.cluster.store import Record
+    from lictor.control.policy_preview import Finding, PolicyPreview
+
+_EXAMPLES = """\
+# A policy that is not in the cluster yet
+lictor preview policy.yaml
+
+# One that only audits: what if it were enforced?
+lictor preview require-labels --format json"""
+
+
+@click.command(cls=FlagCommand, arity=(1, 1), examples=_EXAMPLES)
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=1000,
+    show_default=True,
+    help="So many findings of each sort are listed; all are counted.",
+)
+@click.option(
+    "--exceptionNamespace",
+    "exception_namespace",
+    default="",
+    help="Where PolicyExceptions are heeded; * means everywhere. As the controllers' flag.",
+)
+@with_cluster
+def preview(
+    *,
+    arguments: tuple[str, ...],
+    limit: int,
+    exception_namespace: str,
+    form: str,
+    namespace: str,
+    prefix: str,
+    **cluster: str,
+) -> int:
+    """Say what in a cluster POLICY would refuse or change if it were enforced now.
+
+    POLICY is a file or folder, or the name of a policy in the cluster (NAMESPACE/NAME where the
+    name alone is not enough). Every object of the kinds it is about is judged as if it were created
+    now, page by page; nothing is written.
+
+    Exits with 0 where nothing would be refused or changed, with 1 where something would or cannot
+    be decided, and with 2 on a wrong call.
+    """
+    (policy,) = arguments
+    given: Sequence[Record] | str = _load(policy) if Path(policy).exists() else policy
+    flags = Flags(
+        kubeconfig=cluster["kubeconfig"],
+        context=cluster["context"],
+        exception_namespace=exception_namespace,
+    )
+    found = asyncio.run(_ask(flags, Names(prefix, namespace), given, limit))
+    click.echo(_render_json(found) if form == "json" else render_preview(found), nl=False)
+    return 1 if found.refused or found.changed or found.undecided or found.problems else 0
+
+
+def _load(path: str) -> "list[Record]":
+    records: list[Record] = []
+    for text in read_policies([path]):
+        loaded = load_documents(text.content, text.path)
+        errors = [str(each) for each in loaded.problems if each.severity is Severity.ERROR]
+        if errors:
+            raise LoadError("\n".join(errors))
+        records += [each.record for each in loaded.policies]
+        records += [each.record for each in loaded.cel_policies]
+    if not records:
+        raise LoadError(f"{path}: there is no policy in it")
+    return records
+
+
+async def _ask(
+    flags: Flags, names: Names, given: "Sequence[Record] | str", limit: int
+) -> "PolicyPreview":
+    from lictor.cluster.client import Client
+    from lictor.cluster.config import load_config
+    from lictor.control.policy_preview import preview_policies
+
+    client = Client(load_config(flags.kubeconfig, flags.context))
+    try:
+        return await preview_policies(client, flags, names, given, limit=limit)
+    finally:
+        await client.close()
+
+
+def render_preview(found: "PolicyPreview") -> str:
+    """For people: what would happen, to what, and why."""
+    return "".join(f"{line}\n" for line in _render(found))
+
+
+def _render(found: "PolicyPreview") -> Iterator[str]:
+    yield f"{', '.join(found.policies)}: {found.judged} objects of {found.kinds} kinds judged"
+    for title, count, findings in (
+        ("would be refused", found.refused, found.refusals),
+        ("would be changed", found.changed, found.changes),
+        ("cannot be decided", found.undecided, found.doubts),
+    ):
+        if count:
+            yield f"{count} {title}:"
+            yield from _list(findings)
+    if not (found.refused or found.changed or found.undecided):
+        yield "nothing would be refused or changed"
+    for problem in found.problems:
+        yield f"not read: {problem}"
+
+
+def _list(findings: "Sequence[Finding]") -> list[str]:
+    rows = [
+        (
+            each.kind,
+            "/".join(filter(None, (each.namespace, each.name))),
+            "/".join(filter(None, (each.policy, each.rule))),
+            " ".join(each.message.split()),
+        )
+        for each in findings
+    ]
+    return render_columns(rows) if rows else []
+
+
+def _render_json(found: "PolicyPreview") -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"

@@ -1,0 +1,136 @@
+"""Who judges what: UIDs shared out over Leases that are renewed."""
+
+import asyncio
+
+import pytest
+from paged_api import make_uid
+
+from lictor.cluster.client import WatchEvent
+from lictor.cluster.names import Names
+from lictor.control import membership as module
+from lictor.control.membership import MEMBER_LABEL, Membership
+from lictor.errors import ApiError
+
+
+class LeaseApi:
+    """Keeps Leases, and tells everyone who watches."""
+
+    def __init__(self):
+        self.leases = {}
+        self.watchers = []
+        self.version = 0
+        self.broken = False
+
+    async def list_pages(self, *_, **__):
+        yield {"metadata": {"resourceVersion": str(self.version)}, "items": [*self.leases.values()]}
+
+    async def watch(self, *_, **__):
+        queue = asyncio.Queue()
+        self.watchers.append(queue)
+        while True:
+            yield await queue.get()
+
+    async def apply(self, resource, body):
+        if self.broken:
+            raise ApiError("away", status=500)
+        self.version += 1
+        body = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
+        self.leases[body["metadata"]["name"]] = body
+        self.tell("MODIFIED", body)
+
+    async def delete(self, resource, name, namespace):
+        if name in self.leases:
+            self.tell("DELETED", self.leases.pop(name))
+
+    def tell(self, kind, body):
+        for queue in self.watchers:
+            queue.put_nowait(WatchEvent(kind, body))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(module, "_PERIOD", 0.03)
+    monkeypatch.setattr(module, "_SETTLE", 0.05)
+    monkeypatch.setattr(module, "_LIFETIME", 1.0)
+
+
+def join(api, identity, describe=dict):
+    return Membership(api, Names(), "reports", identity, describe)
+
+
+def test_two_members_share_evenly_and_completely():
+    async def run():
+        api = LeaseApi()
+        first, second = join(api, "one"), join(api, "two")
+        tasks = [asyncio.create_task(each.run()) for each in (first, second)]
+        await first.wait()
+        await second.wait()
+        await asyncio.sleep(0.1)
+        uids = [make_uid(number) for number in range(4000)]
+        mine = sum(first.owns(uid) for uid in uids)
+        assert 0.4 < mine / len(uids) < 0.6
+        assert all(first.owns(uid) != second.owns(uid) for uid in uids)
+        await leave(tasks)
+
+    asyncio.run(run())
+
+
+async def leave(tasks):
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_a_member_that_goes_leaves_its_part_to_the_others():
+    async def run():
+        api, changes = LeaseApi(), []
+        first, second = join(api, "one"), join(api, "two")
+        first.listen(lambda: changes.append(len(first.members)))
+        tasks = [asyncio.create_task(each.run()) for each in (first, second)]
+        await first.wait()
+        await asyncio.sleep(0.15)
+        assert len(first.members) == 2
+        await leave(tasks[1:])
+        await asyncio.sleep(0.15)
+        assert changes == [2, 1]
+        assert all(first.owns(make_uid(number)) for number in range(100))
+        await leave(tasks[:1])
+        assert not api.leases
+
+    asyncio.run(run())
+
+
+def test_a_member_that_falls_silent_is_gone_after_its_lifetime():
+    async def run():
+        api = LeaseApi()
+        first = join(api, "one")
+        dead = {
+            "metadata": {"name": "dead", "labels": {MEMBER_LABEL: "reports"}},
+            "spec": {"renewTime": "2000-01-01T00:00:00.000000Z"},
+        }
+        api.leases["dead"] = dead
+        task = asyncio.create_task(first.run())
+        await first.wait()
+        assert len(first.members) == 2  # by our clock it has just been heard
+        await asyncio.sleep(1.2)
+        assert len(first.members) == 1
+        await leave([task])
+
+    asyncio.run(run())
+
+
+def test_the_lease_tells_more_and_outages_do_no_harm():
+    async def run():
+        api = LeaseApi()
+        member = join(api, "one", lambda: {"lictor.io/scan": "{}"})
+        task = asyncio.create_task(member.run())
+        await member.wait()
+        (lease,) = api.leases.values()
+        assert lease["metadata"]["annotations"] == {"lictor.io/scan": "{}"}
+        assert lease["spec"]["holderIdentity"] == "one"
+        api.broken = True
+        await asyncio.sleep(0.1)
+        assert member.members
+        await leave([task])
+
+    asyncio.run(run())
