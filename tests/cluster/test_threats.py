@@ -359,6 +359,7 @@ def test_an_exception_counts_where_it_may_stand(site: Site) -> None:
         exception["metadata"]["namespace"] = "exceptions"
         site.create(exception)
         until(lambda: site.try_to("create", bad)[0], "an exception that counts", 20)
+        site.plane.kubectl("delete", "policyexceptions.kyverno.io", "--all", "-A")
 
 
 def test_webhooks_that_someone_weakens_are_put_right(site: Site) -> None:

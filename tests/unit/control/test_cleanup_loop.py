@@ -100,14 +100,22 @@ class Office:
         return read_status(self.api.read(CLUSTER_CLEANUP_POLICY, name))
 
     async def pass_time(self, **length):
+        before = self.loop.last_success
         self.now += timedelta(**length)
         self.loop.wake()
-        await asyncio.sleep(0.4)
+        await self.settle(before)
+
+    async def settle(self, before):
+        """Until the loop has run once more, and whatever it began has had its time."""
+        async with asyncio.timeout(20):
+            while self.loop.last_success == before:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        await asyncio.sleep(0.3)
 
     @asynccontextmanager
     async def open(self):
         task = asyncio.create_task(self.loop.run())
-        await asyncio.sleep(0.3)
+        await self.settle(None)
         try:
             yield
         finally:
