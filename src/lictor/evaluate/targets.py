@@ -107,8 +107,7 @@ def _list(wanted: JsonObject, setting: Setting) -> Iterator[tuple[JsonObject, Ta
             wanted["matchLabels"], read_requirements(wanted["matchExpressions"])
         )
     )
-    api_version = f"{kind.group}/{kind.version}" if kind.group else kind.version
-    for found in setting.lookups.resources(api_version, kind.kind, ""):
+    for found in setting.lookups.resources(str(wanted["apiVersion"]), kind.kind, ""):
         metadata = found.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
         if fits_name is not None and not fits_name(_text(metadata.get("name"))):

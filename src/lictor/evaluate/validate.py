@@ -42,8 +42,8 @@ def allow_existing(check: Check, matches: Callable[[Request], bool]) -> Check:
         request = case.request
         if request.operation is not Operation.UPDATE or request.old_object is None:
             return results
-        if request.subresource:
-            # What is sent there is a question of its own; nothing of the kind existed before.
+        if request.subresource and request.old_object.get("kind") != request.kind.kind:
+            # What is sent there (a Scale) is no such object; none of its kind existed before.
             return results
         if not any(result.status is Status.FAIL for result in results):
             return results

@@ -31,6 +31,10 @@ def _say_deprecated(_: Path, match: re.Match[str]) -> str:
     )
 
 
+def _say_bad_operator(path: Path, match: re.Match[str]) -> str:
+    return f"{write_path(path)}: entered value of `operator` is invalid: {match[1]}"
+
+
 def _say_no_constraints(path: Path, _: re.Match[str]) -> str:
     needed = "a matchConstraints with at least one resource rule is required"
     return f"{write_path(path)}.matchConstraints: Required value: {needed}"
@@ -57,6 +61,7 @@ def _say_no_field(path: Path, _: re.Match[str]) -> str:
 _PHRASES: tuple[tuple[str, re.Pattern[str], _Phrase], ...] = (
     ("bad-validate", re.compile("expected exactly one of pattern.* found .* and "), _say_one_body),
     ("bad-context", re.compile('"(.*)" is not one word, .*assert'), _say_one_word),
+    ("bad-condition", re.compile('there is no operator "(.*)"'), _say_bad_operator),
     ("bad-match", re.compile("nothing says which requests"), _say_no_constraints),
     ("deprecated", re.compile("(In|NotIn) is replaced by (.*)$"), _say_deprecated),
     ("", re.compile("undefined field '(.*)'$"), _say_undefined),

@@ -126,7 +126,7 @@ class _Compiler(msgspec.Struct, frozen=True):
     def _language(self) -> Language:
         environment = kubernetes_environment(has_params=self.policy.spec.param_kind is not None)
         watch = self.around.watch_rule(self.ref.name)
-        return Language(environment, watch=watch, lenient=True)
+        return Language(environment, self.around.world(), watch=watch, lenient=True)
 
     def _params(self, binding: _Binding | None) -> FindParams | None:
         kind = self.policy.spec.param_kind

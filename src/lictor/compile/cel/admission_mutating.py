@@ -88,7 +88,7 @@ class _Compiler(msgspec.Struct, frozen=True):
             has_params=self.policy.spec.param_kind is not None, has_patches=True
         )
         watch = self.around.watch_rule(self.ref.name)
-        return Language(environment, watch=watch, lenient=True)
+        return Language(environment, self.around.world(), watch=watch, lenient=True)
 
     def _params(self, binding: _Binding | None) -> FindParams | None:
         kind = self.policy.spec.param_kind

@@ -32,7 +32,10 @@ def compile_cel_check(cel: Cel, rule: Rule, setting: Setting, around: CelSurroun
         each if each.message else replace(each, message=message) for each in cel.expressions
     ]
     language = Language(
-        kubernetes_environment(has_params=_has_params(cel)), watch=setting.watch, lenient=True
+        kubernetes_environment(has_params=_has_params(cel)),
+        around.world(),
+        watch=setting.watch,
+        lenient=True,
     ).declare(cel.variables)
     decide = compile_decisions(rule.cel_preconditions, validations, language)
     texts = [*list_decision_texts(rule.cel_preconditions, cel.variables, validations)]
@@ -66,7 +69,7 @@ def compile_webhook_conditions(
     """
     environment = kubernetes_environment(has_params=False)
     matches = compile_match_conditions(
-        conditions, Language(environment, lenient=True), ignore_errors=True
+        conditions, Language(environment, around.world(), lenient=True), ignore_errors=True
     )
     view = around.native_viewpoint.view(condition.expression for condition in conditions)
     return lambda case: matches is None or matches(view(case))

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from lictor.errors import LookupFailedError, NotFoundError
+from lictor.errors import LookupFailedError, NotFoundError, NotProvidedError
 from lictor.lang.cel.world import (
     BLOCKED_HOSTS,
     BLOCKED_NETWORKS,
@@ -55,7 +55,10 @@ class _Reader(msgspec.Struct, frozen=True):
     def authorize(self, question: AccessQuestion) -> AccessAnswer:
         """What the API server's own authorizers say."""
         call = ApiCall(_ACCESS_PATH, "POST", _review_access(question))
-        answer = self.lookups.call_api(call)
+        try:
+            answer = self.lookups.call_api(call)
+        except NotProvidedError:
+            raise NotProvidedError("there is no authorizer to ask") from None
         status = answer.get("status") if isinstance(answer, dict) else None
         status = status if isinstance(status, dict) else {}
         return AccessAnswer(
