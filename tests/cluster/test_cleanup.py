@@ -26,10 +26,8 @@ from lictor.cluster.resource import (
     NAMESPACED_DELETING_POLICY,
     SECRET,
 )
-from lictor.cluster.settings import SettingsWatch
-from lictor.cluster.store import PolicyStore
 from lictor.control.cleanup_crew import build_cleanup_loops
-from lictor.control.workplace import Workplace
+from lictor.control.workplace import build_workplace
 from lictor.errors import NotFoundError, UsageError
 from lictor.ports import NoLookups
 
@@ -114,9 +112,7 @@ async def running(cluster, *, clock=None, **flags):
     client = Client(config)
     options = Flags(ttl_reconciliation_interval="2s", **flags)
     names = Names("lictor", INSTALLATION)
-    place = Workplace(
-        client, options, names, "tests", PolicyStore(client, options), SettingsWatch(client, names)
-    )
+    place = build_workplace(client, options, names, "tests")
     controller = Controller([], clock, place)
     controller.loops = build_cleanup_loops(
         place, lookups=NoLookups(), tell=controller.events.append, now=clock

@@ -24,12 +24,10 @@ from lictor.cluster.resource import (
     VALIDATING_WEBHOOK,
     Resource,
 )
-from lictor.cluster.settings import SettingsWatch
-from lictor.cluster.store import PolicyStore
 from lictor.control.ownership import own_role
 from lictor.control.webhook_removal import remove_webhooks
 from lictor.control.webhooks import WebhookKeeper
-from lictor.control.workplace import Workplace
+from lictor.control.workplace import build_workplace
 from lictor.errors import ApiError, NotFoundError
 
 NODE = Resource("", "v1", "nodes", "Node", namespaced=False)
@@ -105,14 +103,7 @@ class Installation:
         self.client = client
         self.names = Names(prefix, f"{prefix}-system")
         flags = Flags()
-        self.place = Workplace(
-            client,
-            flags,
-            self.names,
-            "test",
-            PolicyStore(client, flags),
-            SettingsWatch(client, self.names),
-        )
+        self.place = build_workplace(client, flags, self.names, "test")
         self.keeper = WebhookKeeper(self.place, lambda: True, spread=0)
         self._running = None
 

@@ -5,6 +5,7 @@ import contextlib
 import socket
 import ssl
 import tempfile
+import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,8 @@ T = TypeVar("T")
 
 TIMEOUT = 10.0
 _CONNECTIONS = 64
+# Credentials are read anew after so long; who asks all the time need not read them each time.
+_REMEMBER = 1.0
 # How long requests on connections with the former certificate may still take.
 _GRACE = 120.0
 # A peer that vanished without a word (a node that lost power) is noticed within half a minute.
@@ -64,6 +67,9 @@ class Connection:
         # Reading a token may run a program: not on the loop, nor among threads that wait for us.
         self._reader: ThreadPoolExecutor | None = None
         self._former: set[asyncio.Task[None]] = set()
+        # The headers that say who asks, for the next requests of a burst.
+        self._known: tuple[tuple[str, str], ...] = ()
+        self._known_until = 0.0
 
     def _open(self) -> None:
         context = build_ssl_context(self._config, self._pair)
@@ -145,6 +151,8 @@ class Connection:
     async def _prepare(self, *, renew: bool = False) -> Headers:
         """The headers that say who asks; a new client certificate is taken into use."""
         identity, token = self._config.identity, self._config.token
+        if not renew and time.monotonic() < self._known_until:
+            return list(self._known)
         if identity is not None:
             pair = await self._read(identity, renew)
             if pair[0] and pair != self._pair:
@@ -154,6 +162,7 @@ class Connection:
             text = await self._read(token, renew)
             if text:
                 headers.append(("authorization", f"Bearer {text}"))
+        self._known, self._known_until = tuple(headers), time.monotonic() + _REMEMBER
         return headers
 
     async def _read(self, source: Callable[[bool], T], renew: bool) -> T:  # noqa: FBT001

@@ -17,7 +17,7 @@ from lictor.cluster.update_requests import UpdateRequests
 from lictor.control.downstream import Downstream
 from lictor.control.existing import Existing
 from lictor.control.generate_queue import UnitQueue
-from lictor.control.generate_rules import GenerateRule, PolicyBook, list_generate_rules
+from lictor.control.generate_rules import GenerateRule, PolicyBook
 from lictor.control.generate_watch import GenerationWatch
 from lictor.control.loop import Loop
 from lictor.control.trigger import Triggers
@@ -84,8 +84,6 @@ class Background:
             async with asyncio.TaskGroup() as group:
                 group.create_task(tools.requests.run())
                 await tools.store.wait()
-                # Updates that wait already need the rules.
-                self._read_rules()
                 group.create_task(tools.queue.run())
                 group.create_task(tools.downstream.poll())
                 group.create_task(self.planning.run())
@@ -103,14 +101,9 @@ class Background:
             await part.stop()
         await self._tools.downstream.stop()
 
-    def _read_rules(self) -> list[GenerateRule]:
-        rules = list(list_generate_rules(self._tools.store))
-        self._tools.policies.set_rules(rules)
-        return rules
-
     async def _plan(self) -> None:
         tools = self._tools
-        rules = self._read_rules()
+        rules = tools.policies.rules
         kinds = list(await tools.list_kinds())
         is_resync = time.monotonic() - self._swept_at >= tools.resync * 0.9
         if is_resync:

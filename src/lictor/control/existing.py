@@ -42,7 +42,7 @@ class Existing:
 
     async def generate(self, rule: GenerateRule, kinds: Iterable[Resource]) -> None:
         """What a rule has made is looked at again; where it says so, so is all that is there."""
-        self._watch.enqueue_rule(rule)
+        await self._watch.review(rule)
         if not rule.existing:
             return
         for resource in kinds:

@@ -100,6 +100,8 @@ class Generation:
         if rule is None:
             await self.drop_ruleless(unit)
             return
+        if request is None and not (rule.synchronize or rule.existing):
+            return  # since somebody wanted this, the rule has learnt to leave things alone
         async with self._turns.take(unit.key):
             seen = request or await self._ask(rule, unit)
             if seen is None:
@@ -126,9 +128,11 @@ class Generation:
         created: list[JsonObject] = []
         try:
             results = await self._judge(rule, request)
+            _raise_errors(results)
             await self._put_all(rule, unit, results, created)
         except LictorError as error:
-            self._tell(Done(rule, request, results, tuple(created), str(error)))
+            failed = tuple(_spoil(result, str(error)) for result in results)
+            self._tell(Done(rule, request, failed, tuple(created), str(error)))
             raise
         if is_asked or created:
             # That all is still well is no news.
@@ -137,11 +141,7 @@ class Generation:
     async def _judge(self, rule: GenerateRule, request: Request) -> tuple[Result, ...]:
         if request.operation is Operation.DELETE and request.object is None:
             request = replace(request, object=request.old_object)
-        verdict = await judge(rule.engine, request)
-        failed = [r.message for r in verdict.results if r.status in (Status.ERROR, Status.FAIL)]
-        if failed:
-            raise EvaluationError("; ".join(failed))
-        return verdict.results
+        return (await judge(rule.engine, request)).results
 
     async def _put_all(
         self,
@@ -255,6 +255,19 @@ class Generation:
         labels = await self._triggers.find_labels(trigger)
         verdict = await judge(rule.asking, Request.of(item, namespace_labels=labels))
         return any(result.status in (Status.PASS, Status.ERROR) for result in verdict.results)
+
+
+def _raise_errors(results: tuple[Result, ...]) -> None:
+    failed = [r.message for r in results if r.status in (Status.ERROR, Status.FAIL)]
+    if failed:
+        raise EvaluationError("; ".join(failed))
+
+
+def _spoil(result: Result, why: str) -> Result:
+    """What a rule said, now that it could not be done."""
+    if result.status is not Status.PASS:
+        return result
+    return replace(result, status=Status.ERROR, message=why)
 
 
 def _is_leaving(request: Request) -> bool:

@@ -1,6 +1,7 @@
 """What a generated object says of itself: which policy made it, for whom, as a copy of what."""
 
 import json
+from collections.abc import Mapping
 
 import msgspec
 
@@ -151,8 +152,28 @@ def read_aim(item: JsonObject) -> str:
     return str((item["metadata"].get("annotations") or {}).get(_AIM) or "")
 
 
-def build_release() -> JsonObject:
-    """The patch that lets an object go: it stays, and belongs to no policy any more."""
-    labels = dict.fromkeys(f"{_PREFIX}/{name}" for name in ("policy-name", "policy-namespace"))
-    notes = dict.fromkeys((_ON_DELETE, _TRIGGER_NAME, _SOURCE_NAME, _AIM))
-    return {"metadata": {"labels": {**labels, f"{_PREFIX}/rule-name": None}, "annotations": notes}}
+class Notes(msgspec.Struct, frozen=True):
+    """Labels and annotations to set, or, where they are None, to take away."""
+
+    labels: Mapping[str, str | None] = {}
+    annotations: Mapping[str, str | None] = {}
+
+    def put_on(self, item: JsonObject) -> JsonObject:
+        """The item with them."""
+        metadata = dict(item["metadata"])
+        for name, changes in (("labels", self.labels), ("annotations", self.annotations)):
+            kept = {**(metadata.get(name) or {}), **changes}
+            left = {key: text for key, text in kept.items() if text is not None}
+            if left or name in metadata:
+                metadata[name] = left
+        return {**item, "metadata": metadata}
+
+
+# Lets an object outlive its policy; and lets it go: it stays, and belongs to no policy any more.
+KEEPING = Notes(annotations={_ON_DELETE: "keep"})
+RELEASE = Notes(
+    labels=dict.fromkeys(
+        f"{_PREFIX}/{name}" for name in ("policy-name", "policy-namespace", "rule-name")
+    ),
+    annotations=dict.fromkeys((_ON_DELETE, _TRIGGER_NAME, _SOURCE_NAME, _AIM)),
+)

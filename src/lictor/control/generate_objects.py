@@ -8,9 +8,9 @@ import msgspec
 from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.control.downstream import Downstream, Place
-from lictor.control.generate_labels import CLONE_SOURCE, build_release
+from lictor.control.generate_labels import CLONE_SOURCE, KEEPING, RELEASE, Notes
 from lictor.control.generate_merge import merge_known
-from lictor.errors import ApiError, ConflictError, NotFoundError
+from lictor.errors import ApiError, ConflictError
 from lictor.model.result import SourceRef
 from lictor.raw import JsonObject
 
@@ -128,7 +128,7 @@ class Objects:
 
     async def delete(self, place: Place, known: JsonObject) -> None:
         """Delete an object, but not another one that has taken its name."""
-        uid = str(known["metadata"].get("uid") or "")
+        uid = _uid(known)
         self._deleted.add(place)
         try:
             await self._client.delete(
@@ -146,13 +146,11 @@ class Objects:
     async def release(self, place: Place, known: JsonObject) -> None:
         """Let an object be nobody's."""
         self._left.pop(place, None)
-        uid = known["metadata"].get("uid")
-        patch = build_release()
-        patch["metadata"]["uid"] = uid
-        try:
-            await self._client.patch(place.resource, place.name, patch, namespace=place.namespace)
-        except (ConflictError, NotFoundError):
-            return
+        await self._note_on(place, _uid(known), RELEASE)
+
+    async def keep(self, place: Place, known: JsonObject) -> None:
+        """Let an object outlive its policy."""
+        await self._note_on(place, _uid(known), KEEPING)
 
     async def mark_source(self, made: Made) -> None:
         """Label what an object is a copy of, so that its changes are heard of."""
@@ -162,12 +160,31 @@ class Objects:
         await self._downstream.follow(origin, sources=True)
         if self._downstream.has_source(origin, source.namespace, source.name, source.uid):
             return
-        patch = {"metadata": {"uid": source.uid, "labels": {CLONE_SOURCE: ""}}}
         try:
-            await self._client.patch(origin, source.name, patch, namespace=source.namespace)
+            place = Place(origin, source.namespace, source.name)
+            await self._note_on(place, source.uid, Notes(labels={CLONE_SOURCE: ""}))
         except ApiError as error:
             # Without the mark only the resync tells us of its changes.
             log.info("source not marked", extra={"source": source.name, "why": str(error)[:200]})
+
+    async def _note_on(self, place: Place, uid: str, notes: Notes) -> None:
+        """Change labels and annotations. By PUT: the right to patch is often not given."""
+        for _ in range(_TRIES):
+            known = await self._client.find(place.resource, place.name, place.namespace)
+            if known is None or _uid(known) != uid:
+                return
+            changed = notes.put_on(known)
+            if changed == known:
+                return
+            try:
+                await self._client.replace(place.resource, changed)
+            except ConflictError:
+                continue
+            return
+
+
+def _uid(item: JsonObject) -> str:
+    return str(item["metadata"].get("uid") or "")
 
 
 def _version(item: JsonObject) -> str:

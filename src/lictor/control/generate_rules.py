@@ -86,14 +86,23 @@ class PolicyBook:
     def __init__(self, client: Client, store: PolicyStore) -> None:
         self._client = client
         self._store = store
+        self._known: tuple[StoredPolicy, ...] | None = None
         self._rules: dict[tuple[str, str, str], GenerateRule] = {}
         self._since: dict[tuple[str, int], str] = {}
         # Under which version each state of a policy was first seen.
         self._versions: dict[tuple[str, int], int] = {}
 
-    def set_rules(self, rules: Iterable[GenerateRule]) -> None:
-        """From now on it is these."""
-        self._rules = {rule.key: rule for rule in rules}
+    @property
+    def rules(self) -> tuple[GenerateRule, ...]:
+        """All of them. What is heard of objects may have to do with what has just changed here."""
+        policies = self._store.policies
+        if policies is not self._known:
+            self._known = policies
+            self._rules = {rule.key: rule for rule in list_generate_rules(self._store)}
+            self._note_versions()
+        return tuple(self._rules.values())
+
+    def _note_versions(self) -> None:
         policies = {(r.policy.uid, r.policy.generation): r.policy for r in self._rules.values()}
         self._versions = {
             key: self._versions.get(key) or _read_version(policy.document)
@@ -102,6 +111,7 @@ class PolicyBook:
 
     def find(self, unit: Unit) -> GenerateRule | None:
         """The rule that a unit belongs to."""
+        _ = self.rules
         return self._rules.get((unit.policy, unit.namespace, unit.rule))
 
     async def is_newer(self, rule: GenerateRule, trigger: JsonObject) -> bool:

@@ -54,12 +54,17 @@ class GenerationWatch:
             if self._find_synchronized(unit) is not None:
                 self._queue.enqueue(unit)
 
-    def enqueue_rule(self, rule: GenerateRule) -> None:
-        """Look at everything that one rule has made."""
-        for _, item in self._downstream.all():
+    async def review(self, rule: GenerateRule) -> None:
+        """Look at everything that one rule has made, now that it has changed."""
+        for place, item in list(self._downstream.all()):
             unit = read_unit(item)
-            if unit is not None and (unit.policy, unit.namespace, unit.rule) == rule.key:
+            if unit is None or (unit.policy, unit.namespace, unit.rule) != rule.key:
+                continue
+            if rule.synchronize:
                 self._queue.enqueue(unit)
+            elif goes_with_policy(item):
+                # It is left alone from now on, also when the policy goes.
+                await self._generation.objects.keep(place, item)
 
     async def sweep(self) -> None:
         """What no rule of now stands for, and what is a copy of something that is gone."""

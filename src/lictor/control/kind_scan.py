@@ -90,6 +90,7 @@ class KindScan:
         self._forced = False
         # The policies that are new since the last pass; None where every result is news.
         self._news: frozenset[str] | None = None
+        self._complaint = ""
 
     def change(self, plan: KindPlan) -> None:
         """Judge by other policies from now on."""
@@ -116,16 +117,24 @@ class KindScan:
                 pause = _PAUSE
             except GoneError:
                 continue
-            except Exception as error:  # a fault in one kind may not end its scan
-                expected = isinstance(error, ApiError)
-                log.log(
-                    logging.WARNING if expected else logging.ERROR,
-                    "scan interrupted",
-                    extra={"resource": self._resource.plural, "why": str(error)[:200]},
-                    exc_info=None if expected else error,
-                )
+            except Exception as error:  # noqa: BLE001  (a fault in one kind may not end its scan)
+                self._complain(error)
                 await _rest(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _complain(self, error: Exception) -> None:
+        """Say once why this kind cannot be read; it may be for ever, where a right is missing."""
+        why = str(error)[:200]
+        if why == self._complaint:
+            return
+        self._complaint = why
+        expected = isinstance(error, ApiError)
+        log.log(
+            logging.WARNING if expected else logging.ERROR,
+            "scan interrupted",
+            extra={"resource": self._resource.plural, "why": why},
+            exc_info=None if expected else error,
+        )
 
     # --- reading
 

@@ -22,8 +22,9 @@ _PERIOD = 3.0
 _SETTLE = 1.0
 # A member that has not been heard of for so long is gone.
 _LIFETIME = 12.0
+_GRAVE_PATIENCE = 120.0
 # Points per member on the ring: enough that two members share the work nearly evenly.
-_POINTS = 256
+_POINTS = 2048
 
 
 class Membership:
@@ -79,6 +80,7 @@ class Membership:
             while True:
                 self._count(time.monotonic())
                 self._settled.set()
+                await self._bury(time.monotonic())
                 await asyncio.sleep(_PERIOD)
                 await self._renew()
         finally:
@@ -116,23 +118,30 @@ class Membership:
             log.info("membership not given back", extra={"why": str(error)[:200]})
 
     def _count(self, now: float) -> None:
-        for lease in self._leases.list():
-            name, said = lease["metadata"]["name"], str(lease["spec"].get("renewTime"))
+        leases = {lease["metadata"]["name"]: lease for lease in self._leases.list()}
+        for name, lease in leases.items():
+            said = str((lease.get("spec") or {}).get("renewTime"))
+            # What a dead member said last is remembered, or it would count as heard again.
             if self._heard.get(name, ("", 0.0))[0] != said:
                 self._heard[name] = (said, now)
-        there = {lease["metadata"]["name"] for lease in self._leases.list()}
-        self._heard = {
-            name: heard
-            for name, heard in self._heard.items()
-            if name in there and now - heard[1] < _LIFETIME
-        }
-        members = tuple(sorted({self._name, *self._heard}))
+        self._heard = {name: heard for name, heard in self._heard.items() if name in leases}
+        live = {name for name, heard in self._heard.items() if now - heard[1] < _LIFETIME}
+        members = tuple(sorted({self._name, *live}))
         if members != self._members:
             self._members = members
             self._ring = _build_ring(members)
             log.info("members changed", extra={"group": self._group, "count": len(members)})
             for listener in self._listeners:
                 listener()
+
+    async def _bury(self, now: float) -> None:
+        """Remove Leases of members that died without a word long ago."""
+        for name, (_, heard) in list(self._heard.items()):
+            if name != self._name and now - heard > _GRAVE_PATIENCE:
+                try:
+                    await self._client.delete(LEASE, name, self._names.namespace)
+                except ApiError as error:
+                    log.info("dead member not removed", extra={"why": str(error)[:200]})
 
 
 def _point(text: str) -> int:

@@ -13,6 +13,7 @@ from lictor.control.kind_scan import ScanTools
 from lictor.control.loop import Loop
 from lictor.control.membership import Membership
 from lictor.control.native_programs import NativePrograms
+from lictor.control.old_reports import OldReports
 from lictor.control.report_writer import ReportWriter
 from lictor.control.scan import Scanner
 from lictor.control.scan_plan import ScanPlan, build_scan_plan
@@ -90,6 +91,7 @@ class Reports:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._membership.run())
                 group.create_task(self._natives.run())
+                group.create_task(OldReports(self._client).run())
                 for cache in self._caches:
                     group.create_task(cache.run())
                 await self._store.wait()

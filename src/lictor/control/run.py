@@ -12,15 +12,11 @@ from lictor.cluster.config import load_config
 from lictor.cluster.events import EventSink
 from lictor.cluster.flags import Flags
 from lictor.cluster.lease import Leadership, choose_identity
-from lictor.cluster.lookups import ClusterLookups
 from lictor.cluster.names import Names
-from lictor.cluster.namespaces import NamespaceBook
-from lictor.cluster.settings import SettingsWatch
-from lictor.cluster.store import PolicyStore
 from lictor.control.health import Health
 from lictor.control.ownership import is_going_down
 from lictor.control.roster import Crew, build_crews, choose_loops
-from lictor.control.workplace import Workplace
+from lictor.control.workplace import Workplace, build_workplace
 from lictor.errors import ApiError
 from lictor.lang.duration import NANOSECONDS, parse_duration
 
@@ -43,13 +39,10 @@ async def run_control(
     """Run the loops until SIGTERM or SIGINT comes, or the task is cancelled."""
     chosen = choose_loops(which)
     client = Client(load_config(flags.kubeconfig, flags.context))
-    settings = SettingsWatch(client, names)
-    identity = choose_identity()
-    lookups = ClusterLookups(client, asyncio.get_running_loop(), flags)
-    store = PolicyStore(client, flags, lookups)
-    namespaces = NamespaceBook(client)
-    workplace = Workplace(client, flags, names, identity, store, settings, lookups, namespaces)
-    events = EventSink(client, flags, lambda: settings.current, instance=identity)
+    workplace = build_workplace(client, flags, names, choose_identity())
+    events = EventSink(
+        client, flags, lambda: workplace.settings.current, instance=workplace.identity
+    )
     crews = build_crews(workplace, chosen, events.emit)
     try:
         await _run_until_told(_Shift(workplace, events, crews, has_port=health))

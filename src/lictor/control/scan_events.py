@@ -12,7 +12,7 @@ from lictor.report.events import Event, EventOptions, Source, build_events
 # A first scan finds thousands of objects at once, of which the reports tell all: nobody reads so
 # many events, and they would crowd out those of other controllers.
 _PERIOD = 10.0
-_OBJECTS = 100
+_OBJECTS = 20
 
 
 class ScanEvents:
@@ -31,6 +31,7 @@ class ScanEvents:
         self._clock = clock
         self._until = 0.0
         self._left = 0
+        self._uids: dict[tuple[str, str], str] = {}
 
     def take(self, request: Request, results: Iterable[Result]) -> None:
         """Tell of one object; of too many at once only the first."""
@@ -48,9 +49,9 @@ class ScanEvents:
         now = self._clock()
         if now >= self._until:
             self._until, self._left = now + _PERIOD, _OBJECTS
+            self._uids = {(p.resource.kind, p.key): p.uid for p in self._store.policies}
         self._left -= 1
         return self._left >= 0
 
     def _find_uid(self, policy: PolicyRef) -> str:
-        wanted = (each for each in self._store.policies if each.key == policy.key)
-        return next((each.uid for each in wanted if each.resource.kind == policy.kind), "")
+        return self._uids.get((policy.kind, policy.key), "")

@@ -57,3 +57,18 @@ class Workplace(msgspec.Struct):
         await self.namespaces.wait()
         for cache in self._caches.values():
             await cache.wait()
+
+
+def build_workplace(client: Client, flags: Flags, names: Names, identity: str) -> Workplace:
+    """A workplace for the event loop that runs now."""
+    lookups = ClusterLookups(client, asyncio.get_running_loop(), flags)
+    return Workplace(
+        client,
+        flags,
+        names,
+        identity,
+        PolicyStore(client, flags, lookups),
+        SettingsWatch(client, names),
+        lookups,
+        NamespaceBook(client),
+    )

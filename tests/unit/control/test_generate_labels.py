@@ -4,6 +4,8 @@ import pytest
 
 from lictor.cluster.update_requests import Trigger
 from lictor.control.generate_labels import (
+    KEEPING,
+    RELEASE,
     Unit,
     goes_with_policy,
     mark_made,
@@ -87,3 +89,21 @@ def test_labels_are_texts(value, text):
     unit = Unit("policy", "", "rule", NAMESPACE)
     made = mark_made(body, unit, None, goes_with_policy=False)["metadata"]
     assert (made["labels"]["x"], made["annotations"]["y"]) == (text, text)
+
+
+@pytest.mark.parametrize(
+    ("notes", "owned", "goes"),
+    [
+        pytest.param(KEEPING, True, False, id="keep"),
+        pytest.param(RELEASE, False, False, id="release"),
+    ],
+)
+def test_what_becomes_of_it(notes, owned, goes):
+    body = {"metadata": {"name": "made", "labels": {"theirs": "x"}}}
+    unit = Unit("policy", "", "rule", NAMESPACE)
+    made = mark_made(body, unit, SOURCE, goes_with_policy=True, aim="a")
+    changed = notes.put_on(made)
+    assert (read_unit(changed) is not None) is owned
+    assert goes_with_policy(changed) is goes
+    assert changed["metadata"]["labels"]["theirs"] == "x"
+    assert notes.put_on(changed) == changed

@@ -52,6 +52,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(module, "_PERIOD", 0.03)
     monkeypatch.setattr(module, "_SETTLE", 0.05)
     monkeypatch.setattr(module, "_LIFETIME", 1.0)
+    monkeypatch.setattr(module, "_GRAVE_PATIENCE", 2.0)
 
 
 def join(api, identity, describe=dict):
@@ -112,8 +113,10 @@ def test_a_member_that_falls_silent_is_gone_after_its_lifetime():
         task = asyncio.create_task(first.run())
         await first.wait()
         assert len(first.members) == 2  # by our clock it has just been heard
-        await asyncio.sleep(1.2)
-        assert len(first.members) == 1
+        for _ in range(3):
+            await asyncio.sleep(1.2)
+            assert len(first.members) == 1  # and it does not come back
+        assert "dead" not in api.leases  # others clean up behind it
         await leave([task])
 
     asyncio.run(run())

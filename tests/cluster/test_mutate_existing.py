@@ -1,0 +1,146 @@
+"""Rules that change objects which are there already, on a real API server."""
+
+import json
+
+import pytest
+from background_site import build_site, make_role, stays, until
+from control_plane.plane import ControlPlane
+
+
+@pytest.fixture(scope="module")
+def site(programs):
+    with ControlPlane(programs) as plane:
+        made = build_site(plane, ["configmaps", "secrets"])
+        role = make_role("scale", [])
+        role["rules"] = [
+            {
+                "apiGroups": ["apps"],
+                "resources": ["deployments", "deployments/scale", "deployments/status"],
+                "verbs": ["get", "list", "watch", "update", "patch"],
+            }
+        ]
+        made.apply(role)
+        yield made
+
+
+def make_policy(title, target, patch, *, operations=(), **mutate):
+    """A rule for ConfigMaps whose names begin with the title."""
+    resources = {"kinds": ["ConfigMap"], "names": [f"{title}-*"]}
+    if operations:
+        resources["operations"] = list(operations)
+    body = {"targets": [target], "patchStrategicMerge": patch, **mutate}
+    rule = {"name": "change", "match": {"any": [{"resources": resources}]}, "mutate": body}
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": title},
+        "spec": {"rules": [rule]},
+    }
+
+
+def make_map(name, **data):
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def make_deployment(name):
+    labels = {"app": name}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "example.com/none"}]},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "told"}}
+TOLD = {"apiVersion": "v1", "kind": "Secret", "name": "told", "namespace": "default"}
+NOTE = {"metadata": {"annotations": {"by": "{{request.object.metadata.name}}"}}}
+
+
+def read_notes(site, kind, name):
+    return site.find(kind, name, "default")["metadata"].get("annotations") or {}
+
+
+def test_a_trigger_changes_what_is_there(site):
+    site.apply(SECRET)
+    site.install(make_policy("told", TOLD, NOTE))
+    site.apply(make_map("told-a"))
+    until(lambda: read_notes(site, "secret", "told").get("by") == "told-a", "changed")
+    site.apply(make_map("told-b"))
+    until(lambda: read_notes(site, "secret", "told").get("by") == "told-b", "changed again")
+    # Our own write is no trigger, and nothing is left in the queue.
+    until(lambda: site.count_updates() == 0, "done")
+
+
+def test_a_deletion_is_a_trigger_too(site):
+    site.apply({**SECRET, "metadata": {"name": "ended"}})
+    target = {**TOLD, "name": "ended"}
+    site.install(make_policy("ended", target, NOTE, operations=["DELETE"]))
+    site.apply(make_map("ended-a"))
+    stays(lambda: "by" not in read_notes(site, "secret", "ended"), "nothing yet")
+    site.kubectl("delete", "configmap", "ended-a")
+    until(lambda: read_notes(site, "secret", "ended").get("by") == "ended-a", "changed at the end")
+
+
+def test_a_new_policy_meets_what_is_there(site):
+    site.apply({**SECRET, "metadata": {"name": "met"}}, make_map("met-a"))
+    target = {**TOLD, "name": "met"}
+    site.install(make_policy("met", target, NOTE, mutateExistingOnPolicyUpdate=True))
+    until(lambda: read_notes(site, "secret", "met").get("by") == "met-a", "changed")
+
+
+@pytest.mark.parametrize(
+    ("part", "patch", "path", "value"),
+    [
+        pytest.param("scale", {"spec": {"replicas": 3}}, ("spec", "replicas"), 3, id="scale"),
+        pytest.param(
+            "status",
+            {"status": {"collisionCount": 7}},
+            ("status", "collisionCount"),
+            7,
+            id="status",
+        ),
+    ],
+)
+def test_a_part_of_an_object(site, part, patch, path, value):
+    site.apply(make_deployment(part))
+    target = {
+        "apiVersion": "apps/v1", "kind": f"Deployment/{part}", "name": part, "namespace": "default",
+    }  # fmt: skip
+    site.install(make_policy(part, target, patch))
+    site.apply(make_map(f"{part}-a"))
+
+    def read():
+        found = site.find("deployment", part, "default")
+        for name in path:
+            found = found.get(name) or {}
+        return found
+
+    until(lambda: read() == value, f"{part} changed")
+
+
+def test_what_may_not_be_changed_is_told(site):
+    site.apply(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "refused"}},
+        make_role("accounts", ["serviceaccounts"]),
+    )
+    account = "system:serviceaccount:lictor:lictor-background-controller"
+    words = ("auth", "can-i", "update", "serviceaccounts", "--as", account)
+    until(lambda: site.kubectl(*words, check=False).returncode == 0, "rights")
+    target = {**TOLD, "kind": "ServiceAccount", "name": "refused"}
+    site.install(make_policy("refused", target, NOTE))
+    site.kubectl("delete", "clusterrole", "generate:accounts")
+    until(lambda: site.kubectl(*words, check=False).returncode != 0, "no rights")
+    site.apply(make_map("refused-a"))
+
+    def failed():
+        found = json.loads(site.kubectl("get", "updaterequests", "-A", "-o", "json").stdout)
+        states = [item.get("status") or {} for item in found["items"]]
+        return [each["message"] for each in states if each.get("state") == "Failed"]
+
+    until(failed, "the update says that it failed")
+    assert "refused" in failed()[0]

@@ -1,0 +1,391 @@
+"""Units put right: what should be there is made, and what should not be there goes."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import orjson
+import pytest
+from live_api import LiveApi
+
+from lictor.assembly import compile_documents
+from lictor.cluster.resource import CLUSTER_POLICY, CONFIG_MAP, NAMESPACE, SECRET
+from lictor.cluster.store import StoredPolicy
+from lictor.cluster.update_requests import Trigger
+from lictor.control.downstream import Downstream
+from lictor.control.generate import Generation
+from lictor.control.generate_labels import Unit
+from lictor.control.generate_queue import UnitQueue
+from lictor.control.generate_rules import PolicyBook
+from lictor.control.generate_watch import GenerationWatch
+from lictor.control.trigger import Triggers
+from lictor.errors import EvaluationError, LookupFailedError
+from lictor.lang.resource_names import builtin_names
+from lictor.load.policies import load_documents
+from lictor.model.request import Request
+from lictor.ports import NoLookups
+
+
+class Lookups(NoLookups):
+    """Reads the objects of an API in memory."""
+
+    def __init__(self, api):
+        self._api = api
+
+    def resource(self, api_version, kind, namespace, name):
+        plural = builtin_names().of_kind("", api_version, kind).resource
+        found = self._api.objects.get((plural, namespace, name))
+        return found and {"apiVersion": api_version, "kind": kind, **found}
+
+
+class Store:
+    def __init__(self, api):
+        self._api = api
+        self.policies = ()
+
+    def set(self, *documents):
+        self.policies = tuple(
+            StoredPolicy(
+                CLUSTER_POLICY,
+                document,
+                load_documents(orjson.dumps(document), "test").policies[0].record,
+            )
+            for document in documents
+        )
+
+    def mark(self, policy):
+        return str(policy.generation)
+
+    def programs(self, policy):
+        return compile_documents([policy.record], lookups=Lookups(self._api))
+
+
+class Namespaces:
+    def __init__(self):
+        self.ending = set()
+
+    def labels(self, name):
+        return {}
+
+    async def ensure(self, name):
+        metadata = {"name": name}
+        if name in self.ending:
+            metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        return {"metadata": metadata}
+
+
+def make_policy(*, rule="make", operations=(), when="", **generate):
+    resources = {"kinds": ["Namespace"]}
+    if operations:
+        resources["operations"] = list(operations)
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "made",
+        "namespace": "{{request.object.metadata.name}}",
+        "synchronize": True,
+        **generate,
+    }
+    made = {"name": rule, "match": {"any": [{"resources": resources}]}, "generate": body}
+    if when:
+        key = "{{ request.object.metadata.labels.on || '' }}"
+        made["preconditions"] = {"all": [{"key": key, "operator": "Equals", "value": when}]}
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "policy", "uid": "policy-uid", "generation": 1},
+        "spec": {"rules": [made]},
+    }
+
+
+DATA = {"data": {"data": {"text": "right"}}}
+CLONE = {"kind": "Secret", "clone": {"namespace": "vault", "name": "source"}}
+
+
+class Desk:
+    """Generation over an API in memory."""
+
+    def __init__(self, *policies):
+        self.api = LiveApi()
+        self.store = Store(self.api)
+        self.namespaces = Namespaces()
+        self.done = []
+        triggers = Triggers(self.api, builtin_names, self.namespaces)
+        self.downstream = Downstream(self.api)
+        self.book = PolicyBook(self.api, self.store)
+        self.generation = Generation(
+            self.api, self.downstream, triggers, policies=self.book, tell=self.done.append
+        )
+        self.queue = UnitQueue(self.generation.reconcile, workers=2, first_pause=0.05)
+        self.watch = GenerationWatch(
+            self.api, self.downstream, triggers, self.book, self.generation, self.queue
+        )
+        self.set(*policies)
+
+    def set(self, *policies):
+        self.store.set(*policies)
+
+    def add_namespace(self, name, **labels):
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        body["metadata"]["labels"] = labels
+        return self.api.seed(NAMESPACE, body)["metadata"]["uid"]
+
+    def unit(self, name, rule="make"):
+        found = self.api.objects.get(("namespaces", "", name))
+        uid = found["metadata"]["uid"] if found else "gone"
+        return Unit("policy", "", rule, Trigger("v1", "Namespace", "", name, uid))
+
+    async def ask(self, name):
+        """A request about a namespace came."""
+        request = Request.of(self.api.read(NAMESPACE, name))
+        await self.generation.reconcile(self.unit(name), request)
+
+    def made(self, namespace, name="made", kind="configmaps"):
+        return self.api.objects.get((kind, namespace, name))
+
+    @asynccontextmanager
+    async def running(self):
+        task = asyncio.create_task(self.queue.run())
+        try:
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self.watch.stop()
+            await self.downstream.stop()
+
+
+async def until(holds):
+    for _ in range(200):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("it never came about")
+
+
+def run(desk, work):
+    async def main():
+        async with desk.running():
+            await work(desk)
+
+    asyncio.run(main())
+
+
+def test_made_once_and_then_left_alone():
+    desk = Desk(make_policy(**DATA, synchronize=False))
+    desk.add_namespace("a")
+
+    async def work(desk):
+        await desk.ask("a")
+        assert desk.made("a")["data"] == {"text": "right"}
+        desk.api.edit(CONFIG_MAP, "made", "a", data={"text": "mine"})
+        await desk.ask("a")
+        assert desk.made("a")["data"] == {"text": "mine"}
+
+    run(desk, work)
+    assert [write[0] for write in desk.api.writes] == ["create"]
+
+
+def test_kept_in_step_without_a_write_too_many():
+    desk = Desk(make_policy(**DATA))
+    desk.add_namespace("a")
+
+    async def work(desk):
+        for _ in range(3):
+            await desk.generation.reconcile(desk.unit("a"))
+        assert [write[0] for write in desk.api.writes] == ["create"]
+        desk.api.edit(CONFIG_MAP, "made", "a", data={"text": "wrong"})
+        await until(lambda: desk.made("a")["data"] == {"text": "right"})
+        await desk.api.delete(CONFIG_MAP, "made", "a")
+        await until(lambda: desk.made("a"))
+        label = {"metadata": {**desk.made("a")["metadata"], "labels": {}}}
+        desk.api.edit(CONFIG_MAP, "made", "a", **label)
+        await until(lambda: desk.made("a")["metadata"]["labels"])
+
+    run(desk, work)
+
+
+def test_two_at_once_make_one():
+    desk = Desk(make_policy(**DATA))
+    desk.add_namespace("a")
+
+    async def work(desk):
+        await asyncio.gather(*(desk.generation.reconcile(desk.unit("a")) for _ in range(5)))
+
+    run(desk, work)
+    assert [write[0] for write in desk.api.writes] == ["create"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "stays"),
+    [
+        pytest.param(make_policy(**DATA), False, id="synchronize"),
+        pytest.param(make_policy(**DATA, synchronize=False), True, id="left-alone"),
+        pytest.param(
+            make_policy(**DATA, operations=["CREATE", "DELETE"]), True, id="deletion-triggers"
+        ),
+    ],
+)
+def test_the_trigger_goes(policy, stays):
+    desk = Desk(policy)
+    uid = desk.add_namespace("a")
+
+    async def work(desk):
+        await desk.ask("a")
+        await until(lambda: desk.downstream.units_of(uid))
+        unit = desk.unit("a")
+        await desk.api.delete(NAMESPACE, "a")
+        await desk.generation.reconcile(unit)
+
+    run(desk, work)
+    assert bool(desk.made("a")) is stays
+
+
+def test_the_trigger_is_none_any_more():
+    desk = Desk(make_policy(**DATA, when="yes"))
+    uid = desk.add_namespace("a", on="yes")
+
+    async def work(desk):
+        await desk.ask("a")
+        await until(lambda: desk.downstream.units_of(uid))
+        metadata = {**desk.api.read(NAMESPACE, "a")["metadata"], "labels": {"on": "no"}}
+        desk.api.edit(NAMESPACE, "a", metadata=metadata)
+        desk.watch.hear_trigger(uid)
+        await until(lambda: not desk.made("a"))
+
+    run(desk, work)
+
+
+@pytest.mark.parametrize(
+    ("generate", "stays"),
+    [
+        pytest.param(DATA, False, id="data"),
+        pytest.param({**DATA, "orphanDownstreamOnPolicyDelete": True}, True, id="orphan"),
+        pytest.param({**DATA, "synchronize": False}, True, id="left-alone"),
+        pytest.param(CLONE, True, id="copy"),
+    ],
+)
+def test_the_policy_goes(generate, stays):
+    desk = Desk(make_policy(**generate))
+    uid = desk.add_namespace("a")
+    desk.api.seed(SECRET, {"metadata": {"name": "source", "namespace": "vault"}, "data": {}})
+    kind = "secrets" if "clone" in generate else "configmaps"
+
+    async def work(desk):
+        await desk.ask("a")
+        await until(lambda: desk.downstream.units_of(uid))
+        desk.set()
+        await desk.watch.sweep()
+
+    run(desk, work)
+    assert bool(desk.made("a", kind=kind)) is stays
+
+
+def test_a_policy_that_only_seems_to_be_gone_takes_nothing_along():
+    desk = Desk(make_policy(**DATA))
+    uid = desk.add_namespace("a")
+    desk.api.seed(CLUSTER_POLICY, {"metadata": {"name": "policy"}})
+
+    async def work(desk):
+        await desk.ask("a")
+        await until(lambda: desk.downstream.units_of(uid))
+        desk.set()  # our own list of policies is empty for a moment
+        await desk.watch.sweep()
+
+    run(desk, work)
+    assert desk.made("a")
+
+
+def test_another_target_lets_the_old_one_go():
+    desk = Desk(make_policy(**DATA))
+    uid = desk.add_namespace("a")
+
+    async def work(desk):
+        await desk.ask("a")
+        await until(lambda: desk.downstream.units_of(uid))
+        desk.set(make_policy(**DATA, name="other"))
+        await desk.generation.reconcile(desk.unit("a"))
+
+    run(desk, work)
+    assert desk.made("a", "other")
+    labels = desk.made("a")["metadata"]["labels"]
+    assert "generate.kyverno.io/policy-name" not in labels
+
+
+def test_copies_follow_their_source():
+    desk = Desk(make_policy(**CLONE))
+    desk.add_namespace("a")
+    source = {"metadata": {"name": "source", "namespace": "vault"}, "data": {"x": "1"}}
+    desk.api.seed(SECRET, source)
+
+    async def work(desk):
+        await desk.ask("a")
+        await until(
+            lambda: desk.downstream.copies_of(
+                desk.api.read(SECRET, "source", "vault")["metadata"]["uid"]
+            )
+        )
+        desk.api.edit(SECRET, "source", "vault", data={"x": "2"})
+        await until(lambda: desk.made("a", kind="secrets")["data"] == {"x": "2"})
+        await desk.api.delete(SECRET, "source", "vault")
+        await until(lambda: not desk.made("a", kind="secrets"))
+        await asyncio.sleep(0.1)
+        assert len(desk.queue) == 0  # nothing is tried for ever
+
+    run(desk, work)
+
+
+def test_a_missing_source_is_told():
+    desk = Desk(make_policy(**CLONE))
+    desk.add_namespace("a")
+
+    async def work(desk):
+        with pytest.raises(EvaluationError, match="not found"):
+            await desk.generation.reconcile(desk.unit("a"))
+
+    run(desk, work)
+    assert "not found" in desk.done[0].failure
+
+
+def test_one_that_cannot_be_made_is_told():
+    desk = Desk(make_policy(**DATA))
+    desk.add_namespace("a")
+    desk.api.forbidden.add(("create", "configmaps"))
+
+    async def work(desk):
+        with pytest.raises(EvaluationError, match="cannot create"):
+            await desk.generation.reconcile(desk.unit("a"))
+        desk.namespaces.ending.add("a")
+        # Where the namespace is on its way out, nothing is wrong.
+        await desk.generation.reconcile(desk.unit("a"))
+
+    run(desk, work)
+
+
+def test_rights_that_come_later():
+    desk = Desk(make_policy(**DATA))
+    desk.add_namespace("a")
+    desk.api.forbidden |= {("list", "configmaps"), ("watch", "configmaps")}
+
+    async def work(desk):
+        with pytest.raises(LookupFailedError, match="cannot list"):
+            await desk.generation.reconcile(desk.unit("a"))
+        desk.api.forbidden.discard(("list", "configmaps"))
+        # To list is enough.
+        await desk.generation.reconcile(desk.unit("a"))
+        assert desk.made("a")
+
+    run(desk, work)
+
+
+def test_what_was_made_is_found_again():
+    desk = Desk(make_policy(**DATA))
+    uid = desk.add_namespace("a")
+
+    async def work(desk):
+        await desk.generation.reconcile(desk.unit("a"))
+        await desk.downstream.stop()
+        assert not desk.downstream.units_of(uid)
+        await desk.downstream.discover([CONFIG_MAP, SECRET])
+        assert desk.downstream.units_of(uid) == [desk.unit("a")]
+
+    run(desk, work)
