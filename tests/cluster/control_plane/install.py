@@ -205,8 +205,9 @@ def install_lictor(
     replicas: int = 1,
 ) -> Installation:
     """Put lictor into the cluster and start so many webhook servers."""
-    words = ("install", "--prefix", prefix, "--namespace", namespace)
-    manifests = print_manifests(*words)
+    words = ("install", "--skip-crds", "--prefix", prefix, "--namespace", namespace)
+    # With the kinds of openreports.io, which some flags ask for.
+    manifests = [*print_manifests("crds", "--openreports"), *print_manifests(*words)]
     apply_objects(cluster, [_detach(e) for e in manifests if e["kind"] not in _WORKLOADS])
     wait_established(cluster)
     deployments = [each for each in manifests if each["kind"] == "Deployment"]

@@ -82,6 +82,8 @@ kyverno.io: globalcontextentries/status: get update patch
 reports.kyverno.io: ephemeralreports clusterephemeralreports: {_READ} {_WRITE}
 wgpolicyk8s.io: policyreports clusterpolicyreports: {_READ} {_WRITE}
 openreports.io: reports clusterreports: {_READ} {_WRITE}
+kyverno.io: admissionreports clusteradmissionreports backgroundscanreports \
+clusterbackgroundscanreports: list delete
 """,
     "cleanup": f"""
 kyverno.io: cleanuppolicies clustercleanuppolicies: {_READ}
