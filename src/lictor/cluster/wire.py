@@ -107,6 +107,9 @@ class Wire:
         for line in (*self._idle, *self._busy):
             line.close()
         self._idle.clear()
+        # The transports let go of their sockets in the next turns of the loop.
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     async def _take(self, limit: float) -> "_Line":
         while self._idle:
@@ -187,7 +190,8 @@ class _Line:
         return not closed and time.monotonic() - self.since < _FRESH
 
     def close(self) -> None:
-        self._writer.close()
+        # At once: whatever is left to be said on this line, nobody waits for it.
+        self._writer.transport.abort()
 
     async def exchange(self, message: bytes, limit: float) -> Reply:
         """Send a request and read its answer."""

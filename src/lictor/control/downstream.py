@@ -170,9 +170,8 @@ class Downstream:
 
     def all(self) -> Iterator[tuple[Place, JsonObject]]:
         """Everything that has been made."""
-        for resource, watch in self._made.items():
-            for item in watch.cache.list():
-                yield place_of(resource, item), item
+        for made in self._units.values():
+            yield from made.items()
 
     def _read(self, key: UnitKey) -> Unit | None:
         for item in self._units.get(key, {}).values():
@@ -183,11 +182,11 @@ class Downstream:
         def hear(change: Change) -> None:
             place = place_of(resource, change.object)
             if change.before is not None:
-                self._forget(place, change.before)
+                self.forget(place, change.before)
             if change.type is ChangeType.DELETED:
-                self._forget(place, change.object)
+                self.forget(place, change.object)
             else:
-                self._remember(place, change.object)
+                self.remember(place, change.object)
             self.on_made(place, change)
 
         return hear
@@ -195,7 +194,8 @@ class Downstream:
     def _hear_source(self, resource: Resource) -> Callable[[Change], None]:
         return lambda change: self.on_source(place_of(resource, change.object), change)
 
-    def _remember(self, place: Place, item: JsonObject) -> None:
+    def remember(self, place: Place, item: JsonObject) -> None:
+        """Take note of a made object; the watch may tell of it later."""
         unit = read_unit(item)
         if unit is None:
             return
@@ -205,7 +205,8 @@ class Downstream:
         if source is not None:
             self._copies.setdefault(source.uid, {})[place] = item
 
-    def _forget(self, place: Place, item: JsonObject) -> None:
+    def forget(self, place: Place, item: JsonObject) -> None:
+        """A made object is gone, or was made for others."""
         unit = read_unit(item)
         if unit is None:
             return

@@ -52,6 +52,10 @@ class Objects:
         """Is this the version that we wrote or found to be right?"""
         return bool(version) and self._left.get(place) == version
 
+    def has_left(self, place: Place) -> bool:
+        """Have we written it, or found it to be right, at all?"""
+        return place in self._left
+
     async def put(self, made: Made, *, synchronize: bool, server_side: bool) -> Wrote:
         """Let an object be as it should; one that is not kept in step is only created."""
         known = self._downstream.find(made.place)
@@ -125,18 +129,22 @@ class Objects:
 
     def _note(self, place: Place, stored: JsonObject) -> None:
         self._left[place] = _version(stored)
+        self._downstream.remember(place, stored)
 
     async def delete(self, place: Place, known: JsonObject) -> None:
         """Delete an object, but not another one that has taken its name."""
         uid = _uid(known)
         self._deleted.add(place)
         try:
-            await self._client.delete(
+            was_there = await self._client.delete(
                 place.resource,
                 place.name,
                 place.namespace,
                 preconditions={"uid": uid} if uid else None,
             )
+            if not was_there:
+                self._deleted.discard(place)
+                self._downstream.forget(place, known)
         except ConflictError:
             self._deleted.discard(place)
         except ApiError:

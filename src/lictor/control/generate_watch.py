@@ -109,8 +109,10 @@ class GenerationWatch:
         if change.type is ChangeType.DELETED:
             if self._generation.objects.note_gone(place):
                 return
-        elif change.type is ChangeType.ADDED or self._generation.objects.is_as_left(place, version):
+        elif self._generation.objects.is_as_left(place, version):
             return
+        elif change.type is ChangeType.ADDED and not self._generation.objects.has_left(place):
+            return  # at the start, everything is looked at anyway
         unit = read_unit(change.before or change.object)
         if unit is not None and self._find_synchronized(unit) is not None:
             self._queue.enqueue(unit)
@@ -119,7 +121,8 @@ class GenerationWatch:
         uid = str(change.object["metadata"].get("uid") or "")
         if change.type is ChangeType.DELETED:
             self._start(self._look_after(place, uid))
-        elif change.type is ChangeType.MODIFIED:
+        else:
+            # Also when it is heard of for the first time: it may have changed since it was copied.
             self._enqueue_copies(self._downstream.copies_of(uid).values())
 
     def _enqueue_copies(self, copies: Iterable[JsonObject]) -> None:
