@@ -137,6 +137,8 @@ def test_status_and_preview_tell_of_the_cluster(scene: Scene) -> None:
     scene.fill("shop", 10)
     scene.start()
     wait(lambda: sum_up(scene.reports("shop")) == (5, 5))
+    # The scanner tells of its progress each time it renews its Lease.
+    wait(lambda: "kinds" in run(scene, "status", "--format", "json")["scans"][0])
     found = run(scene, "status", "--format", "json")
     assert found["reports"]["worstPolicies"][0]["name"] == "limits"
     assert found["scans"][0]["kinds"] == 1
