@@ -4,6 +4,7 @@ All of this follows from the policies alone and is worked out once, until they c
 """
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
@@ -30,6 +31,8 @@ from lictor.serve.paths import Way, read_path
 
 # The API server's paths are few; a forger's are many.
 _MAX_CHAMBERS = 512
+# So long after the last change of a policy its closures are set aside.
+_QUIET = 2.0
 
 
 class Policies(Protocol):
@@ -92,7 +95,11 @@ class Chambers:
                     self.open(way)
                     await asyncio.sleep(0)
             self.is_warm = True
-            await self._changed.wait()
+            try:
+                await asyncio.wait_for(self._changed.wait(), _QUIET)
+            except TimeoutError:
+                _set_aside()
+                await self._changed.wait()
 
     def _forget(self) -> None:
         self._made.clear()
@@ -128,6 +135,13 @@ class Chambers:
             fails_closed=_is_closed(way, found),
             asking=set(),
         )
+
+
+def _set_aside() -> None:
+    """Keep the collector from walking through all compiled policies while requests wait."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 class _Parts(msgspec.Struct, frozen=True):
