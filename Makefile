@@ -25,11 +25,12 @@ test: setup
 	@$(BIN)/python -m pytest -q -n auto
 
 # On a real control plane, which is built through Go modules the first time; skipped in one line where there is no Go.
-# These tests kill and wait on a clock: what fails on a busy machine gets one more try, in the open.
+# SLOW=1 adds those that take minutes. These tests kill and wait on a clock: what fails on a busy machine gets one more try, in the open.
 test-cluster: setup
-	@LICTOR_CLUSTER_TESTS=1 $(BIN)/python -m pytest -q tests/cluster || { \
+	@LICTOR_CLUSTER_TESTS=1 $(BIN)/python -m pytest -q tests/cluster $(if $(SLOW),,-m "not slow") || { \
 	    echo "test-cluster: one more try for those that failed"; \
-	    LICTOR_CLUSTER_TESTS=1 $(BIN)/python -m pytest -q tests/cluster --last-failed --last-failed-no-failures none; }
+	    LICTOR_CLUSTER_TESTS=1 $(BIN)/python -m pytest -q tests/cluster --last-failed \
+	        --last-failed-no-failures none $(if $(SLOW),,-m "not slow"); }
 
 check: setup
 	@$(BIN)/ruff check src tests scripts
