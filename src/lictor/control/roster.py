@@ -61,7 +61,7 @@ def choose_loops(which: Collection[str]) -> frozenset[str]:
     everything = frozenset(name for names in CONTROLLERS.values() for name in names)
     unknown = sorted(set(which) - everything - CONTROLLERS.keys())
     if unknown:
-        known = ", ".join((*sorted(CONTROLLERS), *sorted(everything)))
+        known = ", ".join(dict.fromkeys((*sorted(CONTROLLERS), *sorted(everything))))
         raise UsageError(f"unknown controller {unknown[0]!r}; there are {known}")
     if not which:
         return everything
