@@ -112,7 +112,12 @@ class App:
         )
         self._book.count(REQUESTS, labels)
         self._book.spread(REVIEW_SECONDS, labels).add(seconds)
-        log.info(
+        # A refusal is news; that all is well is told to those who ask (-v 4).
+        level = logging.DEBUG if answer.allowed else logging.INFO
+        if not log.isEnabledFor(level):
+            return
+        log.log(
+            level,
             "admission judged",
             extra={
                 "uid": review.uid,
