@@ -6,13 +6,13 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from lictor.errors import LoadError
+from lictor.http import JSON, Call, Reply
 from lictor.load.review import Review, load_review
 from lictor.raw import Json, JsonObject
 from lictor.report.admission_response import Answer, render_review
 from lictor.serve.admission import Admission, find_deadline
 from lictor.serve.book import Book, Labels
 from lictor.serve.desks import Desks
-from lictor.serve.http import JSON, Call, Reply
 from lictor.serve.instruments import HTTP_REQUESTS, HTTP_SECONDS, REQUESTS, REVIEW_SECONDS
 from lictor.serve.paths import Desk, Way, read_path
 from lictor.serve.tracing import Tracer
@@ -112,12 +112,7 @@ class App:
         )
         self._book.count(REQUESTS, labels)
         self._book.spread(REVIEW_SECONDS, labels).add(seconds)
-        # A refusal is news; that all is well is told to those who ask (-v 4).
-        level = logging.DEBUG if answer.allowed else logging.INFO
-        if not log.isEnabledFor(level):
-            return
-        log.log(
-            level,
+        log.info(
             "admission judged",
             extra={
                 "uid": review.uid,

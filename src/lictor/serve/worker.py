@@ -8,11 +8,11 @@ import resource
 import signal
 
 from lictor.errors import DeadlineError
+from lictor.http import Gate
 from lictor.serve.alarm import SignalAlarm
 from lictor.serve.app import App
 from lictor.serve.book import Book
 from lictor.serve.certificate import LiveCertificate
-from lictor.serve.http import Gate
 from lictor.serve.metrics_page import MetricsPage
 from lictor.serve.options import Inherited, Options
 from lictor.serve.parts import Parts, build_parts

@@ -10,6 +10,7 @@ import orjson
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.cluster.store import StoredPolicy
+from lictor.http import Call, Reply
 from lictor.lang.resource_names import ResourceNames
 from lictor.model.program import Program
 from lictor.model.request import Caller, Request
@@ -21,7 +22,6 @@ from lictor.serve.book import Book
 from lictor.serve.chambers import Chambers, Policies
 from lictor.serve.desks import Desks
 from lictor.serve.file_policies import FilePolicies
-from lictor.serve.http import Call, Reply
 from lictor.serve.judge import Guard, Judge
 from lictor.serve.policy_reviewer import PolicyReviewer
 

@@ -17,6 +17,7 @@ from lictor.cluster.keys import Algorithm, Pair, make_authority, make_serving, w
 from lictor.cluster.update_requests import build_update_request
 from lictor.engine import Engine
 from lictor.errors import DeadlineError
+from lictor.http import Call, Gate, Reply
 from lictor.load.review import load_review
 from lictor.model.program import Case, CompiledRule, Phase, Program
 from lictor.model.request import Request
@@ -25,7 +26,6 @@ from lictor.raw import JsonObject
 from lictor.serve import judge as judging
 from lictor.serve.alarm import SignalAlarm
 from lictor.serve.certificate import LiveCertificate
-from lictor.serve.http import Call, Gate, Reply
 from lictor.serve.judge import Judge
 from lictor.serve.update_sink import list_updates
 

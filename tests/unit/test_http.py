@@ -7,8 +7,8 @@ from http import HTTPStatus
 
 import pytest
 
-from lictor.serve import http
-from lictor.serve.http import Call, Gate, Reply
+from lictor import http
+from lictor.http import Call, Gate, Reply
 
 MAX_BODY = 1000
 

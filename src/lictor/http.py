@@ -1,7 +1,7 @@
 """HTTP/1.1 on connections that stay open: requests in, one handler's replies out.
 
-Small because it serves one kind of client: bodies are bounded and read whole, replies are written
-whole. What a request is on the wire is httptools' (llhttp's) affair.
+Small because it serves few kinds of clients: bodies are bounded and read whole; replies are written
+whole, or in pieces as they come. What a request is on the wire is httptools' (llhttp's) affair.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 
 import httptools
@@ -40,6 +40,10 @@ class Call(msgspec.Struct, frozen=True):
     query: bytes
     content_type: bytes
     body: bytes
+    # Those that the gate was told to keep, by their names in lower case.
+    headers: dict[bytes, list[bytes]] = {}
+    # What the client's certificate says, where it has shown one.
+    certificate: Json = None
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -49,9 +53,18 @@ class Reply(msgspec.Struct, frozen=True):
     body: bytes = b""
     content_type: bytes = TEXT
     close: bool = False
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-Handler = Callable[[Call], Awaitable[Reply]]
+class Stream(msgspec.Struct, frozen=True):
+    """A reply in pieces; it ends with the iterator, or when the client goes."""
+
+    pieces: AsyncIterator[bytes]
+    status: HTTPStatus = HTTPStatus.OK
+    content_type: bytes = JSON
+
+
+Handler = Callable[[Call], Awaitable[Reply | Stream]]
 
 
 class Gate:
@@ -64,11 +77,13 @@ class Gate:
         max_body: int,
         max_connections: int = 4096,
         knows_clients: bool = False,
+        keeps_headers: frozenset[bytes] = frozenset(),
     ) -> None:
         self.handler = handler
         self.max_body = max_body
         # May only those send anything who have shown a certificate?
         self.knows_clients = knows_clients
+        self.keeps_headers = keeps_headers
         self.is_draining = False
         self._max_connections = max_connections
         self._connections: set[Connection] = set()
@@ -111,8 +126,9 @@ class Connection(asyncio.Protocol):
     """One client. Its requests are answered one after the other."""
 
     __slots__ = (
-        "_body", "_busy", "_close", "_closing", "_expects", "_gate", "_length", "_loop", "_parser",
-        "_pending", "_since", "_task", "_transport", "_type", "_url", "_within",
+        "_body", "_busy", "_close", "_closing", "_expects", "_gate", "_headers", "_length", "_loop",
+        "_parser", "_pending", "_room", "_since", "_streaming", "_task", "_transport", "_type",
+        "_url", "_within",
     )  # fmt: skip
 
     def __init__(self, gate: Gate) -> None:
@@ -125,12 +141,16 @@ class Connection(asyncio.Protocol):
         self._busy = False
         self._closing = False
         self._within = False
+        self._streaming = False
+        # Unset where the client reads more slowly than pieces come.
+        self._room: asyncio.Event | None = None
         self._since = time.monotonic()
         self._begin()
 
     def _begin(self) -> None:
         self._url = b""
         self._type = b""
+        self._headers: dict[bytes, list[bytes]] = {}
         self._body: list[bytes] = []
         self._length = 0
         self._expects = False
@@ -148,6 +168,8 @@ class Connection(asyncio.Protocol):
         self._gate.remove(self)
         self._transport = None
         self._pending.clear()
+        if self._streaming and self._task is not None:
+            self._task.cancel()
         # httptools and the connection know each other.
         self._parser = None
 
@@ -160,6 +182,14 @@ class Connection(asyncio.Protocol):
             self._refuse(HTTPStatus.BAD_REQUEST, "no other protocol here\n")
         except httptools.HttpParserError:
             self._refuse(HTTPStatus.BAD_REQUEST, "this is not HTTP\n")
+
+    def pause_writing(self) -> None:
+        if self._room is not None:
+            self._room.clear()
+
+    def resume_writing(self) -> None:
+        if self._room is not None:
+            self._room.set()
 
     # --- what the parser tells
 
@@ -175,6 +205,8 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._grow(len(name) + len(value))
         lower = name.lower()
+        if lower in self._gate.keeps_headers:
+            self._headers.setdefault(lower, []).append(value)
         if lower == b"content-type":
             self._type = value
         elif lower == b"expect":
@@ -221,7 +253,20 @@ class Connection(asyncio.Protocol):
         except (httptools.HttpParserError, AttributeError, UnicodeDecodeError):
             return None
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        return Call(method, path, url.query or b"", self._type, body)
+        return Call(
+            method,
+            path,
+            url.query or b"",
+            self._type,
+            body,
+            self._headers,
+            self._read_certificate(),
+        )
+
+    def _read_certificate(self) -> Json:
+        if not self._gate.keeps_headers or self._transport is None:
+            return None
+        return self._transport.get_extra_info("peercert")
 
     def _is_known(self, call: Call) -> bool:
         """Anyone may ask after our health; a certificate that is there has been verified."""
@@ -241,13 +286,41 @@ class Connection(asyncio.Protocol):
         except BaseException:
             log.exception("request failed", extra={"path": call.path})
             reply = Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"this should not have happened\n")
-        self._busy = False
-        self._write(reply, close=close or reply.close, has_body=call.method != "HEAD")
+        if isinstance(reply, Stream):
+            await self._write_pieces(reply)
+            self._busy = False
+        else:
+            self._busy = False
+            self._write(reply, close=close or reply.close, has_body=call.method != "HEAD")
         self._since = time.monotonic()
         if self._pending and not self._closing and self._transport is not None:
             following, close = self._pending.popleft()
             self._transport.resume_reading()
             self._start(following, close=close)
+
+    async def _write_pieces(self, stream: Stream) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._streaming = True
+        self._room = asyncio.Event()
+        self._room.set()
+        transport.write(
+            b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n\r\n"
+            % (stream.status, stream.status.phrase.encode(), stream.content_type)
+        )
+        try:
+            async for piece in stream.pieces:
+                await self._room.wait()
+                if piece and self._transport is not None:
+                    transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            transport.write(b"0\r\n\r\n")
+        except Exception:
+            # The status is long gone: all that is left to say is that this is not the end.
+            log.exception("reply broke off")
+            transport.abort()
+        finally:
+            self._streaming = False
 
     def _write(
         self, reply: Reply, *, close: bool, has_body: bool = True, lingers: bool = False
@@ -257,13 +330,14 @@ class Connection(asyncio.Protocol):
             return
         ending = close or (self._gate.is_draining and not self._pending)
         transport.write(
-            b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%b\r\n%b"
+            b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%b%b\r\n%b"
             % (
                 reply.status,
                 reply.status.phrase.encode(),
                 reply.content_type,
                 len(reply.body),
                 b"connection: close\r\n" if ending else b"",
+                b"".join(b"%b: %b\r\n" % each for each in reply.headers),
                 reply.body if has_body else b"",
             )
         )
