@@ -16,12 +16,15 @@ LictorError
 │       ├── ConflictError        someone else was first
 │       ├── GoneError            that resource version is too old: list again
 │       └── UnreachableError     no answer at all: network, TLS, time limit
+├── RefusedRequestError      what a client of the embedded API server gets as a Status
 ├── NotYetError              what was announced is not there yet; knows how long to wait for it
 ├── DeadlineError            the time for this request is over
 └── UsageError               the program was called in a way that makes no sense
 
 A resource that breaks a policy is *not* an error: it is a Result with status FAIL.
 """
+
+from lictor.raw import JsonObject
 
 
 class LictorError(Exception):
@@ -104,6 +107,19 @@ class GoneError(ApiError):
 
 class UnreachableError(ApiError):
     """No answer at all: the network, TLS, or the time limit."""
+
+
+class RefusedRequestError(LictorError):
+    """The embedded API server says no; becomes a Status with this code, reason and details."""
+
+    def __init__(
+        self, message: str, *, code: int, reason: str = "", details: JsonObject | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.reason = reason
+        self.details = details
 
 
 class NotYetError(LictorError):

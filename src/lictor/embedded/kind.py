@@ -1,0 +1,95 @@
+"""What the server knows of a kind: its names, where it is served, and how its objects are read."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import msgspec
+
+from lictor.lang.kind_schema import Form
+from lictor.raw import JsonObject
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One thing that is wrong with an object, as a Status tells it."""
+
+    # FieldValueInvalid, FieldValueRequired, FieldValueNotSupported, FieldValueForbidden ...
+    reason: str
+    # Such as `Invalid value: "x": must be ...`.
+    message: str
+    # Such as `spec.containers[0].name`.
+    field: str
+
+
+class Shape(Protocol):
+    """How objects of a kind are read, completed and checked. None changes what it is given."""
+
+    @property
+    def form(self) -> Form:
+        """Fields and how they are merged, for patches and server-side apply."""
+
+    def list_unknown(self, document: JsonObject) -> list[str]:
+        """Paths of fields that the kind does not have, such as `spec.foo`; for strict requests."""
+
+    def prune(self, document: JsonObject) -> JsonObject:
+        """Without the fields that the kind does not have."""
+
+    def complete(self, document: JsonObject) -> JsonObject:
+        """With defaults where nothing was said."""
+
+    def check(self, document: JsonObject, old: JsonObject | None) -> list[Cause]:
+        """What is wrong with it; `old` where it replaces something."""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One version of a kind, as it is served."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    namespaced: bool
+    shape: Shape
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = (
+        "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
+    )  # fmt: skip
+    # status, scale, token, eviction, binding, approval, finalize, ephemeralcontainers, resize ...
+    subresources: frozenset[str] = frozenset()
+    # Custom kinds are pruned, defaulted and checked by their own schema.
+    is_custom: bool = False
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def has_status(self) -> bool:
+        """Is the status written only through its subresource?"""
+        return "status" in self.subresources
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+    @property
+    def resource(self) -> str:
+        """Such as `deployments.apps`, as messages name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+class Catalogue(Protocol):
+    """All kinds of the moment: built in, and those of CustomResourceDefinitions."""
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        """The kind that is served there."""
+
+    def find_kind(self, api_version: str, kind: str) -> Kind | None:
+        """The same by apiVersion and kind."""
+
+    def preferred(self, group: str, plural: str) -> Kind | None:
+        """The version in which objects are kept."""
+
+    def __iter__(self) -> Iterator[Kind]:
+        """All, in the order of discovery."""
