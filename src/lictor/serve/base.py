@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from lictor.serve.aftermath import Sink
 from lictor.serve.asking import GuardedLookups
+from lictor.serve.metrics_settings import MetricsSettings
 from lictor.serve.policy_reviewer import PolicyReviewer
 from lictor.serve.world import World
 
@@ -15,6 +16,8 @@ class Base:
     has_certificate = False
     sinks: Sequence[Sink] = ()
     guard: GuardedLookups | None = None
+    # What of the metrics is shown.
+    metrics = MetricsSettings()
 
     def __init__(self, world: World, reviewer: PolicyReviewer) -> None:
         self.world = world

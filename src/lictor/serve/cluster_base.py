@@ -12,7 +12,7 @@ from lictor.cluster.ephemeral_reports import EphemeralReports, read_form
 from lictor.cluster.events import EventSink
 from lictor.cluster.lookups import ClusterLookups, begin_request
 from lictor.cluster.namespaces import NamespaceBook
-from lictor.cluster.resource import SECRET
+from lictor.cluster.resource import CONFIG_MAP, SECRET, Resource
 from lictor.cluster.roles import RoleBook
 from lictor.cluster.settings import RequestFilter, Settings, SettingsWatch, build_filter
 from lictor.cluster.store import PolicyStore
@@ -26,6 +26,7 @@ from lictor.serve.book import Book
 from lictor.serve.certificate import LiveCertificate, read_secret
 from lictor.serve.event_sink import AdmissionEvents
 from lictor.serve.instruments import CERTIFICATE_RELOADS
+from lictor.serve.metrics_settings import read_metrics_settings
 from lictor.serve.options import Options
 from lictor.serve.policy_reviewer import PolicyReviewer
 from lictor.serve.report_sink import AdmissionReports
@@ -36,6 +37,10 @@ log = logging.getLogger(__name__)
 _NAMESPACE_SECONDS = 3.0
 
 Uids = Mapping[tuple[str, str], str]
+
+
+def _watch_one(client: Client, resource: Resource, namespace: str, name: str) -> Cache:
+    return Cache(client, resource, namespace=namespace, fields=f"metadata.name={name}")
 
 
 class ClusterWorld:
@@ -124,13 +129,13 @@ class ClusterBase(Base):
         if flags.admission_reports:
             form = read_form(flags)
             self.sinks += (AdmissionReports(self._reports, form, self._is_scanned),)
-        self._secret = Cache(
-            client,
-            SECRET,
-            namespace=names.namespace,
-            fields=f"metadata.name={flags.tls_secret_name or names.serving_secret()}",
-        )
+        secret = flags.tls_secret_name or names.serving_secret()
+        self._secret = _watch_one(client, SECRET, names.namespace, secret)
         self._secret.listen(self._take_secret)
+        self._metrics_map = _watch_one(
+            client, CONFIG_MAP, names.namespace, names.metrics_config_map
+        )
+        self._metrics_map.listen(self._take_metrics)
         self._has_own_certificate = options.certificate is not None
         self._world = ClusterWorld(self._store, self._settings, self._roles, self._namespaces)
         reviewer = PolicyReviewer(
@@ -146,7 +151,7 @@ class ClusterBase(Base):
         async with asyncio.TaskGroup() as group:
             for part in (
                 self._settings, self._namespaces, self._roles, self._store, self._lookups,
-                self._events, self._reports, self._updates,
+                self._events, self._reports, self._updates, self._metrics_map,
             ):  # fmt: skip
                 group.create_task(part.run())
             if not self._has_own_certificate:
@@ -179,6 +184,12 @@ class ClusterBase(Base):
             self.has_certificate = True
             self._book.count(CERTIFICATE_RELOADS)
             log.info("serving certificate taken into use")
+
+    def _take_metrics(self, change: Change) -> None:
+        gone = change.type is ChangeType.DELETED
+        self.metrics = read_metrics_settings(None if gone else change.object)
+        for problem in self.metrics.problems:
+            log.warning("setting of metrics ignored", extra={"why": problem})
 
     def _forget_uids(self) -> None:
         self._uids = None

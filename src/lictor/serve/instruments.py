@@ -7,6 +7,7 @@ from lictor.model.policy import Policy
 from lictor.model.result import Result, RuleType
 from lictor.serve.book import Book, Labels, Spread
 
+INFO = "kyverno_info"
 REQUESTS = "kyverno_admission_requests"
 REVIEW_SECONDS = "kyverno_admission_review_duration_seconds"
 HTTP_REQUESTS = "kyverno_http_requests"
@@ -57,6 +58,7 @@ LABELS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_CEL_SECONDS.values(), _CEL_LABELS),
 }
 HELP = {
+    INFO: "Which version this is.",
     REQUESTS: "Admission requests.",
     REVIEW_SECONDS: "Seconds from a request to its answer.",
     HTTP_REQUESTS: "HTTP requests.",

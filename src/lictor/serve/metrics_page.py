@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from lictor.serve.book import BUCKETS, Book, Labels, Spread, read_tables
-from lictor.serve.instruments import HELP, LABELS, RULE_RESULTS, RULE_SECONDS
+from lictor.serve.instruments import HELP, INFO, RULE_RESULTS, RULE_SECONDS
+from lictor.serve.metrics_settings import MetricsSettings
 from lictor.serve.slots import Slot
 
 if TYPE_CHECKING:
@@ -22,8 +24,11 @@ FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 class MetricsPage:
     """Serves `/metrics` from any process, for all of them."""
 
-    def __init__(self, slots: Iterable[Slot]) -> None:
+    def __init__(
+        self, slots: Iterable[Slot], settings: Callable[[], MetricsSettings] = MetricsSettings
+    ) -> None:
         self._slots = tuple(slots)
+        self._settings = settings
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request of one connection."""
@@ -61,9 +66,15 @@ class MetricsPage:
             tables = read_tables(slot.read())
             if tables is not None:
                 book.merge(tables)
-        yield from _list_counters(book.counters)
-        yield from _list_levels(book.levels)
-        yield from _list_spreads(book.spreads)
+        # Each answer of a rule is timed once: their number is the number of results.
+        for labels, spread in book.spreads.get(RULE_SECONDS, {}).items():
+            book.count(RULE_RESULTS, labels, spread.count)
+        settings = self._settings()
+        shown = settings.shape(book)
+        yield _build_info()
+        yield from _list_counters(shown.counters, settings)
+        yield from _list_levels(shown.levels, settings)
+        yield from _list_spreads(shown.spreads, settings)
 
 
 def _add_libraries(registry: "CollectorRegistry") -> None:
@@ -75,53 +86,68 @@ def _add_libraries(registry: "CollectorRegistry") -> None:
         MultiProcessCollector(registry, folder)  # type: ignore[no-untyped-call]
 
 
-def _list_counters(counters: dict[str, dict[Labels, float]]) -> "Iterator[Metric]":
+def _build_info() -> "Metric":
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(INFO, HELP[INFO], labels=["version"])
+    family.add_metric([version("lictor")], 1)
+    return family
+
+
+def _list_counters(
+    counters: dict[str, dict[Labels, float]], settings: MetricsSettings
+) -> "Iterator[Metric]":
     from prometheus_client.core import CounterMetricFamily
 
     for name, table in counters.items():
-        family = CounterMetricFamily(name, HELP.get(name, name), labels=_labels_of(name, table))
+        family = CounterMetricFamily(
+            name, HELP.get(name, name), labels=_labels_of(name, table, settings)
+        )
         for labels, value in table.items():
             family.add_metric(labels, value)
         yield family
 
 
-def _list_levels(levels: dict[str, dict[Labels, float]]) -> "Iterator[Metric]":
+def _list_levels(
+    levels: dict[str, dict[Labels, float]], settings: MetricsSettings
+) -> "Iterator[Metric]":
     from prometheus_client.core import GaugeMetricFamily
 
     for name, table in levels.items():
-        family = GaugeMetricFamily(name, HELP.get(name, name), labels=_labels_of(name, table))
+        family = GaugeMetricFamily(
+            name, HELP.get(name, name), labels=_labels_of(name, table, settings)
+        )
         for labels, value in table.items():
             family.add_metric(labels, value)
         yield family
 
 
-def _list_spreads(spreads: dict[str, dict[Labels, Spread]]) -> "Iterator[Metric]":
-    from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+def _list_spreads(
+    spreads: dict[str, dict[Labels, Spread]], settings: MetricsSettings
+) -> "Iterator[Metric]":
+    from prometheus_client.core import HistogramMetricFamily
 
     for name, table in spreads.items():
-        family = HistogramMetricFamily(name, HELP.get(name, name), labels=_labels_of(name, table))
+        family = HistogramMetricFamily(
+            name, HELP.get(name, name), labels=_labels_of(name, table, settings)
+        )
         for labels, spread in table.items():
-            family.add_metric(labels, list(_list_buckets(spread)), spread.seconds)
+            family.add_metric(labels, list(_list_buckets(spread, settings)), spread.seconds)
         yield family
-        if name == RULE_SECONDS:
-            # Each answer of a rule is timed once: their number is the number of results.
-            results = CounterMetricFamily(
-                RULE_RESULTS, HELP[RULE_RESULTS], labels=LABELS[RULE_RESULTS]
-            )
-            for labels, spread in table.items():
-                results.add_metric(labels, spread.count)
-            yield results
 
 
-def _list_buckets(spread: Spread) -> Iterator[tuple[str, float]]:
+def _list_buckets(spread: Spread, settings: MetricsSettings) -> Iterator[tuple[str, float]]:
     total = 0
-    for end, count in zip((*map(str, BUCKETS), "+Inf"), spread.buckets, strict=True):
+    for end, count in zip((*BUCKETS, None), spread.buckets, strict=True):
         total += count
-        yield end, total
+        if end is None or end in settings.buckets:
+            yield "+Inf" if end is None else str(end), total
 
 
-def _labels_of(name: str, table: dict[Labels, float] | dict[Labels, Spread]) -> tuple[str, ...]:
-    known = LABELS.get(name)
+def _labels_of(
+    name: str, table: dict[Labels, float] | dict[Labels, Spread], settings: MetricsSettings
+) -> tuple[str, ...]:
+    known = settings.list_labels(name)
     if known is not None:
         return known
     return tuple(f"label_{i}" for i in range(len(next(iter(table), ()))))

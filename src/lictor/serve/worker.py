@@ -98,7 +98,7 @@ class _Worker:
         server = await asyncio.get_running_loop().create_server(
             gate, sock=self._inherited.listener, ssl=self._certificate.context, backlog=_BACKLOG
         )
-        page = await self._show_metrics()
+        page = await self._show_metrics(parts)
         sweeping = asyncio.create_task(gate.sweep())
         await self._stop.wait()
         sweeping.cancel()
@@ -117,10 +117,10 @@ class _Worker:
             return False
         return parts.is_ready(is_temporary=self._inherited.is_temporary)
 
-    async def _show_metrics(self) -> asyncio.Server | None:
+    async def _show_metrics(self, parts: Parts) -> asyncio.Server | None:
         if self._inherited.metrics is None:
             return None
-        page = MetricsPage(self._inherited.slots)
+        page = MetricsPage(self._inherited.slots, lambda: parts.base.metrics)
         return await asyncio.start_server(page.answer, sock=self._inherited.metrics)
 
     async def _beat(self, parts: Parts) -> None:

@@ -1,0 +1,133 @@
+"""What of the metrics is shown, as the ConfigMap `<prefix>-metrics` says under Kyverno's keys.
+
+Processes count everything; what nobody wants to see is left out or added up when the page is made.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+import orjson
+
+from lictor.raw import Json, JsonObject
+from lictor.serve.book import BUCKETS, Book, Labels, Spread
+from lictor.serve.instruments import LABELS
+
+_NAMESPACE = "resource_namespace"
+
+
+class Exposure(msgspec.Struct, frozen=True):
+    """How one metric is shown."""
+
+    enabled: bool = True
+    # Series that differ only in these are added up.
+    hidden: frozenset[str] = frozenset()
+
+
+class MetricsSettings(msgspec.Struct, frozen=True):
+    """Which namespaces, metrics, labels and buckets are shown."""
+
+    include: frozenset[str] = frozenset()
+    exclude: frozenset[str] = frozenset()
+    exposures: Mapping[str, Exposure] = msgspec.field(default_factory=dict)
+    buckets: frozenset[float] = frozenset(BUCKETS)
+    problems: tuple[str, ...] = ()
+
+    def shows_namespace(self, namespace: str) -> bool:
+        if namespace in ("", "-"):
+            return True
+        if namespace in self.exclude:
+            return False
+        return not self.include or namespace in self.include
+
+    def shape(self, book: Book) -> Book:
+        """What is to be shown of a book."""
+        shown = Book()
+        for metric, table in book.counters.items():
+            for labels, value in self._select(metric, table):
+                shown.count(metric, labels, value)
+        for metric, table in book.levels.items():
+            for labels, value in self._select(metric, table):
+                levels = shown.levels.setdefault(metric, {})
+                levels[labels] = levels.get(labels, 0) + value
+        for metric, spreads in book.spreads.items():
+            for labels, spread in self._select(metric, spreads):
+                shown.spread(metric, labels).merge(spread)
+        return shown
+
+    def list_labels(self, metric: str) -> tuple[str, ...] | None:
+        """The names of the labels that are left; None where we do not know the metric."""
+        names = LABELS.get(metric)
+        hidden = self._find(metric).hidden
+        return None if names is None else tuple(each for each in names if each not in hidden)
+
+    def _find(self, metric: str) -> Exposure:
+        return self.exposures.get(metric) or Exposure()
+
+    def _select(
+        self, metric: str, table: Mapping[Labels, "float | Spread"]
+    ) -> "Iterator[tuple[Labels, Json]]":
+        exposure, names = self._find(metric), LABELS.get(metric, ())
+        if not exposure.enabled:
+            return
+        place = names.index(_NAMESPACE) if _NAMESPACE in names else -1
+        kept = [i for i, name in enumerate(names) if name not in exposure.hidden]
+        for labels, value in table.items():
+            if place < 0 or self.shows_namespace(labels[place]):
+                yield (tuple(labels[i] for i in kept) if names else labels), value
+
+
+def read_metrics_settings(config_map: JsonObject | None) -> MetricsSettings:
+    """The settings; what cannot be read is told in `problems` and leaves the default."""
+    data = (config_map or {}).get("data")
+    texts = data if isinstance(data, dict) else {}
+    problems: list[str] = []
+    namespaces = _read_json(texts, "namespaces", problems)
+    return MetricsSettings(
+        include=_read_names(namespaces.get("include")),
+        exclude=_read_names(namespaces.get("exclude")),
+        exposures={
+            str(metric): _read_exposure(said)
+            for metric, said in _read_json(texts, "metricsExposure", problems).items()
+            if isinstance(said, dict)
+        },
+        buckets=_read_buckets(texts, problems),
+        problems=tuple(problems),
+    )
+
+
+def _read_json(texts: JsonObject, key: str, problems: list[str]) -> JsonObject:
+    try:
+        found = orjson.loads(str(texts.get(key) or "{}"))
+    except orjson.JSONDecodeError as error:
+        problems.append(f"{key}: {error}")
+        return {}
+    if isinstance(found, dict):
+        return found
+    problems.append(f"{key}: expected an object")
+    return {}
+
+
+def _read_names(said: Json) -> frozenset[str]:
+    return frozenset(map(str, said)) if isinstance(said, list) else frozenset()
+
+
+def _read_exposure(said: JsonObject) -> Exposure:
+    return Exposure(
+        said.get("enabled") is not False, _read_names(said.get("disabledLabelDimensions"))
+    )
+
+
+def _read_buckets(texts: JsonObject, problems: list[str]) -> frozenset[float]:
+    """Those that are counted here; others cannot be told apart afterwards."""
+    said = str(texts.get("bucketBoundaries") or "")
+    if not said.strip():
+        return frozenset(BUCKETS)
+    try:
+        asked = frozenset(float(word) for word in said.split(","))
+    except ValueError:
+        problems.append("bucketBoundaries: expected numbers with commas between them")
+        return frozenset(BUCKETS)
+    if unknown := sorted(asked - set(BUCKETS)):
+        words = ", ".join(map(str, unknown))
+        problems.append(f"bucketBoundaries: {words} not counted here; there are {BUCKETS}")
+    return asked & set(BUCKETS)
