@@ -43,23 +43,10 @@ def build_background(
     triggers = Triggers(client, lambda: store.names, place.namespaces)
     downstream = Downstream(client)
     discovery.follow(place.store.crds)
-
-    def tell_made(done: Done) -> None:
-        policy, uid = done.rule.program.policy, done.rule.policy.uid
-        for event in tell_generated(policy, uid, done.rule.name, done.created):
-            tell(event)
-        if done.failure:
-            name = done.rule.name
-            tell(tell_failure(policy, uid, name, done.request, done.failure, source=_GENERATE))
-        add_report(done.request, done.results)
-
-    def tell_changed(policy: StoredPolicy, request: Request, results: list[Result]) -> None:
-        for event in tell_mutated(Verdict(request, tuple(results)), policy.uid):
-            tell(event)
-        add_report(request, tuple(results))
-
     policies = PolicyBook(client, store)
-    generation = Generation(client, downstream, triggers, policies=policies, tell=tell_made)
+    generation = Generation(
+        client, downstream, triggers, policies=policies, tell=_tell_made(tell, add_report)
+    )
     queue = UnitQueue(generation.reconcile, workers=flags.gen_workers)
     watch = GenerationWatch(client, downstream, triggers, policies, generation, queue)
     trigger_watch = TriggerWatch(client, triggers, downstream, generation, watch, policies)
@@ -67,20 +54,9 @@ def build_background(
     requests = UpdateRequests(
         client, place.names, limit=lambda: place.settings.current.update_request_threshold
     )
-    existing = Existing(client, store, generation, watch, requests=requests, enqueue=queue.enqueue)
-    mutation = MutateExisting(client, store, triggers, tell=tell_changed)
+    mutation = MutateExisting(client, store, triggers, tell=_tell_changed(tell, add_report))
     waiting = place.watch(UPDATE_REQUEST, namespace=place.names.namespace)
-    handlers: dict[UpdateType, Handler] = {
-        UpdateType.GENERATE: generation.handle,
-        UpdateType.CEL_GENERATE: generation.handle,
-        UpdateType.MUTATE: mutation.handle,
-        UpdateType.CEL_MUTATE: mutation.handle,
-    }
-
-    async def list_kinds() -> list[Resource]:
-        await discovery.ensure()
-        return discovery.list_kinds()
-
+    handlers = _list_handlers(generation, mutation)
     return Background(
         BackgroundTools(
             client=client,
@@ -91,11 +67,51 @@ def build_background(
             queue=queue,
             watch=watch,
             trigger_watch=trigger_watch,
-            existing=existing,
+            existing=Existing(
+                client, store, generation, watch, requests=requests, enqueue=queue.enqueue
+            ),
             updates=Updates(client, waiting, handlers, workers=flags.gen_workers),
             requests=requests,
             waiting=waiting,
-            list_kinds=list_kinds,
+            list_kinds=lambda: _list_kinds(discovery),
             resync=min(parse_duration(flags.resync_period) / NANOSECONDS, RESYNC),
         )
     )
+
+
+def _tell_made(tell: Tell, add_report: AddReport) -> Callable[[Done], None]:
+    def tell_made(done: Done) -> None:
+        policy, uid = done.rule.program.policy, done.rule.policy.uid
+        for event in tell_generated(policy, uid, done.rule.name, done.created):
+            tell(event)
+        if done.failure:
+            name = done.rule.name
+            tell(tell_failure(policy, uid, name, done.request, done.failure, source=_GENERATE))
+        add_report(done.request, done.results)
+
+    return tell_made
+
+
+def _tell_changed(
+    tell: Tell, add_report: AddReport
+) -> Callable[[StoredPolicy, Request, list[Result]], None]:
+    def tell_changed(policy: StoredPolicy, request: Request, results: list[Result]) -> None:
+        for event in tell_mutated(Verdict(request, tuple(results)), policy.uid):
+            tell(event)
+        add_report(request, tuple(results))
+
+    return tell_changed
+
+
+def _list_handlers(generation: Generation, mutation: MutateExisting) -> dict[UpdateType, Handler]:
+    return {
+        UpdateType.GENERATE: generation.handle,
+        UpdateType.CEL_GENERATE: generation.handle,
+        UpdateType.MUTATE: mutation.handle,
+        UpdateType.CEL_MUTATE: mutation.handle,
+    }
+
+
+async def _list_kinds(discovery: Discovery) -> list[Resource]:
+    await discovery.ensure()
+    return discovery.list_kinds()

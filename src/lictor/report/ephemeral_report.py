@@ -14,20 +14,9 @@ def build_ephemeral(
 ) -> JsonObject:
     """An EphemeralReport, or a ClusterEphemeralReport for an object without a namespace."""
     listed = sort_entries(entries)
-    group, _, version = subject.api_version.rpartition("/")
-    labels = {
-        **MANAGED_BY,
-        UID_LABEL: subject.uid,
-        "audit.kyverno.io/resource.group": group,
-        "audit.kyverno.io/resource.version": version,
-        "audit.kyverno.io/resource.kind": subject.kind,
-        "audit.kyverno.io/source": source,
-    }
-    if plural:
-        labels["audit.kyverno.io/resource.gvr"] = f"{plural}.{version}.{group}".rstrip(".")
     metadata: JsonObject = {
         "generateName": f"{subject.uid or 'new'}-",
-        "labels": {name: text[:_LONGEST_LABEL] for name, text in labels.items()},
+        "labels": _build_labels(subject, plural, source),
         "annotations": {
             "audit.kyverno.io/resource.namespace": subject.namespace,
             "audit.kyverno.io/resource.name": subject.name,
@@ -51,6 +40,21 @@ def build_ephemeral(
             "summary": summarize(listed),
         },
     }
+
+
+def _build_labels(subject: Subject, plural: str, source: str) -> dict[str, str]:
+    group, _, version = subject.api_version.rpartition("/")
+    labels = {
+        **MANAGED_BY,
+        UID_LABEL: subject.uid,
+        "audit.kyverno.io/resource.group": group,
+        "audit.kyverno.io/resource.version": version,
+        "audit.kyverno.io/resource.kind": subject.kind,
+        "audit.kyverno.io/source": source,
+    }
+    if plural:
+        labels["audit.kyverno.io/resource.gvr"] = f"{plural}.{version}.{group}".rstrip(".")
+    return {name: text[:_LONGEST_LABEL] for name, text in labels.items()}
 
 
 def read_ephemeral(report: JsonObject) -> tuple[Subject, list[JsonObject]]:

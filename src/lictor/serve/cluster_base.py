@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from lictor.cluster.access import ask_api_server
 from lictor.cluster.cache import Cache, Change, ChangeType
@@ -20,6 +20,7 @@ from lictor.cluster.update_requests import UpdateRequests
 from lictor.errors import ApiError, LookupFailedError
 from lictor.model.request import Caller, Request
 from lictor.model.result import PolicyRef
+from lictor.serve.aftermath import Sink
 from lictor.serve.asking import GuardedLookups
 from lictor.serve.base import Base
 from lictor.serve.book import Book
@@ -121,14 +122,7 @@ class ClusterBase(Base):
         self._updates = UpdateRequests(
             client, names, limit=lambda: self._settings.current.update_request_threshold
         )
-        background = flags.background_service_account_name or names.service_account("background")
-        self.sinks = (
-            AdmissionEvents(self._events, lambda: self._settings.current, self._find_uids),
-            AdmissionUpdates(self._updates, background, lambda: self._store.policies),
-        )
-        if flags.admission_reports:
-            form = read_form(flags)
-            self.sinks += (AdmissionReports(self._reports, form, self._is_scanned),)
+        self.sinks = tuple(self._list_sinks(options))
         secret = flags.tls_secret_name or names.serving_secret()
         self._secret = _watch_one(client, SECRET, names.namespace, secret)
         self._secret.listen(self._take_secret)
@@ -145,6 +139,16 @@ class ClusterBase(Base):
             cleanup_account=names.service_account("cleanup"),
         )
         super().__init__(self._world, reviewer)
+
+    def _list_sinks(self, options: Options) -> Iterator[Sink]:
+        """Where the results of answered requests go."""
+        flags = options.flags
+        background = flags.background_service_account_name
+        account = background or options.names.service_account("background")
+        yield AdmissionEvents(self._events, lambda: self._settings.current, self._find_uids)
+        yield AdmissionUpdates(self._updates, account, lambda: self._store.policies)
+        if flags.admission_reports:
+            yield AdmissionReports(self._reports, read_form(flags), self._is_scanned)
 
     async def run(self) -> None:
         """Keep everything in step until cancelled."""
