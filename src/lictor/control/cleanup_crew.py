@@ -10,9 +10,10 @@ from lictor.cluster.cleanup_policies import CLEANUP_KINDS
 from lictor.cluster.client import Client
 from lictor.cluster.http_limits import read_http_limits
 from lictor.cluster.metadata_client import MetadataClient
+from lictor.cluster.request_filter import build_filter
 from lictor.cluster.resource import NAMESPACE
 from lictor.cluster.served import ServedKinds
-from lictor.cluster.settings import Settings, build_filter
+from lictor.cluster.settings import Settings
 from lictor.control.cleanup import CleanupLoop, Cleanups
 from lictor.control.cleanup_removal import Tell
 from lictor.control.cleanup_sweep import IsProtected, SweepWorld

@@ -17,9 +17,10 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.http_limits import read_http_limits
 from lictor.cluster.lookups import ClusterLookups
 from lictor.cluster.names import Names
+from lictor.cluster.request_filter import build_filter
 from lictor.cluster.resource import CEL_EXCEPTION, CONFIG_MAP, NAMESPACE
 from lictor.cluster.served import ServedKinds
-from lictor.cluster.settings import build_filter, read_settings
+from lictor.cluster.settings import read_settings
 from lictor.control.cleanup_status import format_time, read_status, read_time
 from lictor.control.cleanup_sweep import Page, Sweep, SweepWorld
 from lictor.errors import ApiError, LictorError, NotFoundError, UsageError

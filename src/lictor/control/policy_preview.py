@@ -13,8 +13,9 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.lookups import ClusterLookups
 from lictor.cluster.names import Names
 from lictor.cluster.namespaces import NamespaceBook
+from lictor.cluster.request_filter import RequestFilter, build_filter
 from lictor.cluster.resource import CONFIG_MAP, Resource
-from lictor.cluster.settings import RequestFilter, build_filter, read_settings
+from lictor.cluster.settings import read_settings
 from lictor.cluster.store import PolicyStore, Record
 from lictor.control.judging import judge_now
 from lictor.control.scan_plan import concerns

@@ -6,8 +6,9 @@ from lictor.cluster.cache import Change
 from lictor.cluster.discovery import Discovery
 from lictor.cluster.ephemeral_reports import read_form
 from lictor.cluster.flags import Flags
+from lictor.cluster.request_filter import RequestFilter, build_filter
 from lictor.cluster.resource import Resource
-from lictor.cluster.settings import RequestFilter, Settings, build_filter
+from lictor.cluster.settings import Settings
 from lictor.control.kind_scan import ScanTools
 from lictor.control.ledger import Ledger
 from lictor.control.membership import Membership

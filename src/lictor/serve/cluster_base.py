@@ -12,9 +12,10 @@ from lictor.cluster.ephemeral_reports import EphemeralReports, read_form
 from lictor.cluster.events import EventSink
 from lictor.cluster.lookups import ClusterLookups, begin_request
 from lictor.cluster.namespaces import NamespaceBook
+from lictor.cluster.request_filter import RequestFilter, build_filter
 from lictor.cluster.resource import CONFIG_MAP, SECRET, Resource
 from lictor.cluster.roles import RoleBook
-from lictor.cluster.settings import RequestFilter, Settings, SettingsWatch, build_filter
+from lictor.cluster.settings import Settings, SettingsWatch
 from lictor.cluster.store import PolicyStore
 from lictor.cluster.update_requests import UpdateRequests
 from lictor.errors import ApiError, LookupFailedError

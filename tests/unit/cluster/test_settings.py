@@ -4,14 +4,8 @@ import time
 
 import pytest
 
-from lictor.cluster.settings import (
-    Exclusion,
-    ResourceFilter,
-    Settings,
-    build_filter,
-    build_resource_filter,
-    read_settings,
-)
+from lictor.cluster.request_filter import build_filter, build_resource_filter
+from lictor.cluster.settings import Exclusion, ResourceFilter, Settings, read_settings
 from lictor.model.request import Caller, GroupVersionKind, Operation, Request
 
 
