@@ -231,8 +231,7 @@ class _Line:
             length = int(headers["content-length"])
             return await self._read_exactly(length, limit)
         self.is_reusable = False
-        async with asyncio.timeout(limit):
-            return await self._reader.read(_MAX_BODY)
+        return await self._read_rest(limit)
 
     async def _read_chunks(self, limit: float) -> bytes:
         chunks: list[bytes] = []
@@ -252,6 +251,20 @@ class _Line:
             while (await self._reader.readline()).strip():
                 pass
         return b"".join(chunks)
+
+    async def _read_rest(self, limit: float) -> bytes:
+        """All until the server hangs up."""
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            async with asyncio.timeout(limit):
+                piece = await self._reader.read(_MAX_HEAD)
+            if not piece:
+                return b"".join(pieces)
+            pieces.append(piece)
+            size += len(piece)
+            if size > _MAX_BODY:
+                raise WireError("an answer of more than 512 MiB")
 
     async def _read_exactly(self, length: int, limit: float) -> bytes:
         if not 0 <= length <= _MAX_BODY:
