@@ -26,7 +26,6 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     enable_policy_exception: bool = False
     exception_namespace: str = ""
     enable_config_map_caching: bool = True
-    enable_deferred_loading: bool = True
     enable_reporting: str = "validate,mutate,mutateExisting,generate,imageVerify"
     allowed_results: str = "pass,fail,error,warn,skip"
     openreports_enabled: bool = False
@@ -71,7 +70,6 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     max_background_reports: int = 10_000
     background_scan: bool = True
     background_scan_interval: str = "1h"
-    background_scan_workers: int = 2
     aggregate_reports: bool = True
     policy_reports: bool = True
     validating_admission_policy_reports: bool = True
@@ -79,4 +77,3 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     skip_resource_filters: bool = True
     ttl_reconciliation_interval: str = "1m"
     auto_delete_webhooks: bool = False
-    cleanup_server_port: int = 9443

@@ -108,7 +108,8 @@ def _build_background(workplace: Workplace, chosen: Collection[str], tell: Tell)
 
 def _build_reports(workplace: Workplace, chosen: Collection[str], tell: Tell) -> Crew:
     lease = workplace.names.lease("reports")
-    if "reports" not in chosen:
+    flags = workplace.flags
+    if "reports" not in chosen or not (flags.policy_reports and flags.aggregate_reports):
         return Crew("reports", lease, ())
     reports = build_reports(workplace, Discovery(workplace.client), tell)
     return Crew("reports", lease, (reports,))

@@ -13,6 +13,7 @@ from lictor.report.admission_response import Answer, render_review
 from lictor.serve.admission import Admission, find_deadline
 from lictor.serve.book import Book, Labels
 from lictor.serve.desks import Desks
+from lictor.serve.dump import Dump
 from lictor.serve.instruments import HTTP_REQUESTS, HTTP_SECONDS, REQUESTS, REVIEW_SECONDS
 from lictor.serve.paths import Desk, Way, read_path
 from lictor.serve.tracing import Tracer
@@ -37,6 +38,7 @@ class App:
         timeout: float = 10.0,
         max_in_flight: int = 512,
         tracer: Tracer | None = None,
+        dump: Dump | None = None,
     ) -> None:
         self._admission = admission
         self._desks = desks
@@ -46,6 +48,7 @@ class App:
         self._max_in_flight = max_in_flight
         self._in_flight = 0
         self._tracer = tracer
+        self._dump = dump
 
     async def __call__(self, call: Call) -> Reply:
         began = time.perf_counter()
@@ -85,6 +88,8 @@ class App:
         body = render_review(review.uid, answer, review.api_version)
         seconds = time.monotonic() - began
         self._note(target, review, answer, seconds)
+        if self._dump is not None:
+            self._dump.write(review, answer)
         if self._tracer is not None:
             self._tracer.trace(call.path, review, answer, time.time_ns() - int(seconds * 1e9))
         return Reply(HTTPStatus.OK, body, JSON)

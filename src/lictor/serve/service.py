@@ -5,7 +5,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 
 import msgspec
@@ -40,8 +40,13 @@ _SHARED_WITH_CLUSTER = (
 )
 
 
-def run_service(options: Options, control: Callable[[], None] | None = None) -> int:
-    """Serve until SIGTERM; the exit code. `control` runs the loops in a process of its own."""
+def run_service(
+    options: Options, control: Callable[[], None] | None = None, beside: Iterable[Post] = ()
+) -> int:
+    """Serve until SIGTERM; the exit code. `control` runs the loops in a process of its own.
+
+    `beside`: processes that are started before ours, and ended after them.
+    """
     check_tracing(options.flags)
     workers = options.workers or count_cores()
     slots = tuple(Slot() for _ in range(workers + 2))
@@ -51,13 +56,16 @@ def run_service(options: Options, control: Callable[[], None] | None = None) -> 
         from lictor.serve.worker import run_worker
 
         posts = [
-            Post(
-                f"worker-{number}",
-                lambda slot: run_worker(options, inherited, slot),
-                slots[number],
-                patience=options.patience,
-            )
-            for number in range(workers)
+            *beside,
+            *(
+                Post(
+                    f"worker-{number}",
+                    lambda slot: run_worker(options, inherited, slot),
+                    slots[number],
+                    patience=options.patience,
+                )
+                for number in range(workers)
+            ),
         ]
         if control is not None:
             loops = control

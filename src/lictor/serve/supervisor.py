@@ -34,6 +34,8 @@ class Post(msgspec.Struct):
     slot: Slot
     # Seconds without a sign of life until it counts as hung; 0: it gives none.
     patience: float = 0.0
+    # Without it the others are of no use: it ends last, and all end where it does.
+    is_vital: bool = False
     pid: int = 0
     started: float = 0.0
     failures: int = 0
@@ -60,6 +62,9 @@ class Supervisor:
             if told is not None and told.si_signo != signal.SIGCHLD:
                 return self._end()
             self._reap()
+            if any(post.is_vital and not post.pid for post in self._posts):
+                self._end()
+                return 1
             self._replace_hung()
 
     def _start_missing(self) -> None:
@@ -118,16 +123,17 @@ class Supervisor:
 
     def _end(self) -> int:
         log.info("ending")
-        running = [post for post in self._posts if post.pid]
-        for post in running:
-            _kill(post.pid, signal.SIGTERM)
         deadline = time.monotonic() + self._grace
         clean = True
-        for post in running:
-            code = _wait(post.pid, deadline)
-            if code != 0:
-                clean = False
-                log.error("process did not end well", extra={"role": post.name, "code": code})
+        for is_vital in (False, True):
+            running = [post for post in self._posts if post.pid and post.is_vital is is_vital]
+            for post in running:
+                _kill(post.pid, signal.SIGTERM)
+            for post in running:
+                code = _wait(post.pid, deadline)
+                if code != 0:
+                    clean = False
+                    log.error("process did not end well", extra={"role": post.name, "code": code})
         return 0 if clean else 1
 
 

@@ -13,6 +13,7 @@ from lictor.serve.alarm import SignalAlarm
 from lictor.serve.app import App
 from lictor.serve.book import Book
 from lictor.serve.certificate import LiveCertificate
+from lictor.serve.dump import build_dump
 from lictor.serve.metrics_page import MetricsPage
 from lictor.serve.options import Inherited, Options
 from lictor.serve.parts import Parts, build_parts
@@ -81,14 +82,16 @@ class _Worker:
         await parts.close()
 
     async def _serve(self, parts: Parts) -> None:
+        flags = self._options.flags
         app = App(
             parts.admission,
             parts.desks,
             self._book,
             is_ready=lambda: self._is_ready(parts),
-            timeout=float(self._options.flags.webhook_timeout),
+            timeout=float(flags.webhook_timeout),
             max_in_flight=self._options.max_in_flight,
-            tracer=(tracer := build_tracer(self._options.flags)),
+            tracer=(tracer := build_tracer(flags)),
+            dump=build_dump(payload=flags.dump_payload, patches=flags.dump_patches),
         )
         gate = Gate(
             app,
