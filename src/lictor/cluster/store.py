@@ -164,6 +164,11 @@ class PolicyStore:
         """Call `listener` after each burst of changes; it must not block."""
         self._listeners.append(listener)
 
+    def hear(self, listener: Callable[[Change], None]) -> None:
+        """Call `listener` at once with each change of a policy; it must not block."""
+        for cache in self._policies.values():
+            cache.listen(listener)
+
     @property
     def policies(self) -> tuple[StoredPolicy, ...]:
         """All policies, classic ones first, in the order of their names."""

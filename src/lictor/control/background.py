@@ -117,7 +117,9 @@ class Background:
             self._swept_at = time.monotonic()
         if is_resync or time.monotonic() >= self._heal_at:
             self._heal_at = float("inf")
-            await tools.trigger_watch.heal(rules)
+            if not await tools.trigger_watch.heal(rules):
+                self._heal_at = time.monotonic() + _UNTIL_SERVED
+                self.planning.wake_later(_UNTIL_SERVED)
 
     def _meet_all(self, rules: Iterable[GenerateRule], kinds: list[Resource]) -> None:
         tools = self._tools

@@ -8,6 +8,7 @@ import msgspec
 import orjson
 from msgspec.structs import replace
 
+from lictor.cluster.cache import Change, ChangeType
 from lictor.cluster.client import Client
 from lictor.cluster.resource import (
     CLUSTER_POLICY,
@@ -91,6 +92,8 @@ class PolicyBook:
         self._since: dict[tuple[str, int], str] = {}
         # Under which version each state of a policy was first seen.
         self._versions: dict[tuple[str, int], int] = {}
+        # At once: after a burst of changes a policy has the version of its status already.
+        store.hear(self._note_version)
 
     @property
     def rules(self) -> tuple[GenerateRule, ...]:
@@ -99,15 +102,17 @@ class PolicyBook:
         if policies is not self._known:
             self._known = policies
             self._rules = {rule.key: rule for rule in list_generate_rules(self._store)}
-            self._note_versions()
         return tuple(self._rules.values())
 
-    def _note_versions(self) -> None:
-        policies = {(r.policy.uid, r.policy.generation): r.policy for r in self._rules.values()}
-        self._versions = {
-            key: self._versions.get(key) or _read_version(policy.document)
-            for key, policy in policies.items()
-        }
+    def _note_version(self, change: Change) -> None:
+        metadata = change.object["metadata"]
+        key = (str(metadata.get("uid") or ""), int(metadata.get("generation") or 0))
+        if change.type is ChangeType.DELETED:
+            self._versions.pop(key, None)
+            return
+        for old in [old for old in self._versions if old[0] == key[0] and old != key]:
+            del self._versions[old]
+        self._versions.setdefault(key, _read_version(change.object))
 
     def find(self, unit: Unit) -> GenerateRule | None:
         """The rule that a unit belongs to."""

@@ -83,17 +83,24 @@ class TriggerWatch:
         if change.type is not ChangeType.ADDED:
             self._watch.hear_trigger(str(change.object["metadata"].get("uid") or ""))
 
-    async def heal(self, rules: Iterable[GenerateRule]) -> None:
+    async def heal(self, rules: Iterable[GenerateRule]) -> bool:
         """Find triggers that came after their rule and for which nothing is there.
 
         The request that told of them was lost, or what was made was deleted while nobody looked.
+        False where some triggers are not known yet.
         """
+        is_whole = True
         for rule in rules:
             if not rule.synchronize or rule.needs_request:
                 continue
             for resource, watched in list(self._watched.items()):
-                if rule.is_kept_by(resource) and watched.cache.is_synced:
+                if not rule.is_kept_by(resource):
+                    continue
+                if watched.cache.is_synced:
                     await self._heal_kind(rule, resource, watched.cache)
+                else:
+                    is_whole = False
+        return is_whole
 
     async def _heal_kind(self, rule: GenerateRule, resource: Resource, cache: Cache) -> None:
         for item in cache.list(rule.policy.namespace or None):

@@ -8,6 +8,7 @@ import pytest
 from live_api import LiveApi
 
 from lictor.assembly import compile_documents
+from lictor.cluster.cache import Change, ChangeType
 from lictor.cluster.resource import CLUSTER_POLICY, CONFIG_MAP, NAMESPACE, SECRET
 from lictor.cluster.store import StoredPolicy
 from lictor.cluster.update_requests import Trigger
@@ -41,6 +42,10 @@ class Store:
     def __init__(self, api):
         self._api = api
         self.policies = ()
+        self.listeners = []
+
+    def hear(self, listener):
+        self.listeners.append(listener)
 
     def set(self, *documents):
         self.policies = tuple(
@@ -389,3 +394,33 @@ def test_what_was_made_is_found_again():
         assert desk.downstream.units_of(uid) == [desk.unit("a")]
 
     run(desk, work)
+
+
+async def _is_newer(version):
+    desk = Desk()
+    policy = make_policy(**DATA)
+    policy["metadata"].update(
+        uid="p", generation=1, resourceVersion="100", creationTimestamp="2024-01-31T12:00:00Z"
+    )
+    for listener in desk.store.listeners:
+        listener(Change(ChangeType.ADDED, policy))
+    # By the time that rules are asked for, the policy has the version of its status.
+    policy["metadata"]["resourceVersion"] = "200"
+    desk.set(policy)
+    (rule,) = desk.book.rules
+    trigger = {
+        "metadata": {"resourceVersion": version, "creationTimestamp": "2024-01-31T12:00:00Z"}
+    }
+    return await desk.book.is_newer(rule, trigger)
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        pytest.param("99", False, id="there before the policy"),
+        pytest.param("101", True, id="between the policy and its status"),
+        pytest.param("201", True, id="after its status"),
+    ],
+)
+def test_in_the_second_of_the_policy_versions_decide(version, expected):
+    assert asyncio.run(_is_newer(version)) is expected
