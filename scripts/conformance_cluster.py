@@ -1,6 +1,8 @@
-"""Run Kyverno's cluster conformance tests on a real control plane with lictor in its place.
+"""Run Kyverno's cluster conformance tests with lictor in its place.
 
-    python scripts/conformance_cluster.py [--folders validate,mutate] [--test PATH] [--json FILE]
+    python scripts/conformance_cluster.py [--cluster real] [--folders validate,mutate] [--test PATH]
+
+On a real control plane, or on the cluster inside lictor (--cluster embedded).
 
 Prints a line for each test as it ends, then a table per folder and the reason of each failure.
 """
@@ -14,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -26,10 +29,13 @@ from chainsaw.groups import Group, find_group  # noqa: E402
 from chainsaw.runner import FAILED, Result  # noqa: E402
 from chainsaw.session import Manner, Session, open_session  # noqa: E402
 from chainsaw.table import show_failures, show_line, show_table  # noqa: E402
+from control_plane.embedded import EmbeddedCluster  # noqa: E402
 from control_plane.install import NotReadyError  # noqa: E402
+from control_plane.local import LocalCluster  # noqa: E402
 from control_plane.plane import ControlPlane  # noqa: E402
-from control_plane.programs import NoControlPlaneError, Programs, find_programs  # noqa: E402
+from control_plane.programs import NoControlPlaneError, find_programs  # noqa: E402
 
+Open = Callable[[], LocalCluster]
 Batch = tuple[Group, list[Case]]
 Waiting = queue.SimpleQueue[Batch]
 
@@ -43,11 +49,12 @@ def parse_arguments() -> argparse.Namespace:
     """What to run, and how."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
+    parser.add_argument("--cluster", choices=("real", "embedded"), default="real")
     parser.add_argument("--folders", default="", help="folders, with commas; all by default")
     parser.add_argument("--test", action="append", default=[], help="path of one test")
     parser.add_argument("--exclude", action="append", default=[], help="path not to run")
     parser.add_argument("--only-passing-index", action="store_true", help="only what counts")
-    parser.add_argument("--jobs", type=int, default=1, help="control planes side by side")
+    parser.add_argument("--jobs", type=int, default=1, help="clusters side by side")
     parser.add_argument("--longest", type=float, help="no operation waits longer, in seconds")
     parser.add_argument("--delays", action="store_true", help="wait before each clean-up")
     parser.add_argument(
@@ -73,7 +80,7 @@ def main() -> int:
         say(f"conformance-cluster: {root} is not here; nothing to run")
         return 0
     try:
-        programs = find_programs(say)
+        open_cluster = choose_cluster(arguments.cluster)
     except NoControlPlaneError as absent:
         say(f"conformance-cluster: {absent}")
         return 0
@@ -86,10 +93,15 @@ def main() -> int:
     if missing or not cases:
         say(f"conformance-cluster: no such tests {' '.join(missing)}")
         return 2
-    results = run_all(programs, cases, expected, arguments)
+    results = run_all(open_cluster, cases, expected, arguments)
     say("\n" + show_table(results, expected))
     say("\n" + show_failures(results, expected))
     return 0
+
+
+def choose_cluster(kind: str) -> Open:
+    """How a cluster of this kind is made."""
+    return EmbeddedCluster if kind == "embedded" else partial(ControlPlane, find_programs(say))
 
 
 def choose_cases(root: Path, arguments: argparse.Namespace) -> list[Case]:
@@ -112,12 +124,12 @@ def make_batches(cases: Sequence[Case]) -> list[Batch]:
 
 
 def run_all(
-    programs: Programs,
+    open_cluster: Open,
     cases: Sequence[Case],
     expected: dict[str, bool],
     arguments: argparse.Namespace,
 ) -> list[Result]:
-    """Run all batches on as many control planes as asked for; results by path."""
+    """Run all batches on as many clusters as asked for; results by path."""
     waiting: Waiting = queue.SimpleQueue()
     for batch in make_batches(cases):
         waiting.put(batch)
@@ -135,7 +147,7 @@ def run_all(
                 output.flush()
 
     workers = [
-        threading.Thread(target=work, args=(programs, waiting, tell, arguments), daemon=True)
+        threading.Thread(target=work, args=(open_cluster, waiting, tell, arguments), daemon=True)
         for _ in range(min(arguments.jobs, waiting.qsize()))
     ]
     for worker in workers:
@@ -148,7 +160,7 @@ def run_all(
 
 
 def work(
-    programs: Programs,
+    open_cluster: Open,
     waiting: Waiting,
     tell: Callable[[Result], None],
     arguments: argparse.Namespace,
@@ -156,7 +168,7 @@ def work(
     """Take batches until there are no more. A cluster that broke is replaced by a new one."""
     while (batch := take(waiting)) is not None:
         try:
-            run_batches(programs, batch, waiting, tell, arguments)
+            run_batches(open_cluster, batch, waiting, tell, arguments)
         except NotReadyError as error:
             say(f"{error}\nlictor does not start; nothing more can run here")
             while batch is not None:
@@ -181,15 +193,15 @@ def fail_all(batch: Batch, tell: Callable[[Result], None], reason: str) -> None:
 
 
 def run_batches(
-    programs: Programs,
+    open_cluster: Open,
     first: Batch,
     waiting: Waiting,
     tell: Callable[[Result], None],
     arguments: argparse.Namespace,
 ) -> None:
-    """A control plane for this batch and those after it."""
-    with ControlPlane(programs) as plane:
-        say(f"control plane: {plane.kubeconfig} {' '.join(plane.network.prefix)}")
+    """A cluster for this batch and those after it."""
+    with open_cluster() as plane:
+        say(f"cluster: {plane.kubeconfig} {' '.join(plane.network.prefix)}")
         with open_session(plane, first[0], say, read_manner(arguments)) as session:
             batch: Batch | None = first
             while batch is not None:

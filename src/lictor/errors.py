@@ -120,6 +120,8 @@ class RefusedRequestError(LictorError):
         self.code = code
         self.reason = reason
         self.details = details
+        # What else the client is told.
+        self.warnings: tuple[str, ...] = ()
 
 
 class NotYetError(LictorError):

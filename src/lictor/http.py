@@ -9,7 +9,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from http import HTTPStatus
 
 import httptools
@@ -26,6 +26,8 @@ _IDLE_SECONDS = 120.0
 _REQUEST_SECONDS = 30.0
 _SWEEP_SECONDS = 2.0
 _LINGER_SECONDS = 0.5
+# A client that takes none of a reply in pieces for so long will not take the rest either.
+_STALL_SECONDS = 30.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 TEXT = b"text/plain; charset=utf-8"
@@ -59,7 +61,7 @@ class Reply(msgspec.Struct, frozen=True):
 class Stream(msgspec.Struct, frozen=True):
     """A reply in pieces; it ends with the iterator, or when the client goes."""
 
-    pieces: AsyncIterator[bytes]
+    pieces: AsyncGenerator[bytes, None]
     status: HTTPStatus = HTTPStatus.OK
     content_type: bytes = JSON
 
@@ -78,12 +80,15 @@ class Gate:
         max_connections: int = 4096,
         knows_clients: bool = False,
         keeps_headers: frozenset[bytes] = frozenset(),
+        keeps_prefix: bytes = b"",
     ) -> None:
         self.handler = handler
         self.max_body = max_body
         # May only those send anything who have shown a certificate?
         self.knows_clients = knows_clients
         self.keeps_headers = keeps_headers
+        # Of headers whose names are not known beforehand.
+        self.keeps_prefix = keeps_prefix
         self.is_draining = False
         self._max_connections = max_connections
         self._connections: set[Connection] = set()
@@ -179,7 +184,8 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._refuse(HTTPStatus.BAD_REQUEST, "no other protocol here\n")
+            # The request was taken as it is; what would follow in another protocol is not heard.
+            self._closing = True
         except httptools.HttpParserError:
             self._refuse(HTTPStatus.BAD_REQUEST, "this is not HTTP\n")
 
@@ -205,7 +211,7 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._grow(len(name) + len(value))
         lower = name.lower()
-        if lower in self._gate.keeps_headers:
+        if lower in self._gate.keeps_headers or self._is_kept(lower):
             self._headers.setdefault(lower, []).append(value)
         if lower == b"content-type":
             self._type = value
@@ -214,9 +220,13 @@ class Connection(asyncio.Protocol):
         elif lower == b"content-length" and _read_length(value) > self._gate.max_body:
             self._refuse_size()
 
+    def _is_kept(self, name: bytes) -> bool:
+        prefix = self._gate.keeps_prefix
+        return bool(prefix) and name.startswith(prefix)
+
     def on_headers_complete(self) -> None:
         self._length = 0
-        self._close = not self._parser.should_keep_alive()
+        self._close = not self._parser.should_keep_alive() or self._parser.should_upgrade()
         if self._expects and not self._closing and self._transport is not None:
             self._transport.write(_CONTINUE)
 
@@ -310,17 +320,26 @@ class Connection(asyncio.Protocol):
             % (stream.status, stream.status.phrase.encode(), stream.content_type)
         )
         try:
-            async for piece in stream.pieces:
-                await self._room.wait()
-                if piece and self._transport is not None:
-                    transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            async with contextlib.aclosing(stream.pieces):
+                async for piece in stream.pieces:
+                    await self._wait_for_room(self._room)
+                    if piece:
+                        transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             transport.write(b"0\r\n\r\n")
+        except TimeoutError:
+            log.info("a client takes nothing of its reply")
+            transport.abort()
         except Exception:
             # The status is long gone: all that is left to say is that this is not the end.
             log.exception("reply broke off")
             transport.abort()
         finally:
             self._streaming = False
+
+    async def _wait_for_room(self, room: asyncio.Event) -> None:
+        if not room.is_set():
+            async with asyncio.timeout(_STALL_SECONDS):
+                await room.wait()
 
     def _write(
         self, reply: Reply, *, close: bool, has_body: bool = True, lingers: bool = False

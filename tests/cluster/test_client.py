@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from control_plane.cluster import Cluster
-from control_plane.plane import ControlPlane
+from control_plane.local import LocalCluster
 
 from lictor.cluster.cache import Cache, Change
 from lictor.cluster.client import Client, PatchKind
@@ -157,7 +157,7 @@ def test_pages(cluster: Cluster) -> None:
     run(test)
 
 
-def test_old_versions_are_gone(own_cluster: ControlPlane) -> None:
+def test_old_versions_are_gone(own_cluster: LocalCluster) -> None:
     """A cache that slept while the API server forgot old versions lists again."""
 
     async def test() -> None:
@@ -408,7 +408,7 @@ def test_server_of_another_name(cluster: Cluster) -> None:
     run(test)
 
 
-def test_survives_a_restart_of_the_api_server(own_cluster: ControlPlane) -> None:
+def test_survives_a_restart_of_the_api_server(own_cluster: LocalCluster) -> None:
     async def test() -> None:
         async with connect(own_cluster) as client:
             here = await make_namespace(client, "world-restart")
@@ -431,7 +431,7 @@ def test_survives_a_restart_of_the_api_server(own_cluster: ControlPlane) -> None
     run(test)
 
 
-def test_half_open_connection(own_cluster: ControlPlane) -> None:
+def test_half_open_connection(own_cluster: LocalCluster) -> None:
     """A peer that vanishes without a word is noticed by the kernel's own questions."""
     if not own_cluster.network.name:
         pytest.skip("needs a network of its own")
@@ -454,14 +454,14 @@ def test_half_open_connection(own_cluster: ControlPlane) -> None:
     run(test)
 
 
-def drop_packets(plane: ControlPlane, *, on: bool) -> None:
+def drop_packets(plane: LocalCluster, *, on: bool) -> None:
     """Nothing comes out of the network any more, and nobody is told."""
     change = "add" if on else "del"
     command = ["ip", "-n", plane.network.name, "route", change, "blackhole", near_address(plane)]
     subprocess.run(command, check=True)
 
 
-def near_address(plane: ControlPlane) -> str:
+def near_address(plane: LocalCluster) -> str:
     import ipaddress
 
     return f"{ipaddress.ip_address(plane.address) - 1}/32"

@@ -7,7 +7,6 @@ import time
 
 import pytest
 from control_plane.install import install_lictor
-from control_plane.plane import ControlPlane
 
 
 def wait_until(is_so, seconds=20):
@@ -115,17 +114,18 @@ def test_two_planes_stand_side_by_side(cluster, own_cluster):
     assert cluster.kubectl(*words, check=False).returncode != 0
 
 
-def test_nothing_is_left_behind(programs):
-    plane = ControlPlane(programs).start()
-    folder, processes = plane.folder, [plane.process(n) for n in ("etcd", "kube-apiserver")]
+def test_nothing_is_left_behind(open_cluster):
+    plane = open_cluster().start()
+    folder, processes = plane.folder, plane.processes
     plane.stop()
     assert not folder.exists()
+    assert processes
     assert not any(process.is_running() for process in processes)
     plane.stop()
 
 
-def test_loopback_serves_where_namespaces_are_not_allowed(programs):
-    with ControlPlane(programs, loopback=True) as plane:
+def test_loopback_serves_where_namespaces_are_not_allowed(open_cluster):
+    with open_cluster(loopback=True) as plane:
         assert plane.address == "127.0.0.1"
         assert not plane.routes_services
         assert "default" in plane.kubectl("get", "namespaces").stdout

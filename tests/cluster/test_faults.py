@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -22,8 +22,7 @@ from threading import Thread
 
 import pytest
 from control_plane.install import Installation, Replica, install_lictor
-from control_plane.plane import ControlPlane
-from control_plane.programs import Programs
+from control_plane.local import LocalCluster
 from load import Answer, End, Object, Sample, ask, load, until
 
 TAKEOVER = 15.0
@@ -190,7 +189,7 @@ SAMPLES = (
 class Site:
     """The cluster of this file and lictor in it."""
 
-    plane: ControlPlane
+    plane: LocalCluster
     lictor: Installation
 
     def replicas(self) -> list[Replica]:
@@ -250,7 +249,7 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def silent(plane: ControlPlane) -> Iterator[str]:
+def silent(plane: LocalCluster) -> Iterator[str]:
     """The address of a service that takes calls and never says a word."""
     host = str(ip_address(plane.address) - 1) if plane.routes_services else "127.0.0.1"
     with socket.create_server((host, 0)) as server:
@@ -271,13 +270,13 @@ def silent(plane: ControlPlane) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def plane(programs: Programs) -> Iterator[ControlPlane]:
-    with ControlPlane(programs) as plane:
+def plane(open_cluster: Callable[..., LocalCluster]) -> Iterator[LocalCluster]:
+    with open_cluster() as plane:
         yield plane
 
 
 @pytest.fixture(scope="module")
-def site(plane: ControlPlane, silent: str) -> Site:
+def site(plane: LocalCluster, silent: str) -> Site:
     lictor = install_lictor(plane, replicas=0)
     for name in NAMESPACES:
         plane.kubectl("create", "namespace", name)

@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 from background_site import BACKGROUND, HOME, RESYNC, build_site, make_role, say, stays, until
-from control_plane.plane import ControlPlane
 
 from lictor.cluster.resource import CONFIG_MAP, NAMESPACE, SECRET, UPDATE_REQUEST
 from lictor.errors import ApiError, ConflictError
@@ -18,8 +17,8 @@ SLACK = 12.0
 
 
 @pytest.fixture(scope="module")
-def site(programs):
-    with ControlPlane(programs) as plane:
+def site(open_cluster):
+    with open_cluster() as plane:
         yield build_site(plane, ["configmaps", "secrets", "serviceaccounts"])
 
 

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from control_plane.cluster import Cluster
 from control_plane.install import Installation, install_lictor
-from control_plane.plane import ControlPlane
+from control_plane.local import LocalCluster
 from control_plane.process import Process
 
 from lictor.cluster import keys
@@ -144,7 +144,7 @@ def controllers(installed: Controllers) -> Iterator[Controllers]:
 
 
 @pytest.fixture
-def alone(own_cluster: ControlPlane) -> Controllers:
+def alone(own_cluster: LocalCluster) -> Controllers:
     """An installation in a cluster that may be broken."""
     return install(own_cluster, "lictor")
 

@@ -4,12 +4,11 @@ import json
 
 import pytest
 from background_site import build_site, make_role, stays, until
-from control_plane.plane import ControlPlane
 
 
 @pytest.fixture(scope="module")
-def site(programs):
-    with ControlPlane(programs) as plane:
+def site(open_cluster):
+    with open_cluster() as plane:
         made = build_site(plane, ["configmaps", "secrets"])
         role = make_role("scale", [])
         role["rules"] = [

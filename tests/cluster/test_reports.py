@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from control_plane.install import Installation, Replica, install_lictor
+from control_plane.local import LocalCluster
 from control_plane.manifests import apply_objects
-from control_plane.plane import ControlPlane
 
 COMPONENT = "reports-controller"
 REPORTS = "/apis/wgpolicyk8s.io/v1alpha2/policyreports"
@@ -31,7 +31,7 @@ POLICY = {
 class Scene:
     """A control plane with lictor's reports controllers beside it."""
 
-    def __init__(self, plane: ControlPlane, installation: Installation) -> None:
+    def __init__(self, plane: LocalCluster, installation: Installation) -> None:
         self.plane = plane
         self.installation = installation
 
@@ -68,7 +68,7 @@ class Scene:
 
 
 @pytest.fixture
-def scene(own_cluster: ControlPlane) -> Iterator[Scene]:
+def scene(own_cluster: LocalCluster) -> Iterator[Scene]:
     installation = install_lictor(own_cluster, replicas=0)
     apply_objects(own_cluster, [POLICY])
     yield Scene(own_cluster, installation)

@@ -4,14 +4,14 @@ import time
 from pathlib import Path
 
 from control_plane.install import install_lictor
+from control_plane.local import LocalCluster
 from control_plane.manifests import apply_objects
-from control_plane.plane import ControlPlane
 from test_reports import POLICY, Scene, sum_up, wait
 
 COUNT = 600
 
 
-def test_two_replicas_share_and_a_new_one_judges_nothing_again(own_cluster: ControlPlane) -> None:
+def test_two_replicas_share_and_a_new_one_judges_nothing_again(own_cluster: LocalCluster) -> None:
     installation = install_lictor(own_cluster, replicas=0)
     scene = Scene(own_cluster, installation)
     apply_objects(own_cluster, [POLICY])

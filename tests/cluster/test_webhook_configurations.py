@@ -8,7 +8,6 @@ from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from control_plane.plane import ControlPlane
 
 from lictor.cluster.client import Client
 from lictor.cluster.config import load_config
@@ -139,11 +138,14 @@ class Installation:
         name = self.names.webhook("resource-validating")
         return await self.client.get(VALIDATING_WEBHOOK, name)
 
+    async def find(self):
+        return await self.client.find(VALIDATING_WEBHOOK, self.names.webhook("resource-validating"))
+
 
 @pytest.fixture(scope="module")
-def plane(programs):
+def plane(open_cluster):
     """A cluster for these tests alone: it is shut off for a while."""
-    with ControlPlane(programs) as plane:
+    with open_cluster() as plane:
         crds = subprocess.run(
             [sys.executable, "-m", "lictor", "crds"], check=True, capture_output=True, text=True
         ).stdout
@@ -273,7 +275,7 @@ async def _settle_rules(installation, resources):
     found = []
     for _ in range(40):
         await installation.keeper.reconcile()
-        webhooks = (await installation.read()).get("webhooks") or ()
+        webhooks = (await installation.find() or {}).get("webhooks") or ()
         found = [path for each in webhooks for rule in each["rules"] for path in rule["resources"]]
         if sorted(found) == resources:
             return

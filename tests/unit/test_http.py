@@ -1,14 +1,15 @@
 """HTTP on the wire: what clients may send, what they get, and how connections end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 import pytest
 
 from lictor import http
-from lictor.http import Call, Gate, Reply
+from lictor.http import Call, Gate, Reply, Stream
+from lictor.raw import Json
 
 MAX_BODY = 1000
 
@@ -24,7 +25,7 @@ async def _echo(call: Call) -> Reply:
 
 @asynccontextmanager
 async def _serve(
-    handler: Callable[[Call], Awaitable[Reply]] = _echo, **more: int
+    handler: Callable[[Call], Awaitable[Reply | Stream]] = _echo, **more: Json
 ) -> AsyncIterator[tuple[Gate, int]]:
     gate = Gate(handler, max_body=MAX_BODY, **more)
     loop = asyncio.get_running_loop()
@@ -96,7 +97,11 @@ CASES = [
     ),
     ("long head", (b"GET / HTTP/1.1\r\na: " + b"b" * 70_000 + b"\r\n\r\n",), (b"431",)),
     ("not HTTP", (b"\x16\x03\x01 hello\r\n\r\n",), (b"400",)),
-    ("upgrade", (_post(b"", b"/", b"connection: upgrade", b"upgrade: websocket"),), (b"HTTP/1.1",)),
+    (
+        "upgrade",
+        (_post(b"", b"/", b"connection: upgrade", b"upgrade: websocket"), b"\x00other"),
+        (b"200 OK", b"connection: close"),
+    ),
     ("handler breaks", (_post(b"", b"/broken"),), (b"500", b"should not have happened")),
     ("HTTP/1.0", (b"GET /x HTTP/1.0\r\n\r\n",), (b"200 OK", b"connection: close")),
     ("bad path", (b"GET nonsense HTTP/1.1\r\nhost: h\r\n\r\n",), (b"400",)),
@@ -181,3 +186,109 @@ def test_too_many_connections_are_closed() -> None:
     refused, served = asyncio.run(run())
     assert refused == b""
     assert b"hello" in served
+
+
+class _Source:
+    """Pieces of a reply, and what became of those who wanted them."""
+
+    def __init__(self, *pieces: bytes, then: Exception | None = None, waits: bool = False) -> None:
+        self._pieces = pieces
+        self._then = then
+        self._waits = waits
+        self.closed = asyncio.Event()
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        try:
+            for piece in self._pieces:
+                yield piece
+                await asyncio.sleep(0)
+            if self._then is not None:
+                raise self._then
+            if self._waits:
+                await asyncio.Event().wait()
+        finally:
+            self.closed.set()
+
+    async def answer(self, call: Call) -> Reply | Stream:
+        if call.path != "/stream":
+            return await _echo(call)
+        return Stream(self.pieces())
+
+
+_STREAM = b"GET /stream HTTP/1.1\r\nhost: h\r\n\r\n"
+
+
+def test_replies_come_in_pieces() -> None:
+    source = _Source(b"one\n", b"", b"two\n")
+
+    async def run() -> bytes:
+        async with _serve(source.answer) as (_, port):
+            return await _talk(port, _STREAM + _post(b"after"))
+
+    answer = asyncio.run(run())
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    assert b"transfer-encoding: chunked" in head
+    # An empty piece would have ended the reply; the connection is of use after it.
+    assert rest.startswith(b"4\r\none\n\r\n4\r\ntwo\n\r\n0\r\n\r\nHTTP/1.1 200 OK")
+    assert rest.endswith(b"after")
+    assert source.closed.is_set()
+
+
+def test_a_reply_that_breaks_has_no_end(caplog: pytest.LogCaptureFixture) -> None:
+    source = _Source(b"one\n", then=TypeError("oops"))
+
+    async def run() -> bytes:
+        async with _serve(source.answer) as (_, port):
+            return await _talk(port, _STREAM)
+
+    answer = asyncio.run(run())
+    assert b"0\r\n\r\n" not in answer
+    assert source.closed.is_set()
+    assert "reply broke off" in caplog.text
+
+
+def test_pieces_end_when_the_client_goes() -> None:
+    source = _Source(b"one\n", waits=True)
+
+    async def run() -> None:
+        async with _serve(source.answer) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(_STREAM)
+            await reader.readuntil(b"one\n")
+            assert not source.closed.is_set()
+            writer.close()
+            await asyncio.wait_for(source.closed.wait(), 2)
+
+    asyncio.run(run())
+
+
+def test_clients_that_take_nothing_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_STALL_SECONDS", 0.1)
+    source = _Source(*[b"x" * 1_000_000] * 64, waits=True)
+
+    async def run() -> None:
+        async with _serve(source.answer) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+            writer.write(_STREAM)
+            await asyncio.wait_for(source.closed.wait(), 5)
+            writer.close()
+            assert reader is not None
+
+    asyncio.run(run())
+
+
+def test_headers_are_kept_by_name_and_by_prefix() -> None:
+    kept: dict[bytes, list[bytes]] = {}
+
+    async def note(call: Call) -> Reply:
+        kept.update(call.headers)
+        return Reply(HTTPStatus.OK)
+
+    async def run() -> None:
+        names = frozenset((b"accept",))
+        async with _serve(note, keeps_headers=names, keeps_prefix=b"x-extra-") as (_, port):
+            lines = (b"Accept: a", b"accept: b", b"X-Extra-One: 1", b"other: c")
+            await _talk(port, _post(b"", b"/", *lines))
+
+    asyncio.run(run())
+    assert kept == {b"accept": [b"a", b"b"], b"x-extra-one": [b"1"]}

@@ -20,10 +20,11 @@ OWN_COMMANDS = frozenset(
         "serve",
         "status",
         "uninstall",
+        "up",
     )
 )
 # Commands that heed Kyverno's log flags (-v); all others take them and do nothing.
-LOGGING_COMMANDS = frozenset(("control", "serve"))
+LOGGING_COMMANDS = frozenset(("control", "serve", "up"))
 
 COMMANDS = {
     "apply": LazyCommand("lictor.cli.apply", "apply", "Apply policies to resources."),
@@ -61,6 +62,7 @@ COMMANDS = {
     "uninstall": LazyCommand(
         "lictor.cli.uninstall", "uninstall", "Remove an installation from the cluster."
     ),
+    "up": LazyCommand("lictor.cli.up", "up", "Run a cluster of its own, to try policies."),
     "version": LazyCommand("lictor.cli.version", "version", "Print the version."),
 }
 

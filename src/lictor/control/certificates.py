@@ -225,23 +225,26 @@ class Keeper:
             # The type of a Secret cannot be changed.
             await self._client.delete(SECRET, name, place.namespace)
             secret = None
-        entries = {"tls.crt": keys.write_certificates(certificates), "tls.key": pair.key_pem}
-        body: JsonObject = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {
-                "name": name,
-                "namespace": place.namespace,
-                "labels": {MANAGED_LABEL: MANAGED_BY},
-            },
-            "type": _TLS_TYPE,
-            "data": {key: b64encode(text.encode()).decode() for key, text in entries.items()},
-        }
+        body = build_secret(place.namespace, name, certificates, pair)
         if secret is None:
             await self._client.create(SECRET, body)
         else:
             # With the version that was read: of two who do this at once, one wins.
             await self._client.replace(SECRET, {**body, "metadata": secret["metadata"]})
+
+
+def build_secret(
+    namespace: str, name: str, certificates: tuple[Certificate, ...], pair: Pair
+) -> JsonObject:
+    """A Secret of ours: certificates, and the key of the first."""
+    entries = {"tls.crt": keys.write_certificates(certificates), "tls.key": pair.key_pem}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace, "labels": {MANAGED_LABEL: MANAGED_BY}},
+        "type": _TLS_TYPE,
+        "data": {key: b64encode(text.encode()).decode() for key, text in entries.items()},
+    }
 
 
 def read_entry(secret: JsonObject | None, *names: str) -> str:

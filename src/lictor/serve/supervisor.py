@@ -70,16 +70,7 @@ class Supervisor:
     def _start_missing(self) -> None:
         for post in self._posts:
             if not post.pid and time.monotonic() >= post.start_at:
-                self._start(post)
-
-    def _start(self, post: Post) -> None:
-        post.slot.clear()
-        post.started = time.monotonic()
-        pid = os.fork()
-        if pid == 0:
-            _run_child(post)
-        post.pid = pid
-        log.info("process started", extra={"role": post.name, "child": pid})
+                start(post)
 
     def _reap(self) -> None:
         for post in self._posts:
@@ -135,6 +126,17 @@ class Supervisor:
                     clean = False
                     log.error("process did not end well", extra={"role": post.name, "code": code})
         return 0 if clean else 1
+
+
+def start(post: Post) -> None:
+    """Man a post; also before there is someone to supervise it."""
+    post.slot.clear()
+    post.started = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        _run_child(post)
+    post.pid = pid
+    log.info("process started", extra={"role": post.name, "child": pid})
 
 
 def _run_child(post: Post) -> None:

@@ -46,6 +46,10 @@ _NONE: Mapping[str, JsonObject] = MappingProxyType({})
 _MODULES = (admission, cel_policy, cleanup, exception, image_validation, policy)
 
 
+# The same records are parts of many kinds.
+_describe_type = cache(inspect.type_info)
+
+
 class Writer:
     """Writes schemas for one version of a kind; fields that this version lacks are left out."""
 
@@ -59,7 +63,7 @@ class Writer:
 
     def write_record(self, record: Record) -> JsonObject:
         """The schema of a record."""
-        described = inspect.type_info(record)
+        described = _describe_type(record)
         if not isinstance(described, inspect.StructType):
             raise TypeError(f"{record.__name__} is no record")
         notes = self._find_notes(record)

@@ -25,7 +25,7 @@ def apply_configuration(resource: JsonObject, configuration: JsonObject) -> Json
         _refuse_wholes(part, form)
         faults = check_form(resource, form, is_stored=True)
         _require(faults, "failed to convert original object to typed object")
-        merged = _merge(resource, part, form)
+        merged = merge_values(resource, part, form)
     except RecursionError as error:
         raise EvaluationError("the object is nested too deeply to be merged") from error
     return merged if isinstance(merged, dict) else resource
@@ -73,7 +73,8 @@ def _find_wholes(value: Json, form: Form, path: str) -> list[str]:
     return found
 
 
-def _merge(old: Json, new: Json, form: Form) -> Json:
+def merge_values(old: Json, new: Json, form: Form) -> Json:
+    """Merge what shall be into what is; MISSING stands for a place that is not there."""
     if old is MISSING:
         return new
     if new is MISSING:
@@ -100,7 +101,7 @@ def _merge_maps(old: JsonObject | None, new: JsonObject | None, form: MapForm) -
     for key, value in (new or {}).items():
         current = old.get(key, MISSING)
         inner = form.fields.get(key) or form.others or DEDUCED
-        result = _merge(current, value, inner)
+        result = merge_values(current, value, inner)
         if result is not current:
             merged[key] = result
             changed = True
@@ -120,7 +121,7 @@ def _merge_lists(old: list[Json] | None, new: list[Json] | None, form: ListForm)
     merged = []
     for key, index in _interleave(old_keys, new_keys):
         if key in given:
-            merged.append(_merge(found.get(key, MISSING), given[key], form.element))
+            merged.append(merge_values(found.get(key, MISSING), given[key], form.element))
         else:
             merged.append(old[index])
     same = len(merged) == len(old) and all(a is b for a, b in zip(merged, old, strict=True))

@@ -21,13 +21,17 @@ _TYPES: dict[str, frozenset[type]] = {
 }
 
 
-def check_form(value: Json, form: Form, *, is_stored: bool = False) -> list[str]:
+def check_form(
+    value: Json, form: Form, *, is_stored: bool = False, allows_nulls: bool = False
+) -> list[str]:
     """List what does not fit, each as `place: fault`.
 
     What is stored may hold nulls, and elements with the same key; what an author wants may not.
+    What is applied to an API server may hold nulls too.
     """
     faults: list[str] = []
-    _Inspector(faults, is_stored=is_stored).visit(value, form, "")
+    allows_nulls = allows_nulls or is_stored
+    _Inspector(faults, is_stored=is_stored, allows_nulls=allows_nulls).visit(value, form, "")
     return faults
 
 
@@ -58,12 +62,13 @@ def _print(value: Json) -> str:
 
 
 class _Inspector:
-    def __init__(self, faults: list[str], *, is_stored: bool) -> None:
+    def __init__(self, faults: list[str], *, is_stored: bool, allows_nulls: bool) -> None:
         self._faults = faults
         self._is_stored = is_stored
+        self._allows_nulls = allows_nulls
 
     def visit(self, value: Json, form: Form, path: str) -> None:
-        if type(value) in _TYPES[form.scalar] or (value is None and self._is_stored):
+        if type(value) in _TYPES[form.scalar] or (value is None and self._allows_nulls):
             return
         if isinstance(value, dict) and form.map is not None:
             self._visit_map(value, form.map, path)

@@ -26,13 +26,20 @@ class _TestFailed(Exception):  # noqa: N818  (no error: the patch is then left o
     pass
 
 
-def apply_json_patch(document: JsonObject, operations: list[Json]) -> Json:
-    """Apply the operations one after the other; none of them where a test among them fails."""
+def apply_json_patch(
+    document: JsonObject, operations: list[Json], *, must_pass_tests: bool = False
+) -> Json:
+    """Apply the operations one after the other; none of them where a test among them fails.
+
+    A failed test is an error only where all must pass, as for those who patch by themselves.
+    """
     patched: Json = document
     try:
         for operation in operations:
             patched = _apply(patched, operation)
-    except _TestFailed:
+    except _TestFailed as failure:
+        if must_pass_tests:
+            raise EvaluationError(f"testing value {failure} failed: test failed") from failure
         return document
     except RecursionError as error:
         raise EvaluationError("the document is nested too deeply to be patched") from error
@@ -93,7 +100,7 @@ def _test(document: Json, operation: JsonObject) -> Json:
     path = _text(operation, "path")
     found = _take(document, "test", path) if path else document
     if not is_same(found, operation.get("value")):
-        raise _TestFailed
+        raise _TestFailed(path)
     return document
 
 

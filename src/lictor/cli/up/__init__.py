@@ -1,0 +1,86 @@
+"""`up`: a cluster for people without one. It is put together here; nothing of it lives here."""
+
+import time
+from pathlib import Path
+
+import click
+
+from lictor.cli.flag_command import FlagCommand
+
+_EXAMPLES = """\
+# A Kubernetes API with lictor in it
+lictor up
+
+# With policies, and what else is in the folder
+lictor up --policies policies/
+
+# Objects that are there again tomorrow
+lictor up --data ~/.lictor
+
+# Only the API server, for tests of one's own
+lictor up --bare --port 6443"""
+
+
+@click.command(cls=FlagCommand, short_help="Run a cluster of its own.", examples=_EXAMPLES)
+@click.option(
+    "--policies",
+    type=click.Path(path_type=Path, exists=True),
+    multiple=True,
+    help="Apply the policies, and what else is in these files and folders.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Where the API server listens; 6443 by default, or a free one where that is taken.",
+)
+@click.option(
+    "--address",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address that it listens on; clients must know a token wherever that is.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep objects and keys in this folder; without it they are gone at the end.",
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where the kubeconfig is written: ~/.kube/lictor.yaml, or into the folder of --data.",
+)
+@click.option("--bare", is_flag=True, help="Only the API server: no policies, no webhook.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the log of everything that runs.")
+def up(  # noqa: PLR0913  (one for each option)
+    *,
+    policies: tuple[Path, ...],
+    port: int,
+    address: str,
+    data: Path | None,
+    kubeconfig: Path | None,
+    bare: bool,
+    verbose: bool,
+) -> None:
+    """Run a Kubernetes API server, lictor's webhook and its controllers, in one program.
+
+    For trying policies before they go anywhere, and for tests. Pods are kept and judged, but there
+    is nothing that would run them. Whoever has the kubeconfig may do everything.
+    """
+    began = time.monotonic()
+    from lictor.cli.up.plan import bind, check_address, choose_kubeconfig, make_plan, open_folder
+    from lictor.cli.up.policy_files import read_objects
+    from lictor.cli.up.processes import run_cluster
+
+    objects = read_objects(policies)
+    address = check_address(address)
+    with open_folder(data) as folder, bind(address, port) as listener:
+        plan = make_plan(
+            folder,
+            listener,
+            choose_kubeconfig(kubeconfig, data),
+            keeps_objects=data is not None,
+            is_bare=bare,
+            is_verbose=verbose,
+        )
+        raise SystemExit(run_cluster(plan, objects, began))

@@ -1,0 +1,70 @@
+"""The process of the API server: its objects, its controllers, and the word that all is ready."""
+
+import asyncio
+import gc
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+
+from lictor.cli.up.credentials import ADMIN, Credentials
+from lictor.cli.up.own_objects import find_own_user, install
+from lictor.cli.up.plan import Plan
+from lictor.embedded.attributes import User
+from lictor.embedded.server import Server, ServerSettings, build_server
+from lictor.embedded.workloads import Workloads
+from lictor.raw import JsonObject
+
+# What is done once the server answers.
+Welcome = Callable[[Server], Awaitable[None]]
+
+
+def run_api_server(
+    plan: Plan, credentials: Credentials, secrets: Sequence[JsonObject], welcome: Welcome
+) -> None:
+    """Serve until SIGTERM."""
+    # The terminal tells everyone of Ctrl-C; we end when all others have.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What was there before the fork is shared: collecting it would copy its pages.
+    gc.freeze()
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(plan, credentials, secrets, welcome))
+
+
+async def _serve(
+    plan: Plan, credentials: Credentials, secrets: Sequence[JsonObject], welcome: Welcome
+) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    server = build_server(_choose_settings(plan, credentials))
+    await server.prepare()
+    if not plan.is_bare:
+        await install(server, secrets)
+    await server.start()
+    workloads = Workloads(server.api, server.store, server.catalogue)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(workloads.run()), group.create_task(_greet(welcome, server))]
+        await stop.wait()
+        for task in tasks:
+            task.cancel()
+    await server.stop()
+
+
+async def _greet(welcome: Welcome, server: Server) -> None:
+    await welcome(server)
+
+
+def _choose_settings(plan: Plan, credentials: Credentials) -> ServerSettings:
+    admin = User(ADMIN, ("system:masters", "system:authenticated"))
+    tokens = {credentials.admin_token: admin}
+    if not plan.is_bare:
+        tokens[credentials.own_token] = find_own_user()
+    return ServerSettings(
+        address=plan.address,
+        port=plan.port,
+        certificate=plan.certificate,
+        key=plan.key,
+        tokens=tokens,
+        database=plan.database,
+        listener=plan.listener,
+    )

@@ -1,0 +1,62 @@
+"""Lictor's own objects in the embedded cluster: kinds, rights, settings; no Deployments.
+
+What runs is processes of ours; a Deployment would only make Pods that never start.
+"""
+
+from collections.abc import Iterable
+
+from lictor.cli.release import VERSION
+from lictor.cluster.manifests.build import build_manifests
+from lictor.cluster.manifests.installation import Installation
+from lictor.cluster.manifests.rights import choose_account
+from lictor.embedded.attributes import User
+from lictor.embedded.role_aggregation import gather_rules
+from lictor.embedded.server import Server
+from lictor.embedded.service_tokens import ACCOUNT_PREFIX, account_groups
+from lictor.embedded.verbs import SYSTEM
+from lictor.raw import JsonObject
+
+# Of everyone's objects these are the ones that people change.
+_THEIRS = frozenset(("ConfigMap",))
+_LEFT_OUT = frozenset(("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service"))
+INSTALLATION = Installation(image="lictor", version=VERSION, replicas=1, all_in_one=True)
+
+
+def find_own_user() -> User:
+    """Whom the API server takes our processes for: what they would be in a cluster."""
+    namespace = INSTALLATION.namespace
+    account = choose_account(INSTALLATION, "admission")
+    return User(f"{ACCOUNT_PREFIX}{namespace}:{account}", account_groups(namespace))
+
+
+async def install(server: Server, secrets: Iterable[JsonObject]) -> None:
+    """Write what is missing, and what an older release wrote otherwise; Secrets are always new."""
+    manifests = [each for each in build_manifests(INSTALLATION) if each["kind"] not in _LEFT_OUT]
+    roles = [each for each in manifests if each["kind"] == "ClusterRole"]
+    for manifest in manifests:
+        # Our processes are at the door already: rights must not come a moment after the roles.
+        rules = gather_rules(manifest, roles)
+        await _keep(server, manifest if rules is None else {**manifest, "rules": rules})
+    for secret in secrets:
+        await _keep(server, secret)
+
+
+async def _keep(server: Server, manifest: JsonObject) -> None:
+    kind = server.catalogue.find_kind(manifest["apiVersion"], manifest["kind"])
+    if kind is None:
+        raise KeyError(manifest["kind"])
+    metadata = manifest["metadata"]
+    old = server.store.get(kind, metadata.get("namespace") or "", metadata["name"])
+    if old is None:
+        await server.api.create(SYSTEM, kind, manifest)
+    elif kind.kind not in _THEIRS and not _is_of_this_release(old, manifest):
+        # Secrets of ours name no release.
+        version = old["metadata"]["resourceVersion"]
+        changed = {**manifest, "metadata": {**metadata, "resourceVersion": version}}
+        await server.api.update(SYSTEM, kind, changed)
+
+
+def _is_of_this_release(old: JsonObject, manifest: JsonObject) -> bool:
+    label = "app.kubernetes.io/version"
+    wanted = (manifest["metadata"].get("labels") or {}).get(label)
+    return bool(wanted and (old["metadata"].get("labels") or {}).get(label) == wanted)

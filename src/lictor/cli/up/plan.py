@@ -1,0 +1,164 @@
+"""What was asked of `lictor up`, with everything that follows from it."""
+
+import contextlib
+import ipaddress
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from lictor.cluster.flags import Flags
+from lictor.cluster.names import Names
+from lictor.errors import UsageError
+
+USUAL_PORT = 6443
+USUAL_KUBECONFIG = Path("~/.kube/lictor.yaml")
+LOOPBACK = "127.0.0.1"
+_OWN_KUBECONFIG = "lictor.kubeconfig"
+_NAMES = Names()
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """One embedded cluster."""
+
+    # Where its files are: for good, or for as long as it runs.
+    folder: Path
+    keeps_objects: bool
+    address: str
+    # Bound before anything else starts: whoever connects waits there until someone answers.
+    listener: socket.socket
+    # Those of lictor's own processes.
+    flags: Flags
+    names: Names
+    kubeconfig: Path
+    # Only the API server.
+    is_bare: bool = False
+
+    @property
+    def port(self) -> int:
+        number: int = self.listener.getsockname()[1]
+        return number
+
+    @property
+    def url(self) -> str:
+        shown = f"[{self.address}]" if ":" in self.address else self.address
+        return f"https://{shown}:{self.port}"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """What the server's certificate must be for."""
+        usual = (LOOPBACK, "localhost", "kubernetes.default.svc")
+        return usual if self.address in usual else (*usual, self.address)
+
+    @property
+    def own_kubeconfig(self) -> Path:
+        """That of lictor's own processes."""
+        return self.folder / _OWN_KUBECONFIG
+
+    @property
+    def certificate(self) -> Path:
+        return self.folder / "server.crt"
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "server.key"
+
+    @property
+    def webhook_certificate(self) -> Path:
+        return self.folder / "webhook.crt"
+
+    @property
+    def webhook_key(self) -> Path:
+        return self.folder / "webhook.key"
+
+    @property
+    def database(self) -> Path | None:
+        return self.folder / "objects.db" if self.keeps_objects else None
+
+
+def make_plan(
+    folder: Path,
+    listener: socket.socket,
+    kubeconfig: Path,
+    *,
+    keeps_objects: bool,
+    is_bare: bool,
+    is_verbose: bool,
+) -> Plan:
+    """Everything that follows from what was asked for."""
+    port = find_free_port()
+    account = f"system:serviceaccount:{_NAMES.namespace}:{_NAMES.controller('admission')}"
+    flags = Flags(
+        kubeconfig=str(folder / _OWN_KUBECONFIG),
+        v=2 if is_verbose else 0,
+        disable_metrics=True,
+        webhook_server_host=LOOPBACK,
+        webhook_server_port=port,
+        server_ip=f"{LOOPBACK}:{port}",
+        # Made in a moment, where RSA keys take one that people notice.
+        tls_key_algorithm="ECDSA",
+        omit_events="PolicyApplied,PolicySkipped",
+        background_service_account_name=account,
+        reports_service_account_name=account,
+    )
+    address: str = listener.getsockname()[0]
+    return Plan(
+        folder=folder,
+        keeps_objects=keeps_objects,
+        address=address,
+        listener=listener,
+        flags=flags,
+        names=_NAMES,
+        kubeconfig=kubeconfig,
+        is_bare=is_bare,
+    )
+
+
+def choose_kubeconfig(wanted: Path | None, data: Path | None) -> Path:
+    """Where people find it again."""
+    if wanted is not None:
+        return wanted.absolute()
+    return (data / "kubeconfig").absolute() if data else USUAL_KUBECONFIG.expanduser()
+
+
+def check_address(address: str) -> str:
+    """An address of this machine; names could mean another one tomorrow."""
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        raise UsageError(f"--address {address}: write an IP address") from None
+
+
+def bind(address: str, port: int) -> socket.socket:
+    """Listen; without a port on the usual one, or on any where that is taken."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    for number in (port,) if port else (USUAL_PORT, 0):
+        try:
+            return socket.create_server((address, number), family=family, backlog=1024)
+        except OSError as error:
+            why = error
+    raise UsageError(f"cannot listen on {address}:{port}: {why.strerror or why}")
+
+
+@contextlib.contextmanager
+def open_folder(data: Path | None) -> Iterator[Path]:
+    """The folder that was named, or one that goes when we go."""
+    if data is not None:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        yield data
+        return
+    folder = Path(tempfile.mkdtemp(prefix="lictor-up-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def find_free_port() -> int:
+    """A port of loopback on which nothing listens."""
+    with socket.create_server((LOOPBACK, 0)) as server:
+        number: int = server.getsockname()[1]
+        return number

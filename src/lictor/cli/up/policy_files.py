@@ -1,0 +1,53 @@
+"""Objects from files, in an order in which a cluster can take them."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from lictor.errors import LoadError, UsageError
+from lictor.load.yaml import iter_documents
+from lictor.raw import Json, JsonObject
+
+_ENDINGS = (".yaml", ".yml", ".json")
+# Files that tests and the command line read; no cluster knows them.
+_NOT_OBJECTS = "cli.kyverno.io/"
+_FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "Role")
+
+
+def read_objects(paths: Iterable[Path]) -> tuple[JsonObject, ...]:
+    """All objects in files and folders, those that others stand on first."""
+    found = [each for path in paths for file in _list_files(path) for each in _read_file(file)]
+    return tuple(sorted(found, key=_rank))
+
+
+def _list_files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    files = [file for file in sorted(path.rglob("*")) if file.suffix in _ENDINGS]
+    if not files:
+        raise UsageError(f"{path}: no YAML files in there")
+    yield from files
+
+
+def _read_file(file: Path) -> Iterator[JsonObject]:
+    for document in iter_documents(file.read_bytes(), str(file)):
+        yield from _take(document.body, f"{file}:{document.line}")
+
+
+def _take(body: Json, where: str) -> Iterator[JsonObject]:
+    if not isinstance(body, dict) or not isinstance(body.get("kind"), str):
+        raise LoadError("is no object of a cluster: `kind` is missing", where=where)
+    if not isinstance(body.get("apiVersion"), str):
+        raise LoadError("is no object of a cluster: `apiVersion` is missing", where=where)
+    if body["kind"] == "List" and isinstance(body.get("items"), list):
+        for item in body["items"]:
+            yield from _take(item, where)
+    elif not body["apiVersion"].startswith(_NOT_OBJECTS):
+        metadata = body.get("metadata")
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+            raise LoadError("has no name", where=where)
+        yield body
+
+
+def _rank(body: JsonObject) -> int:
+    return _FIRST.index(body["kind"]) if body["kind"] in _FIRST else len(_FIRST)

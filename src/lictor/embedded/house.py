@@ -1,0 +1,43 @@
+"""The parts of the server that every verb needs."""
+
+import msgspec
+
+from lictor.embedded.admission import Admission
+from lictor.embedded.attributes import Attributes, User
+from lictor.embedded.authorization import Authorization
+from lictor.embedded.catalogue import BuiltCatalogue
+from lictor.embedded.kind import Kind
+from lictor.embedded.refusals import not_found
+from lictor.embedded.store import Store
+from lictor.raw import JsonObject
+
+# The server itself, where it keeps its own house.
+SYSTEM = User("system:apiserver", ("system:masters", "system:authenticated"))
+
+
+class House(msgspec.Struct, frozen=True):
+    """What is kept, what is known of kinds, and who decides."""
+
+    store: Store
+    catalogue: BuiltCatalogue
+    authorization: Authorization
+    admission: Admission
+
+    def find(self, attributes: Attributes) -> JsonObject:
+        """The object of a request, in the version asked for; raises RefusedRequestError 404."""
+        kind = attributes.kind
+        found = self.store.get(kind, attributes.namespace, attributes.name)
+        if found is None:
+            raise not_found(kind, attributes.name)
+        return self.show(kind, found)
+
+    def show(self, kind: Kind, document: JsonObject) -> JsonObject:
+        """An object as it is served in this version."""
+        if document["apiVersion"] == kind.api_version:
+            return document
+        return self.catalogue.convert(document, kind)
+
+    def keep(self, kind: Kind, document: JsonObject) -> JsonObject:
+        """An object as it is kept, whichever version it was sent in."""
+        kept = self.catalogue.preferred(kind.group, kind.plural) or kind
+        return document if kept is kind else self.catalogue.convert(document, kept)

@@ -1,0 +1,101 @@
+"""What the query of a URL asks for, beside the path."""
+
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+from lictor.embedded.field_validation import FieldValidation
+from lictor.embedded.kind import Cause
+from lictor.embedded.refusals import bad_request, invalid_object
+from lictor.raw import JsonObject
+
+Parameters = Mapping[str, str]
+_MAX_FIELDS = 64
+_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False", ""))
+_NONE: Parameters = {}
+
+
+def read_parameters(query: bytes) -> Parameters:
+    """The first value of each parameter."""
+    if not query:
+        return _NONE
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
+    except ValueError as error:
+        raise bad_request("the query cannot be read") from error
+    return dict(reversed(pairs))
+
+
+def read_flag(parameters: Parameters, name: str) -> bool | None:
+    """A parameter that is true or false; None where it is not there."""
+    text = parameters.get(name)
+    if text is None:
+        return None
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise bad_request(f"{name}: invalid boolean {text[:40]!r}")
+
+
+def read_count(parameters: Parameters, name: str) -> int | None:
+    """A parameter that is a number; None where it is not there."""
+    text = parameters.get(name)
+    if not text:
+        return None
+    if not text.isdecimal() or len(text) > 15:
+        raise bad_request(f"{name}: invalid number {text[:40]!r}")
+    return int(text)
+
+
+def read_dry_run(parameters: Parameters, options: str) -> bool:
+    """Shall everything happen but the writing?"""
+    text = parameters.get("dryRun")
+    if not text:
+        return False
+    if text != "All":
+        told = f'Unsupported value: "{text[:40]}": supported values: "All"'
+        raise _refuse(options, Cause("FieldValueNotSupported", told, "dryRun"))
+    return True
+
+
+def read_validation(parameters: Parameters, options: str) -> FieldValidation:
+    """What happens to fields that the kind does not have."""
+    text = parameters.get("fieldValidation")
+    if not text:
+        return FieldValidation.WARN
+    try:
+        return FieldValidation(text)
+    except ValueError:
+        listed = ", ".join(f'"{each}"' for each in ("", "Ignore", "Strict", "Warn"))
+        told = f'Unsupported value: "{text[:40]}": supported values: {listed}'
+        raise _refuse(options, Cause("FieldValueNotSupported", told, "fieldValidation")) from None
+
+
+def _refuse(options: str, cause: Cause) -> Exception:
+    details: JsonObject = {"group": "meta.k8s.io", "kind": options}
+    return invalid_object(f"{options}.meta.k8s.io", details, "", [cause])
+
+
+def describe_options(parameters: Parameters, kind: str) -> JsonObject:
+    """The options of a write, as admission shows them."""
+    options: JsonObject = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+    for name in ("fieldManager", "fieldValidation"):
+        if value := parameters.get(name):
+            options[name] = value
+    if value := parameters.get("dryRun"):
+        options["dryRun"] = [value]
+    if kind == "PatchOptions" and parameters.get("force") in _TRUE:
+        options["force"] = True
+    return options
+
+
+def choose_manager(parameters: Parameters, user_agent: bytes) -> str:
+    """Who shall own the fields that are written: as said, or the program that asks."""
+    named = parameters.get("fieldManager")
+    if named:
+        if len(named) > 128 or not named.isprintable():
+            raise bad_request("fieldManager: must be at most 128 printable characters")
+        return named
+    agent = user_agent.decode("utf-8", "replace").partition("/")[0]
+    return "".join([each for each in agent[:128] if each.isprintable()])

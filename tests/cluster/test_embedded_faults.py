@@ -1,0 +1,119 @@
+"""What the embedded API server must survive: `kill -9` while it writes, and whatever is sent to it."""
+
+import json
+import random
+import threading
+import time
+
+import httpx
+import pytest
+from control_plane.embedded import EmbeddedCluster
+from malformed import make_requests
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+WRITERS = 4
+REQUESTS = 10_000
+
+
+@pytest.fixture
+def embedded(open_cluster):
+    if open_cluster is not EmbeddedCluster:
+        pytest.skip("about the embedded API server")
+    with EmbeddedCluster(loopback=True) as cluster:
+        yield cluster
+
+
+class Writer:
+    """Writes without a pause, and remembers what was acknowledged."""
+
+    def __init__(self, cluster, number):
+        self.cluster = cluster
+        self.number = number
+        self.kept = {}
+        """What each object must say; None where it must be gone."""
+        self.unsure = set()
+        """Objects whose last write was never answered."""
+        self.latest = 0
+        """The newest version that was acknowledged."""
+        self.stop = False
+
+    def run(self):
+        count = 0
+        with self.cluster.connect() as client:
+            while not self.stop:
+                count += 1
+                name = f"w{self.number}-{count % 50}"
+                try:
+                    self.write(client, name, count)
+                except httpx.HTTPError:
+                    self.unsure.add(name)
+                    return
+
+    def write(self, client, name, count):
+        if self.kept.get(name) is not None and count % 7 == 0:
+            answer = client.delete(f"{CONFIG_MAPS}/{name}")
+            assert answer.status_code == 200, answer.text
+            self.kept[name] = None
+            return
+        body = {"metadata": {"name": name}, "data": {"count": str(count)}}
+        if self.kept.get(name) is None:
+            answer = client.post(CONFIG_MAPS, json=body)
+        else:
+            answer = client.put(f"{CONFIG_MAPS}/{name}", json=body)
+        assert answer.is_success, answer.text
+        self.kept[name] = str(count)
+        self.latest = int(answer.json()["metadata"]["resourceVersion"])
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.7, 1.3])
+def test_no_acknowledged_write_is_lost(embedded, seconds):
+    writers = [Writer(embedded, number) for number in range(WRITERS)]
+    threads = [threading.Thread(target=writer.run) for writer in writers]
+    for thread in threads:
+        thread.start()
+    time.sleep(seconds)
+    embedded.stop_api_server(kill=True)
+    for writer, thread in zip(writers, threads, strict=True):
+        writer.stop = True
+        thread.join(30)
+    embedded.start_api_server()
+    with embedded.connect() as client:
+        answer = client.get(CONFIG_MAPS).json()
+    found = {
+        item["metadata"]["name"]: item["data"]["count"]
+        for item in answer["items"]
+        if "count" in item.get("data", {})
+    }
+    assert int(answer["metadata"]["resourceVersion"]) > max(writer.latest for writer in writers)
+    for writer in writers:
+        assert len(writer.kept) > 5
+        for name, count in writer.kept.items():
+            if name not in writer.unsure:
+                assert found.get(name) == count, name
+
+
+@pytest.mark.slow
+def test_malformed_requests(embedded):
+    process = embedded.process("kube-apiserver")
+    seen = dict.fromkeys(range(1, 6), 0)
+    with embedded.connect() as client:
+        for request in make_requests(random.Random(7), REQUESTS):
+            try:
+                answer = client.request(**request)
+            except httpx.RemoteProtocolError:
+                # Hanging up is an answer too.
+                continue
+            seen[answer.status_code // 100] += 1
+            assert "should not have happened" not in answer.text, request
+        assert client.get("/readyz").status_code == 200
+    assert process.is_running()
+    assert "Traceback" not in process.read_log(10**7)
+    assert seen[4] > REQUESTS / 3, json.dumps(seen)
+
+
+def test_others_are_not_let_in(embedded):
+    with embedded.connect() as client:
+        context, url = client._transport, client.base_url
+        with httpx.Client(base_url=url, transport=context, trust_env=False) as stranger:
+            assert stranger.get("/api/v1/secrets").status_code in (401, 403)
+            assert stranger.get("/readyz").status_code == 200
