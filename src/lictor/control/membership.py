@@ -1,6 +1,7 @@
 """Which of the live replicas judges this object? UIDs are shared out over the live Leases."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from bisect import bisect
@@ -8,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
 
-from lictor.cluster.cache import Cache
+from lictor.cluster.cache import Cache, Change, ChangeType
 from lictor.cluster.client import Client
 from lictor.cluster.names import Names
 from lictor.cluster.resource import LEASE
@@ -53,6 +54,8 @@ class Membership:
         self._members: tuple[str, ...] = (self._name,)
         self._listeners: list[Callable[[], None]] = []
         self._settled = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._leases.listen(self._hear)
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -77,15 +80,28 @@ class Membership:
             await self._leases.wait()
             # Replicas that start together should hear of each other before they begin.
             await asyncio.sleep(_SETTLE)
+            renew_at = time.monotonic() + _PERIOD
             while True:
                 self._count(time.monotonic())
                 self._settled.set()
                 await self._bury(time.monotonic())
-                await asyncio.sleep(_PERIOD)
-                await self._renew()
+                await self._pause(renew_at - time.monotonic())
+                if time.monotonic() >= renew_at:
+                    renew_at = time.monotonic() + _PERIOD
+                    await self._renew()
         finally:
             watching.cancel()
             await asyncio.shield(self._leave())
+
+    def _hear(self, change: Change) -> None:
+        # Renewals are counted in their own time; who comes or goes at once.
+        if change.type is not ChangeType.MODIFIED:
+            self._changed.set()
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), max(seconds, 0))
+        self._changed.clear()
 
     async def wait(self) -> None:
         """Until it is known who else is there."""
