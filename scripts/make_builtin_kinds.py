@@ -99,7 +99,7 @@ def list_types(versions: list[str]) -> dict:
 
 def is_wanted(name: str) -> bool:
     """Lists say no more than that they have items; options are never stored."""
-    return not name.endswith(("List", "Options"))
+    return not name.endswith(("List", "Options", "ComponentStatus", "ComponentCondition"))
 
 
 def describe_type(model: dict) -> dict:

@@ -93,6 +93,25 @@ def make_serving(
     return Pair(builder.sign(authority.key, _digest(authority.key)), key)
 
 
+def make_client(
+    authority: Pair, user: str, groups: Sequence[str], now: datetime, lifetime: timedelta
+) -> Pair:
+    """A certificate that makes its owner a user of an API server, in these groups."""
+    key = _make_key(Algorithm.ECDSA)
+    issuer = authority.certificate
+    subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    subject.append(x509.NameAttribute(NameOID.COMMON_NAME, user))
+    builder = (
+        _begin(key, x509.Name(subject), now, min(now + lifetime, issuer.not_valid_after_utc))
+        .issuer_name(issuer.subject)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(key, is_authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .add_extension(_authority_key(issuer), critical=False)
+    )
+    return Pair(builder.sign(authority.key, _digest(authority.key)), key)
+
+
 def read_certificates(pem: str) -> tuple[x509.Certificate, ...]:
     """The certificates in a PEM text, in its order; what cannot be read is left out."""
     found = []

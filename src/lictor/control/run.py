@@ -34,9 +34,17 @@ def run_control_process(
 
 
 async def run_control(
-    which: Collection[str], flags: Flags, names: Names, *, health: bool = False
+    which: Collection[str],
+    flags: Flags,
+    names: Names,
+    *,
+    health: bool = False,
+    heeds_signals: bool = True,
 ) -> None:
-    """Run the loops until SIGTERM or SIGINT comes, or the task is cancelled."""
+    """Run the loops until SIGTERM or SIGINT comes, or the task is cancelled.
+
+    As a guest in another's process it does not heed signals.
+    """
     chosen = choose_loops(which)
     client = Client(load_config(flags.kubeconfig, flags.context))
     workplace = build_workplace(client, flags, names, choose_identity())
@@ -45,7 +53,8 @@ async def run_control(
     )
     crews = build_crews(workplace, chosen, events.emit)
     try:
-        await _run_until_told(_Shift(workplace, events, crews, has_port=health))
+        shift = _Shift(workplace, events, crews, has_port=health)
+        await (_run_until_told(shift) if heeds_signals else shift.run())
     finally:
         await client.close()
 

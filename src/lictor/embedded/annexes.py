@@ -87,8 +87,14 @@ class Annexes:
 
         def place(pod: JsonObject) -> JsonObject:
             if (pod.get("spec") or {}).get("nodeName"):
-                told = f"pod {attributes.name} is already assigned to node"
-                raise RefusedRequestError(told, code=HTTPStatus.CONFLICT, reason="Conflict")
+                held = pod["spec"]["nodeName"]
+                why = f'pod {attributes.name} is already assigned to node "{held}"'
+                raise RefusedRequestError(
+                    f'Operation cannot be fulfilled on pods/binding "{attributes.name}": {why}',
+                    code=HTTPStatus.CONFLICT,
+                    reason="Conflict",
+                    details={"name": attributes.name, "kind": "pods/binding"},
+                )
             return {**pod, "spec": {**pod.get("spec", {}), "nodeName": node}}
 
         pod = place(self._house.find(attributes))

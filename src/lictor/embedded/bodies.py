@@ -5,9 +5,11 @@ from collections.abc import Callable
 
 import orjson
 
+from lictor.embedded.decoding import explain_metadata
 from lictor.embedded.kind import Kind
 from lictor.embedded.refusals import bad_request, unsupported_media
 from lictor.embedded.wire_format import MEDIA_TYPE, read_protobuf
+from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 
 _JSON = b"application/json"
@@ -47,7 +49,7 @@ def read_yaml(body: bytes) -> Json:
     if body.lstrip()[:1] in _OPENING:
         try:
             return read_json(body)
-        except ValueError:
+        except RefusedRequestError:
             pass
     # Few send YAML, and reading it takes a while to learn.
     from lictor.lang.yaml.build import Builder
@@ -66,7 +68,7 @@ def read_yaml(body: bytes) -> Json:
 
 
 def _check_depth(value: Json) -> None:
-    level = [value]
+    level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(_MAX_DEPTH):
         level = [
             inner
@@ -102,51 +104,63 @@ def list_duplicates(body: bytes) -> list[str]:
 
 def read_object(kind: Kind, document: Json) -> JsonObject:
     """A document as an object of a kind, with kind and apiVersion filled in where left out."""
+    if document is None:
+        document = {}
     if not isinstance(document, dict):
-        raise _cannot_handle(kind, f"cannot read {_name_type(document)} as an object")
-    version = document.get("apiVersion") or kind.api_version
-    name = document.get("kind") or kind.kind
-    if name != kind.kind:
         raise bad_request(
-            f'{name} in version "{_version_only(version)}" cannot be handled as a {kind.kind}: '
-            f'no kind "{name}" is registered here'
+            f"the object provided is unrecognized (must be of type {kind.kind}): "
+            f"couldn't get version/kind; cannot read {_name_type(document)} as an object"
         )
-    if version != kind.api_version:
-        raise bad_request(
-            f"the API version in the data ({version}) does not match "
-            f"the expected API version ({kind.api_version})"
-        )
-    metadata = document.get("metadata")
-    if metadata is None:
+    if document.get("metadata") is None:
         document = {**document, "metadata": {}}
-    check_metadata(kind, document)
+    read_identity(kind, document)
     return {**document, "apiVersion": kind.api_version, "kind": kind.kind}
 
 
-def _version_only(version: Json) -> str:
-    return str(version).rpartition("/")[2]
+def read_identity(kind: Kind, document: JsonObject) -> None:
+    """Refuse what is not of the kind, or has metadata that nobody here could read."""
+    version = document.get("apiVersion") or kind.api_version
+    name = document.get("kind") or kind.kind
+    if (version, name) != (kind.api_version, kind.kind):
+        raise bad_request(
+            f'{name} in version "{version}" cannot be handled as a {kind.kind}: '
+            f'no kind "{name}" is registered for version "{version}" here'
+        )
+    check_metadata(kind, document)
 
 
 def check_metadata(kind: Kind, document: JsonObject) -> None:
     """Refuse metadata that is not of the shape that everything here relies on."""
     metadata = document.get("metadata")
     if not isinstance(metadata, dict):
-        raise _cannot_handle(kind, f"cannot read {_name_type(metadata)} as metadata")
+        what = _name_go_type(metadata)
+        raise cannot_handle(
+            kind,
+            f"json: cannot unmarshal {what} into Go struct field {kind.kind}.metadata "
+            "of type v1.ObjectMeta",
+        )
     for field, value in metadata.items():
         fits = _METADATA.get(field)
         if fits is not None and value is not None and not fits(value):
-            raise _cannot_handle(kind, f"metadata.{field} is not of the right type")
+            told = explain_metadata(metadata)
+            raise cannot_handle(kind, told or f"metadata.{field} is not of the right type")
 
 
-def _cannot_handle(kind: Kind, why: str) -> Exception:
+def cannot_handle(kind: Kind, why: str) -> RefusedRequestError:
+    """What was sent cannot be read as an object of the kind."""
     return bad_request(
         f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
     )
 
 
 def _name_type(value: Json) -> str:
-    names = {list: "a list", str: "text", bool: "a boolean", type(None): "nothing"}
+    names = {list: "a list", str: "text", bool: "a boolean"}
     return names.get(type(value), "a number")
+
+
+def _name_go_type(value: Json) -> str:
+    names = {list: "array", str: "string", bool: "bool", type(None): "null"}
+    return names.get(type(value), "number")
 
 
 def _is_text(value: Json) -> bool:

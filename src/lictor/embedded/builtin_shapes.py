@@ -2,6 +2,7 @@
 
 from http import HTTPStatus
 
+from lictor.embedded.checks import check_builtin
 from lictor.embedded.decoding import explain_mismatch
 from lictor.embedded.defaults import complete_builtin
 from lictor.embedded.fields import Pruner, list_unknown_fields
@@ -48,4 +49,4 @@ class BuiltinShape:
         return complete_builtin(self._kind, self.prune(document))
 
     def check(self, document: JsonObject, old: JsonObject | None) -> list[Cause]:
-        return []
+        return check_builtin(self._kind, document, old)

@@ -1,13 +1,18 @@
 """All kinds that are served at the moment: built in, and those of CustomResourceDefinitions."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 from lictor.embedded.builtin_shapes import BuiltinShape
 from lictor.embedded.builtin_table import BuiltinTable, KindFacts, load_builtin_table
+from lictor.embedded.conversions import convert_object
 from lictor.embedded.custom_kinds import read_kinds, read_storage_version
 from lictor.embedded.kind import Kind
 from lictor.lang.resource_names import builtin_names
 from lictor.raw import JsonObject
+
+_STAGES = ("", "beta", "alpha")
+_VERSION = re.compile(r"v(?P<major>\d+)(?:(?P<stage>alpha|beta)(?P<minor>\d+))?", re.ASCII)
 
 # Called whenever kinds come or go.
 Listener = Callable[[], None]
@@ -94,7 +99,7 @@ class BuiltCatalogue:
         """The same object in another version of its kind."""
         if document.get("apiVersion") == kind.api_version:
             return document
-        return {**document, "apiVersion": kind.api_version, "kind": kind.kind}
+        return convert_object(document, kind.api_version, kind.kind)
 
 
 def sort_versions(versions: Iterable[str]) -> tuple[str, ...]:
@@ -103,13 +108,11 @@ def sort_versions(versions: Iterable[str]) -> tuple[str, ...]:
 
 
 def _rank(version: str) -> tuple[int, int, int, str]:
-    body = version.removeprefix("v")
-    for order, stage in enumerate(("", "beta", "alpha")):
-        major, found, minor = body.partition(stage) if stage else (body, "", "")
-        if version.startswith("v") and major.isdigit() and (not stage or found):
-            if not stage or minor.isdigit():
-                return order, -int(major), -int(minor or 0), ""
-    return 3, 0, 0, version
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        return len(_STAGES), 0, 0, version
+    stage = _STAGES.index(found["stage"] or "")
+    return stage, -int(found["major"]), -int(found["minor"] or 0), ""
 
 
 def build_catalogue() -> BuiltCatalogue:

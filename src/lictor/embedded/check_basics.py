@@ -74,7 +74,13 @@ def check_unique(names: Iterable[str], path: str, field: str, say: Say) -> None:
     seen: set[str] = set()
     for index, name in enumerate(names):
         if name and name in seen:
-            say(Cause("FieldValueDuplicate", f"Duplicate value: {show(name)}", f"{path}[{index}].{field}"))
+            say(
+                Cause(
+                    "FieldValueDuplicate",
+                    f"Duplicate value: {show(name)}",
+                    f"{path}[{index}].{field}",
+                )
+            )
         seen.add(name)
 
 

@@ -32,7 +32,9 @@ _PROBE_COUNTS = (
 _STANDARD = frozenset(("cpu", "memory", "ephemeral-storage", "storage"))
 _ENVIRONMENT = re.compile(r"[\x20-\x3c\x3e-\x7e]+")
 _MAX_ID = 2**31 - 1
-_SOURCES = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+_SOURCES = (
+    "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+)
 
 
 def check_container(container: JsonObject, volumes: set[str], path: str, say: Say) -> None:
@@ -53,9 +55,7 @@ def check_container(container: JsonObject, volumes: set[str], path: str, say: Sa
             say(required(f"{path}.lifecycle.{name}", "must specify a handler type"))
     choice = container.get("terminationMessagePolicy")
     check_choice(choice, _MESSAGE_POLICIES, f"{path}.terminationMessagePolicy", say)
-    check_choice(
-        container.get("imagePullPolicy"), _PULL_POLICIES, f"{path}.imagePullPolicy", say
-    )
+    check_choice(container.get("imagePullPolicy"), _PULL_POLICIES, f"{path}.imagePullPolicy", say)
     check_user_ids(read_object(container, "securityContext"), f"{path}.securityContext", say)
 
 

@@ -14,7 +14,8 @@ def read_kinds(crd: JsonObject) -> tuple[Kind, ...]:
 def read_storage_version(crd: JsonObject) -> str:
     """The version in which objects are kept."""
     versions = crd["spec"]["versions"]
-    return next((each["name"] for each in versions if each.get("storage")), versions[0]["name"])
+    kept: list[str] = [each["name"] for each in versions if each.get("storage")]
+    return kept[0] if kept else str(versions[0]["name"])
 
 
 def _read_kind(crd: JsonObject, version: JsonObject) -> Kind:

@@ -65,7 +65,7 @@ class CustomShape:
         return completed
 
     def check(self, document: JsonObject, old: JsonObject | None) -> list[Cause]:
-        found = check_metadata(document, old, is_custom=True)
+        found = check_metadata(document, old, takes_any_finalizer=True)
         before = ABSENT if old is None else old
         faults: list[Cause] = []
         check_value(self._schema, document, before, "", faults.append)

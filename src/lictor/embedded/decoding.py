@@ -10,7 +10,7 @@ from lictor.lang.quantity import parse_quantity
 from lictor.raw import Json, JsonObject
 
 _GO_TYPES = {"string": "string", "boolean": "bool", "number": "int32"}
-_RANGES = {"int32": range(-(2**31), 2**31), "int64": range(-(2**63), 2**63)}
+_LIMITS = {"int32": 2**31, "int64": 2**63}
 _QUANTITY = "api.resource.Quantity"
 _TIMES = frozenset(("meta.v1.Time", "meta.v1.MicroTime"))
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
@@ -45,7 +45,7 @@ def _name(value: Json, expected: str) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, (int, float)):
-        return f"number {value}" if expected in _RANGES else "number"
+        return f"number {value}" if expected in _LIMITS else "number"
     return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
 
 
@@ -116,8 +116,9 @@ def _check_number(value: Json, place: _Place) -> str:
     kind = "float64" if place.form == "double" else place.form or "int32"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return place.tell(value, kind)
-    limits = _RANGES.get(kind)
-    return "" if limits is None or value in limits else place.tell(value, kind)
+    limit = _LIMITS.get(kind)
+    fits = limit is None or (isinstance(value, int) and -limit <= value < limit)
+    return "" if fits else place.tell(value, kind)
 
 
 def _check_bytes(value: str) -> str:

@@ -5,6 +5,7 @@ Each kind has a function that fills in a copy of the object; the object itself i
 
 import base64
 from collections.abc import Callable
+from itertools import pairwise
 
 from lictor.embedded.copies import copy_json
 from lictor.embedded.pod_defaults import complete_pod, complete_template
@@ -42,7 +43,7 @@ def complete_builtin(kind: str, document: JsonObject) -> JsonObject:
     complete = _COMPLETIONS.get(kind)
     if complete is None:
         return document
-    completed = copy_json(document)
+    completed: JsonObject = copy_json(document)
     complete(completed)
     return completed
 
@@ -106,7 +107,7 @@ def _complete_limits(limit_range: JsonObject) -> None:
         if item.get("type") != "Container":
             continue
         # What may be had at most is what is given; what is given is what is asked for.
-        for source, target in zip(_LIMIT_KINDS, _LIMIT_KINDS[1:], strict=False):
+        for source, target in pairwise(_LIMIT_KINDS):
             missing = {**read_object(item, source), **read_object(item, target)}
             if missing:
                 item[target] = missing

@@ -46,10 +46,10 @@ class Definitions:
         if change.type == DELETED:
             self._catalogue.forget(name)
             return
-        if change.old is None or change.old.get("spec") != change.document.get("spec"):
-            # At once: whoever has created a definition may use it in the next breath.
-            if not find_conflict(change.document, self._store.list(self._kind)):
-                self._catalogue.define(change.document)
+        is_new = change.old is None or change.old.get("spec") != change.document.get("spec")
+        # At once: whoever has created a definition may use it in the next breath.
+        if is_new and not find_conflict(change.document, self._store.list(self._kind)):
+            self._catalogue.define(change.document)
         self._round.ask(name)
 
     def _hear_leaving(self, change: Change) -> None:

@@ -14,7 +14,8 @@ from lictor.embedded.kind_habits import (
     orphans_by_default,
 )
 from lictor.embedded.objects import is_ending, key_of, version_of
-from lictor.embedded.refusals import bad_request, build_success, conflict, invalid_object
+from lictor.embedded.parameters import refuse_options
+from lictor.embedded.refusals import bad_request, build_success, conflict
 from lictor.embedded.writing import is_finished
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
@@ -24,6 +25,12 @@ FOREGROUND = "foregroundDeletion"
 _ATTEMPTS = 5
 _POLICIES = frozenset(("Orphan", "Background", "Foreground"))
 _PATIENCE_OF_PODS = 30
+
+
+_CHILDREN = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
+    "to remove them or set propagationPolicy=Orphan to suppress this warning"
+)
 
 
 class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
@@ -80,8 +87,8 @@ def _check_options(options: DeleteOptions) -> None:
         told = f'Unsupported value: "{policy}": supported values: {listed}'
     else:
         return
-    cause = Cause("FieldValueInvalid", told, "propagationPolicy")
-    raise invalid_object("DeleteOptions.meta.k8s.io", {}, "", [cause])
+    reason = "FieldValueNotSupported" if told.startswith("Uns") else "FieldValueInvalid"
+    raise refuse_options("DeleteOptions", Cause(reason, told, "propagationPolicy"))
 
 
 class Deleter:
@@ -96,6 +103,8 @@ class Deleter:
             old = self._house.find(attributes)
             _check_preconditions(attributes.kind, old, options)
             warnings = await self._admit(attributes, old)
+            if _leaves_children(attributes.kind, options):
+                warnings = (*warnings, _CHILDREN)
             try:
                 return await self._end(attributes, old, options, warnings)
             except RefusedRequestError as error:
@@ -119,9 +128,11 @@ class Deleter:
         marked = _mark(kind, old, options, self._choose_grace(kind, old, options))
         version = version_of(old)
         if is_finished(kind, marked):
+            last = old
             if not attributes.dry_run:
-                old = house.store.remove(kind, *key_of(old), expected=version)
-            shown = house.show(kind, old)
+                last = house.store.remove(kind, *key_of(old), expected=version)
+            # Of a Pod is shown how long it would have been waited for.
+            shown = marked if is_pod(kind) else house.show(kind, last)
             if not is_shown_when_deleted(kind):
                 uid = old["metadata"].get("uid") or ""
                 reply = build_success(kind, attributes.name, uid)
@@ -155,13 +166,22 @@ class Deleter:
 
 def _check_preconditions(kind: Kind, old: JsonObject, options: DeleteOptions) -> None:
     metadata = old["metadata"]
-    for label, wanted, found in (
-        ("UID", options.uid, metadata.get("uid")),
-        ("ResourceVersion", options.resource_version, metadata.get("resourceVersion")),
+    for label, wanted, found, end in (
+        ("UID", options.uid, metadata.get("uid"), "deleted and then recreated"),
+        ("ResourceVersion", options.resource_version, version_of(old), "modified"),
     ):
         if wanted is not None and wanted != found:
-            told = f"{label} in precondition: {wanted}, {label} in object meta: {found}"
-            raise conflict(kind, metadata["name"], f"Precondition failed: {told}")
+            raise conflict(
+                kind,
+                metadata["name"],
+                f"the {label} in the precondition ({wanted}) does not match the {label} in record "
+                f"({found}). The object might have been {end}",
+            )
+
+
+def _leaves_children(kind: Kind, options: DeleteOptions) -> bool:
+    is_unsaid = options.propagation_policy is None and options.orphan_dependents is None
+    return is_unsaid and orphans_by_default(kind) and kind.plural == "jobs"
 
 
 def _mark(kind: Kind, old: JsonObject, options: DeleteOptions, grace: int) -> JsonObject:
@@ -177,7 +197,8 @@ def _mark(kind: Kind, old: JsonObject, options: DeleteOptions, grace: int) -> Js
         metadata["deletionTimestamp"] = until.strftime("%Y-%m-%dT%H:%M:%SZ")
         if metadata.get("generation"):
             metadata["generation"] += 1
-        metadata["deletionGracePeriodSeconds"] = grace
+        if not is_namespace(kind):
+            metadata["deletionGracePeriodSeconds"] = grace
     elif grace < (metadata.get("deletionGracePeriodSeconds") or 0):
         metadata["deletionGracePeriodSeconds"] = grace
     marked = {**old, "metadata": metadata}

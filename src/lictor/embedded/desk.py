@@ -14,7 +14,7 @@ from lictor.embedded.bodies import list_duplicates, read_document, read_json, re
 from lictor.embedded.deletion import DeleteOptions, read_options
 from lictor.embedded.field_validation import FieldValidation, refuse_fields
 from lictor.embedded.house import House
-from lictor.embedded.kind import Kind
+from lictor.embedded.kind import Cause, Kind
 from lictor.embedded.lists import ListQuery, list_page
 from lictor.embedded.negotiation import Wish, read_accept
 from lictor.embedded.objects import key_of
@@ -27,6 +27,7 @@ from lictor.embedded.parameters import (
     read_flag,
     read_parameters,
     read_validation,
+    refuse_options,
 )
 from lictor.embedded.patches import PatchKind, compile_patch, read_patch_kind
 from lictor.embedded.refusals import bad_request, no_such_resource, not_allowed
@@ -156,14 +157,15 @@ class Desk:
         call, writer = visit.call, self._api.writer
         patch_kind = read_patch_kind(visit.route.kind, call.content_type.decode("latin-1"))
         validation = read_validation(visit.parameters, "PatchOptions")
+        force = bool(read_flag(visit.parameters, "force"))
+        _check_patch_options(visit.parameters, patch_kind, force=force)
         if patch_kind is PatchKind.APPLY:
-            if not visit.parameters.get("fieldManager"):
-                raise bad_request("fieldManager is required for apply patch")
             document = read_object(visit.route.kind, read_document(call.body, call.content_type))
             if not document["metadata"].get("name"):
-                metadata = {**document["metadata"], "name": visit.route.name}
-                document = {**document, "metadata": metadata}
-            force = bool(read_flag(visit.parameters, "force"))
+                raise bad_request(
+                    f"the name of the object ({visit.route.name} based on URL) was "
+                    "undeterminable: name must be provided"
+                )
             written = await writer.apply(visit.attributes, Applied(document, force))
         else:
             edit = compile_patch(patch_kind, read_json(call.body))
@@ -204,7 +206,7 @@ def _enter(call: Call, user: User, route: Route) -> Visit:
         operation,
         read_dry_run(parameters, kind) if kind else False,
         describe_options(parameters, kind) if kind else {},
-        choose_manager(parameters, agent) if kind else "",
+        choose_manager(parameters, agent, kind) if kind else "",
     )
     accept = b",".join(call.headers.get(b"accept", ()))
     return Visit(call, route, parameters, read_accept(accept), attributes)
@@ -271,7 +273,18 @@ def _read_body(visit: Visit) -> tuple[JsonObject, FieldValidation]:
 def _refuse_duplicates(kind: Kind, body: bytes) -> None:
     told = [f'duplicate field "{name}"' for name in list_duplicates(body)]
     if told:
-        raise refuse_fields(kind, told, is_patch=False)
+        raise refuse_fields(kind, told)
+
+
+def _check_patch_options(parameters: Parameters, kind: PatchKind, *, force: bool) -> None:
+    if kind is PatchKind.APPLY:
+        if not parameters.get("fieldManager"):
+            told = "Required value: is required for apply patch"
+            cause = Cause("FieldValueRequired", told, "fieldManager")
+            raise refuse_options("PatchOptions", cause)
+    elif force:
+        told = "Forbidden: may not be specified for non-apply patch"
+        raise refuse_options("PatchOptions", Cause("FieldValueForbidden", told, "force"))
 
 
 def _read_deletion(visit: Visit) -> tuple[Attributes, DeleteOptions]:

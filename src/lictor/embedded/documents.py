@@ -3,13 +3,12 @@
 They are encoded once, and again when kinds come or go.
 """
 
-from collections.abc import Callable
-
 import msgspec
 import orjson
 
 from lictor.embedded.catalogue import BuiltCatalogue
 from lictor.embedded.discovery import (
+    VERSION,
     describe_group,
     describe_version,
     discover_core,
@@ -23,11 +22,14 @@ from lictor.http import JSON, TEXT
 from lictor.raw import JsonObject
 
 _AGGREGATED = b"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+# Older clients read nothing but this format, and kubectl asks for it where a kind is unknown. The
+# document says of which version it is, and that there is nothing in it.
+_OLD_OPENAPI = "com.github.proto-openapi.spec.v2"
+_OLD_TYPE = b"application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_OLD_DOCUMENT = b"\x0a\x032.0\x12\x0c\x0a\x0aKubernetes"
 _HEALTH = frozenset(("/healthz", "/livez", "/readyz"))
 # Documents of custom kinds are large where there are many; those asked for last are kept.
 _MOST_DOCUMENTS = 64
-
-_Build = Callable[[], JsonObject | None]
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -51,6 +53,8 @@ class Documents:
         path = path.rstrip("/") or "/"
         if path in _HEALTH:
             return Document(b"ok", TEXT)
+        if path == "/openapi/v2" and _OLD_OPENAPI in accept:
+            return Document(_OLD_DOCUMENT, _OLD_TYPE)
         key = (path, _wants_aggregated(path, accept))
         if key not in self._kept:
             if len(self._kept) >= _MOST_DOCUMENTS:
@@ -63,15 +67,25 @@ class Documents:
         if is_aggregated:
             discover = discover_core if parts[0] == "api" else discover_groups
             return Document(orjson.dumps(discover(self._catalogue)), _AGGREGATED)
-        build = {
-            "": self._list_paths,
-            "version": describe_version,
-            "api": lambda: self._answer_core(parts),
-            "apis": lambda: self._answer_group(parts),
-            "openapi": lambda: self._answer_openapi(parts),
-        }.get(parts[0])
-        found = build() if build is not None else None
+        found = self._answer(parts)
         return None if found is None else Document(orjson.dumps(found))
+
+    def _answer(self, parts: list[str]) -> JsonObject | None:
+        match parts[0]:
+            case "api":
+                return self._answer_core(parts)
+            case "apis":
+                return self._answer_group(parts)
+            case "openapi":
+                return self._answer_openapi(parts)
+            case _ if len(parts) > 1:
+                return None
+            case "":
+                return self._list_paths()
+            case "version":
+                return describe_version()
+            case _:
+                return None
 
     def _answer_core(self, parts: list[str]) -> JsonObject | None:
         if len(parts) == 1:
@@ -91,6 +105,9 @@ class Documents:
 
     def _answer_openapi(self, parts: list[str]) -> JsonObject | None:
         match parts[1:]:
+            case ["v2"]:
+                info = {"title": "Kubernetes", "version": VERSION}
+                return {"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}
             case ["v3"]:
                 return index_documents(self._catalogue)
             case ["v3", "api", version]:
@@ -108,7 +125,7 @@ class Documents:
             for version in self._catalogue.versions(group)
         ]
         paths = ["/api", "/api/v1", "/apis", *(f"/apis/{group}" for group in groups), *versions]
-        paths += ["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
+        paths += ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
         return {"paths": sorted(paths)}
 
 

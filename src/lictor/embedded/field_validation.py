@@ -1,9 +1,14 @@
 """Which fields of a document does its kind not have, and what happens to them?"""
 
+import json
 from enum import StrEnum
+from http import HTTPStatus
 
+import orjson
+
+from lictor.embedded.bodies import cannot_handle, read_identity
 from lictor.embedded.kind import Cause, Kind
-from lictor.embedded.refusals import bad_request, invalid_object
+from lictor.embedded.refusals import invalid_object
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
@@ -21,8 +26,6 @@ def read_fields(
     document: JsonObject,
     validation: FieldValidation,
     warnings: list[str],
-    *,
-    is_patch: bool = False,
 ) -> JsonObject:
     """The document without fields that its kind does not have; they are told, or refused."""
     unknown = kind.shape.list_unknown(document)
@@ -30,23 +33,30 @@ def read_fields(
         return document
     told = [f'unknown field "{path}"' for path in unknown]
     if validation is FieldValidation.STRICT:
-        raise refuse_fields(kind, told, is_patch=is_patch)
+        raise refuse_fields(kind, told)
     if validation is FieldValidation.WARN:
         warnings += told
     return kind.shape.prune(document)
 
 
-def refuse_fields(kind: Kind, told: list[str], *, is_patch: bool) -> RefusedRequestError:
+def refuse_fields(kind: Kind, told: list[str]) -> RefusedRequestError:
     """A document that strict decoding does not take."""
-    listed = f"strict decoding error: {', '.join(told)}"
-    if is_patch:
-        return invalid_patch(listed)
-    return bad_request(
-        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {listed}'
-    )
+    return cannot_handle(kind, f"strict decoding error: {', '.join(told)}")
 
 
-def invalid_patch(why: str) -> RefusedRequestError:
-    """A patch that leads to no object of the kind."""
-    cause = Cause("FieldValueInvalid", f"Invalid value: {why}", "patch")
-    return invalid_object("", {}, "", [cause])
+def read_patched(
+    kind: Kind, document: JsonObject, validation: FieldValidation, warnings: list[str]
+) -> JsonObject:
+    """The same for what a patch leaves; what is wrong with that is the patch's fault."""
+    try:
+        read_identity(kind, document)
+        read = read_fields(kind, document, validation, warnings)
+        # What has the wrong type is refused here, and not later as the object's fault.
+        return kind.shape.prune(read)
+    except RefusedRequestError as error:
+        if error.code != HTTPStatus.BAD_REQUEST:
+            raise
+        shown = orjson.dumps(document).decode()
+        why = error.message.partition(f"cannot be handled as a {kind.kind}: ")[2] or error.message
+        told = f"Invalid value: {json.dumps(shown)}: {why}"
+        raise invalid_object("", {}, "", [Cause("FieldValueInvalid", told, "patch")]) from error

@@ -15,7 +15,8 @@ _TYPES: dict[str, frozenset[type]] = {
     "scalar": frozenset((str, int, float)),
     "": frozenset(),
 }
-_INT32 = range(-(2**31), 2**31)
+# No range: whether a float is in one takes for ever.
+_LIMIT = 2**31
 
 
 def list_unknown_fields(value: Json, form: Form) -> list[str]:
@@ -49,6 +50,15 @@ def _quantity_form() -> Form | None:
     for field in ("spec", "hard"):
         found = found.map.fields[field] if found and found.map else None
     return found.map.others if found and found.map else None
+
+
+def _make_empty(form: Form) -> Json:
+    """What null counts as inside a list."""
+    if form.map is not None:
+        return {}
+    if form.list is not None:
+        return []
+    return {"number": 0, "boolean": False}.get(form.scalar, "")
 
 
 @cache
@@ -96,7 +106,9 @@ class Pruner:
             return self._prune_list(value, form.list)
         if form is self._quantity:
             return self._write_quantity(value)
-        if type(value) not in _TYPES[form.scalar] or (type(value) is int and value not in _INT32):
+        if type(value) not in _TYPES[form.scalar] or (
+            type(value) is int and not -_LIMIT <= value < _LIMIT
+        ):
             self.is_suspicious = True
         return value
 
@@ -120,7 +132,9 @@ class Pruner:
 
     def _prune_list(self, value: list[Json], form: ListForm) -> list[Json]:
         element = form.element
-        pruned = [self.prune(inner, element) for inner in value]
+        pruned = [
+            _make_empty(element) if inner is None else self.prune(inner, element) for inner in value
+        ]
         changed = any(new is not old for new, old in zip(pruned, value, strict=True))
         return pruned if changed else value
 

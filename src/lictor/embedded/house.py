@@ -6,6 +6,7 @@ from lictor.embedded.admission import Admission
 from lictor.embedded.attributes import Attributes, User
 from lictor.embedded.authorization import Authorization
 from lictor.embedded.catalogue import BuiltCatalogue
+from lictor.embedded.event_views import is_event, view_event
 from lictor.embedded.kind import Kind
 from lictor.embedded.refusals import not_found
 from lictor.embedded.store import Store
@@ -35,9 +36,14 @@ class House(msgspec.Struct, frozen=True):
         """An object as it is served in this version."""
         if document["apiVersion"] == kind.api_version:
             return document
-        return self.catalogue.convert(document, kind)
+        return (
+            view_event(document, kind) if is_event(kind) else self.catalogue.convert(document, kind)
+        )
 
     def keep(self, kind: Kind, document: JsonObject) -> JsonObject:
         """An object as it is kept, whichever version it was sent in."""
+        if is_event(kind):
+            core = self.catalogue.find("", "v1", kind.plural)
+            return document if core is None else view_event(document, core)
         kept = self.catalogue.preferred(kind.group, kind.plural) or kind
         return document if kept is kind else self.catalogue.convert(document, kept)

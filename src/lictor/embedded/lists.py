@@ -3,13 +3,14 @@
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 import orjson
 
 from lictor.embedded.house import House
-from lictor.embedded.kind import Kind
+from lictor.embedded.kind import Cause, Kind
+from lictor.embedded.parameters import refuse_options
 from lictor.embedded.refusals import bad_request, expired, too_large_version
 from lictor.embedded.selectors import Test, compile_selectors, find_single_name
 from lictor.embedded.store import Key, Shelf
@@ -17,6 +18,7 @@ from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
 _EXACT = "Exact"
+_NOT_OLDER = "NotOlderThan"
 _GONE = (
     "The provided continue parameter is too old to display a consistent list result. "
     "You must start a new list without the continue parameter."
@@ -67,7 +69,7 @@ def _read_token(text: str) -> _Token:
         parts = orjson.loads(urlsafe_b64decode(text.encode()))
         return msgspec.convert(dict(zip(_Token.__struct_fields__, parts, strict=True)), _Token)
     except (binascii.Error, ValueError, TypeError, msgspec.ValidationError) as error:
-        raise bad_request("continue key is not valid") from error
+        raise bad_request("invalid continue token: continue key is not valid") from error
 
 
 def read_version(text: str) -> int:
@@ -75,7 +77,10 @@ def read_version(text: str) -> int:
     if not text:
         return 0
     if not text.isdecimal() or len(text) > 18:
-        raise bad_request(f"Invalid value: {text[:100]!r}: resourceVersion must be a number")
+        raise bad_request(
+            f'invalid resource version: resourceVersion: Invalid value: "{text[:100]}": '
+            f'strconv.ParseUint: parsing "{text[:100]}": invalid syntax'
+        )
     return int(text)
 
 
@@ -104,6 +109,7 @@ def _list_single(house: House, kind: Kind, key: Key, test: Test | None) -> Page:
 
 def _find_start(house: House, query: ListQuery) -> tuple[int, Key | None]:
     """The moment that the list shows, and the key behind which it goes on."""
+    _check_match(query)
     current = house.store.revision
     if query.token:
         token = _read_token(query.token)
@@ -114,9 +120,27 @@ def _find_start(house: House, query: ListQuery) -> tuple[int, Key | None]:
     return (wanted, None) if query.version_match == _EXACT else (current, None)
 
 
+def _check_match(query: ListQuery) -> None:
+    match = query.version_match
+    if not match:
+        return
+    field = "resourceVersionMatch"
+    if query.token:
+        told = f"Forbidden: {field} is forbidden when continue is provided"
+    elif not query.version:
+        told = f"Forbidden: {field} is forbidden unless resourceVersion is provided"
+    elif match not in (_EXACT, _NOT_OLDER):
+        listed = f'"{_EXACT}", "{_NOT_OLDER}", ""'
+        told = f'Unsupported value: "{match[:40]}": supported values: {listed}'
+        raise refuse_options("ListOptions", Cause("FieldValueNotSupported", told, field))
+    else:
+        return
+    raise refuse_options("ListOptions", Cause("FieldValueForbidden", told, field))
+
+
 def _open(
     shelf: Shelf, query: ListQuery, revision: int, current: int
-) -> tuple[dict[Key, JsonObject], list[Key]]:
+) -> tuple[Mapping[Key, JsonObject], list[Key]]:
     if revision == current:
         return shelf.objects, shelf.keys_of(query.namespace)
     try:
@@ -128,7 +152,7 @@ def _open(
 
 
 def _select(
-    objects: dict[Key, JsonObject], keys: list[Key], test: Test | None
+    objects: Mapping[Key, JsonObject], keys: list[Key], test: Test | None
 ) -> Iterator[tuple[int, Key, JsonObject]]:
     """How many are left behind it, its key, and the object."""
     last = len(keys) - 1

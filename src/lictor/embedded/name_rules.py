@@ -34,7 +34,8 @@ _QUALIFIED_WORDS = (
 )
 _VALUE_WORDS = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
-    f"{_ENDS} (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{_VALUE}')"
+    f"{_ENDS} (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    f"'{_VALUE}')"
 )
 _CONFIG_KEY_WORDS = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
@@ -103,6 +104,8 @@ def check_config_key(key: str) -> list[str]:
     told = [tell_length(MAX_SUBDOMAIN)] if len(key) > MAX_SUBDOMAIN else []
     if not _CONFIG_PATTERN.fullmatch(key):
         told.append(_CONFIG_KEY_WORDS)
-    elif key == "." or key == ".." or key.startswith(".."):
-        told.append(f"must not be '{key}'" if key in (".", "..") else "must not start with '..'")
+    elif key in (".", ".."):
+        told.append(f"must not be '{key}'")
+    elif key.startswith(".."):
+        told.append("must not start with '..'")
     return told

@@ -26,7 +26,7 @@ def check_metadata(
     old: JsonObject | None,
     rule: NameRule = check_subdomain,
     *,
-    is_custom: bool = False,
+    takes_any_finalizer: bool = False,
 ) -> list[Cause]:
     """Everything that is wrong. Names of objects that are there already are let be."""
     metadata = read_object(document, "metadata")
@@ -36,7 +36,7 @@ def check_metadata(
     if "ownerReferences" in metadata:
         causes += _check_owners(metadata)
     if "finalizers" in metadata:
-        causes += _check_finalizers(metadata, is_custom=is_custom)
+        causes += _check_finalizers(metadata, takes_any=takes_any_finalizer)
     return causes
 
 
@@ -89,17 +89,17 @@ def _check_owners(metadata: JsonObject) -> list[Cause]:
         if isinstance(each, dict) and each.get("controller") is True
     ]
     if len(controllers) > 1:
-        told = "Only one reference can have Controller set to true. Found \"true\" in references for"
+        told = 'Only one reference can have Controller set to true. Found "true" in references for'
         causes.append(invalid(path, owners, f"{told} {controllers[0]} and {controllers[1]}"))
     return causes
 
 
-def _check_finalizers(metadata: JsonObject, *, is_custom: bool) -> list[Cause]:
+def _check_finalizers(metadata: JsonObject, *, takes_any: bool) -> list[Cause]:
     path = "metadata.finalizers"
     causes: list[Cause] = []
     for index, name in enumerate(read_list(metadata, "finalizers")):
         causes += [invalid(path, name, why) for why in check_qualified(str(name))]
-        if "/" not in str(name) and name not in _STANDARD_FINALIZERS and not is_custom:
+        if "/" not in str(name) and name not in _STANDARD_FINALIZERS and not takes_any:
             told = "name is neither a standard finalizer name nor is it fully qualified"
             causes.append(invalid(f"{path}[{index}]", name, told))
     return causes

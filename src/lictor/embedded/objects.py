@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from lictor.embedded.kind import Cause, Kind
 from lictor.embedded.kind_habits import counts_generations, is_born_with_status
-from lictor.embedded.refusals import bad_request, conflict
+from lictor.embedded.refusals import bad_request
 from lictor.errors import RefusedRequestError
 from lictor.lang.patch.sameness import is_same
 from lictor.raw import Json, JsonObject
@@ -100,21 +100,20 @@ def complete_birth(kind: Kind, document: JsonObject, now: str) -> JsonObject:
 
 def carry_over(kind: Kind, old: JsonObject, new: JsonObject, subresource: str) -> JsonObject:
     """What a client wants an object to become, as far as it has a say in it through this door."""
-    if subresource:
+    if subresource and (subresource != "status" or kind.is_custom or kind.plural == "deployments"):
         return _carry_part(old, new, subresource)
     before = old["metadata"]
     metadata = dict(new["metadata"])
     _settle_namespace(metadata, before.get("namespace") or "")
-    uid = metadata.get("uid")
-    if uid and uid != before.get("uid"):
-        told = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-        raise conflict(kind, before["name"], told + str(before.get("uid")))
     for field in (*_KEPT, "generation", "resourceVersion"):
         if field in before:
             metadata[field] = before[field]
         else:
             metadata.pop(field, None)
     changed = {**new, "metadata": metadata}
+    if subresource == "status":
+        # Who reports on a built-in object may label it.
+        return {**_with_field(old, "status", new.get("status")), "metadata": metadata}
     if kind.has_status:
         return _with_field(changed, "status", old.get("status"))
     return changed
@@ -160,6 +159,16 @@ def count_generation(kind: Kind, old: JsonObject, new: JsonObject) -> JsonObject
 def _content(kind: Kind, document: JsonObject) -> JsonObject:
     left_out = _NOT_SPECIFIED if kind.has_status or not kind.is_custom else _NO_CONTENT
     return {key: value for key, value in document.items() if key not in left_out}
+
+
+def check_identity(old: JsonObject, new: JsonObject) -> list[Cause]:
+    """Is it another object that someone wants to put in the place of this one?"""
+    uid = new["metadata"].get("uid")
+    if not uid or uid == old["metadata"].get("uid"):
+        return []
+    return [
+        Cause("FieldValueInvalid", f'Invalid value: "{uid}": field is immutable', "metadata.uid")
+    ]
 
 
 def check_change(old: JsonObject, new: JsonObject) -> list[Cause]:

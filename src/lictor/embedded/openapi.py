@@ -34,8 +34,9 @@ _PATCH_TYPES = (
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
 )
+# kubectl looks here to learn how it may patch a kind.
+_STRATEGIC = "application/strategic-merge-patch+json"
 
 
 def index_documents(catalogue: BuiltCatalogue) -> JsonObject:
@@ -92,51 +93,49 @@ def _list_paths(kind: Kind) -> JsonObject:
         paths[f"{root}/{kind.plural}"] = _describe_path(kind, ("list",), _COLLECTION_METHODS)
     if item := _describe_path(kind, kind.verbs, _METHODS):
         paths[f"{collection}/{{name}}"] = item
+    methods = {**_METHODS, "create": _COLLECTION_METHODS["create"]}
     for name, subresource in list_subresources(kind).items():
-        api_version, own = subresource.kind or (kind.api_version, kind.kind)
-        methods = {**_METHODS, "create": _COLLECTION_METHODS["create"]}
-        paths[f"{collection}/{{name}}/{name}"] = {
-            method: _describe_operation(_name_kind(api_version, own), verb, action)
-            for verb, (method, action) in methods.items()
-            if verb in subresource.verbs
-        }
+        paths[f"{collection}/{{name}}/{name}"] = _describe_path(
+            kind, subresource.verbs, methods, subresource.kind
+        )
     return paths
 
 
 def _describe_path(
-    kind: Kind, verbs: Iterable[str], methods: dict[str, tuple[str, str]]
+    kind: Kind,
+    verbs: Iterable[str],
+    methods: dict[str, tuple[str, str]],
+    other: tuple[str, str] | None = None,
 ) -> JsonObject:
-    named = {"group": kind.group, "kind": kind.kind, "version": kind.version}
-    schema = {"$ref": name_reference(kind)}
+    """The operations of a path; `other` is the apiVersion and kind of what is sent there."""
+    named: JsonObject = {"group": kind.group, "kind": kind.kind, "version": kind.version}
+    schema: JsonObject = {"$ref": name_reference(kind)}
+    if other is not None:
+        group, _, version = other[0].rpartition("/")
+        named, schema = {"group": group, "kind": other[1], "version": version}, {}
+    patches = _PATCH_TYPES if kind.is_custom else (*_PATCH_TYPES, _STRATEGIC)
     return {
-        method: _describe_operation(named, verb, action, schema)
+        method: {
+            **_describe_body(verb, schema, patches),
+            "responses": {"200": _describe_content(schema, ("application/json",))},
+            "x-kubernetes-action": action,
+            _GROUP_VERSION_KIND: named,
+        }
         for verb, (method, action) in methods.items()
         if verb in verbs
     }
 
 
-def _name_kind(api_version: str, kind: str) -> JsonObject:
-    group, _, version = api_version.rpartition("/")
-    return {"group": group, "kind": kind, "version": version}
+def _describe_body(verb: str, schema: JsonObject, patches: Iterable[str]) -> JsonObject:
+    if verb == "patch":
+        content = _describe_content({"type": "object"}, patches)
+        return {"parameters": [*_WRITE_PARAMETERS, _FORCE], "requestBody": content}
+    if verb in ("create", "update"):
+        content = _describe_content(schema, ("application/json",))
+        return {"parameters": _WRITE_PARAMETERS, "requestBody": content}
+    return {}
 
 
-def _describe_operation(
-    named: JsonObject, verb: str, action: str, schema: JsonObject | None = None
-) -> JsonObject:
-    operation: JsonObject = {
-        "responses": {"200": _describe_content(schema, ("application/json",))},
-        "x-kubernetes-action": action,
-        _GROUP_VERSION_KIND: named,
-    }
-    if verb in ("create", "update", "patch"):
-        force = [_FORCE] if verb == "patch" else []
-        types = _PATCH_TYPES if verb == "patch" else ("application/json",)
-        body = {"type": "object"} if verb == "patch" else schema
-        operation["parameters"] = [*_WRITE_PARAMETERS, *force]
-        operation["requestBody"] = _describe_content(body, types)
-    return operation
-
-
-def _describe_content(schema: JsonObject | None, types: Iterable[str]) -> JsonObject:
+def _describe_content(schema: JsonObject, types: Iterable[str]) -> JsonObject:
     inner: Json = {"schema": schema} if schema else {}
     return {"description": "OK", "content": {each: inner for each in types}}

@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl
 from lictor.embedded.field_validation import FieldValidation
 from lictor.embedded.kind import Cause
 from lictor.embedded.refusals import bad_request, invalid_object
+from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
 Parameters = Mapping[str, str]
@@ -13,6 +14,7 @@ _MAX_FIELDS = 64
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False", ""))
 _NONE: Parameters = {}
+_MAX_MANAGER = 128
 
 
 def read_parameters(query: bytes) -> Parameters:
@@ -35,7 +37,7 @@ def read_flag(parameters: Parameters, name: str) -> bool | None:
         return True
     if text in _FALSE:
         return False
-    raise bad_request(f"{name}: invalid boolean {text[:40]!r}")
+    raise bad_request(f'{name}: strconv.ParseBool: parsing "{text[:40]}": invalid syntax')
 
 
 def read_count(parameters: Parameters, name: str) -> int | None:
@@ -44,7 +46,7 @@ def read_count(parameters: Parameters, name: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or len(text) > 15:
-        raise bad_request(f"{name}: invalid number {text[:40]!r}")
+        raise bad_request(f'strconv.ParseInt: parsing "{text[:40]}": invalid syntax')
     return int(text)
 
 
@@ -54,8 +56,8 @@ def read_dry_run(parameters: Parameters, options: str) -> bool:
     if not text:
         return False
     if text != "All":
-        told = f'Unsupported value: "{text[:40]}": supported values: "All"'
-        raise _refuse(options, Cause("FieldValueNotSupported", told, "dryRun"))
+        told = f'Unsupported value: ["{text[:40]}"]: supported values: "All"'
+        raise refuse_options(options, Cause("FieldValueNotSupported", told, "dryRun"))
     return True
 
 
@@ -69,10 +71,12 @@ def read_validation(parameters: Parameters, options: str) -> FieldValidation:
     except ValueError:
         listed = ", ".join(f'"{each}"' for each in ("", "Ignore", "Strict", "Warn"))
         told = f'Unsupported value: "{text[:40]}": supported values: {listed}'
-        raise _refuse(options, Cause("FieldValueNotSupported", told, "fieldValidation")) from None
+        cause = Cause("FieldValueNotSupported", told, "fieldValidation")
+        raise refuse_options(options, cause) from None
 
 
-def _refuse(options: str, cause: Cause) -> Exception:
+def refuse_options(options: str, cause: Cause) -> RefusedRequestError:
+    """Options that make no sense, such as CreateOptions."""
     details: JsonObject = {"group": "meta.k8s.io", "kind": options}
     return invalid_object(f"{options}.meta.k8s.io", details, "", [cause])
 
@@ -90,12 +94,16 @@ def describe_options(parameters: Parameters, kind: str) -> JsonObject:
     return options
 
 
-def choose_manager(parameters: Parameters, user_agent: bytes) -> str:
+def choose_manager(parameters: Parameters, user_agent: bytes, options: str) -> str:
     """Who shall own the fields that are written: as said, or the program that asks."""
     named = parameters.get("fieldManager")
     if named:
-        if len(named) > 128 or not named.isprintable():
-            raise bad_request("fieldManager: must be at most 128 printable characters")
+        if len(named.encode()) > _MAX_MANAGER:
+            told = f"Too long: may not be more than {_MAX_MANAGER} bytes"
+            raise refuse_options(options, Cause("FieldValueTooLong", told, "fieldManager"))
+        if not named.isprintable():
+            told = f"Invalid value: {named!r}: should only contain printable characters"
+            raise refuse_options(options, Cause("FieldValueInvalid", told, "fieldManager"))
         return named
     agent = user_agent.decode("utf-8", "replace").partition("/")[0]
     return "".join([each for each in agent[:128] if each.isprintable()])

@@ -1,5 +1,6 @@
 """The bodies of PATCH requests, as functions from an object to the patched object."""
 
+import logging
 from collections.abc import Callable
 from enum import StrEnum
 from http import HTTPStatus
@@ -11,6 +12,8 @@ from lictor.embedded.strategic import merge_strategic
 from lictor.errors import CompileError, EvaluationError, RefusedRequestError, TooLargeError
 from lictor.lang.patch.strict_json_patch import apply_json_patch
 from lictor.raw import Json, JsonObject
+
+log = logging.getLogger(__name__)
 
 Edit: TypeAlias = Callable[[JsonObject], JsonObject]
 _MAX_OPERATIONS = 10_000
@@ -32,7 +35,14 @@ def read_patch_kind(kind: Kind, content_type: str) -> PatchKind:
     for each in accepted:
         if media == each.value:
             return each
-    raise unsupported_media(each.value for each in accepted)
+    if kind.is_custom:
+        raise unsupported_media(each.value for each in accepted)
+    raise RefusedRequestError(
+        "415: Unsupported Media Type",
+        code=HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        reason="UnsupportedMediaType",
+        details={},
+    )
 
 
 def compile_patch(patch_kind: PatchKind, patch: Json) -> Edit:
@@ -93,9 +103,11 @@ def _require_object(patched: Json) -> JsonObject:
 
 
 def _refuse(why: str) -> RefusedRequestError:
+    # An API server does not say why either; its log does.
+    log.info("patch refused", extra={"why": why})
     return RefusedRequestError(
         "the server rejected our request due to an error in our request",
         code=HTTPStatus.UNPROCESSABLE_ENTITY,
         reason="Invalid",
-        details={"causes": [{"reason": "UnexpectedServerResponse", "message": why}]},
+        details={},
     )

@@ -6,7 +6,6 @@ from lictor.embedded.check_basics import (
     Say,
     check_address,
     check_choice,
-    check_counts,
     check_named,
     check_unique,
     need,
@@ -49,6 +48,8 @@ def check_pod(pod: JsonObject, old: JsonObject | None, say: Say) -> None:
     spec = read_object(pod, "spec")
     if old is None:
         check_pod_spec(spec, "spec", say)
+        if spec.get("ephemeralContainers"):
+            say(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     else:
         _check_change(spec, read_object(old, "spec"), say)
 
@@ -69,7 +70,6 @@ def check_pod_spec(spec: JsonObject, path: str, say: Say) -> None:
     _check_scheduling(spec, path, say)
     check_user_ids(read_object(spec, "securityContext"), f"{path}.securityContext", say)
     check_named(spec.get("serviceAccountName"), check_subdomain, f"{path}.serviceAccountName", say)
-    check_counts(spec, ("terminationGracePeriodSeconds",), path, say)
     deadline = spec.get("activeDeadlineSeconds")
     if isinstance(deadline, int) and deadline < 1:
         told = "must be between 1 and 2147483647, inclusive"
@@ -122,7 +122,9 @@ def _check_scheduling(spec: JsonObject, path: str, say: Say) -> None:
     for index, spread in enumerate(read_list(spec, "topologySpreadConstraints")):
         place = f"{path}.topologySpreadConstraints[{index}]"
         if (spread.get("maxSkew") or 0) < 1:
-            say(invalid(f"{place}.maxSkew", spread.get("maxSkew") or 0, "must be greater than zero"))
+            say(
+                invalid(f"{place}.maxSkew", spread.get("maxSkew") or 0, "must be greater than zero")
+            )
         if not spread.get("topologyKey"):
             say(required(f"{place}.topologyKey", "can not be empty"))
         wanted = spread.get("whenUnsatisfiable")
@@ -132,7 +134,10 @@ def _check_scheduling(spec: JsonObject, path: str, say: Say) -> None:
 def _check_toleration(toleration: JsonObject, path: str, say: Say) -> None:
     operator, effect = read_text(toleration, "operator"), read_text(toleration, "effect")
     if not toleration.get("key") and operator != "Exists":
-        told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        told = (
+            "operator must be Exists when `key` is empty, which means "
+            '"match all values and all keys"'
+        )
         say(invalid(f"{path}.operator", operator, told))
     if "tolerationSeconds" in toleration and effect != "NoExecute":
         told = "effect must be 'NoExecute' when `tolerationSeconds` is set"
@@ -157,9 +162,10 @@ def _check_change(new: JsonObject, old: JsonObject, say: Say) -> None:
         if any(_freeze(one) != _freeze(other) for one, other in zip(mine, before, strict=True)):
             say(forbidden("spec", _FIXED))
             return
-    if any(new.get(field) != old.get(field) for field in {*new, *old} - _CHANGEABLE):
-        say(forbidden("spec", _FIXED))
-    elif old.get("nodeName") and new.get("nodeName") != old["nodeName"]:
+    node = old.get("nodeName")
+    is_moved = node and new.get("nodeName") != node
+    fixed = {*new, *old} - _CHANGEABLE
+    if is_moved or any(new.get(field) != old.get(field) for field in fixed):
         say(forbidden("spec", _FIXED))
 
 

@@ -116,6 +116,13 @@ def invalid_object(
     )
 
 
+def versionless(kind: Kind, name: str) -> RefusedRequestError:
+    """It is not said which version shall be replaced."""
+    told = "Invalid value: 0: must be specified for an update"
+    cause = Cause("FieldValueInvalid", told, "metadata.resourceVersion")
+    return invalid_object(kind.resource, _describe(kind, name), name, [cause])
+
+
 def bad_request(message: str) -> RefusedRequestError:
     """The request makes no sense."""
     return RefusedRequestError(message, code=HTTPStatus.BAD_REQUEST, reason="BadRequest")
@@ -165,9 +172,10 @@ def unsupported_media(accepted: Iterable[str]) -> RefusedRequestError:
 def not_acceptable(accepted: Iterable[str]) -> RefusedRequestError:
     """An answer in a language that is not spoken here."""
     return RefusedRequestError(
-        f"only the following media types are accepted: {', '.join(accepted)}",
+        f"406: Not Acceptable\n\nAvailable representations: {', '.join(accepted)}",
         code=HTTPStatus.NOT_ACCEPTABLE,
         reason="NotAcceptable",
+        details={},
     )
 
 

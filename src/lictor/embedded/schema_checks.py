@@ -101,8 +101,8 @@ def _check_number(raw: JsonObject, value: float, path: str, say: Say) -> None:
         is_strict = raw.get(f"exclusive{word.capitalize()}") is True
         over = sign * (value - limit)
         if over > 0 or (is_strict and over == 0):
-            phrase = f"{phrase} than" if is_strict else f"{phrase} than or equal to"
-            say(invalid(path, value, f"{path} in body should be {phrase} {show(limit)}"))
+            told = f"{phrase} than" if is_strict else f"{phrase} than or equal to"
+            say(invalid(path, value, f"{path} in body should be {told} {show(limit)}"))
 
 
 def _check_list(schema: Schema, value: list[Json], old: Json, path: str, say: Say) -> None:

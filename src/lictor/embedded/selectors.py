@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TypeAlias
 
+from lictor.embedded.event_views import GROUP as EVENTS_GROUP
+from lictor.embedded.event_views import find_kept_field
 from lictor.embedded.kind import Kind
 from lictor.embedded.refusals import bad_request
 from lictor.raw import Json, JsonObject
@@ -36,7 +38,6 @@ _FIELDS: dict[tuple[str, str], frozenset[str]] = {
         )
     ),
     ("", "events"): _EVENT_FIELDS,
-    ("events.k8s.io", "events"): _EVENT_FIELDS,
     ("", "namespaces"): frozenset(("status.phase", "name")),
     ("", "nodes"): frozenset(("spec.unschedulable",)),
     ("", "secrets"): frozenset(("type",)),
@@ -146,17 +147,25 @@ def _check_value(value: str) -> str:
 
 
 def _compile_fields(kind: Kind, text: str) -> Test:
-    known = _EVERYWHERE | _FIELDS.get((kind.group, kind.plural), frozenset())
-    tests = [_compile_field(part, known) for part in text.split(",") if part]
+    more = _FIELDS.get((kind.group, kind.plural))
+    known = _EVERYWHERE if more is None else _EVERYWHERE | more
+    if kind.group == EVENTS_GROUP:
+        known = _EVERYWHERE | _EVENT_FIELDS
+        text = ",".join(find_kept_field(part) for part in text.split(","))
+    is_plain = known is _EVERYWHERE and not kind.is_custom
+    tests = [_compile_field(part, known, is_plain=is_plain) for part in text.split(",") if part]
     return lambda document: all([test(document) for test in tests])
 
 
-def _compile_field(part: str, known: frozenset[str]) -> Test:
+def _compile_field(part: str, known: frozenset[str], *, is_plain: bool) -> Test:
     key, operator, value = _split(part)
     if not operator:
         raise bad_request(f"invalid selector: {part[:200]!r}; can't understand {part[:200]!r}")
     if key not in known:
-        raise bad_request(f"field label not supported: {key[:200]}")
+        if not is_plain:
+            raise bad_request(f"field label not supported: {key[:200]}")
+        listed = ", ".join(f'"{each}"' for each in sorted(known))
+        raise bad_request(f'"{key[:200]}" is not a known field selector: only {listed}')
     path = ("metadata", "name") if key == "name" else tuple(key.split("."))
     if key == "status.successful":
         path = ("status", "succeeded")

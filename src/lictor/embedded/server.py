@@ -65,6 +65,8 @@ class ServerSettings(msgspec.Struct, frozen=True):
     database: Path | None = None
     # A port that is bound already, instead of the address.
     listener: socket.socket | None = None
+    # A second door, without TLS, for other processes of this program; on loopback only.
+    side_door: socket.socket | None = None
 
 
 class Server:
@@ -97,7 +99,7 @@ class Server:
         )
         self._port = settings.port
         self._socket: socket.socket | None = None
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -118,22 +120,28 @@ class Server:
     async def start(self) -> None:
         """Listen, and keep house; returns when clients are welcome."""
         bound = await self.prepare()
-        self._listener = await asyncio.get_running_loop().create_server(
-            self._gate, sock=bound, ssl=_make_context(self._settings), backlog=_BACKLOG
-        )
+        await self._open(bound, _make_context(self._settings))
+        if self._settings.side_door is not None:
+            await self._open(self._settings.side_door, None)
         self._keep(self._gate.sweep())
         trusted = _read_authority(self._settings)
         duties = list_duties(self.api, self.store, self.catalogue, trusted)
         for duty in (self._definitions.run, *duties):
             self._keep(_run_duty(duty))
 
+    async def _open(self, bound: socket.socket, context: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        self._listeners.append(
+            await loop.create_server(self._gate, sock=bound, ssl=context, backlog=_BACKLOG)
+        )
+
     def _keep(self, work: Coroutine[Json, Json, None]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(work))
 
     async def stop(self) -> None:
         """End in good order: what was acknowledged is kept."""
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         self.watches.end_all()
         await self._gate.drain(_DRAIN_SECONDS)
         for task in self._tasks:
@@ -197,6 +205,9 @@ def _find_key(database: Database | None) -> bytes:
 
 
 def _check_exposure(settings: ServerSettings) -> None:
+    door = settings.side_door
+    if door is not None and door.getsockname()[0] not in _LOOPBACK:
+        raise UsageError("without TLS the server only listens on this machine")
     if settings.address in _LOOPBACK:
         return
     knows = settings.tokens or settings.client_authority

@@ -1,12 +1,13 @@
 """All objects of the cluster, each once, and what happened to them lately."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Protocol, TypeAlias
 
 import msgspec
 
 from lictor.embedded.kind import Kind
+from lictor.embedded.packing import PackedObjects, pack, unpack
 from lictor.embedded.refusals import already_exists, conflict, expired, not_found
 from lictor.raw import JsonObject
 
@@ -21,6 +22,8 @@ DELETED = "DELETED"
 
 # So many changes of a kind are remembered; between one and two times as many, to forget cheaply.
 _MEMORY = 1024
+# So many of them as they are; older ones are asked for by few, and rest as bytes.
+_AWAKE = 128
 # Kinds that are two views of the same objects.
 _SHARED: dict[Place, Place] = {("events.k8s.io", "events"): ("", "events")}
 
@@ -54,12 +57,12 @@ class Shelf:
 
     def __init__(self, place: Place, horizon: int) -> None:
         self.place = place
-        self.objects: dict[Key, JsonObject] = {}
+        self.objects: MutableMapping[Key, JsonObject] = PackedObjects()
         self.keys: list[Key] = []
         self.listeners: list[Listener] = []
         # Changes up to this revision are forgotten.
         self.horizon = horizon
-        self._log: list[Change] = []
+        self._log = _Log()
         # How many changes were dropped in front of the log: positions never change their meaning.
         self._dropped = 0
 
@@ -79,14 +82,10 @@ class Shelf:
             self.objects[change.key] = change.document
         self._log.append(change)
         if len(self._log) > 2 * _MEMORY:
-            self._forget()
+            self.horizon = self._log.forget(_MEMORY)
+            self._dropped += _MEMORY
         for listener in self.listeners:
             listener(change)
-
-    def _forget(self) -> None:
-        self.horizon = self._log[_MEMORY - 1].revision
-        del self._log[:_MEMORY]
-        self._dropped += _MEMORY
 
     @property
     def end(self) -> int:
@@ -97,12 +96,12 @@ class Shelf:
         """The position of the first change after a revision; Expired where it is forgotten."""
         if revision < self.horizon:
             raise expired(f"too old resource version: {revision} ({self.horizon})")
-        return self._dropped + bisect_right(self._log, revision, key=_revision_of)
+        return self._dropped + self._log.find_after(revision)
 
     def changes_from(self, position: int) -> list[Change] | None:
         """All changes from a position on; None where some of them are forgotten."""
         start = position - self._dropped
-        return self._log[start:] if start >= 0 else None
+        return self._log.read(start) if start >= 0 else None
 
     def select(self, namespace: str = "") -> Iterator[JsonObject]:
         """All objects, or those of a namespace, in order."""
@@ -117,7 +116,7 @@ class Shelf:
         start = bisect_left(self.keys, (namespace, ""))
         return self.keys[start : bisect_left(self.keys, (namespace + "\0", ""))]
 
-    def at(self, revision: int) -> dict[Key, JsonObject]:
+    def at(self, revision: int) -> Mapping[Key, JsonObject]:
         """All objects as they were after a revision, by undoing what came later."""
         changes = self.changes_from(self.position_after(revision))
         if not changes:
@@ -131,8 +130,43 @@ class Shelf:
         return past
 
 
-def _revision_of(change: Change) -> int:
-    return change.revision
+class _Log:
+    """Changes in their order; only the latest are kept ready to read."""
+
+    def __init__(self) -> None:
+        self._revisions: list[int] = []
+        self._changes: list[Change | bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def append(self, change: Change) -> None:
+        self._revisions.append(change.revision)
+        self._changes.append(change)
+        index = len(self._changes) - _AWAKE - 1
+        if index >= 0 and isinstance(older := self._changes[index], Change):
+            self._changes[index] = pack(msgspec.structs.astuple(older))
+
+    def read(self, start: int) -> list[Change]:
+        """All changes from a position on."""
+        return [
+            each if isinstance(each, Change) else _unpack(each) for each in self._changes[start:]
+        ]
+
+    def find_after(self, revision: int) -> int:
+        """The position of the first change after a revision."""
+        return bisect_right(self._revisions, revision)
+
+    def forget(self, count: int) -> int:
+        """Drop the oldest; the revision of the last that is dropped."""
+        last = self._revisions[count - 1]
+        del self._revisions[:count], self._changes[:count]
+        return last
+
+
+def _unpack(packed: bytes) -> Change:
+    place, type_, key, document, old, revision = unpack(packed)
+    return Change(tuple(place), type_, tuple(key), document, old, revision)
 
 
 class Store:

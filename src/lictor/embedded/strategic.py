@@ -42,6 +42,7 @@ def _merge_maps(current: JsonObject, patch: JsonObject, shape: Shape) -> JsonObj
         else:
             merged[key] = _merge(merged.get(key), value, shape.get(key, PLAIN))
     for key, order in orders.items():
+        _check_order(patch.get(key), order, shape.get(key, PLAIN))
         _reorder(merged, key, order, current.get(key), shape.get(key, PLAIN))
     return merged
 
@@ -121,7 +122,8 @@ def _merge_lists(current: list[Json], patch: list[Json], shape: MergedList) -> l
     for element in wanted:
         place = _find(merged, key, _require_key(element, key))
         if place is None:
-            merged.append(_clean(element))
+            # As it is: what is left of directives in it is no field, and told as such.
+            merged.append(element)
         else:
             merged[place] = _merge_maps(merged[place], element, shape.element)
     return _interleave(merged, [_freeze(each[key]) for each in wanted], kept, key)
@@ -186,6 +188,21 @@ def _reorder(
         order = [_require_key(each, name) for each in order]
     live = before if isinstance(before, list) else []
     merged[key] = _interleave(elements, [_freeze(each) for each in order], live, name)
+
+
+def _check_order(patch: Json, order: Json, shape: Shape | MergedList) -> None:
+    """What a patch names must come in the order that it asks for."""
+    if not isinstance(patch, list) or not isinstance(order, list):
+        return
+    key = shape.keys[0] if isinstance(shape, MergedList) and shape.keys else ""
+    wanted = iter([_name_loosely(each, key) for each in order])
+    named = [_name_loosely(each, key) for each in patch if not _is_directive(each)]
+    if not all([name in wanted for name in named]):
+        raise EvaluationError("The order in patch list doesn't match $setElementOrder list")
+
+
+def _name_loosely(element: Json, key: str) -> Hashable:
+    return _freeze(element.get(key)) if key and isinstance(element, dict) else _freeze(element)
 
 
 def _interleave(

@@ -53,9 +53,8 @@ def _compile_cell(column: JsonObject) -> _CellOf:
         found = path(document)
         if not found or found[0] is None:
             return None
-        if kind == "date":
-            return tell_age(found[0], now)
-        return _show(found[0], kind) if len(found) == 1 else ",".join(map(_print, found))
+        # Of several, the first.
+        return tell_age(found[0], now) if kind == "date" else _show(found[0], kind)
 
     return cell
 

@@ -73,7 +73,8 @@ def _fill_budget(budget: JsonObject, now: datetime) -> list[Json]:
 def _fill_quota(quota: JsonObject, now: datetime) -> list[Json]:
     status = read_object(quota, "status")
     used = read_object(status, "used")
-    requests, limits = [], []
+    requests: list[str] = []
+    limits: list[str] = []
     for name, amount in sorted(read_object(status, "hard").items()):
         told = f"{name}: {used.get(name, '0')}/{amount}"
         (limits if name.startswith("limits.") else requests).append(told)

@@ -13,10 +13,10 @@ from lictor.embedded.check_basics import (
 from lictor.embedded.name_rules import tell_length
 from lictor.embedded.pod_checks import check_template
 from lictor.embedded.reading import read_list, read_object, read_text
-from lictor.embedded.schema_words import forbidden, invalid, required, show, unsupported
-from lictor.errors import SyntaxFaultError
+from lictor.embedded.schema_words import forbidden, invalid, required, unsupported
+from lictor.errors import CompileError
 from lictor.lang.cron import compile_schedule
-from lictor.lang.label_selector import compile_label_selector, read_requirements
+from lictor.lang.label_selector import Requirement, compile_label_selector
 from lictor.raw import JsonObject
 
 _MAX_CRON_NAME = 52
@@ -54,7 +54,8 @@ def _check_pods(spec: JsonObject, kind: str, say: Say) -> None:
     """Selector and template, and that they belong together."""
     selector, template = spec.get("selector"), read_object(spec, "template")
     if selector is None:
-        say(required("spec.selector"))
+        if kind != "daemonset":
+            say(required("spec.selector"))
     elif not selector:
         say(invalid("spec.selector", selector, f"empty selector is invalid for {kind}"))
     check_selector(selector, "spec.selector", say)
@@ -71,10 +72,15 @@ def _check_pods(spec: JsonObject, kind: str, say: Say) -> None:
 def _selects(selector: JsonObject | None, labels: JsonObject) -> bool:
     if not isinstance(selector, dict):
         return False
-    requirements = read_requirements(read_list(selector, "matchExpressions"))
+    requirements = [
+        Requirement(
+            read_text(each, "key"), read_text(each, "operator"), tuple(read_list(each, "values"))
+        )
+        for each in read_list(selector, "matchExpressions")
+    ]
     try:
         test = compile_label_selector(read_object(selector, "matchLabels"), requirements)
-    except (SyntaxFaultError, ValueError):
+    except CompileError:
         # What is wrong with it is told elsewhere.
         return True
     return bool(test(labels))
@@ -193,7 +199,7 @@ def _check_schedule(schedule: str, say: Say) -> None:
         return
     try:
         compile_schedule(schedule)
-    except (SyntaxFaultError, ValueError) as error:
+    except CompileError as error:
         say(invalid("spec.schedule", schedule, str(error)))
 
 
@@ -233,8 +239,3 @@ def check_budget(budget: JsonObject, old: JsonObject | None, say: Say) -> None:
         }
         say(invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
     check_selector(spec.get("selector"), "spec.selector", say)
-
-
-def show_selector(selector: JsonObject) -> str:
-    """A selector inside a message."""
-    return show(selector)

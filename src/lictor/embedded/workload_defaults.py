@@ -47,6 +47,7 @@ def complete_stateful_set(stateful_set: JsonObject) -> None:
     spec = stateful_set.setdefault("spec", {})
     complete_template(spec.setdefault("template", {}))
     spec.setdefault("podManagementPolicy", "OrderedReady")
+    spec.setdefault("serviceName", "")
     strategy = spec.setdefault("updateStrategy", {})
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"

@@ -7,8 +7,9 @@ import msgspec
 
 from lictor.embedded.apply import apply_patch
 from lictor.embedded.attributes import Attributes
+from lictor.embedded.births import complete_with_uid
 from lictor.embedded.bodies import check_metadata
-from lictor.embedded.field_validation import FieldValidation, read_fields
+from lictor.embedded.field_validation import FieldValidation, read_fields, read_patched
 from lictor.embedded.house import House
 from lictor.embedded.kind import Cause, Kind
 from lictor.embedded.kind_habits import is_conditional, is_created_by_update, is_namespace
@@ -17,6 +18,7 @@ from lictor.embedded.objects import (
     begin_object,
     carry_over,
     check_change,
+    check_identity,
     complete_birth,
     count_generation,
     is_unchanged,
@@ -25,7 +27,14 @@ from lictor.embedded.objects import (
     read_clock,
     version_of,
 )
-from lictor.embedded.refusals import already_exists, bad_request, conflict, invalid, not_found
+from lictor.embedded.refusals import (
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    not_found,
+    versionless,
+)
 from lictor.errors import RefusedRequestError
 from lictor.model.request import Operation
 from lictor.raw import JsonObject
@@ -91,10 +100,17 @@ class Writer:
         if current is None and is_created_by_update(kind):
             return await self._create(_as_create(attributes), document, warnings)
         if not version_of(document) and is_conditional(kind):
-            told = "Invalid value: 0x0: must be specified for an update"
-            cause = Cause("FieldValueInvalid", told, "metadata.resourceVersion")
-            raise invalid(kind, attributes.name, [cause])
-        return await self._change(attributes, lambda _: document, warnings)
+            raise versionless(kind, attributes.name)
+        uid = document["metadata"].get("uid")
+
+        def replace(current: JsonObject) -> JsonObject:
+            if uid and uid != current["metadata"].get("uid"):
+                told = f"UID in precondition: {uid}, UID in object meta: "
+                found = current["metadata"].get("uid")
+                raise conflict(kind, attributes.name, f"Precondition failed: {told}{found}")
+            return document
+
+        return await self._change(attributes, replace, warnings)
 
     async def edit(
         self,
@@ -108,8 +124,7 @@ class Writer:
         def edit_and_read(current: JsonObject) -> JsonObject:
             warnings.clear()
             edited = edit(current)
-            check_metadata(attributes.kind, edited)
-            return read_fields(attributes.kind, edited, validation, warnings, is_patch=True)
+            return read_patched(attributes.kind, edited, validation, warnings)
 
         return await self._change(attributes, edit_and_read, warnings)
 
@@ -171,7 +186,7 @@ class Writer:
             document = begin_object(kind, _reread(kind, admitted.document), attributes.namespace)
             document = kind.shape.complete(document)
         for attempt in range(_NAME_ATTEMPTS):
-            born = complete_birth(kind, document, read_clock())
+            born = complete_with_uid(kind, complete_birth(kind, document, read_clock()))
             try:
                 return await self._finish_creation(attributes, born, warnings, is_apply=is_apply)
             except RefusedRequestError as error:
@@ -241,6 +256,9 @@ class Writer:
         is_apply: bool,
     ) -> Written:
         kind, part = attributes.kind, attributes.subresource
+        causes = check_identity(old, new)
+        if causes:
+            raise invalid(kind, attributes.name, causes)
         new = kind.shape.complete(carry_over(kind, old, new, part))
         admitted = await self._house.admission.mutate(attributes, new, old)
         if admitted.document is not None and admitted.document is not new:

@@ -7,6 +7,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,6 +20,9 @@ from lictor.serve.options import Inherited, Options
 from lictor.serve.slots import Slot
 from lictor.serve.supervisor import Post, Supervisor
 from lictor.serve.tracing import check_tracing
+
+if TYPE_CHECKING:
+    from lictor.serve.worker import Guest
 
 _BACKLOG = 1024
 # What every process needs sooner or later.
@@ -41,11 +45,16 @@ _SHARED_WITH_CLUSTER = (
 
 
 def run_service(
-    options: Options, control: Callable[[], None] | None = None, beside: Iterable[Post] = ()
+    options: Options,
+    control: Callable[[], None] | None = None,
+    *,
+    guest: "Guest | None" = None,
+    beside: Iterable[Post] = (),
 ) -> int:
     """Serve until SIGTERM; the exit code. `control` runs the loops in a process of its own.
 
-    `beside`: processes that are started before ours, and ended after them.
+    `guest`: what else runs in each webhook process. `beside`: processes that are started before
+    ours, and ended after them.
     """
     check_tracing(options.flags)
     workers = options.workers or count_cores()
@@ -60,7 +69,7 @@ def run_service(
             *(
                 Post(
                     f"worker-{number}",
-                    lambda slot: run_worker(options, inherited, slot),
+                    lambda slot: run_worker(options, inherited, slot, guest),
                     slots[number],
                     patience=options.patience,
                 )

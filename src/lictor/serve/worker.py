@@ -6,6 +6,8 @@ import gc
 import logging
 import resource
 import signal
+from collections.abc import Callable, Coroutine
+from typing import TypeAlias
 
 from lictor.errors import DeadlineError
 from lictor.http import Gate
@@ -22,6 +24,8 @@ from lictor.serve.tracing import build_tracer
 
 log = logging.getLogger(__name__)
 
+Guest: TypeAlias = Callable[[], Coroutine[None, None, None]]
+
 _BEAT = 0.25
 _METRICS_EVERY = 4
 # A rule that waits for an outside answer has limits of its own; a thread beyond this is lost.
@@ -30,8 +34,13 @@ _DRAIN_SECONDS = 15.0
 _BACKLOG = 1024
 
 
-def run_worker(options: Options, inherited: Inherited, slot: Slot) -> None:
-    """Serve until SIGTERM; raises what makes it impossible to go on."""
+def run_worker(
+    options: Options, inherited: Inherited, slot: Slot, guest: Guest | None = None
+) -> None:
+    """Serve until SIGTERM; raises what makes it impossible to go on.
+
+    `guest`: what else runs on this process's event loop, until it is cancelled.
+    """
     limit = inherited.memory_limit
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
@@ -41,7 +50,7 @@ def run_worker(options: Options, inherited: Inherited, slot: Slot) -> None:
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_Worker(options, inherited, slot).run())
+        runner.run(_Worker(options, inherited, slot, guest).run())
 
 
 def _log_cheaply() -> None:
@@ -52,7 +61,10 @@ def _log_cheaply() -> None:
 
 
 class _Worker:
-    def __init__(self, options: Options, inherited: Inherited, slot: Slot) -> None:
+    def __init__(
+        self, options: Options, inherited: Inherited, slot: Slot, guest: Guest | None
+    ) -> None:
+        self._guest = guest
         self._options = options
         self._inherited = inherited
         self._slot = slot
@@ -75,6 +87,8 @@ class _Worker:
                 group.create_task(self._beat(parts)),
                 group.create_task(parts.run()),
             ]
+            if self._guest is not None:
+                background.append(group.create_task(self._guest()))
             await self._serve(parts)
             for task in background:
                 task.cancel()

@@ -18,7 +18,9 @@ class EmbeddedCluster(LocalCluster):
 
     def __init__(self, *, loopback: bool = False) -> None:
         super().__init__(loopback=loopback)
-        self.kubeconfig = self.folder / "admin.kubeconfig"
+        self._made = self.folder / "data" / "kubeconfig"
+        self._authority = self.folder / "ca.crt"
+        self._admin = Pair(self.folder / "admin.crt", self.folder / "admin.key")
 
     def start_programs(self) -> None:
         """Start the API server; its controllers are in it."""
@@ -34,30 +36,31 @@ class EmbeddedCluster(LocalCluster):
             "lictor",
             "up",
             "--bare",
-            f"--data={self.folder / 'data'}",
-            f"--kubeconfig={self.kubeconfig}",
+            f"--data={self._made.parent}",
             f"--address={self.address}",
             f"--port={self._port}",
         )
-        self._wait(self.kubeconfig.exists, "the kubeconfig")
+        self._wait(self._made.exists, "the kubeconfig")
+        self._read_kubeconfig()
         self._wait(self._is_ready, "the API server")
 
     def connect(self) -> httpx.Client:
         """A client with the administrator's rights; the caller closes it."""
-        authority, token = self._read_credentials()
-        context = ssl.create_default_context(cadata=authority)
-        headers = {"Authorization": f"Bearer {token}"}
-        return httpx.Client(
-            base_url=self.url, headers=headers, verify=context, timeout=30, trust_env=False
-        )
+        context = ssl.create_default_context(cafile=self._authority)
+        context.load_cert_chain(self._admin.certificate, self._admin.key)
+        return httpx.Client(base_url=self.url, verify=context, timeout=30, trust_env=False)
 
-    def _read_credentials(self) -> tuple[str, str]:
-        config = yaml.safe_load(self.kubeconfig.read_text(encoding="utf-8"))
-        authority = config["clusters"][0]["cluster"]["certificate-authority-data"]
-        return b64decode(authority).decode(), config["users"][0]["user"]["token"]
+    def _read_kubeconfig(self) -> None:
+        config = yaml.safe_load(self._made.read_text(encoding="utf-8"))
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        for path, encoded in (
+            (self._authority, cluster["certificate-authority-data"]),
+            (self._admin.certificate, user["client-certificate-data"]),
+            (self._admin.key, user["client-key-data"]),
+        ):
+            path.write_bytes(b64decode(encoded))
+        self.kubeconfig = self._write_kubeconfig("admin", self._admin)
 
     def _write_kubeconfig(self, name: str, user: Pair | str) -> Path:
-        authority = self.folder / "authority.crt"
-        authority.write_text(self._read_credentials()[0], encoding="ascii")
         path = self.folder / f"{name}.kubeconfig"
-        return write_kubeconfig(path, server=self.url, authority=authority, user=user)
+        return write_kubeconfig(path, server=self.url, authority=self._authority, user=user)

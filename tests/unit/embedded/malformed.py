@@ -3,172 +3,22 @@
 import json
 import random
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import quote
 
+import yaml
+
 TOKEN = "malformed"
-KINDS = {
-    "ConfigMap": "/api/v1/namespaces/default/configmaps",
-    "Secret": "/api/v1/namespaces/default/secrets",
-    "Service": "/api/v1/namespaces/default/services",
-    "ServiceAccount": "/api/v1/namespaces/default/serviceaccounts",
-    "Pod": "/api/v1/namespaces/default/pods",
-    "Namespace": "/api/v1/namespaces",
-    "Deployment": "/apis/apps/v1/namespaces/default/deployments",
-    "CronJob": "/apis/batch/v1/namespaces/default/cronjobs",
-    "Lease": "/apis/coordination.k8s.io/v1/namespaces/default/leases",
-    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
-    "ValidatingWebhookConfiguration": (
-        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    ),
-    "ValidatingAdmissionPolicy": (
-        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-    ),
-    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    "Widget": "/apis/lictor.test/v1/namespaces/default/widgets",
-    "TokenReview": "/apis/authentication.k8s.io/v1/tokenreviews",
-    "SubjectAccessReview": "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+_HONEST = {
+    entry["object"]["kind"]: entry
+    for entry in yaml.safe_load(
+        (Path(__file__).parent / "honest_objects.yaml").read_text(encoding="utf-8")
+    )
 }
-_REVIEWS = ("TokenReview", "SubjectAccessReview")
-_VERSIONS = {
-    "Deployment": "apps/v1",
-    "CronJob": "batch/v1",
-    "Lease": "coordination.k8s.io/v1",
-    "ClusterRole": "rbac.authorization.k8s.io/v1",
-    "RoleBinding": "rbac.authorization.k8s.io/v1",
-    "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
-    "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
-    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
-    "Widget": "lictor.test/v1",
-    "TokenReview": "authentication.k8s.io/v1",
-    "SubjectAccessReview": "authorization.k8s.io/v1",
-}
-_POD = {
-    "containers": [
-        {
-            "name": "app",
-            "image": "app:1",
-            "ports": [{"containerPort": 80}],
-            "env": [{"name": "A", "value": "1"}],
-            "resources": {"limits": {"cpu": "1", "memory": "1Gi"}},
-            "volumeMounts": [{"name": "v", "mountPath": "/v"}],
-        }
-    ],
-    "volumes": [{"name": "v", "emptyDir": {}}],
-}
-_TEMPLATE = {"metadata": {"labels": {"app": "x"}}, "spec": _POD}
-_WIDGET_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "spec": {
-            "type": "object",
-            "properties": {
-                "size": {"type": "integer", "minimum": 1, "default": 1},
-                "name": {"type": "string", "pattern": "^[a-z]+$"},
-                "tags": {"type": "array", "items": {"type": "string"}},
-                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-            },
-        },
-        "status": {"type": "object", "properties": {"phase": {"type": "string"}}},
-    },
-}
-DEFINITION = {
-    "group": "lictor.test",
-    "scope": "Namespaced",
-    "names": {
-        "plural": "widgets",
-        "singular": "widget",
-        "kind": "Widget",
-        "listKind": "WidgetList",
-    },
-    "versions": [
-        {
-            "name": "v1",
-            "served": True,
-            "storage": True,
-            "subresources": {
-                "status": {},
-                "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"},
-            },
-            "schema": {"openAPIV3Schema": _WIDGET_SCHEMA},
-            "additionalPrinterColumns": [
-                {"name": "Size", "type": "integer", "jsonPath": ".spec.size"}
-            ],
-        }
-    ],
-}
-_BODIES = {
-    "ConfigMap": {"data": {"a": "1"}, "binaryData": {"b": "AA=="}},
-    "Secret": {"stringData": {"a": "b"}, "type": "Opaque"},
-    "Service": {"spec": {"selector": {"app": "x"}, "ports": [{"port": 80, "name": "web"}]}},
-    "ServiceAccount": {"secrets": [{"name": "s"}]},
-    "Pod": {"spec": _POD},
-    "Namespace": {"spec": {"finalizers": ["kubernetes"]}},
-    "Deployment": {
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": {"app": "x"}},
-            "template": _TEMPLATE,
-        }
-    },
-    "CronJob": {
-        "spec": {
-            "schedule": "* * * * *",
-            "jobTemplate": {
-                "spec": {"template": {"spec": {**_POD, "restartPolicy": "Never"}}},
-            },
-        }
-    },
-    "Lease": {"spec": {"holderIdentity": "me", "leaseDurationSeconds": 10}},
-    "ClusterRole": {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]},
-    "RoleBinding": {
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
-        "subjects": [{"kind": "ServiceAccount", "name": "s", "namespace": "default"}],
-    },
-    "ValidatingWebhookConfiguration": {
-        "webhooks": [
-            {
-                "name": "a.lictor.test",
-                "admissionReviewVersions": ["v1"],
-                "sideEffects": "None",
-                "failurePolicy": "Ignore",
-                "timeoutSeconds": 1,
-                "clientConfig": {"url": "https://127.0.0.1:1/"},
-                "matchConditions": [{"name": "never", "expression": "false"}],
-                "rules": [
-                    {
-                        "apiGroups": ["nobody.test"],
-                        "apiVersions": ["v1"],
-                        "operations": ["CREATE"],
-                        "resources": ["nothings"],
-                    }
-                ],
-            }
-        ]
-    },
-    "ValidatingAdmissionPolicy": {
-        "spec": {
-            "failurePolicy": "Ignore",
-            "matchConstraints": {
-                "resourceRules": [
-                    {
-                        "apiGroups": ["nobody.test"],
-                        "apiVersions": ["v1"],
-                        "operations": ["CREATE"],
-                        "resources": ["nothings"],
-                    }
-                ]
-            },
-            "validations": [{"expression": "true"}],
-        }
-    },
-    "CustomResourceDefinition": {"spec": DEFINITION},
-    "Widget": {"spec": {"size": 1, "name": "abc", "tags": ["x"], "free": {"a": {"b": [1]}}}},
-    "TokenReview": {"spec": {"token": "abc"}},
-    "SubjectAccessReview": {
-        "spec": {"user": "u", "resourceAttributes": {"verb": "get", "resource": "pods"}}
-    },
-}
+# Where objects of a kind live.
+KINDS = {kind: entry["at"] for kind, entry in _HONEST.items()}
+# What is asked, and not kept.
+_REVIEWS = frozenset(kind for kind in KINDS if kind.endswith("Review"))
 _METHODS = (*["GET"] * 3, *["POST"] * 4, *["PUT"] * 4, *["PATCH"] * 8, "DELETE", "DELETE")
 _TYPES = {
     "json-patch": "application/json-patch+json",
@@ -252,10 +102,9 @@ class Wild:
 
 def make_honest(kind: str, name: str = "thing") -> dict:
     """An object as it should be."""
-    if kind == "CustomResourceDefinition":
-        name = "widgets.lictor.test"
-    identity = {"apiVersion": _VERSIONS.get(kind, "v1"), "kind": kind, "metadata": {"name": name}}
-    return json.loads(json.dumps({**identity, **_BODIES[kind]}))
+    document = json.loads(json.dumps(_HONEST[kind]["object"]))
+    document["metadata"] = {"name": name, **document.get("metadata", {})}
+    return document
 
 
 class Generator:

@@ -48,7 +48,7 @@ def test_lists_come_in_pages_of_one_moment() -> None:
         assert rest.json["metadata"]["resourceVersion"] == described["resourceVersion"]
         assert "continue" not in rest.json["metadata"]
         bad = await site.get(f"{CONFIG_MAPS}?limit=3&continue=nonsense")
-        assert (bad.status, bad.message) == (400, "continue key is not valid")
+        assert (bad.status, bad.message) == (400, "invalid continue token: continue key is not valid")
 
     run_on_site(work)
 
@@ -285,5 +285,37 @@ def test_watches_are_forgotten_when_clients_go() -> None:
         async with asyncio.timeout(5):
             while len(site.server.watches):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
+
+    run_on_site(work)
+
+
+def test_events_have_two_views() -> None:
+    async def work(site: Site) -> None:
+        path = "/apis/events.k8s.io/v1/namespaces/default/events"
+        event = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": "e"},
+            "eventTime": "2026-01-01T00:00:00.000000Z",
+            "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
+            "note": "hello",
+            "reason": "Because",
+            "action": "Saying",
+            "type": "Normal",
+            "reportingController": "me",
+            "reportingInstance": "me-1",
+        }
+        created = await site.create(path, event)
+        assert (created["note"], created["regarding"]["name"]) == ("hello", "p")
+        kept = (await site.get("/api/v1/namespaces/default/events/e")).json
+        assert (kept["apiVersion"], kept["message"], kept["involvedObject"]["name"]) == ("v1", "hello", "p")
+        assert kept["reportingComponent"] == "me"
+        for where in ("/api/v1/events?fieldSelector=involvedObject.name%3D", "/apis/events.k8s.io/v1/events?fieldSelector=regarding.name%3D"):
+            assert names(await site.get(f"{where}p")) == ["e"]
+            assert names(await site.get(f"{where}q")) == []
+        patched = await site.patch(f"{path}/e", {"note": "bye"})
+        assert patched.json["note"] == "bye"
+        [told_event] = await site.watch("/api/v1/events?watch=1", 1)
+        assert told_event["object"]["message"] == "bye"
 
     run_on_site(work)

@@ -83,6 +83,7 @@ FAULTS: list[tuple[JsonObject, str]] = [
     ({"containers": [{"name": "a", "$patch": "mend"}]}, "unknown patch type: mend"),
     ({"containers": [{"$patch": "merge"}]}, "cannot yet be specified"),
     ({"$setElementOrder/containers": 3}, "invalid patch format of setElementOrder list"),
+    ({"$setElementOrder/containers": named("a", "b"), "containers": named("b", "a")}, "order in patch list"),
     ({"$deleteFromPrimitiveList/x": 3}, "invalid patch format of primitive list"),
     ({"$retainKeys": 3}, "invalid patch format of retainKeys"),
     ({"$retainKeys": ["a"], "b": 1}, "invalid patch format of retainKeys"),

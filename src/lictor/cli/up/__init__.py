@@ -31,7 +31,6 @@ lictor up --bare --port 6443"""
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    default=0,
     help="Where the API server listens; 6443 by default, or a free one where that is taken.",
 )
 @click.option(
@@ -55,7 +54,7 @@ lictor up --bare --port 6443"""
 def up(  # noqa: PLR0913  (one for each option)
     *,
     policies: tuple[Path, ...],
-    port: int,
+    port: int | None,
     address: str,
     data: Path | None,
     kubeconfig: Path | None,

@@ -5,10 +5,9 @@ import gc
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 
-from lictor.cli.up.credentials import ADMIN, Credentials
+from lictor.cli.up.credentials import AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE, Credentials
 from lictor.cli.up.own_objects import find_own_user, install
 from lictor.cli.up.plan import Plan
-from lictor.embedded.attributes import User
 from lictor.embedded.server import Server, ServerSettings, build_server
 from lictor.embedded.workloads import Workloads
 from lictor.raw import JsonObject
@@ -55,16 +54,14 @@ async def _greet(welcome: Welcome, server: Server) -> None:
 
 
 def _choose_settings(plan: Plan, credentials: Credentials) -> ServerSettings:
-    admin = User(ADMIN, ("system:masters", "system:authenticated"))
-    tokens = {credentials.admin_token: admin}
-    if not plan.is_bare:
-        tokens[credentials.own_token] = find_own_user()
     return ServerSettings(
         address=plan.address,
         port=plan.port,
-        certificate=plan.certificate,
-        key=plan.key,
-        tokens=tokens,
+        certificate=plan.folder / CERTIFICATE_FILE,
+        key=plan.folder / KEY_FILE,
+        client_authority=plan.folder / AUTHORITY_FILE,
+        tokens={} if plan.is_bare else {credentials.own_token: find_own_user()},
         database=plan.database,
         listener=plan.listener,
+        side_door=None if plan.is_bare else plan.side_door,
     )

@@ -12,6 +12,10 @@ from lictor.errors import UsageError
 from lictor.raw import JsonObject
 
 ADMIN = "kubernetes-admin"
+AUTHORITY_FILE = "ca.crt"
+CERTIFICATE_FILE = "server.crt"
+KEY_FILE = "server.key"
+_MASTERS = "system:masters"
 _FILE = "credentials.json"
 _LIFETIME = timedelta(days=365)
 # Made anew in time: nobody wants to find out by a laptop that stopped working.
@@ -24,7 +28,9 @@ class Credentials(msgspec.Struct, frozen=True):
     authority: str
     certificate: str
     key: str
-    admin_token: str
+    # Those of whoever has the kubeconfig.
+    admin_certificate: str
+    admin_key: str
     # That of lictor's own processes.
     own_token: str
     hosts: tuple[str, ...]
@@ -40,7 +46,7 @@ def keep_credentials(folder: Path, hosts: tuple[str, ...]) -> Credentials:
     known = _read(file)
     if known is not None and known.hosts == hosts and _is_fresh(known):
         return known
-    made = _make(hosts, known)
+    made = _make(hosts)
     write_private(file, msgspec.json.encode(made))
     return made
 
@@ -58,40 +64,67 @@ def _is_fresh(known: Credentials) -> bool:
     return datetime.now(UTC) < known.until - _RENEW_BEFORE
 
 
-def _make(hosts: tuple[str, ...], known: Credentials | None) -> Credentials:
-    from lictor.cluster.keys import Algorithm, make_authority, make_serving
+def _make(hosts: tuple[str, ...]) -> Credentials:
+    from lictor.cluster.keys import Algorithm, make_authority, make_client, make_serving
 
     now = datetime.now(UTC)
     authority = make_authority("lictor", Algorithm.ECDSA, now, _LIFETIME)
     serving = make_serving(authority, hosts, Algorithm.ECDSA, now, _LIFETIME)
+    admin = make_client(authority, ADMIN, (_MASTERS,), now, _LIFETIME)
+    # The authority's own key is forgotten: nobody else can become anyone.
     return Credentials(
         authority=authority.certificate_pem,
         certificate=serving.certificate_pem,
         key=serving.key_pem,
-        admin_token=known.admin_token if known else secrets.token_urlsafe(32),
-        own_token=known.own_token if known else secrets.token_urlsafe(32),
+        admin_certificate=admin.certificate_pem,
+        admin_key=admin.key_pem,
+        own_token=secrets.token_urlsafe(32),
         hosts=hosts,
         until=now + _LIFETIME,
     )
 
 
-def write_kubeconfig(file: Path, url: str, credentials: Credentials, token: str) -> None:
-    """A kubeconfig that has everything in it; readable by its owner only."""
+def write_files(folder: Path, credentials: Credentials) -> None:
+    """Certificates and keys as the server reads them."""
+    write_private(folder / AUTHORITY_FILE, credentials.authority.encode())
+    write_private(folder / CERTIFICATE_FILE, credentials.certificate.encode())
+    write_private(folder / KEY_FILE, credentials.key.encode())
+
+
+def write_admin_kubeconfig(file: Path, url: str, credentials: Credentials) -> None:
+    """The kubeconfig of whoever started the cluster: may do everything."""
+    user = {
+        "client-certificate-data": _encode(credentials.admin_certificate),
+        "client-key-data": _encode(credentials.admin_key),
+    }
+    _write_kubeconfig(file, url, credentials, user)
+
+
+def write_own_kubeconfig(file: Path, url: str, credentials: Credentials) -> None:
+    """The kubeconfig of lictor's own processes."""
+    _write_kubeconfig(file, url, credentials, {"token": credentials.own_token})
+
+
+def _write_kubeconfig(file: Path, url: str, credentials: Credentials, user: JsonObject) -> None:
     from lictor.report.yaml_text import render_yaml
 
-    authority = b64encode(credentials.authority.encode()).decode()
+    cluster: JsonObject = {"server": url}
+    if url.startswith("https:"):
+        cluster["certificate-authority-data"] = _encode(credentials.authority)
     content: JsonObject = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": "lictor", "cluster": {"server": url, "certificate-authority-data": authority}}
-        ],
-        "users": [{"name": ADMIN, "user": {"token": token}}],
+        "clusters": [{"name": "lictor", "cluster": cluster}],
+        "users": [{"name": ADMIN, "user": user}],
         "contexts": [{"name": "lictor", "context": {"cluster": "lictor", "user": ADMIN}}],
         "current-context": "lictor",
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     write_private(file, render_yaml(content).encode())
+
+
+def _encode(text: str) -> str:
+    return b64encode(text.encode()).decode()
 
 
 def write_private(file: Path, content: bytes) -> None:

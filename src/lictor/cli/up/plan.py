@@ -15,6 +15,7 @@ from lictor.cluster.names import Names
 from lictor.errors import UsageError
 
 USUAL_PORT = 6443
+ANY_PORT = 0
 USUAL_KUBECONFIG = Path("~/.kube/lictor.yaml")
 LOOPBACK = "127.0.0.1"
 _OWN_KUBECONFIG = "lictor.kubeconfig"
@@ -30,6 +31,8 @@ class Plan(msgspec.Struct, frozen=True):
     address: str
     # Bound before anything else starts: whoever connects waits there until someone answers.
     listener: socket.socket
+    # Where our own processes come in: TLS would cost them half of their time and memory.
+    side_door: socket.socket
     # Those of lictor's own processes.
     flags: Flags
     names: Names
@@ -48,6 +51,11 @@ class Plan(msgspec.Struct, frozen=True):
         return f"https://{shown}:{self.port}"
 
     @property
+    def own_url(self) -> str:
+        """The same server, as our own processes reach it."""
+        return f"http://{LOOPBACK}:{self.side_door.getsockname()[1]}"
+
+    @property
     def hosts(self) -> tuple[str, ...]:
         """What the server's certificate must be for."""
         usual = (LOOPBACK, "localhost", "kubernetes.default.svc")
@@ -57,14 +65,6 @@ class Plan(msgspec.Struct, frozen=True):
     def own_kubeconfig(self) -> Path:
         """That of lictor's own processes."""
         return self.folder / _OWN_KUBECONFIG
-
-    @property
-    def certificate(self) -> Path:
-        return self.folder / "server.crt"
-
-    @property
-    def key(self) -> Path:
-        return self.folder / "server.key"
 
     @property
     def webhook_certificate(self) -> Path:
@@ -110,6 +110,7 @@ def make_plan(
         keeps_objects=keeps_objects,
         address=address,
         listener=listener,
+        side_door=bind(LOOPBACK, ANY_PORT),
         flags=flags,
         names=_NAMES,
         kubeconfig=kubeconfig,
@@ -132,10 +133,10 @@ def check_address(address: str) -> str:
         raise UsageError(f"--address {address}: write an IP address") from None
 
 
-def bind(address: str, port: int) -> socket.socket:
+def bind(address: str, port: int | None) -> socket.socket:
     """Listen; without a port on the usual one, or on any where that is taken."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    for number in (port,) if port else (USUAL_PORT, 0):
+    for number in (USUAL_PORT, ANY_PORT) if port is None else (port,):
         try:
             return socket.create_server((address, number), family=family, backlog=1024)
         except OSError as error:

@@ -1,17 +1,17 @@
-"""The processes of an embedded cluster: API server, webhook, controllers, under one parent."""
+"""The processes of an embedded cluster: API server, webhook with controllers, under one parent."""
 
-import gc
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Coroutine, Sequence
 
 from lictor.cli.logs import set_up_logging
 from lictor.cli.up.api_server import run_api_server
 from lictor.cli.up.credentials import (
     Credentials,
     keep_credentials,
-    write_kubeconfig,
-    write_private,
+    write_admin_kubeconfig,
+    write_files,
+    write_own_kubeconfig,
 )
 from lictor.cli.up.plan import Plan
 from lictor.cli.up.webhook_certificate import make_secrets
@@ -50,15 +50,15 @@ def run_cluster(plan: Plan, objects: Sequence[JsonObject], began: float) -> int:
 
 def _write_files(plan: Plan) -> Credentials:
     credentials = keep_credentials(plan.folder, plan.hosts)
-    write_private(plan.certificate, credentials.certificate.encode())
-    write_private(plan.key, credentials.key.encode())
-    write_kubeconfig(plan.kubeconfig, plan.url, credentials, credentials.admin_token)
+    write_files(plan.folder, credentials)
+    write_admin_kubeconfig(plan.kubeconfig, plan.url, credentials)
     if not plan.is_bare:
-        write_kubeconfig(plan.own_kubeconfig, plan.url, credentials, credentials.own_token)
+        write_own_kubeconfig(plan.own_kubeconfig, plan.own_url, credentials)
     return credentials
 
 
 def _run_lictor(plan: Plan, api_server: Post) -> int:
+    from lictor.control.run import run_control
     from lictor.serve.options import Options
     from lictor.serve.service import run_service
 
@@ -69,15 +69,9 @@ def _run_lictor(plan: Plan, api_server: Post) -> int:
         certificate=plan.webhook_certificate,
         key=plan.webhook_key,
     )
-    return run_service(options, _build_control(plan), (api_server,))
 
+    def control() -> Coroutine[None, None, None]:
+        return run_control((), plan.flags, plan.names, heeds_signals=False)
 
-def _build_control(plan: Plan) -> Callable[[], None]:
-    from lictor.control.run import run_control_process
-
-    def control() -> None:
-        # What was there before the fork is shared: collecting it would copy its pages.
-        gc.freeze()
-        run_control_process(plan.flags, plan.names)
-
-    return control
+    # With the webhook in one process: memory counts for more here than answering at once.
+    return run_service(options, guest=control, beside=(api_server,))
