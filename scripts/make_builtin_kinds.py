@@ -1,39 +1,62 @@
 """Write what the embedded API server must know of built-in kinds, from a real API server.
 
-    KUBECONFIG=... python scripts/make_builtin_kinds.py
+    KUBECONFIG=... python scripts/make_builtin_kinds.py MODULES
 
-Everything is asked through kubectl: discovery, and the OpenAPI v3 documents. The table that is
-checked in comes from v1.34.3, with both versions of MutatingAdmissionPolicy switched on. It holds
-only what `lang/resource_names.json` (plurals, scopes) and `lang/kind_schemas.json` (fields, and how
-they are merged) do not tell; descriptions are left out.
+Discovery and the OpenAPI v3 documents are asked for through kubectl; MODULES is the folder of Go's
+modules, with `k8s.io/api` and `k8s.io/apimachinery` of the same release: only Go's types tell which
+fields are not written where they are empty. The table that is checked in comes from v1.34.3, with
+both versions of MutatingAdmissionPolicy switched on, and no custom kinds. It holds only what
+`lang/resource_names.json` (plurals, scopes) and `lang/kind_schemas.json` (fields, and how they are
+merged) do not tell; descriptions are left out.
 
     groups  group -> versions, the preferred one first; both in the order of discovery
     kinds   apiVersion -> kind -> short (names), categories, verbs (where not all of them),
             subresources (name -> verbs, and where it has a kind of its own: that kind)
     types   type -> required (fields), formats (field -> format; numbers without one are int32),
-            enums (field -> values), patches (field -> strategy, and key, of strategic merges)
+            enums (field -> values), patches (field -> strategy, and key, of strategic merges),
+            silent (fields that are not there where they are "", 0 or false)
 """
 
 import json
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 TARGET = Path(__file__).parent.parent / "src/lictor/embedded/builtin_kinds.json"
+FIELDS = TARGET.parent.parent / "lang/kind_schemas.json"
+SCALARS = ("string", "number", "boolean")
 PREFIXES = ("io.k8s.api.", "io.k8s.apimachinery.pkg.apis.", "io.k8s.apimachinery.pkg.", "io.k8s.")
 ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 # Old, and answered without any objects behind it.
 UNWANTED = {"ComponentStatus"}
+RELEASE = "v0.34.3"
+STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+FIELD = re.compile(r'^\s*(\w+)?\s*([*\[\]\w.]+)\s+`json:"([\w$-]*),?([\w,]*)"', re.MULTILINE)
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     """Ask, and write the table."""
+    if len(arguments) != 1:
+        raise SystemExit(__doc__)
     versions = list_versions()
     groups: dict = {}
     for version in versions:
         group, _, name = version.rpartition("/")
         groups.setdefault(group, []).append(name)
     kinds = {version: list_kinds(version) for version in versions}
-    table = {"groups": groups, "kinds": kinds, "types": list_types(versions)}
+    types = list_types(versions)
+    silent = list_silent(Path(arguments[0]) / "k8s.io")
+    forms = json.loads(FIELDS.read_bytes())["types"]
+    # Elements of lists are told apart by these: they say something even where they are empty.
+    keys = set(find_keys(forms)) | {"name"}
+    for name, form in forms.items():
+        scalars = form.get("fields", {}) if isinstance(form, dict) else {}
+        written = [each for each in silent.get(name, ()) if each not in keys]
+        fields = [each for each in written if scalars.get(each) in SCALARS]
+        if fields:
+            types.setdefault(name, {})["silent"] = fields
+    table = {"groups": groups, "kinds": kinds, "types": dict(sorted(types.items()))}
     TARGET.write_text(render(table), encoding="utf-8")
     print(f"{TARGET}: {sum(map(len, kinds.values()))} kinds, {len(table['types'])} types")
 
@@ -137,6 +160,39 @@ def find_patch(schema: dict) -> list | None:
     return [each for each in (strategy, key) if each] if strategy else None
 
 
+def find_keys(form: object) -> list[str]:
+    """The keys of all lists that are merged by keys."""
+    if not isinstance(form, dict):
+        return []
+    inner = [key for value in form.values() for key in find_keys(value)]
+    return [*form["by"], *inner] if "keyed" in form else inner
+
+
+def list_silent(modules: Path) -> dict:
+    """Fields of Go's types that are no pointers, and left out where they are empty."""
+    structs: dict = {}
+    folders = {f"api@{RELEASE}": "", f"apimachinery@{RELEASE}/pkg/apis": ""}
+    for folder, prefix in folders.items():
+        for path in sorted((modules / folder).rglob("types*.go")):
+            package = ".".join(path.relative_to(modules / folder).parts[:-1])
+            for name, body in STRUCT.findall(path.read_text(encoding="utf-8")):
+                structs[f"{prefix}{package}.{name}"] = FIELD.findall(body)
+    return {name: sorted(set(find_silent(name, structs))) for name in structs}
+
+
+def find_silent(name: str, structs: dict) -> list[str]:
+    """Those of one type, and of the types that stand in it without a name."""
+    found = []
+    package = name.rpartition(".")[0]
+    for _, kind, field, options in structs.get(name, ()):
+        if "inline" in options:
+            inner = kind.split(".")[-1]
+            found += find_silent(f"{package}.{inner}", structs)
+        elif field and "omitempty" in options and not kind.startswith(("*", "[", "map")):
+            found.append(field)
+    return found
+
+
 def shorten(name: str) -> str:
     """Cut off what all names begin with."""
     for prefix in PREFIXES:
@@ -157,4 +213,4 @@ def render(table: dict) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

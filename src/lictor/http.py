@@ -375,7 +375,7 @@ class Connection(asyncio.Protocol):
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head is too large\n")
 
     def _refuse_size(self) -> None:
-        text = f"a review may have {self._gate.max_body} bytes at most\n"
+        text = f"a body may have {self._gate.max_body} bytes at most\n"
         self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:

@@ -115,7 +115,7 @@ def shop(cluster):
 @pytest.fixture
 def stall(cluster, shop, request):
     """An installation that a test takes away."""
-    made = Shop(cluster, f"stall-{len(request.node.name)}")
+    made = Shop(cluster, f"stall-{len(request.function.__name__)}")
     made.install("--skip-crds")
     yield made
     made.uninstall("--keep-crds")

@@ -164,7 +164,7 @@ def play(plane, request):
     def run(scene):
         async def inside():
             client = Client(load_config(str(plane.kubeconfig)))
-            installation = Installation(client, request.node.name.split("_")[-1])
+            installation = Installation(client, request.function.__name__.split("_")[-1])
             try:
                 await installation.begin()
                 async with asyncio.timeout(120):

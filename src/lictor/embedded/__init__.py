@@ -1,2 +1,5 @@
-"""An API server for people without a cluster and for tests. No policy is judged here: webhooks are
-called, as an API server does."""
+"""An API server for people without a cluster and for tests.
+
+It does what kube-apiserver does, and knows nothing of Kyverno's policies: those come as webhooks,
+as on any other cluster.
+"""

@@ -14,6 +14,7 @@ from lictor.embedded.refusals import bad_request, not_allowed
 from lictor.embedded.scaling import Scaling
 from lictor.embedded.token_requests import TokenRequests
 from lictor.embedded.verbs import Api
+from lictor.embedded.writing import Written
 from lictor.errors import RefusedRequestError
 from lictor.http import Call, Reply
 from lictor.model.request import Operation
@@ -21,15 +22,15 @@ from lictor.raw import JsonObject
 
 # What is sent to a subresource that opens a connection, and its parameters that may come often.
 _CONNECTIONS = {
-    "exec": "PodExecOptions",
-    "attach": "PodAttachOptions",
-    "portforward": "PodPortForwardOptions",
-    "proxy": "PodProxyOptions",
+    "exec": "ExecOptions",
+    "attach": "AttachOptions",
+    "portforward": "PortForwardOptions",
+    "proxy": "ProxyOptions",
 }
 _LISTS = frozenset(("command", "ports"))
 _FLAGS = frozenset(("stdin", "stdout", "stderr", "tty"))
 
-Answer = Callable[[Attributes, Call], Awaitable[JsonObject | Reply]]
+Answer = Callable[[Attributes, Call], Awaitable[Written | Reply]]
 
 
 class Annexes:
@@ -58,27 +59,28 @@ class Annexes:
             return None
         return self._answers.get((attributes.kind.plural, attributes.subresource))
 
-    async def _issue_token(self, attributes: Attributes, call: Call) -> JsonObject:
+    async def _issue_token(self, attributes: Attributes, call: Call) -> Written:
         request = _read_sent(attributes, call)
-        await self._admit(attributes, request)
-        return self._tokens.issue(attributes.kind, attributes.namespace, attributes.name, request)
+        heard = await self._admit(attributes, request)
+        kind, namespace, name = attributes.kind, attributes.namespace, attributes.name
+        return Written(self._tokens.issue(kind, namespace, name, request), heard, is_new=True)
 
-    async def _evict(self, attributes: Attributes, call: Call) -> JsonObject:
+    async def _evict(self, attributes: Attributes, call: Call) -> Written:
         eviction = _read_sent(attributes, call)
         self._house.find(attributes)
-        await self._admit(attributes, eviction)
+        heard = await self._admit(attributes, eviction)
         deletion = msgspec.structs.replace(
             attributes, verb="delete", subresource="", operation=Operation.DELETE
         )
         sent = eviction.get("deleteOptions") or {}
         dry = attributes.dry_run or sent.get("dryRun") == ["All"]
         deletion = msgspec.structs.replace(deletion, dry_run=dry)
-        await self._api.deleter.delete(deletion, read_options(sent))
-        return _succeed()
+        deleted = await self._api.deleter.delete(deletion, read_options(sent))
+        return _succeed((*heard, *deleted.warnings))
 
-    async def _bind(self, attributes: Attributes, call: Call) -> JsonObject:
+    async def _bind(self, attributes: Attributes, call: Call) -> Written:
         binding = _read_sent(attributes, call)
-        await self._admit(attributes, binding)
+        heard = await self._admit(attributes, binding)
         target = binding.get("target")
         node = target.get("name") if isinstance(target, dict) else None
         if not isinstance(node, str) or not node:
@@ -102,7 +104,7 @@ class Annexes:
             store = self._house.store
             store.put(kind, pod, expected=pod["metadata"]["resourceVersion"])
             await store.settle()
-        return _succeed()
+        return _succeed(heard)
 
     async def _show_log(self, attributes: Attributes, call: Call) -> Reply:
         """Nothing runs here, so nobody has said anything."""
@@ -111,10 +113,10 @@ class Annexes:
         self._house.find(attributes)
         return Reply(HTTPStatus.OK, b"")
 
-    async def _connect(self, attributes: Attributes, call: Call) -> JsonObject:
+    async def _connect(self, attributes: Attributes, call: Call) -> Written:
         self._house.find(attributes)
         connection = msgspec.structs.replace(attributes, operation=Operation.CONNECT, options={})
-        await self._admit(connection, _describe_connection(attributes.subresource, call))
+        await self._admit(connection, _describe_connection(attributes, call))
         if attributes.kind.plural == "pods":
             raise bad_request(f"pod {attributes.name} does not have a host assigned")
         raise RefusedRequestError(
@@ -123,9 +125,12 @@ class Annexes:
             reason="ServiceUnavailable",
         )
 
-    async def _admit(self, attributes: Attributes, document: JsonObject) -> None:
-        admitted = await self._house.admission.mutate(attributes, document, None)
-        await self._house.admission.validate(attributes, admitted.document or document, None)
+    async def _admit(self, attributes: Attributes, document: JsonObject) -> tuple[str, ...]:
+        """Warnings of those who were asked."""
+        admission = self._house.admission
+        admitted = await admission.mutate(attributes, document, None)
+        heard = await admission.validate(attributes, admitted.document or document, None)
+        return (*admitted.warnings, *heard)
 
 
 def _read_sent(attributes: Attributes, call: Call) -> JsonObject:
@@ -142,8 +147,9 @@ def _read_sent(attributes: Attributes, call: Call) -> JsonObject:
     return {**sent, "metadata": {**(metadata or {}), "name": name}}
 
 
-def _describe_connection(subresource: str, call: Call) -> JsonObject:
-    options: JsonObject = {"kind": _CONNECTIONS[subresource], "apiVersion": "v1"}
+def _describe_connection(attributes: Attributes, call: Call) -> JsonObject:
+    kind = f"{attributes.kind.kind}{_CONNECTIONS[attributes.subresource]}"
+    options: JsonObject = {"kind": kind, "apiVersion": "v1"}
     pairs = parse_qsl(call.query.decode("latin-1"), max_num_fields=256)
     for name, value in pairs:
         if name in _LISTS:
@@ -155,11 +161,7 @@ def _describe_connection(subresource: str, call: Call) -> JsonObject:
     return options
 
 
-def _succeed() -> JsonObject:
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "code": HTTPStatus.CREATED,
-    }
+def _succeed(warnings: tuple[str, ...]) -> Written:
+    status: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
+    status |= {"status": "Success", "code": HTTPStatus.CREATED}
+    return Written(status, warnings, is_new=True)

@@ -2,6 +2,7 @@
 
 from http import HTTPStatus
 
+from lictor.embedded.builtin_forms import ANYTHING, find_place
 from lictor.embedded.checks import check_builtin
 from lictor.embedded.decoding import explain_mismatch
 from lictor.embedded.defaults import complete_builtin
@@ -33,7 +34,8 @@ class BuiltinShape:
 
     def prune(self, document: JsonObject) -> JsonObject:
         pruner = Pruner()
-        pruned: JsonObject = pruner.prune(document, self.form)
+        place = find_place(self._api_version, self._kind) or ANYTHING
+        pruned: JsonObject = pruner.prune(document, place)
         # Only a look at the text tells whether it is base64.
         if pruner.is_suspicious or self._kind == "Secret":
             self._refuse_mismatch(document)

@@ -35,6 +35,8 @@ class TypeFacts(msgspec.Struct, frozen=True):
     # Numbers that are not told here are int32.
     formats: Mapping[str, str] = {}
     enums: Mapping[str, tuple[str, ...]] = {}
+    # Fields that are not there where they are "", 0 or false.
+    silent: tuple[str, ...] = ()
     # Strategy and, for lists of objects, the key.
     patches: Mapping[str, tuple[str, ...]] = {}
 

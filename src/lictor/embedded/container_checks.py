@@ -41,7 +41,7 @@ def check_container(container: JsonObject, volumes: set[str], path: str, say: Sa
     """Everything about one container; `volumes` are those that it may mount."""
     need(container, ("name",), path, say)
     check_named(container.get("name"), check_label, f"{path}.name", say)
-    _check_image(container, path, say)
+    need(container, ("image",), path, say)
     _check_ports(read_list(container, "ports"), f"{path}.ports", say)
     for index, variable in enumerate(read_list(container, "env")):
         _check_variable(variable, f"{path}.env[{index}]", say)
@@ -57,14 +57,6 @@ def check_container(container: JsonObject, volumes: set[str], path: str, say: Sa
     check_choice(choice, _MESSAGE_POLICIES, f"{path}.terminationMessagePolicy", say)
     check_choice(container.get("imagePullPolicy"), _PULL_POLICIES, f"{path}.imagePullPolicy", say)
     check_user_ids(read_object(container, "securityContext"), f"{path}.securityContext", say)
-
-
-def _check_image(container: JsonObject, path: str, say: Say) -> None:
-    image = read_text(container, "image")
-    if not image:
-        say(required(f"{path}.image"))
-    elif image.strip() != image:
-        say(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
 
 
 def check_user_ids(context: JsonObject, path: str, say: Say) -> None:

@@ -15,6 +15,7 @@ from lictor.embedded.deletion import DeleteOptions, read_options
 from lictor.embedded.field_validation import FieldValidation, refuse_fields
 from lictor.embedded.house import House
 from lictor.embedded.kind import Cause, Kind
+from lictor.embedded.kind_habits import is_namespace
 from lictor.embedded.lists import ListQuery, list_page
 from lictor.embedded.negotiation import Wish, read_accept
 from lictor.embedded.objects import key_of
@@ -96,12 +97,18 @@ class Desk:
     async def answer(self, call: Call, user: User, route: Route) -> Reply | Stream:
         """The reply to a call; raises RefusedRequestError."""
         visit = _enter(call, user, route)
-        self._house.authorization.check(visit.attributes)
+        self._authorize(visit.attributes)
         _check_verb(visit)
         annex = self._annexes.find(visit.attributes)
         if annex is not None:
-            return _reply_annex(call, await annex(visit.attributes, call))
+            return _reply_annex(await annex(visit.attributes, call))
         return await self._verbs[visit.attributes.verb](visit)
+
+    def _authorize(self, attributes: Attributes) -> None:
+        if attributes.name and is_namespace(attributes.kind):
+            # To those who decide, a namespace lies in itself.
+            attributes = msgspec.structs.replace(attributes, namespace=attributes.name)
+        self._house.authorization.check(attributes)
 
     # --- reading
 
@@ -311,10 +318,11 @@ def _read_deletion(visit: Visit) -> tuple[Attributes, DeleteOptions]:
     return msgspec.structs.replace(attributes, options=shown, dry_run=dry), options
 
 
-def _reply_annex(call: Call, answer: JsonObject | Reply) -> Reply:
+def _reply_annex(answer: Written | Reply) -> Reply:
     if isinstance(answer, Reply):
         return answer
-    return _reply(answer, HTTPStatus.CREATED if call.method == "POST" else HTTPStatus.OK)
+    status = HTTPStatus.CREATED if answer.is_new else HTTPStatus.OK
+    return _reply(answer.document, status, answer.warnings)
 
 
 def _reply_written(visit: Visit, written: Written) -> Reply:

@@ -48,6 +48,11 @@ def check_pod(pod: JsonObject, old: JsonObject | None, say: Say) -> None:
     spec = read_object(pod, "spec")
     if old is None:
         check_pod_spec(spec, "spec", say)
+        for place, container in _list_containers(spec, "spec"):
+            image = read_text(container, "image")
+            if image.strip() != image:
+                told = "must not have leading or trailing whitespace"
+                say(invalid(f"{place}.image", image, told))
         if spec.get("ephemeralContainers"):
             say(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     else:

@@ -36,6 +36,9 @@ def complete_admission_policy(policy: JsonObject) -> None:
 
 def complete_policy_binding(binding: JsonObject) -> None:
     """The binding of an admission policy."""
+    reference = read_object(read_object(binding, "spec"), "paramRef")
+    if reference and binding.get("kind") == "MutatingAdmissionPolicyBinding":
+        reference.setdefault("parameterNotFoundAction", "Deny")
     resources = read_object(binding, "spec").get("matchResources")
     if resources is not None:
         _complete_match(resources)

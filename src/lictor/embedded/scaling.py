@@ -11,6 +11,7 @@ from lictor.embedded.objects import count_generation, is_unchanged, read_clock, 
 from lictor.embedded.patches import Edit, PatchKind, compile_patch, read_patch_kind
 from lictor.embedded.refusals import bad_request, conflict, invalid, not_allowed
 from lictor.embedded.scale import read_scale, write_scale
+from lictor.embedded.writing import Written
 from lictor.errors import RefusedRequestError
 from lictor.http import Call
 from lictor.raw import Json, JsonObject
@@ -24,10 +25,10 @@ class Scaling:
     def __init__(self, house: House) -> None:
         self._house = house
 
-    async def answer(self, attributes: Attributes, call: Call) -> JsonObject:
+    async def answer(self, attributes: Attributes, call: Call) -> Written:
         """The Scale as it is now."""
         if call.method == "GET":
-            return read_scale(attributes.kind, self._house.find(attributes))
+            return Written(read_scale(attributes.kind, self._house.find(attributes)))
         edit = _read_edit(attributes.kind, call)
         for attempt in range(_ATTEMPTS):
             try:
@@ -38,7 +39,7 @@ class Scaling:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    async def _change(self, attributes: Attributes, edit: Edit) -> JsonObject:
+    async def _change(self, attributes: Attributes, edit: Edit) -> Written:
         house, kind = self._house, attributes.kind
         old = house.find(attributes)
         before = read_scale(kind, old)
@@ -52,8 +53,9 @@ class Scaling:
         causes = kind.shape.check(new, old)
         if causes:
             raise invalid(kind, attributes.name, causes)
-        await house.admission.validate(attributes, after, before)
-        return read_scale(kind, await self._keep(attributes, old, new))
+        heard = await house.admission.validate(attributes, after, before)
+        stored = await self._keep(attributes, old, new)
+        return Written(read_scale(kind, stored), (*admitted.warnings, *heard))
 
     async def _keep(self, attributes: Attributes, old: JsonObject, new: JsonObject) -> JsonObject:
         house, kind = self._house, attributes.kind

@@ -162,6 +162,8 @@ def _index(schema: Schema, items: Json) -> dict[str, Json]:
 
 def find_partners(schema: Schema, value: list[Json], old: Json) -> list[Json]:
     """What each item was before; ABSENT for those that are new, or that nobody can tell apart."""
+    if value == old:
+        return value
     partners = _index(schema, old)
     return [partners.get(_key(schema, item), ABSENT) for item in value]
 

@@ -1,5 +1,6 @@
 """Objects of custom kinds without what their schema does not know, and with its defaults."""
 
+from lictor.embedded.builtin_forms import find_metadata
 from lictor.embedded.copies import copy_json
 from lictor.embedded.fields import Pruner, list_unknown_fields
 from lictor.embedded.structural import Schema
@@ -49,7 +50,7 @@ def _prune_field(schema: Schema, key: str, value: Json) -> Json:
     if schema.is_object and key in _TYPE_FIELDS:
         return value
     if schema.is_object and key == "metadata":
-        return Pruner().prune(value, metadata_form())
+        return Pruner().prune(value, find_metadata())
     known = schema.find(key)
     if known is None:
         return value if schema.keeps_unknown else _GONE

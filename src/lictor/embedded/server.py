@@ -243,6 +243,16 @@ def _make_context(settings: ServerSettings) -> ssl.SSLContext | None:
 
 def _reply_refusal(error: RefusedRequestError) -> Reply:
     body = orjson.dumps(build_status(error)) + b"\n"
-    return Reply(
-        HTTPStatus(error.code), body, JSON_TYPE, headers=tuple(write_warnings(error.warnings))
-    )
+    headers = write_warnings(error.warnings)
+    if seconds := (error.details or {}).get("retryAfterSeconds"):
+        headers.append((b"retry-after", str(seconds).encode()))
+    return Reply(_choose_status(error.code), body, JSON_TYPE, headers=tuple(headers))
+
+
+def _choose_status(code: int) -> HTTPStatus:
+    """The code of a refusal; a webhook may have thought of one that HTTP does not have."""
+    try:
+        return HTTPStatus(code)
+    except ValueError:
+        is_client = HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR
+        return HTTPStatus.BAD_REQUEST if is_client else HTTPStatus.INTERNAL_SERVER_ERROR

@@ -121,13 +121,33 @@ class Shelf:
         changes = self.changes_from(self.position_after(revision))
         if not changes:
             return self.objects
-        past = dict(self.objects)
-        for change in reversed(changes):
-            if change.old is None:
-                del past[change.key]
-            else:
-                past[change.key] = change.old
-        return past
+        undone = {change.key: change.old for change in reversed(changes)}
+        return _Past(self.objects, undone)
+
+
+class _Past(Mapping[Key, JsonObject]):
+    """Objects as they were: those of today, but for the few that have changed since."""
+
+    def __init__(
+        self, today: Mapping[Key, JsonObject], undone: Mapping[Key, JsonObject | None]
+    ) -> None:
+        self._today = today
+        self._undone = undone
+
+    def __getitem__(self, key: Key) -> JsonObject:
+        if key not in self._undone:
+            return self._today[key]
+        found = self._undone[key]
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __iter__(self) -> Iterator[Key]:
+        yield from (key for key in self._today if key not in self._undone)
+        yield from (key for key, old in self._undone.items() if old is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class _Log:

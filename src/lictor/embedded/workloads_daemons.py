@@ -17,4 +17,7 @@ async def reconcile_daemon_set(office: Office, owner: JsonObject) -> None:
     await keep_revision(office, owner)
     status: JsonObject = dict.fromkeys(_COUNTS, 0)
     status["observedGeneration"] = owner["metadata"].get("generation", 1)
+    before = owner.get("status") or {}
+    if "collisionCount" in before:
+        status["collisionCount"] = before["collisionCount"]
     await office.write_status(DAEMON_SETS, owner, status)

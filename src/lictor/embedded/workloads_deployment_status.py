@@ -23,6 +23,8 @@ def compute_status(
         "observedGeneration": deployment["metadata"].get("generation", 1),
         **{name: count for name, count in counts.items() if count},
     }
+    if "collisionCount" in before:
+        status["collisionCount"] = before["collisionCount"]
     conditions = [dict(each) for each in before.get("conditions") or ()]
     is_available = available >= rollout.wanted - rollout.unavailable
     put_condition(conditions, _tell_availability(is_available=is_available), is_stamped=True)

@@ -310,6 +310,9 @@ def is_finished(kind: Kind, document: JsonObject) -> bool:
 def _reread(kind: Kind, document: JsonObject) -> JsonObject:
     """What a webhook made of an object: it may have put anything into it."""
     check_metadata(kind, document)
+    # Built-in objects are pruned whenever they are completed, which is next.
+    if not kind.is_custom:
+        return document
     return read_fields(kind, document, FieldValidation.IGNORE, [])
 
 

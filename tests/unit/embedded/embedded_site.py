@@ -41,7 +41,12 @@ class Site:
         self._wire = Wire(server.url, ssl.create_default_context(), connections=8)
 
     async def ask(
-        self, method: str, path: str, body: Json = None, content_type: str = "application/json", **headers: str
+        self,
+        method: str,
+        path: str,
+        body: Json = None,
+        content_type: str = "application/json",
+        **headers: str,
     ) -> Answer:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = {"authorization": f"Bearer {TOKEN}", "content-type": content_type}
@@ -111,9 +116,7 @@ class Site:
 
 @asynccontextmanager
 async def open_site(database: Path | None = None) -> AsyncIterator[Site]:
-    settings = ServerSettings(
-        tokens={TOKEN: User("admin", ("system:masters",))}, database=database
-    )
+    settings = ServerSettings(tokens={TOKEN: User("admin", ("system:masters",))}, database=database)
     server = build_server(settings)
     await server.start()
     site = Site(server)

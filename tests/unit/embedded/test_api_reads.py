@@ -48,7 +48,10 @@ def test_lists_come_in_pages_of_one_moment() -> None:
         assert rest.json["metadata"]["resourceVersion"] == described["resourceVersion"]
         assert "continue" not in rest.json["metadata"]
         bad = await site.get(f"{CONFIG_MAPS}?limit=3&continue=nonsense")
-        assert (bad.status, bad.message) == (400, "invalid continue token: continue key is not valid")
+        assert (bad.status, bad.message) == (
+            400,
+            "invalid continue token: continue key is not valid",
+        )
 
     run_on_site(work)
 
@@ -99,9 +102,15 @@ def test_selectors() -> None:
         await site.create(CONFIG_MAPS, labelled("d", **{"example.com/x": "1"}))
         for parameter, text, _ in SELECTORS:
             # What every namespace has is none of our business.
-            more = "&fieldSelector=metadata.name!%3Dkube-root-ca.crt" if parameter[0] == "l" else "&labelSelector=set"
+            more = (
+                "&fieldSelector=metadata.name!%3Dkube-root-ca.crt"
+                if parameter[0] == "l"
+                else "&labelSelector=set"
+            )
             answer = await site.get(f"{CONFIG_MAPS}?{parameter}={quote(text)}{more}")
-            found.append((parameter, text, names(answer) if answer.status == 200 else answer.status))
+            found.append(
+                (parameter, text, names(answer) if answer.status == 200 else answer.status)
+            )
 
     run_on_site(work)
     assert found == SELECTORS
@@ -168,7 +177,10 @@ def test_a_watch_goes_on_from_a_version() -> None:
         events = await site.watch(f"{MINE}&watch=1&resourceVersion={version}", 1)
         assert told(events) == [("ADDED", "b")]
         # Version 0 means any: all that is there is told.
-        assert told(await site.watch(f"{MINE}&watch=1&resourceVersion=0", 2)) == [("ADDED", "a"), ("ADDED", "b")]
+        assert told(await site.watch(f"{MINE}&watch=1&resourceVersion=0", 2)) == [
+            ("ADDED", "a"),
+            ("ADDED", "b"),
+        ]
         future = await site.get(f"{CONFIG_MAPS}?watch=1&resourceVersion=99999999")
         assert future.status == 504
         assert (await site.get(f"{CONFIG_MAPS}?watch=1&resourceVersion=x")).status == 400
@@ -199,7 +211,12 @@ def test_a_watch_of_a_selection() -> None:
         for value in ("yes", "no", "yes"):
             await site.patch(f"{CONFIG_MAPS}/a", {"metadata": {"labels": {"on": value}}})
         await site.delete(f"{CONFIG_MAPS}/a")
-        assert told(await watching) == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a"), ("DELETED", "a")]
+        assert told(await watching) == [
+            ("ADDED", "a"),
+            ("DELETED", "a"),
+            ("ADDED", "a"),
+            ("DELETED", "a"),
+        ]
 
     run_on_site(work)
 
@@ -210,7 +227,9 @@ def test_the_end_of_what_was_there_is_told() -> None:
         path = f"{MINE}&watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
         events = await site.watch(path, 2)
         assert told(events) == [("ADDED", "a"), ("BOOKMARK", "")]
-        assert events[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+        assert events[1]["object"]["metadata"]["annotations"] == {
+            "k8s.io/initial-events-end": "true"
+        }
         assert events[1]["object"]["kind"] == "ConfigMap"
 
     run_on_site(work)
@@ -308,9 +327,16 @@ def test_events_have_two_views() -> None:
         created = await site.create(path, event)
         assert (created["note"], created["regarding"]["name"]) == ("hello", "p")
         kept = (await site.get("/api/v1/namespaces/default/events/e")).json
-        assert (kept["apiVersion"], kept["message"], kept["involvedObject"]["name"]) == ("v1", "hello", "p")
+        assert (kept["apiVersion"], kept["message"], kept["involvedObject"]["name"]) == (
+            "v1",
+            "hello",
+            "p",
+        )
         assert kept["reportingComponent"] == "me"
-        for where in ("/api/v1/events?fieldSelector=involvedObject.name%3D", "/apis/events.k8s.io/v1/events?fieldSelector=regarding.name%3D"):
+        for where in (
+            "/api/v1/events?fieldSelector=involvedObject.name%3D",
+            "/apis/events.k8s.io/v1/events?fieldSelector=regarding.name%3D",
+        ):
             assert names(await site.get(f"{where}p")) == ["e"]
             assert names(await site.get(f"{where}q")) == []
         patched = await site.patch(f"{path}/e", {"note": "bye"})

@@ -24,7 +24,11 @@ def pod(name: str, **spec: Json) -> JsonObject:
 def test_a_created_object_has_what_the_server_gives_it() -> None:
     async def work(site: Site) -> None:
         sent = config_map("x", data={"a": "b"})
-        sent["metadata"] |= {"uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z", "generation": 7}
+        sent["metadata"] |= {
+            "uid": "mine",
+            "creationTimestamp": "2001-01-01T00:00:00Z",
+            "generation": 7,
+        }
         created = await site.create(CONFIG_MAPS, sent)
         metadata = created["metadata"]
         assert metadata["namespace"] == "default"
@@ -112,8 +116,14 @@ def refusals() -> dict[str, tuple[int, JsonObject]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "code", "reason", "part"), [(r[0], *r[4:]) for r in REFUSED], ids=[r[0] for r in REFUSED])
-def test_refusals(refusals: dict[str, tuple[int, JsonObject]], name: str, code: int, reason: str, part: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "code", "reason", "part"),
+    [(r[0], *r[4:]) for r in REFUSED],
+    ids=[r[0] for r in REFUSED],
+)
+def test_refusals(
+    refusals: dict[str, tuple[int, JsonObject]], name: str, code: int, reason: str, part: str
+) -> None:
     status, body = refusals[name]
     assert (status, body["code"], body["kind"], body["status"]) == (code, code, "Status", "Failure")
     assert body.get("reason", "") == reason
@@ -143,7 +153,9 @@ def test_fields_that_a_kind_does_not_have() -> None:
             'ConfigMap in version "v1" cannot be handled as a ConfigMap: '
             'strict decoding error: unknown field "nonsense"'
         )
-        ignoring = await site.ask("POST", f"{CONFIG_MAPS}?fieldValidation=Ignore&dryRun=All", document)
+        ignoring = await site.ask(
+            "POST", f"{CONFIG_MAPS}?fieldValidation=Ignore&dryRun=All", document
+        )
         assert "warning" not in ignoring.headers
         warned = await site.ask("POST", CONFIG_MAPS, document)
         assert warned.headers["warning"] == '299 - "unknown field \\"nonsense\\""'
@@ -177,7 +189,9 @@ def test_a_change_that_changes_nothing_makes_no_version() -> None:
         assert (await site.patch(X, {"data": {"a": "b"}})).json == created
         assert (await site.ask("PUT", X, created)).json == created
         changed = await site.patch(X, {"data": {"a": "c"}})
-        assert int(changed.json["metadata"]["resourceVersion"]) > int(created["metadata"]["resourceVersion"])
+        assert int(changed.json["metadata"]["resourceVersion"]) > int(
+            created["metadata"]["resourceVersion"]
+        )
 
     run_on_site(work)
 
@@ -186,10 +200,16 @@ def test_spec_and_status_are_kept_apart() -> None:
     async def work(site: Site) -> None:
         await site.create(PODS, pod("p"))
         path = f"{PODS}/p"
-        changed = await site.patch(path, {"metadata": {"labels": {"a": "b"}}, "status": {"phase": "Failed"}})
+        changed = await site.patch(
+            path, {"metadata": {"labels": {"a": "b"}}, "status": {"phase": "Failed"}}
+        )
         assert changed.json["status"]["phase"] == "Pending"
         # Who reports on a built-in object may label it, but not change what it shall be.
-        patch = {"metadata": {"labels": {"a": "z"}}, "spec": {"x": 1}, "status": {"phase": "Running"}}
+        patch = {
+            "metadata": {"labels": {"a": "z"}},
+            "spec": {"x": 1},
+            "status": {"phase": "Running"},
+        }
         status = await site.patch(f"{path}/status", patch)
         assert status.json["status"]["phase"] == "Running"
         assert status.json["metadata"]["labels"] == {"a": "z"}
@@ -233,8 +253,12 @@ def test_finalizers_hold_an_object() -> None:
         assert deleted["metadata"]["deletionGracePeriodSeconds"] == 0
         # Once more does no harm, and a time cannot be taken back.
         assert (await site.delete(X)).json == deleted
-        kept = await site.patch(X, {"metadata": {"deletionTimestamp": None, "finalizers": ["example.com/a"]}})
-        assert kept.json["metadata"]["deletionTimestamp"] == deleted["metadata"]["deletionTimestamp"]
+        kept = await site.patch(
+            X, {"metadata": {"deletionTimestamp": None, "finalizers": ["example.com/a"]}}
+        )
+        assert (
+            kept.json["metadata"]["deletionTimestamp"] == deleted["metadata"]["deletionTimestamp"]
+        )
         more = await site.patch(X, {"metadata": {"finalizers": ["example.com/a", "example.com/z"]}})
         assert more.status == 422
         assert (
@@ -279,12 +303,20 @@ def test_kinds_that_must_be_replaced_by_version() -> None:
     leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
     async def work(site: Site) -> None:
-        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}}
+        lease = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "l"},
+            "spec": {},
+        }
         # Replacing one that is not there creates it.
         assert (await site.ask("PUT", f"{leases}/l", lease)).status == 201
         answer = await site.ask("PUT", f"{leases}/l", lease)
         assert answer.status == 422
-        assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in answer.message
+        assert (
+            "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+            in answer.message
+        )
         assert (await site.patch(f"{leases}/l", {"spec": {"holderIdentity": "me"}})).status == 200
 
     run_on_site(work)
@@ -327,7 +359,9 @@ def test_patches() -> None:
 def test_apply_creates_and_changes() -> None:
     async def work(site: Site) -> None:
         path = f"{X}?fieldManager=me"
-        created = await site.patch(path, config_map("x", data={"a": "1", "b": "2"}), "apply-patch+yaml")
+        created = await site.patch(
+            path, config_map("x", data={"a": "1", "b": "2"}), "apply-patch+yaml"
+        )
         assert created.status == 201
         yaml = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: '3'}\n"
         changed = await site.ask("PATCH", path, yaml, "application/apply-patch+yaml")
@@ -335,7 +369,9 @@ def test_apply_creates_and_changes() -> None:
         [entry] = changed.json["metadata"]["managedFields"]
         assert (entry["manager"], entry["operation"]) == ("me", "Apply")
         again = await site.ask("PATCH", path, yaml, "application/apply-patch+yaml")
-        assert again.json["metadata"]["resourceVersion"] == changed.json["metadata"]["resourceVersion"]
+        assert (
+            again.json["metadata"]["resourceVersion"] == changed.json["metadata"]["resourceVersion"]
+        )
 
     run_on_site(work)
 

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from embedded_site import CONFIG_MAPS, Site, config_map, run_on_site
@@ -41,7 +42,7 @@ def test_objects_are_read_back(tmp_path: Path) -> None:
 
 def test_all_that_is_written_at_once_is_committed_together(tmp_path: Path) -> None:
     class Counting(Database):
-        batches: list[int] = []
+        batches: ClassVar[list[int]] = []
 
         def commit(self, changes: list[Change]) -> None:
             self.batches.append(len(changes))

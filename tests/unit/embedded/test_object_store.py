@@ -13,7 +13,7 @@ class _NoShape:
     form: Json = None
 
 
-KIND = Kind("", "v1", "Thing", "things", "thing", True, _NoShape())  # type: ignore[arg-type]
+KIND = Kind("", "v1", "Thing", "things", "thing", namespaced=True, shape=_NoShape())  # type: ignore[arg-type]
 
 
 def thing(name: str, namespace: str = "a", **more: Json) -> JsonObject:
@@ -24,7 +24,10 @@ def test_each_write_has_a_version_of_its_own() -> None:
     store = Store(10)
     first = store.put(KIND, thing("x"), expected="")
     second = store.put(KIND, thing("y"), expected=None)
-    assert (first["metadata"]["resourceVersion"], second["metadata"]["resourceVersion"]) == ("11", "12")
+    assert (first["metadata"]["resourceVersion"], second["metadata"]["resourceVersion"]) == (
+        "11",
+        "12",
+    )
     assert store.revision == 12
     assert store.get(KIND, "a", "x") is first
     assert store.get(KIND, "b", "x") is None
@@ -42,7 +45,7 @@ def test_each_write_has_a_version_of_its_own() -> None:
         (False, "", None),
     ],
 )
-def test_versions_are_compared(exists: bool, expected: str | None, reason: str | None) -> None:
+def test_versions_are_compared(*, exists: bool, expected: str | None, reason: str | None) -> None:
     store = Store()
     if exists:
         store.put(KIND, thing("x"), expected="")

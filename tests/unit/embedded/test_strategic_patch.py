@@ -56,7 +56,9 @@ CASES: list[tuple[str, JsonObject, JsonObject, JsonObject]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("spec", "patch", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(
+    ("spec", "patch", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
 def test_specs(spec: JsonObject, patch: JsonObject, expected: JsonObject) -> None:
     before = pod(**spec)
     copy = repr(before)
@@ -83,7 +85,10 @@ FAULTS: list[tuple[JsonObject, str]] = [
     ({"containers": [{"name": "a", "$patch": "mend"}]}, "unknown patch type: mend"),
     ({"containers": [{"$patch": "merge"}]}, "cannot yet be specified"),
     ({"$setElementOrder/containers": 3}, "invalid patch format of setElementOrder list"),
-    ({"$setElementOrder/containers": named("a", "b"), "containers": named("b", "a")}, "order in patch list"),
+    (
+        {"$setElementOrder/containers": named("a", "b"), "containers": named("b", "a")},
+        "order in patch list",
+    ),
     ({"$deleteFromPrimitiveList/x": 3}, "invalid patch format of primitive list"),
     ({"$retainKeys": 3}, "invalid patch format of retainKeys"),
     ({"$retainKeys": ["a"], "b": 1}, "invalid patch format of retainKeys"),
