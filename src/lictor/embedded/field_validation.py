@@ -48,6 +48,9 @@ def read_patched(
     kind: Kind, document: JsonObject, validation: FieldValidation, warnings: list[str]
 ) -> JsonObject:
     """The same for what a patch leaves; what is wrong with that is the patch's fault."""
+    if document.get("apiVersion") is None or document.get("kind") is None:
+        # The path says what it is; a patch cannot take that away.
+        document = {**document, "apiVersion": kind.api_version, "kind": kind.kind}
     try:
         read_identity(kind, document)
         read = read_fields(kind, document, validation, warnings)

@@ -10,7 +10,7 @@ from lictor.embedded.attributes import User
 from lictor.embedded.reading import Reader, read_list, read_object, read_text
 from lictor.embedded.service_tokens import ACCOUNT_PREFIX, account_groups
 from lictor.embedded.webhooks import compile_fit
-from lictor.errors import RefusedRequestError
+from lictor.errors import CompileError, RefusedRequestError
 from lictor.raw import Json, JsonObject
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,11 @@ def gather_rules(role: JsonObject, roles: Iterable[JsonObject]) -> list[Json] | 
     known = sorted(roles, key=lambda each: read_text(read_object(each, "metadata"), "name"))
     gathered: dict[bytes, Json] = {}
     for selector in read_list(role["aggregationRule"], "clusterRoleSelectors"):
-        fits = compile_fit(selector)
+        try:
+            fits = compile_fit(selector)
+        except CompileError:
+            # A selector that cannot be read selects nothing; the other ones still do.
+            continue
         for other in known:
             metadata = read_object(other, "metadata")
             if read_text(metadata, "name") == name:

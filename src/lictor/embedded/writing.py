@@ -276,8 +276,7 @@ class Writer:
         self, attributes: Attributes, old: JsonObject, new: JsonObject, *, is_apply: bool
     ) -> JsonObject:
         house, kind = self._house, attributes.kind
-        resets = new["metadata"].get("managedFields") in ([], [{}])
-        if is_unchanged(old, new, with_managers=is_apply or resets):
+        if is_unchanged(old, new, with_managers=is_apply or _sends_managers(old, new)):
             return old
         if not is_apply:
             manager, part = attributes.field_manager, attributes.subresource
@@ -305,6 +304,12 @@ def is_finished(kind: Kind, document: JsonObject) -> bool:
     if is_namespace(kind):
         return not (document.get("spec") or {}).get("finalizers")
     return True
+
+
+def _sends_managers(old: JsonObject, new: JsonObject) -> bool:
+    """Has the client something to say about who owns which fields?"""
+    sent = new["metadata"].get("managedFields")
+    return bool(sent != old["metadata"].get("managedFields") and sent is not None)
 
 
 def _reread(kind: Kind, document: JsonObject) -> JsonObject:

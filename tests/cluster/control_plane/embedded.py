@@ -19,7 +19,7 @@ class EmbeddedCluster(LocalCluster):
     def __init__(self, *, loopback: bool = False) -> None:
         super().__init__(loopback=loopback)
         self._made = self.folder / "data" / "kubeconfig"
-        self._authority = self.folder / "ca.crt"
+        self.client_authority = self._authority = self.folder / "ca.crt"
         self._admin = Pair(self.folder / "admin.crt", self.folder / "admin.key")
 
     def start_programs(self) -> None:

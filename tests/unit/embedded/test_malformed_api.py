@@ -18,6 +18,7 @@ SERVER = Path(__file__).parent / "malformed_server.py"
 # What is said with 500 or 503 on purpose, as Kubernetes does.
 MEANT = (
     "failed to create typed patch object",
+    "associative list has an element",
     "without impersonating a user",
     "nothing runs behind",
     "resourceVersion should not be set on objects to be created",
