@@ -130,8 +130,12 @@ async def watch_many(cluster: Cluster, count: int) -> float:
     try:
         answer = await client.request("GET", CONFIG_MAPS.path(NAMESPACE))
         version = answer["metadata"]["resourceVersion"]
-        tasks = [asyncio.create_task(watch(version)) for _ in range(count)]
-        await asyncio.sleep(max(2.0, count / 100))
+        tasks = []
+        for _ in range(count):
+            tasks.append(asyncio.create_task(watch(version)))
+            # Clients come one after the other.
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(2)
         body = {"metadata": {"name": "seen", "namespace": NAMESPACE}}
         began = time.monotonic()
         await client.create(CONFIG_MAPS, body)
@@ -176,7 +180,7 @@ def main() -> None:
         show("memory with them", f"{cluster.measure_memory():.0f} MB", "< 200 MB")
         took, cpu = measure(cluster, lambda: watch_many(cluster, arguments.watches))
         show(f"a change seen by {arguments.watches} watches", f"{took:.2f} s", "all hold")
-        show("memory after that", f"{cluster.measure_memory():.0f} MB", "< 200 MB")
+        show("memory after that", f"{cluster.measure_memory():.0f} MB", "")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from lictor.embedded.kind import Kind
-from lictor.embedded.packing import PackedObjects, pack, unpack
+from lictor.embedded.packing import PackedObjects, Packer
 from lictor.embedded.refusals import already_exists, conflict, expired, not_found
 from lictor.raw import JsonObject
 
@@ -156,6 +156,7 @@ class _Log:
     def __init__(self) -> None:
         self._revisions: list[int] = []
         self._changes: list[Change | bytes] = []
+        self._packer = Packer()
 
     def __len__(self) -> int:
         return len(self._changes)
@@ -165,12 +166,13 @@ class _Log:
         self._changes.append(change)
         index = len(self._changes) - _AWAKE - 1
         if index >= 0 and isinstance(older := self._changes[index], Change):
-            self._changes[index] = pack(msgspec.structs.astuple(older))
+            self._changes[index] = self._packer.pack(msgspec.structs.astuple(older))
 
     def read(self, start: int) -> list[Change]:
         """All changes from a position on."""
         return [
-            each if isinstance(each, Change) else _unpack(each) for each in self._changes[start:]
+            each if isinstance(each, Change) else self._unpack(each)
+            for each in self._changes[start:]
         ]
 
     def find_after(self, revision: int) -> int:
@@ -183,10 +185,9 @@ class _Log:
         del self._revisions[:count], self._changes[:count]
         return last
 
-
-def _unpack(packed: bytes) -> Change:
-    place, type_, key, document, old, revision = unpack(packed)
-    return Change(tuple(place), type_, tuple(key), document, old, revision)
+    def _unpack(self, packed: bytes) -> Change:
+        place, type_, key, document, old, revision = self._packer.unpack(packed)
+        return Change(tuple(place), type_, tuple(key), document, old, revision)
 
 
 class Store:

@@ -1,11 +1,16 @@
 """What is measured of admission, under the names and labels that Kyverno uses."""
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from lictor.cluster.store import StoredPolicy
 from lictor.model.policy import Policy
 from lictor.model.result import Result, RuleType
 from lictor.serve.book import Book, Labels, Spread
+
+if TYPE_CHECKING:
+    # The supervising parent counts too, and must stay small.
+    from lictor.cluster.store import StoredPolicy
 
 INFO = "kyverno_info"
 REQUESTS = "kyverno_admission_requests"
@@ -92,7 +97,7 @@ class Asked(msgspec.Struct, frozen=True):
 class Gauge:
     """Finds the spread that an answer of one policy counts in."""
 
-    def __init__(self, book: Book, policy: StoredPolicy) -> None:
+    def __init__(self, book: Book, policy: "StoredPolicy") -> None:
         self._book = book
         self._policy = policy
         self._label = _label_classic if isinstance(policy.record, Policy) else _label_cel
@@ -104,7 +109,7 @@ class Gauge:
         return self._book.spread(self._metric, self._label(self._policy, asked, answer))
 
 
-def _label_classic(policy: StoredPolicy, asked: Asked, answer: Result) -> Labels:
+def _label_classic(policy: "StoredPolicy", asked: Asked, answer: Result) -> Labels:
     return (
         _read_mode(policy),
         "namespaced" if policy.namespace else "cluster",
@@ -122,7 +127,7 @@ def _label_classic(policy: StoredPolicy, asked: Asked, answer: Result) -> Labels
     )
 
 
-def _label_cel(policy: StoredPolicy, asked: Asked, answer: Result) -> Labels:
+def _label_cel(policy: "StoredPolicy", asked: Asked, answer: Result) -> Labels:
     evaluation = (policy.document.get("spec") or {}).get("evaluation") or {}
     return (
         str(evaluation.get("mode") or "Kubernetes"),
@@ -136,7 +141,7 @@ def _label_cel(policy: StoredPolicy, asked: Asked, answer: Result) -> Labels:
     )
 
 
-def _read_mode(policy: StoredPolicy) -> str:
+def _read_mode(policy: "StoredPolicy") -> str:
     """Whether anything of a classic policy enforces."""
     record = policy.record
     if not isinstance(record, Policy):

@@ -5,7 +5,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -44,18 +44,18 @@ _SHARED_WITH_CLUSTER = (
 )
 
 
-def run_service(
-    options: Options,
-    control: Callable[[], None] | None = None,
-    *,
-    guest: "Guest | None" = None,
-    beside: Iterable[Post] = (),
-) -> int:
-    """Serve until SIGTERM; the exit code. `control` runs the loops in a process of its own.
+def run_alone(options: Options, slot: Slot, guest: "Guest") -> None:
+    """Serve in this process, which someone else supervises, together with a guest."""
+    with _metrics_folder():
+        inherited = _prepare(options, (slot,), 1)
+        _preload(options)
+        from lictor.serve.worker import run_worker
 
-    `guest`: what else runs in each webhook process. `beside`: processes that are started before
-    ours, and ended after them.
-    """
+        run_worker(options, inherited, slot, guest)
+
+
+def run_service(options: Options, control: Callable[[], None] | None = None) -> int:
+    """Serve until SIGTERM; the exit code. `control` runs the loops in a process of its own."""
     check_tracing(options.flags)
     workers = options.workers or count_cores()
     slots = tuple(Slot() for _ in range(workers + 2))
@@ -65,16 +65,13 @@ def run_service(
         from lictor.serve.worker import run_worker
 
         posts = [
-            *beside,
-            *(
-                Post(
-                    f"worker-{number}",
-                    lambda slot: run_worker(options, inherited, slot, guest),
-                    slots[number],
-                    patience=options.patience,
-                )
-                for number in range(workers)
-            ),
+            Post(
+                f"worker-{number}",
+                lambda slot: run_worker(options, inherited, slot),
+                slots[number],
+                patience=options.patience,
+            )
+            for number in range(workers)
         ]
         if control is not None:
             loops = control

@@ -70,7 +70,7 @@ class Supervisor:
     def _start_missing(self) -> None:
         for post in self._posts:
             if not post.pid and time.monotonic() >= post.start_at:
-                start(post)
+                _start(post)
 
     def _reap(self) -> None:
         for post in self._posts:
@@ -128,8 +128,7 @@ class Supervisor:
         return 0 if clean else 1
 
 
-def start(post: Post) -> None:
-    """Man a post; also before there is someone to supervise it."""
+def _start(post: Post) -> None:
     post.slot.clear()
     post.started = time.monotonic()
     pid = os.fork()

@@ -3,22 +3,19 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from lictor.cli.up.credentials import AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE, Credentials
 from lictor.cli.up.own_objects import find_own_user, install
 from lictor.cli.up.plan import Plan
 from lictor.embedded.server import Server, ServerSettings, build_server
 from lictor.embedded.workloads import Workloads
-from lictor.raw import JsonObject
 
 # What is done once the server answers.
 Welcome = Callable[[Server], Awaitable[None]]
 
 
-def run_api_server(
-    plan: Plan, credentials: Credentials, secrets: Sequence[JsonObject], welcome: Welcome
-) -> None:
+def run_api_server(plan: Plan, credentials: Credentials, welcome: Welcome) -> None:
     """Serve until SIGTERM."""
     # The terminal tells everyone of Ctrl-C; we end when all others have.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -27,18 +24,16 @@ def run_api_server(
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(plan, credentials, secrets, welcome))
+        runner.run(_serve(plan, credentials, welcome))
 
 
-async def _serve(
-    plan: Plan, credentials: Credentials, secrets: Sequence[JsonObject], welcome: Welcome
-) -> None:
+async def _serve(plan: Plan, credentials: Credentials, welcome: Welcome) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     server = build_server(_choose_settings(plan, credentials))
     await server.prepare()
     if not plan.is_bare:
-        await install(server, secrets)
+        await install(server)
     await server.start()
     workloads = Workloads(server.api, server.store, server.catalogue)
     async with asyncio.TaskGroup() as group:

@@ -3,8 +3,6 @@
 What runs is processes of ours; a Deployment would only make Pods that never start.
 """
 
-from collections.abc import Iterable
-
 from lictor.cli.release import VERSION
 from lictor.cluster.manifests.build import build_manifests
 from lictor.cluster.manifests.installation import Installation
@@ -29,16 +27,14 @@ def find_own_user() -> User:
     return User(f"{ACCOUNT_PREFIX}{namespace}:{account}", account_groups(namespace))
 
 
-async def install(server: Server, secrets: Iterable[JsonObject]) -> None:
-    """Write what is missing, and what an older release wrote otherwise; Secrets are always new."""
+async def install(server: Server) -> None:
+    """Write what is missing, and what an older release wrote otherwise."""
     manifests = [each for each in build_manifests(INSTALLATION) if each["kind"] not in _LEFT_OUT]
     roles = [each for each in manifests if each["kind"] == "ClusterRole"]
     for manifest in manifests:
         # Our processes are at the door already: rights must not come a moment after the roles.
         rules = gather_rules(manifest, roles)
         await _keep(server, manifest if rules is None else {**manifest, "rules": rules})
-    for secret in secrets:
-        await _keep(server, secret)
 
 
 async def _keep(server: Server, manifest: JsonObject) -> None:
@@ -50,7 +46,6 @@ async def _keep(server: Server, manifest: JsonObject) -> None:
     if old is None:
         await server.api.create(SYSTEM, kind, manifest)
     elif kind.kind not in _THEIRS and not _is_of_this_release(old, manifest):
-        # Secrets of ours name no release.
         version = old["metadata"]["resourceVersion"]
         changed = {**manifest, "metadata": {**metadata, "resourceVersion": version}}
         await server.api.update(SYSTEM, kind, changed)
@@ -59,4 +54,4 @@ async def _keep(server: Server, manifest: JsonObject) -> None:
 def _is_of_this_release(old: JsonObject, manifest: JsonObject) -> bool:
     label = "app.kubernetes.io/version"
     wanted = (manifest["metadata"].get("labels") or {}).get(label)
-    return bool(wanted and (old["metadata"].get("labels") or {}).get(label) == wanted)
+    return bool((old["metadata"].get("labels") or {}).get(label) == wanted)

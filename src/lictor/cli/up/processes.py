@@ -1,11 +1,13 @@
-"""The processes of an embedded cluster: API server, webhook with controllers, under one parent."""
+"""The processes of an embedded cluster: API server, webhook with controllers, under one parent.
+
+Each imports what it needs by itself, at the same time as the other; the parent stays small.
+"""
 
 import logging
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 
 from lictor.cli.logs import set_up_logging
-from lictor.cli.up.api_server import run_api_server
 from lictor.cli.up.credentials import (
     Credentials,
     keep_credentials,
@@ -14,14 +16,14 @@ from lictor.cli.up.credentials import (
     write_own_kubeconfig,
 )
 from lictor.cli.up.plan import Plan
-from lictor.cli.up.webhook_certificate import make_secrets
-from lictor.cli.up.welcome import Welcome
 from lictor.raw import JsonObject
 from lictor.serve.slots import Slot
-from lictor.serve.supervisor import Post, Supervisor, start
+from lictor.serve.supervisor import Post, Supervisor
 
 # As one and the same Pod, so that whoever is restarted need not wait for a Lease to run out.
 _IDENTITY = "lictor-up"
+# Without a turn of its loop for so many seconds, lictor is replaced.
+_PATIENCE = 15.0
 
 
 def run_cluster(plan: Plan, objects: Sequence[JsonObject], began: float) -> int:
@@ -31,17 +33,18 @@ def run_cluster(plan: Plan, objects: Sequence[JsonObject], began: float) -> int:
         logging.getLogger().setLevel(logging.WARNING)
     os.environ["POD_NAME"] = _IDENTITY
     credentials = _write_files(plan)
-    secrets = () if plan.is_bare else make_secrets(plan)
-    welcome = Welcome(plan, objects, began)
 
     def serve(_: Slot) -> None:
-        run_api_server(plan, credentials, secrets, welcome.run)
+        from lictor.cli.up.api_server import run_api_server
+        from lictor.cli.up.welcome import Welcome
 
-    post = Post("api-server", serve, Slot(), is_vital=True)
-    # It makes its objects while we import what the others need; clients wait at its port.
-    start(post)
+        run_api_server(plan, credentials, Welcome(plan, objects, began).run)
+
+    posts = [Post("api-server", serve, Slot(), is_vital=True)]
+    if not plan.is_bare:
+        posts.append(Post("lictor", lambda slot: _run_lictor(plan, slot), Slot(), _PATIENCE))
     try:
-        return Supervisor([post], Slot()).run() if plan.is_bare else _run_lictor(plan, post)
+        return Supervisor(posts, Slot()).run()
     finally:
         if not plan.keeps_objects:
             # It leads nowhere any more.
@@ -57,10 +60,12 @@ def _write_files(plan: Plan) -> Credentials:
     return credentials
 
 
-def _run_lictor(plan: Plan, api_server: Post) -> int:
+def _run_lictor(plan: Plan, slot: Slot) -> None:
+    """Webhook and controllers in one process: memory counts for more here than many cores."""
+    from lictor.cli.up.webhook_certificate import make_certificate, send_secrets
     from lictor.control.run import run_control
     from lictor.serve.options import Options
-    from lictor.serve.service import run_service
+    from lictor.serve.service import run_alone
 
     options = Options(
         plan.flags,
@@ -70,8 +75,10 @@ def _run_lictor(plan: Plan, api_server: Post) -> int:
         key=plan.webhook_key,
     )
 
-    def control() -> Coroutine[None, None, None]:
-        return run_control((), plan.flags, plan.names, heeds_signals=False)
+    secrets = make_certificate(plan)
 
-    # With the webhook in one process: memory counts for more here than answering at once.
-    return run_service(options, guest=control, beside=(api_server,))
+    async def control() -> None:
+        await send_secrets(plan, secrets)
+        await run_control((), plan.flags, plan.names, heeds_signals=False)
+
+    run_alone(options, slot, control)

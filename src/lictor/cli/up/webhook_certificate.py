@@ -1,15 +1,19 @@
 """The webhook's certificate, made before anything starts: nobody has to wait for it."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from lictor.cli.up.credentials import write_private
 from lictor.cli.up.plan import Plan
+from lictor.cluster.client import Client
+from lictor.cluster.config import load_config
 from lictor.cluster.keys import make_authority, make_serving
+from lictor.cluster.resource import SECRET
 from lictor.control.certificates import build_secret, choose_place
 from lictor.raw import JsonObject
 
 
-def make_secrets(plan: Plan) -> tuple[JsonObject, ...]:
+def make_certificate(plan: Plan) -> tuple[JsonObject, ...]:
     """Write the files that the webhook serves with; the Secrets that belong to them.
 
     From then on the controller of certificates keeps the Secrets, as in any cluster.
@@ -27,3 +31,13 @@ def make_secrets(plan: Plan) -> tuple[JsonObject, ...]:
             (place.serving_secret, serving),
         )
     )
+
+
+async def send_secrets(plan: Plan, secrets: Iterable[JsonObject]) -> None:
+    """Put the Secrets into the cluster, in place of those of an earlier run."""
+    client = Client(load_config(plan.flags.kubeconfig))
+    try:
+        for secret in secrets:
+            await client.apply(SECRET, secret)
+    finally:
+        await client.close()
