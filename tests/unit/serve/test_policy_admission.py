@@ -137,6 +137,12 @@ def test_kinds_that_nobody_serves_are_a_warning():
     assert "tekton.dev/v1/Task" in opinion.warnings[0]
 
 
+@pytest.mark.parametrize(("action", "warns"), [("Audit", False), ("Enforce", True)])
+def test_what_the_api_server_fills_in_is_no_fault_of_the_author(action, warns):
+    opinion = review_policy(classic(rule(), validationFailureAction=action))
+    assert any("validationFailureAction" in each for each in opinion.warnings) is warns
+
+
 def test_what_is_stored_may_be_labelled_and_deleted():
     bad = classic(rule(), rule())
     labelled = {**bad, "metadata": {"name": "p", "labels": {"a": "b"}}}
