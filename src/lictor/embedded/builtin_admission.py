@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from lictor.embedded.reading import Reader, read_list, read_object, read_text
 from lictor.embedded.submission import Submission, is_namespace, missing_namespace
+from lictor.embedded.token_volumes import add_pull_secrets, add_token_volume
 from lictor.errors import RefusedRequestError
 from lictor.model.request import Operation
 from lictor.raw import Json, JsonObject
@@ -60,8 +61,9 @@ class BuiltinAdmission:
         spec = dict(read_object(document, "spec"))
         account = read_text(spec, "serviceAccountName") or read_text(spec, "serviceAccount")
         account = account or "default"
-        self._check_account(submission, account)
+        found = self._find_account(submission, account)
         spec["serviceAccountName"] = spec["serviceAccount"] = account
+        spec = dict(add_token_volume(add_pull_secrets(spec, found), found))
         tolerations = read_list(spec, "tolerations")
         added = [*_list_tolerations(tolerations)]
         if added:
@@ -69,13 +71,15 @@ class BuiltinAdmission:
         self._set_priority(submission, spec)
         submission.replace({**document, "spec": spec})
 
-    def _check_account(self, submission: Submission, account: str) -> None:
+    def _find_account(self, submission: Submission, account: str) -> JsonObject:
         namespace = submission.namespace
-        if self._reader.get("", "serviceaccounts", namespace, account) is None:
+        found = self._reader.get("", "serviceaccounts", namespace, account)
+        if found is None:
             raise submission.forbid(
                 f"error looking up service account {namespace}/{account}: "
                 f'serviceaccount "{account}" not found'
             )
+        return found
 
     def _set_priority(self, submission: Submission, spec: JsonObject) -> None:
         name = read_text(spec, "priorityClassName")

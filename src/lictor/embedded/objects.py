@@ -100,7 +100,7 @@ def complete_birth(kind: Kind, document: JsonObject, now: str) -> JsonObject:
 
 def carry_over(kind: Kind, old: JsonObject, new: JsonObject, subresource: str) -> JsonObject:
     """What a client wants an object to become, as far as it has a say in it through this door."""
-    if subresource and (subresource != "status" or kind.is_custom or kind.plural == "deployments"):
+    if subresource and (subresource != "status" or kind.is_custom):
         return _carry_part(old, new, subresource)
     before = old["metadata"]
     metadata = dict(new["metadata"])
@@ -112,7 +112,9 @@ def carry_over(kind: Kind, old: JsonObject, new: JsonObject, subresource: str) -
             metadata.pop(field, None)
     changed = {**new, "metadata": metadata}
     if subresource == "status":
-        # Who reports on a built-in object may label it.
+        # Who reports on a built-in object may label it; Deployments may only be annotated.
+        if kind.plural == "deployments":
+            metadata = _with_field(metadata, "labels", before.get("labels"))
         return {**_with_field(old, "status", new.get("status")), "metadata": metadata}
     if kind.has_status:
         return _with_field(changed, "status", old.get("status"))

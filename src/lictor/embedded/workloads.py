@@ -123,8 +123,10 @@ class Workloads:
                 pause = await self._reconcile(task)
             finally:
                 self._busy.discard(task)
-            if task in self._again:
-                self._again.discard(task)
+            changed = task in self._again
+            self._again.discard(task)
+            # What failed has written that it did: that alone is no reason to try again at once.
+            if changed and task not in self._failures:
                 self._add(task)
             elif pause is not None:
                 loop = asyncio.get_running_loop()

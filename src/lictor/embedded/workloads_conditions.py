@@ -14,12 +14,13 @@ def put_condition(
 ) -> None:
     """Put a condition in the place of its older self; `is_stamped`: with the time of the update.
 
-    Nothing is written where it says what it said before.
+    One with the same status and reason stays as it is, even where its words differ: they may name
+    a Pod that has another name each time.
     """
     old = find_condition(conditions, wanted["type"])
     now = read_clock()
     if old is not None:
-        if all(old.get(name) == value for name, value in wanted.items()):
+        if all(old.get(name) == wanted.get(name) for name in ("status", "reason")):
             return
         conditions.remove(old)
     is_same = old is not None and old.get("status") == wanted["status"]

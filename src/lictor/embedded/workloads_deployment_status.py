@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from lictor.embedded.objects import read_clock
 from lictor.embedded.workloads_conditions import find_condition, put_condition
 from lictor.embedded.workloads_rollout import Rollout, read_count, read_size
 from lictor.raw import JsonObject
@@ -29,8 +30,7 @@ def compute_status(
     is_available = available >= rollout.wanted - rollout.unavailable
     put_condition(conditions, _tell_availability(is_available=is_available), is_stamped=True)
     if new is not None:
-        progress = _tell_progress(rollout, new, counts)
-        put_condition(conditions, progress, is_stamped=True)
+        _put_progress(conditions, _tell_progress(rollout, new, counts))
     _copy_failure(conditions, sets)
     return {**status, "conditions": conditions}
 
@@ -63,6 +63,17 @@ def _tell_progress(rollout: Rollout, new: JsonObject, counts: dict[str, int]) ->
     else:
         reason, text = "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.'
     return {"type": "Progressing", "status": "True", "reason": reason, "message": text}
+
+
+def _put_progress(conditions: list[JsonObject], wanted: JsonObject) -> None:
+    """Progress is told anew for each ReplicaSet, which only the message names."""
+    old = find_condition(conditions, wanted["type"])
+    if old is not None and old["message"] != wanted["message"]:
+        conditions.remove(old)
+        made = {**wanted, "lastUpdateTime": read_clock()}
+        conditions.append({**made, "lastTransitionTime": old["lastTransitionTime"]})
+    else:
+        put_condition(conditions, wanted, is_stamped=True)
 
 
 def _copy_failure(conditions: list[JsonObject], sets: Sequence[JsonObject]) -> None:

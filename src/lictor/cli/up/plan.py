@@ -47,8 +47,11 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        shown = f"[{self.address}]" if ":" in self.address else self.address
-        return f"https://{shown}:{self.port}"
+        """Where kubectl on this machine finds it."""
+        address = ipaddress.ip_address(self.address)
+        if address.is_unspecified:
+            return f"https://{LOOPBACK}:{self.port}"
+        return f"https://{f'[{address}]' if address.version == 6 else address}:{self.port}"
 
     @property
     def own_url(self) -> str:
