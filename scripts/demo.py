@@ -51,6 +51,8 @@ class Demo:
             "PYTHONWARNINGS": "ignore",
         }
         kubectl = shutil.which("kubectl")
+        if kubectl is None:
+            say(paint("  (no kubectl here: lictor's own client does the same)", DIM))
         self._program = [kubectl] if kubectl else [sys.executable, str(HERE / "demo_client.py")]
 
     def show(self, *words: str, colour: str = "", keep: Callable[[str], str] = str) -> str:

@@ -106,9 +106,15 @@ def render_table(table: Object) -> str:
     """A Table, as the server fills it."""
     columns = [i for i, each in enumerate(table["columnDefinitions"]) if not each.get("priority")]
     rows = [[table["columnDefinitions"][i]["name"].upper() for i in columns]]
-    rows += [["" if row["cells"][i] is None else str(row["cells"][i]) for i in columns]
-             for row in table.get("rows") or ()]  # fmt: skip
+    rows += [[show_cell(row["cells"][i]) for i in columns] for row in table.get("rows") or ()]
     return align(rows)
+
+
+def show_cell(value: Any) -> str:
+    """A cell as kubectl prints it."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def render_columns(found: Object, columns: str) -> str:

@@ -140,7 +140,24 @@ def check_stateful_set(stateful_set: JsonObject, old: JsonObject | None, say: Sa
         shown = {"Type": strategy.get("type"), "RollingUpdate": strategy.get("rollingUpdate")}
         say(invalid("spec.updateStrategy", shown, "must be 'RollingUpdate' or 'OnDelete'"))
     check_counts(spec, ("replicas", "minReadySeconds"), "spec", say)
-    _check_pods(spec, "statefulset", say)
+    _check_pods(_with_claims(spec), "statefulset", say)
+
+
+def _with_claims(spec: JsonObject) -> JsonObject:
+    """The same with a volume for each claim: Pods will have one, and may mount it."""
+    template = read_object(spec, "template")
+    pod = read_object(template, "spec")
+    volumes = read_list(pod, "volumes")
+    known = {read_text(volume, "name") for volume in volumes}
+    claims = [read_object(each, "metadata") for each in read_list(spec, "volumeClaimTemplates")]
+    names = {read_text(claim, "name") for claim in claims} - known
+    if not names:
+        return spec
+    added = [{"name": name, "emptyDir": {}} for name in sorted(names)]
+    return {
+        **spec,
+        "template": {**template, "spec": {**pod, "volumes": [*volumes, *added]}},
+    }
 
 
 def check_job(job: JsonObject, old: JsonObject | None, say: Say) -> None:

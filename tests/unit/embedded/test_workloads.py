@@ -200,11 +200,13 @@ def test_stateful_sets_wait_for_each_pod():
                     "resources": {"requests": {"storage": "1Gi"}},
                 },
             }
+            mount = {"name": "data", "mountPath": "/data"}
+            container = {"name": "c", "image": "one", "volumeMounts": [mount]}
             body = workload(
                 "StatefulSet",
                 replicas=2,
                 selector=SELECTOR,
-                template=TEMPLATE,
+                template={**TEMPLATE, "spec": {"containers": [container]}},
                 serviceName="x",
                 volumeClaimTemplates=[claim],
             )
@@ -212,6 +214,8 @@ def test_stateful_sets_wait_for_each_pod():
             (pod,) = await until(lambda: of_count(site, f"{CORE}/pods", 1))
             assert pod["metadata"]["name"] == "x-0"
             assert pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == "0"
+            claims = {"name": "data", "persistentVolumeClaim": {"claimName": "data-x-0"}}
+            assert claims in pod["spec"]["volumes"]
             assert await exists(site, f"{CORE}/persistentvolumeclaims/data-x-0")
             ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
             answer = await site.patch(f"{CORE}/pods/x-0/status", {"status": ready})

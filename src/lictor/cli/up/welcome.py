@@ -40,9 +40,12 @@ class Welcome:
         """All of it."""
         if not self._plan.is_bare:
             await self._wait_for_webhook(server)
-        for document in self._objects:
-            await self._apply(server, document)
         policies = [each for each in self._objects if _is_policy(each)]
+        for document in self._objects:
+            if not _is_policy(document):
+                await self._apply(server, document)
+        # What policies stand on is there; they do not stand on each other.
+        await asyncio.gather(*(self._apply(server, each) for each in policies))
         await _wait(lambda: all(_is_ready(server, each) for each in policies))
         self._tell(server, policies)
 
