@@ -6,13 +6,13 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from lictor.embedded.access.token_requests import TokenRequests
 from lictor.embedded.attributes import Attributes
 from lictor.embedded.bodies import read_document
 from lictor.embedded.deletion import read_options
 from lictor.embedded.house import House
 from lictor.embedded.refusals import bad_request, not_allowed
 from lictor.embedded.scaling import Scaling
-from lictor.embedded.token_requests import TokenRequests
 from lictor.embedded.verbs import Api
 from lictor.embedded.writing import Written
 from lictor.errors import RefusedRequestError

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import orjson
 
-from lictor.embedded.decoding import explain_metadata
 from lictor.embedded.kind import Kind
+from lictor.embedded.kinds.decoding import explain_metadata
 from lictor.embedded.refusals import bad_request, unsupported_media
 from lictor.embedded.wire_format import MEDIA_TYPE, read_protobuf
 from lictor.errors import RefusedRequestError

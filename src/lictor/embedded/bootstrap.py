@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from lictor.embedded.bootstrap_roles import list_bootstrap_bindings, list_bootstrap_roles
-from lictor.embedded.catalogue import BuiltCatalogue
+from lictor.embedded.access.bootstrap_roles import list_bootstrap_bindings, list_bootstrap_roles
+from lictor.embedded.kinds.catalogue import BuiltCatalogue
 from lictor.embedded.store import Store
 from lictor.embedded.verbs import SYSTEM, Api
 from lictor.raw import JsonObject

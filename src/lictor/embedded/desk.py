@@ -7,7 +7,7 @@ from http import HTTPStatus
 import msgspec
 import orjson
 
-from lictor.embedded.access_reviews import REVIEWS, AccessReviews
+from lictor.embedded.access.access_reviews import REVIEWS, AccessReviews
 from lictor.embedded.annexes import Annexes
 from lictor.embedded.attributes import Attributes, User
 from lictor.embedded.bodies import list_duplicates, read_document, read_json, read_object

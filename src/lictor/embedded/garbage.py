@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from lictor.embedded.attributes import User
-from lictor.embedded.catalogue import BuiltCatalogue
 from lictor.embedded.deletion import FOREGROUND, ORPHAN, DeleteOptions
 from lictor.embedded.keeping import Round
 from lictor.embedded.kind import Kind
+from lictor.embedded.kinds.catalogue import BuiltCatalogue
 from lictor.embedded.objects import is_ending, version_of
 from lictor.embedded.patches import PatchKind
 from lictor.embedded.store import DELETED, Change, Key, Place, Store

@@ -2,12 +2,12 @@
 
 import msgspec
 
-from lictor.embedded.admission import Admission
+from lictor.embedded.access.authorization import Authorization
+from lictor.embedded.admission.chain import Admission
 from lictor.embedded.attributes import Attributes, User
-from lictor.embedded.authorization import Authorization
-from lictor.embedded.catalogue import BuiltCatalogue
 from lictor.embedded.event_views import is_event, view_event
 from lictor.embedded.kind import Kind
+from lictor.embedded.kinds.catalogue import BuiltCatalogue
 from lictor.embedded.refusals import not_found
 from lictor.embedded.store import Store
 from lictor.raw import JsonObject

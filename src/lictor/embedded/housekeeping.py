@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+from lictor.embedded.access.role_aggregation import AGGREGATOR, RoleAggregation
+from lictor.embedded.admission.native_policy_status import STATUS_KEEPER, PolicyStatus
 from lictor.embedded.attributes import User
-from lictor.embedded.catalogue import BuiltCatalogue
 from lictor.embedded.garbage import Garbage
+from lictor.embedded.kinds.catalogue import BuiltCatalogue
 from lictor.embedded.namespaces import Namespaces
-from lictor.embedded.native_policy_status import STATUS_KEEPER, PolicyStatus
 from lictor.embedded.reading import Reader
-from lictor.embedded.role_aggregation import AGGREGATOR, RoleAggregation
 from lictor.embedded.store import Store
 from lictor.embedded.verbs import Api
 from lictor.raw import JsonObject

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 
 from lictor.embedded.attributes import User
-from lictor.embedded.catalogue import BuiltCatalogue
 from lictor.embedded.deletion import DeleteOptions
 from lictor.embedded.keeping import Round
 from lictor.embedded.kind import Kind
+from lictor.embedded.kinds.catalogue import BuiltCatalogue
 from lictor.embedded.objects import is_ending, version_of
 from lictor.embedded.store import DELETED, Change, Store
 from lictor.embedded.verbs import Api

@@ -7,8 +7,8 @@ from lictor.embedded.kind import Kind
 from lictor.embedded.lists import Page
 from lictor.embedded.negotiation import Form, Wish
 from lictor.embedded.objects import version_of
-from lictor.embedded.partial import list_metadata, show_metadata
-from lictor.embedded.tables import render_table
+from lictor.embedded.tables.partial import list_metadata, show_metadata
+from lictor.embedded.tables.render import render_table
 from lictor.raw import JsonObject
 
 

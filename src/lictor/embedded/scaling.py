@@ -6,11 +6,11 @@ from lictor.embedded.attributes import Attributes
 from lictor.embedded.bodies import read_document, read_json
 from lictor.embedded.house import House
 from lictor.embedded.kind import Kind
-from lictor.embedded.managed_fields import track
+from lictor.embedded.kinds.scale import read_scale, write_scale
 from lictor.embedded.objects import count_generation, is_unchanged, read_clock, version_of
+from lictor.embedded.ownership.managed_fields import track
 from lictor.embedded.patches import Edit, PatchKind, compile_patch, read_patch_kind
 from lictor.embedded.refusals import bad_request, conflict, invalid, not_allowed
-from lictor.embedded.scale import read_scale, write_scale
 from lictor.embedded.writing import Written
 from lictor.errors import RefusedRequestError
 from lictor.http import Call

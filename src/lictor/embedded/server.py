@@ -13,26 +13,26 @@ from pathlib import Path
 import msgspec
 import orjson
 
-from lictor.embedded.access_reviews import AccessReviews
-from lictor.embedded.admission import Admission
+from lictor.embedded.access.access_reviews import AccessReviews
+from lictor.embedded.access.authentication import HEADERS, IMPERSONATE_EXTRA, Authentication
+from lictor.embedded.access.authorization import Authorization
+from lictor.embedded.access.service_tokens import ServiceTokens
+from lictor.embedded.access.token_requests import TokenRequests
+from lictor.embedded.admission.chain import Admission
 from lictor.embedded.annexes import Annexes
 from lictor.embedded.attributes import User
-from lictor.embedded.authentication import HEADERS, IMPERSONATE_EXTRA, Authentication
-from lictor.embedded.authorization import Authorization
 from lictor.embedded.bootstrap import furnish
-from lictor.embedded.catalogue import build_catalogue
-from lictor.embedded.definitions import Definitions
 from lictor.embedded.desk import JSON_TYPE, Desk, write_warnings
-from lictor.embedded.documents import Documents
 from lictor.embedded.house import House
 from lictor.embedded.housekeeping import Duty, list_duties
+from lictor.embedded.kinds.catalogue import build_catalogue
+from lictor.embedded.kinds.definitions import Definitions
+from lictor.embedded.kinds.documents import Documents
 from lictor.embedded.persistence import Database, SqliteJournal, open_store
 from lictor.embedded.reading import Reader
 from lictor.embedded.refusals import build_status, internal_error
 from lictor.embedded.routes import find_route, is_resource_path
-from lictor.embedded.service_tokens import ServiceTokens
 from lictor.embedded.store import Store
-from lictor.embedded.token_requests import TokenRequests
 from lictor.embedded.verbs import Api
 from lictor.embedded.watches import Watches
 from lictor.errors import RefusedRequestError, UsageError

@@ -6,7 +6,7 @@ order of the object. For Kyverno's own reading of such patches see `lictor.lang.
 
 from collections.abc import Hashable
 
-from lictor.embedded.merge_facts import find_merges
+from lictor.embedded.kinds.merge_facts import find_merges
 from lictor.errors import EvaluationError
 from lictor.lang.patch.merge_table import PLAIN, MergedList, Shape
 from lictor.raw import Json, JsonObject

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 import orjson
 
-from lictor.embedded.builtin_table import load_fields
+from lictor.embedded.kinds.builtin_table import load_fields
 from lictor.embedded.refusals import bad_request
 from lictor.raw import Json, JsonObject
 

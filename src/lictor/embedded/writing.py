@@ -5,7 +5,6 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.embedded.apply import apply_patch
 from lictor.embedded.attributes import Attributes
 from lictor.embedded.births import complete_with_uid
 from lictor.embedded.bodies import check_metadata
@@ -13,7 +12,6 @@ from lictor.embedded.field_validation import FieldValidation, read_fields, read_
 from lictor.embedded.house import House
 from lictor.embedded.kind import Cause, Kind
 from lictor.embedded.kind_habits import is_conditional, is_created_by_update, is_namespace
-from lictor.embedded.managed_fields import track
 from lictor.embedded.objects import (
     begin_object,
     carry_over,
@@ -27,6 +25,8 @@ from lictor.embedded.objects import (
     read_clock,
     version_of,
 )
+from lictor.embedded.ownership.apply import apply_patch
+from lictor.embedded.ownership.managed_fields import track
 from lictor.embedded.refusals import (
     already_exists,
     bad_request,

@@ -13,11 +13,11 @@ from http import HTTPStatus
 import orjson
 
 from lictor.cluster.keys import Algorithm, Pair, make_authority, make_serving
-from lictor.embedded.admission import Admission
+from lictor.embedded.access.authorization import Authorization
+from lictor.embedded.admission.chain import Admission
 from lictor.embedded.attributes import Attributes, User
-from lictor.embedded.authorization import Authorization
-from lictor.embedded.catalogue import build_catalogue
 from lictor.embedded.kind import Kind
+from lictor.embedded.kinds.catalogue import build_catalogue
 from lictor.embedded.reading import Reader
 from lictor.embedded.store import Store
 from lictor.errors import RefusedRequestError

@@ -3,11 +3,11 @@
 import pytest
 from access_world import World, make
 
+from lictor.embedded.access.authentication import Authentication
+from lictor.embedded.access.service_tokens import BoundTo, Grant, ServiceTokens
+from lictor.embedded.access.token_requests import TokenRequests
 from lictor.embedded.attributes import User
-from lictor.embedded.authentication import Authentication
 from lictor.embedded.kind import Kind
-from lictor.embedded.service_tokens import BoundTo, Grant, ServiceTokens
-from lictor.embedded.token_requests import TokenRequests
 from lictor.errors import RefusedRequestError
 from lictor.http import Call
 from lictor.raw import Json

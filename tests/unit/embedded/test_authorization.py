@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from access_world import ADMIN, World, make
 
-from lictor.embedded.access_reviews import AccessReviews
+from lictor.embedded.access.access_reviews import AccessReviews
+from lictor.embedded.access.authentication import Authentication
+from lictor.embedded.access.bootstrap_roles import list_bootstrap_bindings, list_bootstrap_roles
+from lictor.embedded.access.rbac import Question
+from lictor.embedded.access.role_aggregation import RoleAggregation
+from lictor.embedded.access.service_tokens import Grant, ServiceTokens
 from lictor.embedded.attributes import Attributes, User
-from lictor.embedded.authentication import Authentication
-from lictor.embedded.bootstrap_roles import list_bootstrap_bindings, list_bootstrap_roles
-from lictor.embedded.rbac import Question
-from lictor.embedded.role_aggregation import RoleAggregation
-from lictor.embedded.service_tokens import Grant, ServiceTokens
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.embedded.json_path import compile_path
+from lictor.embedded.tables.json_path import compile_path
 from lictor.errors import SyntaxFaultError
 
 VALUE = {

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from access_world import ADMIN, World, config_map, make
 
-from lictor.embedded.admission import Admission, Admitted
+from lictor.embedded.admission.chain import Admission, Admitted
+from lictor.embedded.admission.native_policy_status import PolicyStatus
 from lictor.embedded.attributes import User
-from lictor.embedded.native_policy_status import PolicyStatus
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 

@@ -4,8 +4,8 @@ import orjson
 import pytest
 import yaml
 
-from lictor.embedded.catalogue import build_catalogue
-from lictor.embedded.documents import Documents
+from lictor.embedded.kinds.catalogue import build_catalogue
+from lictor.embedded.kinds.documents import Documents
 
 CRD = yaml.safe_load("""
 metadata: {name: things.example.com}

@@ -14,7 +14,7 @@ from access_world import (
     run_step,
 )
 
-from lictor.embedded.admission import Admission
+from lictor.embedded.admission.chain import Admission
 from lictor.embedded.attributes import User
 from lictor.raw import JsonObject
 

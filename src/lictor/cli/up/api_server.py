@@ -9,7 +9,7 @@ from lictor.cli.up.credentials import AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE
 from lictor.cli.up.own_objects import find_own_user, install
 from lictor.cli.up.plan import Plan
 from lictor.embedded.server import Server, ServerSettings, build_server
-from lictor.embedded.workloads import Workloads
+from lictor.embedded.workloads.crew import Workloads
 
 # What is done once the server answers.
 Welcome = Callable[[Server], Awaitable[None]]

@@ -7,10 +7,10 @@ from lictor.cli.release import VERSION
 from lictor.cluster.manifests.build import build_manifests
 from lictor.cluster.manifests.installation import Installation
 from lictor.cluster.manifests.rights import choose_account
+from lictor.embedded.access.role_aggregation import gather_rules
+from lictor.embedded.access.service_tokens import ACCOUNT_PREFIX, account_groups
 from lictor.embedded.attributes import User
-from lictor.embedded.role_aggregation import gather_rules
 from lictor.embedded.server import Server
-from lictor.embedded.service_tokens import ACCOUNT_PREFIX, account_groups
 from lictor.embedded.verbs import SYSTEM
 from lictor.raw import JsonObject
 

@@ -1,0 +1,2 @@
+"""What Kubernetes does with a request between its authorization and the store. Nothing is stored
+here."""

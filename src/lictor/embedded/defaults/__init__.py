@@ -1,0 +1,1 @@
+"""What Kubernetes fills in where nothing was said. Nothing is refused here."""

@@ -1,0 +1,1 @@
+"""What the server knows of kinds: fields, schemas, versions, documents. Nothing is stored here."""
