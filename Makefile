@@ -24,13 +24,14 @@ demo: setup
 test: setup
 	@$(BIN)/python -m pytest -q -n auto
 
-# On a real control plane, which is built through Go modules the first time; skipped in one line where there is no Go.
-# SLOW=1 adds those that take minutes. These tests kill and wait on a clock: what fails on a busy machine gets one more try, in the open.
+# On the cluster inside lictor and on a real control plane, which is built through Go modules the first time; that half is skipped in one
+# line where there is no Go. LICTOR_CLUSTER=embedded or real chooses. SLOW=1 adds tests that take minutes. These tests kill and wait on a clock:
+# what fails on a busy machine gets one more try, in the open.
+CLUSTER_TESTS = LICTOR_CLUSTER_TESTS=1 $(BIN)/python -m pytest -q tests/cluster $(if $(SLOW),,-m "not slow")
 test-cluster: setup
-	@LICTOR_CLUSTER_TESTS=1 $(BIN)/python -m pytest -q tests/cluster $(if $(SLOW),,-m "not slow") || { \
+	@$(CLUSTER_TESTS) -n 2 --dist loadfile || { \
 	    echo "test-cluster: one more try for those that failed"; \
-	    LICTOR_CLUSTER_TESTS=1 $(BIN)/python -m pytest -q tests/cluster --last-failed \
-	        --last-failed-no-failures none $(if $(SLOW),,-m "not slow"); }
+	    $(CLUSTER_TESTS) --last-failed --last-failed-no-failures none; }
 
 check: setup
 	@$(BIN)/ruff check src tests scripts
@@ -45,10 +46,10 @@ fix: setup
 conformance: setup
 	@$(BIN)/python scripts/conformance.py --shared $(SHARED)
 
-# Kyverno's own cluster tests with lictor in its place. FOLDERS=a,b chooses; all by default.
+# Kyverno's own cluster tests with lictor in its place. FOLDERS=a,b chooses, all by default; CLUSTER=embedded runs them without a control plane.
 conformance-cluster: setup
 	@$(BIN)/python scripts/conformance_cluster.py --shared $(SHARED) --controllers background,reports,cleanup \
-	    $(if $(FOLDERS),--folders $(FOLDERS))
+	    $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(FOLDERS),--folders $(FOLDERS))
 
 bench: setup
 	@$(BIN)/python tests/bench/bench.py --shared $(SHARED)
