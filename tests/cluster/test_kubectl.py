@@ -15,7 +15,7 @@ from control_plane.embedded import EmbeddedCluster
 from kubectl_table import ROWS, WIDGETS, render_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "embedded.md"
-BEGIN, END = "<!-- kubectl: begin -->\n", "\n<!-- kubectl: end -->"
+BEGIN, END = "<!-- kubectl: begin -->\n", "<!-- kubectl: end -->"
 # Those that only look may look again: controllers need a moment.
 LOOKING = ("get", "describe", "explain", "api-resources", "wait", "rollout", "auth")
 PATIENCE = 15.0
@@ -107,10 +107,12 @@ def test_page_says_what_was_found(cluster, outcomes):
         pytest.skip("the page is about the embedded cluster")
     if len(outcomes) < len(ROWS):
         pytest.skip("not all commands were tried")
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    told, _, after = rest.partition(END)
+    before, begun, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    told, ended, after = rest.partition(END)
+    assert begun, "the page has no place for the table"
+    assert ended, "the page has no end of the table"
     found = render_table(outcomes)
     if os.environ.get("LICTOR_WRITE_TABLE") == "1":
-        PAGE.write_text(f"{before}{BEGIN}{found}{END}{after}", encoding="utf-8")
+        PAGE.write_text(f"{before}{BEGIN}{found}\n{END}{after}", encoding="utf-8")
         return
-    assert told == found
+    assert told.strip() == found.strip()

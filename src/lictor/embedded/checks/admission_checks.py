@@ -107,7 +107,25 @@ def _check_rules(rules: list[Json], path: str, say: Say) -> None:
             if "*" in values and len(values) > 1:
                 told = f"if '*' is present, must not specify other {words}"
                 say(invalid(f"{place}.{field}", values, told))
+        _check_resources(read_list(rule, "resources"), f"{place}.resources", say)
         check_choice(rule.get("scope"), _SCOPES, f"{place}.scope", say)
+
+
+def _check_resources(resources: list[Json], path: str, say: Say) -> None:
+    """What a wildcard means already must not be named beside it."""
+    named = {str(each) for each in resources}
+    if "*/*" in named and len(named) > 1:
+        say(invalid(path, resources, "if '*/*' is present, must not specify other resources"))
+    if "*" in named and any("/" not in each for each in named - {"*"}):
+        told = "if '*' is present, must not specify other resources without subresources"
+        say(invalid(path, resources, told))
+    for each in sorted(named):
+        resource, _, part = each.partition("/")
+        if part == "*" and resource != "*":
+            for other in sorted(named - {each}):
+                if other.startswith(f"{resource}/"):
+                    told = f"if '{each}' is present, must not specify {other}"
+                    say(invalid(path, resources, told))
 
 
 def _check_conditions(conditions: list[Json], path: str, say: Say) -> None:
