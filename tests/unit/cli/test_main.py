@@ -240,7 +240,10 @@ def test_broken_pipe_is_quiet():
 
 
 def test_interrupt():
+    # Where the tests themselves run in the background, their shell has them ignore interrupts.
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = start("jp", "query", "a", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    signal.signal(signal.SIGINT, heard)
     # It has asked for input: now it waits.
     assert process.stdout.readline() == "Reading from terminal input.\n"
     time.sleep(0.1)
