@@ -32,11 +32,7 @@ _GENERATE = Source.GENERATE
 
 
 def build_background(
-    place: Workplace,
-    discovery: Discovery,
-    *,
-    tell: Tell,
-    add_report: AddReport,
+    place: Workplace, discovery: Discovery, *, tell: Tell, add_report: AddReport
 ) -> Background:
     """The work of the one replica that leads; `tell` takes events, `add_report` results."""
     client, flags, store = place.client, place.flags, place.store
@@ -44,19 +40,17 @@ def build_background(
     downstream = Downstream(client)
     discovery.follow(place.store.crds)
     policies = PolicyBook(client, store)
-    generation = Generation(
-        client, downstream, triggers, policies=policies, tell=_tell_made(tell, add_report)
-    )
+    made = _tell_made(tell, add_report)
+    generation = Generation(client, downstream, triggers, policies=policies, tell=made)
     queue = UnitQueue(generation.reconcile, workers=flags.gen_workers)
     watch = GenerationWatch(client, downstream, triggers, policies, generation, queue)
     trigger_watch = TriggerWatch(client, triggers, downstream, generation, watch, policies)
     trigger_watch.enqueue = lambda rule, trigger: queue.enqueue(rule.unit(trigger))
-    requests = UpdateRequests(
-        client, place.names, limit=lambda: place.settings.current.update_request_threshold
-    )
+    requests = _build_requests(place)
     mutation = MutateExisting(client, store, triggers, tell=_tell_changed(tell, add_report))
     waiting = place.watch(UPDATE_REQUEST, namespace=place.names.namespace)
     handlers = _list_handlers(generation, mutation)
+    existing = Existing(client, store, generation, watch, requests=requests, enqueue=queue.enqueue)
     return Background(
         BackgroundTools(
             client=client,
@@ -67,15 +61,20 @@ def build_background(
             queue=queue,
             watch=watch,
             trigger_watch=trigger_watch,
-            existing=Existing(
-                client, store, generation, watch, requests=requests, enqueue=queue.enqueue
-            ),
+            existing=existing,
             updates=Updates(client, waiting, handlers, workers=flags.gen_workers),
             requests=requests,
             waiting=waiting,
             list_kinds=lambda: _list_kinds(discovery),
             resync=min(parse_duration(flags.resync_period) / NANOSECONDS, RESYNC),
         )
+    )
+
+
+def _build_requests(place: Workplace) -> UpdateRequests:
+    settings = place.settings
+    return UpdateRequests(
+        place.client, place.names, limit=lambda: settings.current.update_request_threshold
     )
 
 
