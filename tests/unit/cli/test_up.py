@@ -130,7 +130,18 @@ def test_refused_policies_are_told(tmp_path):
         assert cluster.told
         cluster.process.send_signal(signal.SIGINT)
         _, told = cluster.process.communicate(timeout=PATIENCE)
-    assert "Error: ClusterPolicy team-label: " in told
+    assert "bad.yaml:1: ClusterPolicy team-label: " in told
+    assert "not in force" in told
+
+
+def test_a_file_without_objects_is_an_error(tmp_path):
+    (tmp_path / "empty.yaml").write_text("")
+    words = ["up", f"--policies={tmp_path / 'empty.yaml'}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "lictor", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "empty.yaml: no objects in there" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from lictor.errors import LoadError, UsageError
 from lictor.load.yaml import iter_documents
 from lictor.raw import Json, JsonObject
@@ -13,9 +15,21 @@ _NOT_OBJECTS = "cli.kyverno.io/"
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "Role")
 
 
-def read_objects(paths: Iterable[Path]) -> tuple[JsonObject, ...]:
+class FileObject(msgspec.Struct, frozen=True):
+    """An object, and where it stands: file and line."""
+
+    where: str
+    body: JsonObject
+
+
+def read_objects(paths: Iterable[Path]) -> tuple[FileObject, ...]:
     """All objects in files and folders, those that others stand on first."""
-    found = [each for path in paths for file in _list_files(path) for each in _read_file(file)]
+    found: list[FileObject] = []
+    for path in paths:
+        read = [each for file in _list_files(path) for each in _read_file(file)]
+        if not read:
+            raise UsageError(f"{path}: no objects in there")
+        found += read
     return tuple(sorted(found, key=_rank))
 
 
@@ -29,12 +43,12 @@ def _list_files(path: Path) -> Iterator[Path]:
     yield from files
 
 
-def _read_file(file: Path) -> Iterator[JsonObject]:
+def _read_file(file: Path) -> Iterator[FileObject]:
     for document in iter_documents(file.read_bytes(), str(file)):
         yield from _take(document.body, f"{file}:{document.line}")
 
 
-def _take(body: Json, where: str) -> Iterator[JsonObject]:
+def _take(body: Json, where: str) -> Iterator[FileObject]:
     if not isinstance(body, dict) or not isinstance(body.get("kind"), str):
         raise LoadError("is no object of a cluster: `kind` is missing", where=where)
     if not isinstance(body.get("apiVersion"), str):
@@ -46,8 +60,9 @@ def _take(body: Json, where: str) -> Iterator[JsonObject]:
         metadata = body.get("metadata")
         if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
             raise LoadError("has no name", where=where)
-        yield body
+        yield FileObject(where, body)
 
 
-def _rank(body: JsonObject) -> int:
-    return _FIRST.index(body["kind"]) if body["kind"] in _FIRST else len(_FIRST)
+def _rank(found: FileObject) -> int:
+    kind = found.body["kind"]
+    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)

@@ -16,7 +16,7 @@ from lictor.cli.up.credentials import (
     write_own_kubeconfig,
 )
 from lictor.cli.up.plan import Plan
-from lictor.raw import JsonObject
+from lictor.cli.up.policy_files import FileObject
 from lictor.serve.slots import Slot
 from lictor.serve.supervisor import Post, Supervisor
 
@@ -26,7 +26,7 @@ _IDENTITY = "lictor-up"
 _PATIENCE = 15.0
 
 
-def run_cluster(plan: Plan, objects: Sequence[JsonObject], began: float) -> int:
+def run_cluster(plan: Plan, objects: Sequence[FileObject], began: float) -> int:
     """Run everything until Ctrl-C; the exit code."""
     set_up_logging(plan.flags)
     if not plan.flags.v:

@@ -11,6 +11,7 @@ import click
 
 from lictor.cli.up.credentials import ADMIN
 from lictor.cli.up.plan import LOOPBACK, Plan
+from lictor.cli.up.policy_files import FileObject
 from lictor.embedded.attributes import User
 from lictor.embedded.patches import PatchKind
 from lictor.embedded.server import Server
@@ -30,7 +31,7 @@ _QUESTION = b"GET /health/readiness HTTP/1.1\r\nHost: lictor\r\nConnection: clos
 class Welcome:
     """Waits for everyone, brings the objects of files in, and says what to try."""
 
-    def __init__(self, plan: Plan, objects: Sequence[JsonObject], began: float) -> None:
+    def __init__(self, plan: Plan, objects: Sequence[FileObject], began: float) -> None:
         self._plan = plan
         self._objects = objects
         self._began = began
@@ -40,12 +41,13 @@ class Welcome:
         """All of it."""
         if not self._plan.is_bare:
             await self._wait_for_webhook(server)
-        policies = [each for each in self._objects if _is_policy(each)]
-        for document in self._objects:
-            if not _is_policy(document):
-                await self._apply(server, document)
+        found = [each for each in self._objects if _is_policy(each.body)]
+        for each in self._objects:
+            if not _is_policy(each.body):
+                await self._apply(server, each)
         # What policies stand on is there; they do not stand on each other.
-        await asyncio.gather(*(self._apply(server, each) for each in policies))
+        await asyncio.gather(*(self._apply(server, each) for each in found))
+        policies = [each.body for each in found]
         await _wait(lambda: all(_is_ready(server, each) for each in policies))
         self._tell(server, policies)
 
@@ -57,8 +59,9 @@ class Welcome:
         name = self._plan.names.webhook("policy-validating")
         await _wait(lambda: ("", name) in server.store.shelf(*_WEBHOOKS).objects)
 
-    async def _apply(self, server: Server, document: JsonObject) -> None:
-        shown = f"{document['kind']} {document['metadata']['name']}"
+    async def _apply(self, server: Server, found: FileObject) -> None:
+        document = found.body
+        shown = f"{found.where}: {document['kind']} {document['metadata']['name']}"
         kind = server.catalogue.find_kind(document["apiVersion"], document["kind"])
         if kind is None:
             self._problems.append(
@@ -88,6 +91,8 @@ class Welcome:
     def _tell(self, server: Server, policies: Sequence[JsonObject]) -> None:
         for problem in self._problems:
             click.echo(f"Error: {problem}", err=True)
+        if self._problems:
+            click.echo("These are not in force; `lictor lint FILE` may tell more.", err=True)
         for policy in policies:
             if not _is_ready(server, policy):
                 click.echo(f"Warning: {policy['metadata']['name']} is not ready", err=True)
