@@ -131,9 +131,9 @@ class Connection(asyncio.Protocol):
     """One client. Its requests are answered one after the other."""
 
     __slots__ = (
-        "_body", "_busy", "_close", "_closing", "_expects", "_gate", "_headers", "_length", "_loop",
-        "_parser", "_pending", "_room", "_since", "_streaming", "_task", "_transport", "_type",
-        "_url", "_within",
+        "_body", "_busy", "_close", "_closing", "_expects", "_gate", "_has_head", "_headers",
+        "_length", "_loop", "_parser", "_pending", "_room", "_since", "_streaming", "_task",
+        "_transport", "_type", "_url", "_within",
     )  # fmt: skip
 
     def __init__(self, gate: Gate) -> None:
@@ -160,6 +160,7 @@ class Connection(asyncio.Protocol):
         self._length = 0
         self._expects = False
         self._close = False
+        self._has_head = False
 
     # --- what the event loop tells
 
@@ -209,6 +210,10 @@ class Connection(asyncio.Protocol):
         self._grow(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._has_head:
+            # A trailer. Proxies before us judge heads only: nothing after the body says who asks.
+            self._grow_body(len(name) + len(value))
+            return
         self._grow(len(name) + len(value))
         lower = name.lower()
         if lower in self._gate.keeps_headers or self._is_kept(lower):
@@ -226,15 +231,14 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._length = 0
+        self._has_head = True
         self._close = not self._parser.should_keep_alive() or self._parser.should_upgrade()
         if self._expects and not self._closing and self._transport is not None:
             self._transport.write(_CONTINUE)
 
     def on_body(self, body: bytes) -> None:
-        self._length += len(body)
-        if self._length > self._gate.max_body:
-            self._refuse_size()
-        elif not self._closing:
+        self._grow_body(len(body))
+        if not self._closing:
             self._body.append(body)
 
     def on_message_complete(self) -> None:
@@ -373,6 +377,11 @@ class Connection(asyncio.Protocol):
         self._length += size
         if self._length > _MAX_HEAD:
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head is too large\n")
+
+    def _grow_body(self, size: int) -> None:
+        self._length += size
+        if self._length > self._gate.max_body:
+            self._refuse_size()
 
     def _refuse_size(self) -> None:
         text = f"a body may have {self._gate.max_body} bytes at most\n"

@@ -292,3 +292,30 @@ def test_headers_are_kept_by_name_and_by_prefix() -> None:
 
     asyncio.run(run())
     assert kept == {b"accept": [b"a", b"b"], b"x-extra-one": [b"1"]}
+
+
+def test_trailers_are_no_headers() -> None:
+    calls: list[Call] = []
+
+    async def note(call: Call) -> Reply:
+        calls.append(call)
+        return Reply(HTTPStatus.OK)
+
+    head = (
+        b"POST / HTTP/1.1\r\nhost: h\r\nauthorization: head\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
+    trailers = b"authorization: tail\r\nx-extra-one: 1\r\ncontent-type: a/b\r\n\r\n"
+
+    async def run() -> tuple[bytes, bytes]:
+        names = frozenset((b"authorization",))
+        async with _serve(note, keeps_headers=names, keeps_prefix=b"x-extra-") as (_, port):
+            plain = await _talk(port, head + b"3\r\nabc\r\n0\r\n" + trailers)
+            large = b"x-large: " + b"x" * (MAX_BODY + 1) + b"\r\n\r\n"
+            return plain, await _talk(port, head + b"3\r\nabc\r\n0\r\n" + large)
+
+    plain, large = asyncio.run(run())
+    assert b"200 OK" in plain
+    assert b"413 " in large
+    [call] = calls
+    assert (call.body, call.content_type) == (b"abc", b"")
+    assert call.headers == {b"authorization": [b"head"]}

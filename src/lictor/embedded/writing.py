@@ -96,9 +96,8 @@ class Writer:
         kind = attributes.kind
         document = read_fields(kind, document, validation, warnings)
         _check_identity(attributes, document)
-        current = self._house.store.get(kind, attributes.namespace, attributes.name)
-        if current is None and is_created_by_update(kind):
-            return await self._create(_as_create(attributes), document, warnings)
+        if self._is_created_by_update(attributes):
+            return await self._create_by_update(attributes, document, warnings)
         if not version_of(document) and is_conditional(kind):
             raise versionless(kind, attributes.name)
         uid = document["metadata"].get("uid")
@@ -111,6 +110,24 @@ class Writer:
             return document
 
         return await self._change(attributes, replace, warnings)
+
+    def _is_created_by_update(self, attributes: Attributes) -> bool:
+        """Is it missing, and of a kind that is created then? Subresources create nothing."""
+        kind = attributes.kind
+        if attributes.subresource or not is_created_by_update(kind):
+            return False
+        return self._house.store.get(kind, attributes.namespace, attributes.name) is None
+
+    async def _create_by_update(
+        self, attributes: Attributes, document: JsonObject, warnings: list[str]
+    ) -> Written:
+        if uid := document["metadata"].get("uid"):
+            told = f"UID in precondition: {uid}, UID in object meta: "
+            raise conflict(attributes.kind, attributes.name, f"Precondition failed: {told}")
+        # Whoever may only update has not been asked whether they may create.
+        creation = _as_create(attributes)
+        self._house.authorization.check(creation)
+        return await self._create(creation, document, warnings)
 
     async def edit(
         self,

@@ -322,6 +322,51 @@ def test_kinds_that_must_be_replaced_by_version() -> None:
     run_on_site(work)
 
 
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+SERVICES = "/api/v1/namespaces/default/services"
+
+
+def _service(name: str, **metadata: Json) -> JsonObject:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, **metadata},
+        "spec": {"ports": [{"port": 80}]},
+    }
+
+
+async def _bind(site: Site, user: str, verbs: list[str], *resources: str) -> None:
+    rule = {"verbs": verbs, "apiGroups": [""], "resources": list(resources)}
+    role = {"metadata": {"name": user}, "rules": [rule]}
+    await site.create(f"{RBAC}/clusterroles", role)
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    binding = {"metadata": {"name": user}, "roleRef": reference, "subjects": [subject]}
+    await site.create(f"{RBAC}/clusterrolebindings", binding)
+
+
+def test_replacing_what_is_not_there_needs_the_right_to_create() -> None:
+    async def work(site: Site) -> None:
+        await _bind(site, "updater", ["update"], "services", "services/status")
+        await _bind(site, "creator", ["update", "create"], "services")
+        path = f"{SERVICES}/new"
+        answer = await site.ask("PUT", path, _service("new"), impersonate_user="updater")
+        assert answer.status == 403
+        assert 'User "updater" cannot create resource "services"' in answer.message
+        assert (await site.get(path)).status == 404
+        answer = await site.ask("PUT", path, _service("new", uid="7"), impersonate_user="creator")
+        assert (answer.status, answer.json["reason"]) == (409, "Conflict")
+        answer = await site.ask("PUT", path, _service("new"), impersonate_user="creator")
+        assert answer.status == 201
+        for user in ("updater", ""):
+            status = f"{SERVICES}/other/status"
+            named = {"impersonate_user": user} if user else {}
+            answer = await site.ask("PUT", status, _service("other"), **named)
+            assert (answer.status, answer.json["reason"]) == (404, "NotFound")
+
+    run_on_site(work)
+
+
 PATCHES: list[tuple[str, str, Json, int, JsonObject]] = [
     # id, kind, patch, code, data afterwards
     ("merge", "merge-patch+json", {"data": {"b": "2", "a": None}}, 200, {"b": "2"}),
