@@ -6,10 +6,11 @@ whole, or in pieces as they come. What a request is on the wire is httptools' (l
 
 import asyncio
 import contextlib
+import heapq
 import logging
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from http import HTTPStatus
 
 import httptools
@@ -28,6 +29,10 @@ _SWEEP_SECONDS = 2.0
 _LINGER_SECONDS = 0.5
 # A client that takes none of a reply in pieces for so long will not take the rest either.
 _STALL_SECONDS = 30.0
+# From one address, connections that have asked nothing get this share of the places.
+_UNASKED_SHARE = 4
+# Where all places are taken, this share of them is made free.
+_EVICTED_SHARE = 64
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 TEXT = b"text/plain; charset=utf-8"
@@ -92,20 +97,60 @@ class Gate:
         self.is_draining = False
         self._max_connections = max_connections
         self._connections: set[Connection] = set()
+        # How many have asked nothing yet, by address.
+        self._unasked: Counter[str] = Counter()
+        self._max_unasked = max(max_connections // _UNASKED_SHARE, 1)
+        # Connections closed to make room for others.
+        self.evicted = 0
 
     def __call__(self) -> "Connection":
         """A connection, for the event loop's server."""
         return Connection(self)
 
+    @property
+    def count(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
+
     def add(self, connection: "Connection") -> bool:
-        """False where there are too many already."""
+        """False where there are too many already, and all of them in use."""
+        address = connection.address
+        if self._unasked[address] >= self._max_unasked:
+            self._evict(c for c in self._connections if c.is_unasked and c.address == address)
         if len(self._connections) >= self._max_connections:
-            return False
+            self._evict(c for c in self._connections if c.is_idle)
+            if len(self._connections) >= self._max_connections:
+                return False
         self._connections.add(connection)
+        self._unasked[address] += 1
         return True
 
+    def note_asked(self, connection: "Connection") -> None:
+        """It has sent its first request: from now on it keeps its place while it is in use."""
+        if connection in self._connections:
+            self._forget_unasked(connection.address)
+
     def remove(self, connection: "Connection") -> None:
-        self._connections.discard(connection)
+        if connection in self._connections:
+            self._connections.discard(connection)
+            if connection.is_unasked:
+                self._forget_unasked(connection.address)
+
+    def _forget_unasked(self, address: str) -> None:
+        self._unasked[address] -= 1
+        if not self._unasked[address]:
+            del self._unasked[address]
+
+    def _evict(self, candidates: "Iterable[Connection]") -> None:
+        """Close those that asked nothing, the oldest first, then those idle for longest.
+
+        Several at a time: whoever comes next finds room without a search.
+        """
+        number = max(self._max_connections // _EVICTED_SHARE, 1)
+        for connection in heapq.nsmallest(number, candidates, key=Connection.rank):
+            self.evicted += 1
+            self.remove(connection)
+            connection.abort()
 
     async def sweep(self) -> None:
         """Close connections that nobody uses, and those that take for ever; until cancelled."""
@@ -131,9 +176,9 @@ class Connection(asyncio.Protocol):
     """One client. Its requests are answered one after the other."""
 
     __slots__ = (
-        "_body", "_busy", "_close", "_closing", "_expects", "_gate", "_has_head", "_headers",
-        "_length", "_loop", "_parser", "_pending", "_room", "_since", "_streaming", "_task",
-        "_transport", "_type", "_url", "_within",
+        "_asked", "_body", "_busy", "_close", "_closing", "_expects", "_gate", "_has_head",
+        "_headers", "_length", "_loop", "_parser", "_pending", "_room", "_since", "_streaming",
+        "_task", "_transport", "_type", "_url", "_within", "address",
     )  # fmt: skip
 
     def __init__(self, gate: Gate) -> None:
@@ -143,6 +188,9 @@ class Connection(asyncio.Protocol):
         self._pending: deque[tuple[Call, bool]] = deque()
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
+        # Of the client; empty until the connection is there, and where it has none.
+        self.address = ""
+        self._asked = False
         self._busy = False
         self._closing = False
         self._within = False
@@ -166,6 +214,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # TLS and TCP give no other
+        name = transport.get_extra_info("peername")
+        self.address = str(name[0]) if isinstance(name, tuple) else ""
         if not self._gate.add(self):
             log.warning("too many connections")
             transport.close()
@@ -245,6 +295,9 @@ class Connection(asyncio.Protocol):
         self._within = False
         if self._closing:
             return
+        if not self._asked:
+            self._gate.note_asked(self)
+            self._asked = True
         call = self._read_call()
         if call is None:
             self._refuse(HTTPStatus.BAD_REQUEST, "the path cannot be read\n")
@@ -392,6 +445,22 @@ class Connection(asyncio.Protocol):
         if self._closing:
             return
         self._write(Reply(status, text.encode()), close=True, lingers=True)
+
+    # --- places
+
+    @property
+    def is_unasked(self) -> bool:
+        """Has it sent no whole request so far?"""
+        return not self._asked
+
+    @property
+    def is_idle(self) -> bool:
+        """Does nobody wait for an answer, nor send another request than the first?"""
+        return not self._asked or not (self._busy or self._pending or self._within)
+
+    def rank(self) -> tuple[bool, float]:
+        """Whose place is taken first: of those that asked nothing, then of the longest idle."""
+        return self._asked, self._since
 
     # --- ends
 

@@ -410,7 +410,8 @@ def test_a_stolen_serving_key(site: Site, tmp_path: Path) -> None:
     site.plane.kubectl("delete", "secret", *names, "-n", site.lictor.namespace)
 
     def is_new() -> bool:
-        (bundle,) = site.bundles() if len(site.bundles()) == 1 else ("",)
+        found = site.bundles()
+        (bundle,) = found if len(found) == 1 else ("",)
         trusted = keys.read_certificates(b64decode(bundle).decode())
         return bool(trusted) and old not in trusted
 

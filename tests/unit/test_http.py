@@ -173,19 +173,67 @@ def test_slow_clients_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asyncio.run(run()) == b""
 
 
+async def _connect(port: int, *sent: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that stays open; where it asks something, after the answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for request in sent:
+        writer.write(request)
+        await reader.readuntil(b"hello")
+    await asyncio.sleep(0.02)
+    return reader, writer
+
+
+async def _is_open(reader: asyncio.StreamReader) -> bool:
+    try:
+        async with asyncio.timeout(0.2):
+            return await reader.read(1) != b""
+    except TimeoutError:
+        return True
+    except ConnectionError:
+        return False
+
+
 def test_too_many_connections_are_closed() -> None:
+    """Who has asked nothing goes first, then who is idle for longest; never one that waits."""
+
+    async def run() -> list[bool]:
+        async with _serve(max_connections=3) as (_, port):
+            asked = [await _connect(port, _post(b"hello")) for _ in range(2)]
+            silent = await _connect(port)
+            asked.append(await _connect(port, _post(b"hello")))
+            first = await _is_open(silent[0])
+            asked.append(await _connect(port, _post(b"hello")))
+            rest = [await _is_open(reader) for reader, _ in asked]
+            for _, writer in (silent, *asked):
+                writer.close()
+            return [first, *rest]
+
+    assert asyncio.run(run()) == [False, False, True, True, True]
+
+
+def test_connections_in_use_keep_their_places() -> None:
     async def run() -> tuple[bytes, bytes]:
         async with _serve(max_connections=1) as (_, port):
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-            await asyncio.sleep(0.02)
-            refused = await _talk(port, _post(b"hello"))
-            writer.close()
+            busy = asyncio.create_task(_talk(port, _post(b"hello", b"/slow")))
             await asyncio.sleep(0.05)
-            return refused, await _talk(port, _post(b"hello"))
+            refused = await _talk(port, _post(b"hello"))
+            return refused, await busy
 
     refused, served = asyncio.run(run())
     assert refused == b""
     assert b"hello" in served
+
+
+def test_an_address_gets_a_share_of_the_places_until_it_asks() -> None:
+    async def run() -> tuple[list[bool], int]:
+        async with _serve(max_connections=8) as (gate, port):
+            silent = [await _connect(port) for _ in range(5)]
+            found = [await _is_open(reader) for reader, _ in silent]
+            for _, writer in silent:
+                writer.close()
+            return found, gate.evicted
+
+    assert asyncio.run(run()) == ([False, False, False, True, True], 3)
 
 
 class _Source:

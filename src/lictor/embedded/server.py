@@ -37,6 +37,7 @@ from lictor.embedded.verbs import Api
 from lictor.embedded.watches import Watches
 from lictor.errors import RefusedRequestError, UsageError
 from lictor.http import Call, Gate, Reply, Stream
+from lictor.listener import Listener
 from lictor.raw import Json
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class Server:
         )
         self._port = settings.port
         self._socket: socket.socket | None = None
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -120,20 +121,19 @@ class Server:
     async def start(self) -> None:
         """Listen, and keep house; returns when clients are welcome."""
         bound = await self.prepare()
-        await self._open(bound, _make_context(self._settings))
+        self._open(bound, _make_context(self._settings))
         if self._settings.side_door is not None:
-            await self._open(self._settings.side_door, None)
+            self._open(self._settings.side_door, None)
         self._keep(self._gate.sweep())
         trusted = _read_authority(self._settings)
         duties = list_duties(self.api, self.store, self.catalogue, trusted)
         for duty in (self._definitions.run, *duties):
             self._keep(_run_duty(duty))
 
-    async def _open(self, bound: socket.socket, context: ssl.SSLContext | None) -> None:
-        loop = asyncio.get_running_loop()
-        self._listeners.append(
-            await loop.create_server(self._gate, sock=bound, ssl=context, backlog=_BACKLOG)
-        )
+    def _open(self, bound: socket.socket, context: ssl.SSLContext | None) -> None:
+        listener = Listener(bound, self._gate, context)
+        self._listeners.append(listener)
+        self._keep(listener.run())
 
     def _keep(self, work: Coroutine[Json, Json, None]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(work))
@@ -141,7 +141,7 @@ class Server:
     async def stop(self) -> None:
         """End in good order: what was acknowledged is kept."""
         for listener in self._listeners:
-            listener.close()
+            listener.stop(for_all=True)
         self.watches.end_all()
         await self._gate.drain(_DRAIN_SECONDS)
         for task in self._tasks:

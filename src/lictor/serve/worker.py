@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from lictor.errors import DeadlineError
 from lictor.http import Gate
+from lictor.listener import Listener
 from lictor.serve.alarm import SignalAlarm
 from lictor.serve.app import App
 from lictor.serve.book import Book
@@ -31,7 +32,8 @@ _METRICS_EVERY = 4
 # A rule that waits for an outside answer has limits of its own; a thread beyond this is lost.
 _LOST_THREAD = 120.0
 _DRAIN_SECONDS = 15.0
-_BACKLOG = 1024
+# For clients that were accepted and have not asked yet.
+_HANDSHAKE_SECONDS = 1.0
 
 
 def run_worker(
@@ -112,17 +114,18 @@ class _Worker:
             max_body=self._options.max_body,
             knows_clients=bool(self._options.client_authorities),
         )
-        server = await asyncio.get_running_loop().create_server(
-            gate, sock=self._inherited.listener, ssl=self._certificate.context, backlog=_BACKLOG
-        )
+        listener = Listener(self._inherited.listener, gate, self._certificate.context)
+        listening = asyncio.create_task(listener.run())
         page = await self._show_metrics(parts)
         sweeping = asyncio.create_task(gate.sweep())
         await self._stop.wait()
         sweeping.cancel()
-        server.close()
+        listener.stop()
         if page is not None:
             page.close()
+        await listener.finish(_HANDSHAKE_SECONDS)
         await gate.drain(_DRAIN_SECONDS)
+        listening.cancel()
         await parts.drain(_DRAIN_SECONDS)
         self._publish(parts)
         if tracer is not None:
