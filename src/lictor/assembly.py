@@ -1,6 +1,7 @@
 """Policies in, programs out: the one way in which the command line, servers and users come in."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
@@ -12,6 +13,7 @@ from lictor.compile.cleanup import CleanupProgram, compile_cleanup
 from lictor.engine import Adapt, Engine
 from lictor.errors import LoadError
 from lictor.evaluate.expressions import Expressions
+from lictor.files import is_object_file, list_files, read_bytes
 from lictor.lang.watch import Heard, Recorder, WatchRule, watch_nothing
 from lictor.load.policies import Loaded, load_documents
 from lictor.load.problem import Problem, Severity
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from lictor.lang.resource_names import ResourceNames
     from lictor.model.admission import AdmissionPolicy, Binding
     from lictor.model.cel_policy import CelException, CelPolicy
-
-_ENDINGS = (".yaml", ".yml", ".json")
 
 
 class CelDocuments(TypedDict, total=False):
@@ -100,8 +100,8 @@ def load_policies(*paths: str | Path, lookups: Lookups | None = None) -> tuple[P
     """
     loaded = Loaded()
     for path in paths:
-        for file in _find_files(Path(path)):
-            loaded += load_documents(_read(file), str(file))
+        for file in list_files(os.fspath(path), is_object_file):
+            loaded += load_documents(read_bytes(file), file)
     _refuse_errors(loaded.problems)
     return compile_documents(
         [sourced.record for sourced in loaded.policies],
@@ -174,20 +174,6 @@ def _surround_cel(
         return made[0]
 
     return surround
-
-
-def _find_files(path: Path) -> Iterator[Path]:
-    if not path.is_dir():
-        yield path
-        return
-    yield from sorted(p for p in path.rglob("*") if p.suffix in _ENDINGS and p.is_file())
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise LoadError(error.strerror or str(error), where=str(path)) from error
 
 
 def _refuse_errors(problems: Iterable[Problem]) -> None:

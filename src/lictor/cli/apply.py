@@ -10,6 +10,7 @@ import msgspec
 from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.cli.offline.application import Application, ApplyPlan, select_documents
 from lictor.cli.offline.apply_output import MadeFiles, Printer, print_summary, print_unusable
+from lictor.cli.offline.git_clone import GitAccess
 from lictor.cli.offline.inputs import (
     load_caller,
     load_context,
@@ -26,7 +27,6 @@ from lictor.cli.offline.policies import (
     load_exceptions,
     load_policy_files,
 )
-from lictor.cli.offline.repositories import GitAccess
 from lictor.cli.offline.requests import World
 from lictor.cli.offline.resources import load_resources
 from lictor.cli.offline.values import GivenValues

@@ -7,11 +7,10 @@ from pathlib import Path
 import click
 
 from lictor.cli.flag_command import FlagCommand
-from lictor.cli.offline.repositories import GitAccess, is_repository_url
+from lictor.cli.offline.repositories import is_repository_url
 from lictor.cli.release import VERSION
 from lictor.cli.sources import (
     STDIN,
-    YAML_ENDINGS,
     expand_glob,
     is_url,
     read_file,
@@ -19,6 +18,7 @@ from lictor.cli.sources import (
     resolve_path,
 )
 from lictor.errors import LoadError, LookupFailedError, UsageError
+from lictor.files import is_visible, is_yaml, list_files
 
 _FORMATS = ("text", "json", "sarif", "github")
 _EXAMPLES = """\
@@ -60,7 +60,7 @@ def lint(*, arguments: tuple[str, ...], form: str, strict: bool) -> int:
 
 def _read_texts(paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     for given in paths:
-        if given == STDIN or is_url(given) or is_repository_url(given, branch=GitAccess().branch):
+        if given == STDIN or is_url(given) or is_repository_url(given):
             yield from ((text.path, text.content) for text in read_policies([given]))
             continue
         for path in expand_glob(given):
@@ -72,26 +72,18 @@ def _read_texts(paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
 
 def _list_files(path: str) -> Iterator[str]:
     """A file, or the YAML files below a folder."""
-    if not os.path.isdir(path):
-        yield path
-        return
-    for name in sorted(os.listdir(path)):
-        below = os.path.join(path, name)
-        if os.path.isdir(below):
-            if not name.startswith(".") or name == _TEST_FOLDER:
-                yield from _list_files(below)
-        elif name.endswith(YAML_ENDINGS) and not name.startswith("."):
-            yield below
+    return list_files(path, is_yaml, lambda name: is_visible(name) or name == _TEST_FOLDER)
 
 
 def _read_named(path: str, source: str) -> list[tuple[str, bytes]] | None:
     """The files that a path in a test file stands for; None where there is none."""
     if is_url(path) or is_url(source):
         raise LookupFailedError(f"{path} is not a local file")
-    found = [p for p in expand_glob(resolve_path(path, Path(source).parent)) if os.path.exists(p)]
-    if not found:
-        return None
     try:
+        named = expand_glob(resolve_path(path, Path(source).parent))
+        found = [each for each in named if os.path.exists(each)]
+        if not found:
+            return None
         return [(file, read_file(file).content) for p in found for file in _list_files(p)]
     except LoadError as error:
         raise LookupFailedError(str(error)) from error

@@ -1,5 +1,6 @@
 """Where do policies and resources come from? Paths, globs, stdin and URLs become named bytes."""
 
+import fnmatch
 import glob
 import os
 import sys
@@ -8,13 +9,22 @@ from pathlib import Path
 
 import msgspec
 
-from lictor.cli.offline.repositories import GitAccess, is_repository_url, list_repository_files
+from lictor.cli.offline.git_clone import GitAccess
+from lictor.cli.offline.repositories import confine, is_repository_url, list_repository_files
 from lictor.errors import LoadError, UsageError
+from lictor.files import (
+    YAML_ENDINGS,
+    check_regular,
+    is_visible,
+    is_yaml,
+    list_files,
+    list_names,
+    read_bounded,
+    read_bytes,
+    walk_folder,
+)
 
-YAML_ENDINGS = (".yaml", ".yml")
 STDIN = "-"
-# A file of this size is a mistake; a reader without a limit is a way to kill a pipeline.
-MAX_BYTES = 1 << 30
 MAX_FETCHED_BYTES = 64 << 20
 FETCH_TIMEOUT_SECONDS = 30.0
 
@@ -39,24 +49,14 @@ def is_url(path: str) -> bool:
 
 def read_file(path: str) -> Text:
     """Read one file; an error names it."""
-    try:
-        size = os.stat(path).st_size
-        if size > MAX_BYTES:
-            raise LoadError(f"larger than {MAX_BYTES} bytes", where=path)
-        with open(path, "rb") as stream:
-            return Text(path, stream.read())
-    except OSError as error:
-        raise LoadError(error.strerror or str(error), where=path) from error
+    return Text(path, read_bytes(path))
 
 
 def read_stdin() -> Text:
     """Read what is piped in."""
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("'-' means standard input, but nothing is piped in")
-    content = sys.stdin.buffer.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise LoadError(f"larger than {MAX_BYTES} bytes", where="standard input")
-    return Text(STDIN, content)
+    return Text(STDIN, read_bounded(sys.stdin.buffer, "standard input"))
 
 
 def fetch_url(url: str) -> Text:
@@ -82,29 +82,51 @@ def expand_glob(path: str) -> list[str]:
     """The paths a pattern names, in order; a path that exists is itself, whatever its letters."""
     if os.path.lexists(path) or not glob.has_magic(path):
         return [path]
-    return sorted(glob.glob(path, recursive=True)) or [path]
+    found = sorted(_walk_glob(path) if "**" in path.split(os.sep) else glob.glob(path))
+    for each in found:
+        # Nobody named them: a pattern opens no pipe.
+        if not os.path.isdir(each):
+            check_regular(each)
+    return found or [path]
+
+
+def _walk_glob(pattern: str) -> Iterator[str]:
+    """The files that a pattern with `**` names; Python's own walks through loops of links."""
+    start, _, rest = pattern.partition("**")
+    steps = ["**", *rest.lstrip(os.sep).split(os.sep)]
+    last = steps[-1] if steps[-1] not in ("", "**") else "*"
+
+    def takes(name: str) -> bool:
+        return is_visible(name) and fnmatch.fnmatchcase(name, last)
+
+    for folder in glob.glob(start or os.curdir):
+        for path in walk_folder(folder, takes):
+            if _fits(os.path.relpath(path, folder).split(os.sep), [*steps[:-1], last]):
+                yield os.path.normpath(path)
+
+
+def _fits(names: list[str], steps: list[str]) -> bool:
+    """Whether the parts of a path are what the steps of a pattern say."""
+    if not steps or not names:
+        return not names and all(step == "**" for step in steps)
+    if steps[0] == "**":
+        return _fits(names, steps[1:]) or _fits(names[1:], steps)
+    return fnmatch.fnmatchcase(names[0], steps[0]) and _fits(names[1:], steps[1:])
 
 
 def list_policy_files(path: str) -> Iterator[str]:
     """A file, or all YAML files below a folder in the order of their names; hidden ones never."""
-    if not os.path.isdir(path):
-        yield path
-        return
-    for name in _list_folder(path):
-        below = os.path.join(path, name)
-        if name.startswith("."):
-            continue
-        if os.path.isdir(below):
-            yield from list_policy_files(below)
-        elif name.endswith(YAML_ENDINGS):
-            yield below
+    return list_files(path, is_yaml)
 
 
 def list_resource_files(path: str) -> list[str]:
     """A file, or the YAML files of a folder (not of the folders below it) in order."""
     if not os.path.isdir(path):
         return [path]
-    return [os.path.join(path, n) for n in _list_folder(path) if n.endswith(YAML_ENDINGS)]
+    found = [os.path.join(path, name) for name in list_names(path) if name.endswith(YAML_ENDINGS)]
+    for file in found:
+        check_regular(file)
+    return found
 
 
 def read_policies(paths: Iterable[str], source: PolicySource | None = None) -> Iterator[Text]:
@@ -114,7 +136,7 @@ def read_policies(paths: Iterable[str], source: PolicySource | None = None) -> I
         if given == STDIN:
             yield read_stdin()
         elif is_repository_url(given, branch=access.branch):
-            yield from map(read_file, list_repository_files(given, access, YAML_ENDINGS))
+            yield from map(read_file, list_repository_files(given, access))
         elif is_url(given):
             yield fetch_url(given)
         else:
@@ -140,12 +162,9 @@ def read_any(path: str) -> Text:
 
 
 def resolve_path(path: str, folder: Path) -> str:
-    """A path that a test file names, seen from the folder of that file."""
-    return path if is_url(path) or os.path.isabs(path) else os.path.join(folder, path)
+    """A path that a test file names, seen from the folder of that file.
 
-
-def _list_folder(path: str) -> list[str]:
-    try:
-        return sorted(os.listdir(path))
-    except OSError as error:
-        raise LoadError(error.strerror or str(error), where=path) from error
+    A file of a cloned repository may name nothing but files of that repository.
+    """
+    found = path if is_url(path) or os.path.isabs(path) else os.path.join(folder, path)
+    return confine(found, str(folder))

@@ -11,7 +11,7 @@ from lictor.cli.flag_command import FlagCommand
 from lictor.cli.offline.case_run import CaseRun
 from lictor.cli.offline.cases import TestCase, find_test_files, load_cases
 from lictor.cli.offline.checks import run_checks
-from lictor.cli.offline.repositories import GitAccess
+from lictor.cli.offline.git_clone import GitAccess
 from lictor.cli.offline.selector import Selector, compile_selector, parse_selector
 from lictor.errors import LictorError, UsageError
 from lictor.model.offline import TestResult
@@ -51,6 +51,7 @@ class TestFlags(msgspec.Struct, frozen=True):
     remove_color: bool = False
     detailed_results: bool = False
     require_tests: bool = False
+    allow_outside: bool = False
 
 
 @click.command(
@@ -72,6 +73,11 @@ class TestFlags(msgspec.Struct, frozen=True):
 @click.option("--remove-color", is_flag=True, help="Remove any color from output.")
 @click.option("--detailed-results", is_flag=True, help="Show messages in the table.")
 @click.option("--require-tests", is_flag=True, help="Having no tests is an error.")
+@click.option(
+    "--allow-outside",
+    is_flag=True,
+    help="Let test files of a git repository read files and URLs outside of it.",
+)
 def test(arguments: tuple[str, ...], **flags: Json) -> None:
     """Run the tests that lie in folders or git repositories.
 
@@ -112,7 +118,7 @@ class _Run(msgspec.Struct):
             self.say("\nFilter errors:")
             for error in self.selector.errors:
                 self.say(f"  Error: {error}")
-        access = GitAccess(self.flags.git_branch)
+        access = GitAccess(self.flags.git_branch, allow_outside=self.flags.allow_outside)
         files = [
             file
             for path in self.flags.paths

@@ -1,12 +1,13 @@
 """Policies from files, for trying out without a cluster."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lictor.assembly import compile_documents
 from lictor.cluster.resource import Resource
 from lictor.cluster.store import CEL_KINDS, CLASSIC_KINDS, StoredPolicy
 from lictor.errors import LoadError
+from lictor.files import is_object_file, list_files, read_bytes
 from lictor.lang.resource_names import ResourceNames, builtin_names
 from lictor.load.policies import Loaded, Sourced, load_documents
 from lictor.load.problem import Severity
@@ -14,7 +15,6 @@ from lictor.model.cel_policy import CelPolicy
 from lictor.model.policy import Policy
 from lictor.model.program import Program
 
-_ENDINGS = (".yaml", ".yml", ".json")
 _KINDS: dict[str, Resource] = {kind.kind: kind for kind in (*CLASSIC_KINDS, *CEL_KINDS)}
 
 
@@ -61,21 +61,11 @@ class FilePolicies:
 def _load(paths: Iterable[Path]) -> Loaded:
     loaded = Loaded()
     for path in paths:
-        for file in _find_files(path):
-            try:
-                loaded += load_documents(file.read_bytes(), str(file))
-            except OSError as error:
-                raise LoadError(error.strerror or str(error), where=str(file)) from error
+        for file in list_files(str(path), is_object_file):
+            loaded += load_documents(read_bytes(file), file)
     errors = [str(each) for each in loaded.problems if each.severity is Severity.ERROR]
     if errors:
         raise LoadError("\n".join(errors))
     if not loaded.policies and not loaded.cel_policies:
         raise LoadError("no policies there", where=", ".join(map(str, paths)))
     return loaded
-
-
-def _find_files(path: Path) -> Iterator[Path]:
-    if not path.is_dir():
-        yield path
-        return
-    yield from sorted(p for p in path.rglob("*") if p.suffix in _ENDINGS and p.is_file())

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lictor.cli.offline.git_clone import GitAccess
 from lictor.cli.offline.repositories import (
-    GitAccess,
     RepositoryUrl,
     is_repository_url,
     list_repository_files,
@@ -160,12 +160,12 @@ def test_a_folder_of_a_repository(repository: Path) -> None:
 )
 def test_what_a_repository_lacks(repository: Path, rest: str, branch: str, message: str) -> None:
     with pytest.raises(LictorError, match=message):
-        list(list_repository_files(f"file://{repository}{rest}", GitAccess(branch), (".yaml",)))
+        list(list_repository_files(f"file://{repository}{rest}", GitAccess(branch)))
 
 
 def test_large_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("12345")
-    monkeypatch.setattr("lictor.cli.sources.MAX_BYTES", 4)
+    monkeypatch.setattr("lictor.files.MAX_BYTES", 4)
     with pytest.raises(LoadError, match="larger than 4 bytes"):
         read_file(str(file))

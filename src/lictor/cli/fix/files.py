@@ -4,25 +4,25 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from lictor.files import TakesName, read_bytes, walk_folder
 from lictor.load.yaml import iter_documents
 from lictor.raw import Json
 from lictor.report.yaml_text import render_yaml
 
 
-def walk_files(path: str) -> Iterator[str]:
-    """The file itself, or every file below a folder, in order; an error where there is neither."""
+def find_files(path: str, takes: TakesName) -> Iterator[str]:
+    """The file itself, or the files below a folder; an error where there is neither."""
     os.stat(path)
     if not os.path.isdir(path):
         yield path
         return
-    for folder, folders, files in os.walk(path):
-        folders.sort()
-        yield from (os.path.join(folder, name) for name in sorted(files))
+    # Files are written: those behind a link to a folder are somebody else's.
+    yield from walk_folder(path, takes, lambda name: name != ".git")
 
 
 def read_documents(path: str) -> list[Json]:
     """All documents of a file; empty ones are left out."""
-    documents = iter_documents(Path(path).read_bytes(), path)
+    documents = iter_documents(read_bytes(path), path)
     return [document.body for document in documents if document.body is not None]
 
 

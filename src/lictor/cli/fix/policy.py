@@ -2,12 +2,12 @@
 
 import click
 
-from lictor.cli.fix.files import read_documents, walk_files, write_documents
+from lictor.cli.fix.files import find_files, read_documents, write_documents
 from lictor.cli.fix.repair_policy import is_policy, repair_policy
 from lictor.cli.flag_command import FlagCommand
 from lictor.errors import LictorError
+from lictor.files import YAML_ENDINGS
 
-_ENDINGS = (".yaml", ".yml")
 _EXAMPLES = """\
 # Show what is old in policy files
 lictor fix policy .
@@ -21,9 +21,8 @@ lictor fix policy . --save"""
 def policy(*, arguments: tuple[str, ...], save: bool) -> None:
     """Bring the policies in files or folders up to date."""
     for path in arguments:
-        for file in walk_files(path):
-            if file == path or file.endswith(_ENDINGS):
-                _fix_file(file, save=save)
+        for file in find_files(path, lambda name: name.endswith(YAML_ENDINGS)):
+            _fix_file(file, save=save)
     click.echo("Done.")
 
 

@@ -5,7 +5,7 @@ import os
 import click
 import msgspec
 
-from lictor.cli.fix.files import read_documents, walk_files, write_documents
+from lictor.cli.fix.files import find_files, read_documents, write_documents
 from lictor.cli.fix.repair_test import repair_kind, repair_test
 from lictor.cli.flag_command import FlagCommand
 from lictor.errors import LictorError, LoadError, UsageError
@@ -46,9 +46,8 @@ def test(
         if not os.path.isdir(folder):
             os.stat(folder)
             raise UsageError(f"{folder}: not a directory")
-        for path in walk_files(folder):
-            if os.path.basename(path) == file_name:
-                _fix_file(path, wishes)
+        for path in find_files(folder, lambda name: name == file_name):
+            _fix_file(path, wishes)
     click.echo("Done.")
 
 

@@ -25,7 +25,7 @@ from lictor.cli.offline.policies import (
 from lictor.cli.offline.resources import load_resources
 from lictor.cli.offline.responses import key_of
 from lictor.cli.offline.values import GivenValues
-from lictor.cli.sources import read_any, read_file, read_policies, resolve_path
+from lictor.cli.sources import read_any, read_file, read_policies
 from lictor.errors import LictorError
 from lictor.model.offline import ValuesSpec
 from lictor.model.request import Caller
@@ -75,7 +75,7 @@ class CaseReader:
     def read_expected(self, path: str) -> tuple[JsonObject, ...]:
         """The objects of a file that a row names."""
         if path not in self._read:
-            text = read_any(resolve_path(path, self._case.folder))
+            text = read_any(self._case.locate(path))
             self._read[path] = tuple(load_resources(text.content, text.path))
         return self._read[path]
 
@@ -83,13 +83,13 @@ class CaseReader:
         test = self._test
         if test.values is not None or not test.variables:
             return test.values
-        return load_values_file(resolve_path(test.variables, self._case.folder))
+        return load_values_file(self._case.locate(test.variables))
 
     def _load_caller(self) -> Caller | None:
         if not self._test.userinfo:
             return None
         self._say("  Loading user infos ...")
-        return load_caller(resolve_path(self._test.userinfo, self._case.folder))
+        return load_caller(self._case.locate(self._test.userinfo))
 
     def _load_policies(self) -> LoadedPolicies:
         self._say("  Loading policies ...")
@@ -147,7 +147,7 @@ class CaseReader:
         if test.cluster_resources:
             given = self._add_cluster(given, known)
         if test.context:
-            given = load_context(resolve_path(test.context, self._case.folder), given)
+            given = load_context(self._case.locate(test.context), given)
         return given
 
     def _add_cluster(self, given: GivenObjects, known: tuple[JsonObject, ...]) -> GivenObjects:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from lictor.cli.offline.repositories import GitAccess, clone_repository, is_repository_url
+from lictor.cli.offline.git_clone import GitAccess
+from lictor.cli.offline.repositories import clone_repository, is_repository_url
 from lictor.cli.sources import read_file, resolve_path
-from lictor.errors import LictorError, LoadError
+from lictor.errors import LictorError
+from lictor.files import walk_folder
 from lictor.load.test_files import load_tests
 from lictor.model.offline import Test
 
@@ -26,20 +28,25 @@ class TestCase(msgspec.Struct, frozen=True):
     def folder(self) -> Path:
         return Path(self.path).parent
 
+    def locate(self, path: str) -> str:
+        """A path as seen from the folder of the file."""
+        return resolve_path(path, self.folder)
+
     def resolve(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Paths as seen from the folder of the file."""
-        return tuple(resolve_path(path, self.folder) for path in paths)
+        return tuple(map(self.locate, paths))
 
 
 def find_test_files(path: str, file_name: str, access: GitAccess) -> Iterator[str]:
     """The test files below a folder or in a repository, in the order of their names."""
     if is_repository_url(path, branch=access.branch):
-        root, folder = clone_repository(path, access)
-        yield from _walk(os.path.join(root, folder), file_name)
-    elif os.path.isfile(path):
+        path = clone_repository(path, access)
+    if os.path.isfile(path):
         yield path
     else:
-        yield from _walk(os.path.normpath(path), file_name)
+        # As Kyverno does: hidden folders are entered, links to folders are not.
+        found = walk_folder(path, lambda name: name == file_name, lambda name: name != ".git")
+        yield from map(os.path.normpath, found)
 
 
 def load_cases(paths: Iterable[str]) -> tuple[list[TestCase], dict[str, str]]:
@@ -53,16 +60,3 @@ def load_cases(paths: Iterable[str]) -> tuple[list[TestCase], dict[str, str]]:
         except LictorError as error:
             problems[path] = str(error)
     return cases, problems
-
-
-def _walk(folder: str, file_name: str) -> Iterator[str]:
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError as error:
-        raise LoadError(error.strerror or str(error), where=folder) from error
-    for name in names:
-        path = os.path.normpath(os.path.join(folder, name))
-        if os.path.isdir(path) and not os.path.islink(path):
-            yield from _walk(path, file_name)
-        elif name == file_name:
-            yield path

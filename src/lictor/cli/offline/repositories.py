@@ -1,26 +1,25 @@
-"""Git repositories as a source of files: cloned by `git` into a folder that vanishes at exit."""
+"""Git repositories as a source of files: cloned into a folder that vanishes at exit.
+
+What a stranger put into a repository must not make us read this machine's files: links that lead
+out of a clone are taken away, and paths that its files name stay inside.
+"""
 
 import atexit
-import base64
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import click
 import msgspec
 
+from lictor.cli.offline.git_clone import GitAccess, run_clone
 from lictor.errors import LoadError, UsageError
+from lictor.files import YAML_ENDINGS, is_within, list_files
 
-CLONE_TIMEOUT_SECONDS = 300.0
-
-
-class GitAccess(msgspec.Struct, frozen=True):
-    """Which branch to read, and who asks."""
-
-    branch: str = ""
-    username: str = ""
-    password: str = ""
+# The folders of this run's clones whose files may not name anything outside.
+_CONFINED: set[str] = set()
 
 
 class RepositoryUrl(msgspec.Struct, frozen=True):
@@ -48,55 +47,71 @@ def parse_repository_url(url: str, branch: str) -> RepositoryUrl:
     return RepositoryUrl(repository, rest or "main", "")
 
 
-def clone_repository(url: str, access: GitAccess) -> tuple[Path, str]:
-    """Clone, and give the folder of the clone and the folder in it that the URL names."""
+def clone_repository(url: str, access: GitAccess) -> str:
+    """Clone, and give the file or folder in the clone that the URL names."""
     # Loaded on first use: few runs read repositories.
-    import subprocess
     import tempfile
 
     parsed = parse_repository_url(url, access.branch)
     if shutil.which("git") is None:
         raise LoadError("needs the program 'git', which was not found", where=url)
-    target = tempfile.mkdtemp(prefix="lictor-git-")
-    atexit.register(shutil.rmtree, target, ignore_errors=True)
-    command = ["git", "clone", "--quiet", "--depth", "1", "--single-branch"]
-    command += ["--branch", parsed.branch, "--", parsed.repository, target]
-    try:
-        subprocess.run(  # noqa: S603
-            command,
-            check=True,
-            capture_output=True,
-            timeout=CLONE_TIMEOUT_SECONDS,
-            env=_environment(access),
+    root = os.path.realpath(tempfile.mkdtemp(prefix="lictor-git-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    run_clone(parsed.repository, parsed.branch, Path(root), access)
+    # It holds the address with all that was in it, and nobody needs it any more.
+    shutil.rmtree(os.path.join(root, ".git"), ignore_errors=True)
+    if not access.allow_outside:
+        _CONFINED.add(root)
+        _remove_links_outside(root, url)
+    start = os.path.realpath(os.path.join(root, parsed.folder))
+    if not is_within(start, root):
+        raise UsageError(f"{url}: the folder {parsed.folder!r} lies outside of the repository")
+    if not os.path.exists(start):
+        raise LoadError(f"the repository has no folder {parsed.folder!r}", where=url)
+    return start
+
+
+def list_repository_files(url: str, access: GitAccess) -> Iterator[str]:
+    """The YAML files of a repository, or of the folder the URL names; hidden ones too."""
+
+    def takes(name: str) -> bool:
+        return name.endswith(YAML_ENDINGS)
+
+    return list_files(clone_repository(url, access), takes, enters=lambda _: True)
+
+
+def confine(path: str, folder: str) -> str:
+    """A path that a file in `folder` names: LoadError where that leads out of a clone."""
+    here = os.path.abspath(folder)
+    root = next((root for root in _CONFINED if is_within(here, root)), None)
+    if root is None:
+        return path
+    # Without dots, so that they cannot climb out behind a link either.
+    found = os.path.normpath(path)
+    if "://" in path or not is_within(os.path.abspath(found), root):
+        raise LoadError(
+            "lies outside of the cloned repository whose file names it, and is not read "
+            "(--allow-outside reads it)",
+            where=path,
         )
-    except subprocess.CalledProcessError as error:
-        reason = error.stderr.decode(errors="replace").strip()
-        raise LoadError(f"failed to clone repository ({reason})", where=url) from error
-    except (subprocess.TimeoutExpired, OSError) as error:
-        raise LoadError(f"failed to clone repository ({error})", where=url) from error
-    return Path(target), parsed.folder
-
-
-def list_repository_files(url: str, access: GitAccess, endings: tuple[str, ...]) -> Iterator[str]:
-    """All files of a repository (or of the folder the URL names) with such endings, in order."""
-    root, folder = clone_repository(url, access)
-    start = _inside(root, folder, url)
-    if start.is_file():
-        yield str(start)
-        return
-    if not start.is_dir():
-        raise LoadError(f"the repository has no folder {folder!r}", where=url)
-    for path in sorted(start.rglob("*")):
-        hidden = ".git" in path.relative_to(root).parts
-        if not hidden and path.is_file() and path.name.endswith(endings):
-            yield str(path)
-
-
-def _inside(root: Path, folder: str, url: str) -> Path:
-    found = (root / folder).resolve()
-    if not found.is_relative_to(root.resolve()):
-        raise UsageError(f"{url}: the folder {folder!r} lies outside of the repository")
     return found
+
+
+def _remove_links_outside(root: str, url: str) -> None:
+    """Take away symbolic links that lead out of a clone, and say so."""
+    removed = []
+    for folder, folders, files in os.walk(root):
+        for path in (os.path.join(folder, name) for name in (*folders, *files)):
+            if os.path.islink(path) and not is_within(os.path.realpath(path), root):
+                os.unlink(path)
+                removed.append(os.path.relpath(path, root))
+    if removed:
+        listed = ", ".join(sorted(removed)[:5]) + (", ..." if len(removed) > 5 else "")
+        click.echo(
+            f"warning: {url}: left out {len(removed)} symbolic links that lead out of the "
+            f"repository: {listed}",
+            err=True,
+        )
 
 
 def _split_web_url(url: str) -> tuple[str, str]:
@@ -119,14 +134,3 @@ def _split_file_url(url: str) -> tuple[str, str]:
             rest = path.relative_to(folder).as_posix()
             return f"file://{folder}", "" if rest == "." else rest
     raise LoadError("is not a git repository", where=url)
-
-
-def _environment(access: GitAccess) -> dict[str, str]:
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
-    if access.username and access.password:
-        # By the environment: arguments can be read by every user of the machine.
-        secret = base64.b64encode(f"{access.username}:{access.password}".encode()).decode()
-        environment["GIT_CONFIG_COUNT"] = "1"
-        environment["GIT_CONFIG_KEY_0"] = "http.extraHeader"
-        environment["GIT_CONFIG_VALUE_0"] = f"Authorization: Basic {secret}"
-    return environment

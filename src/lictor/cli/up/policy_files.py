@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 
 from lictor.errors import LoadError, UsageError
+from lictor.files import is_object_file, list_files, read_bytes
 from lictor.load.yaml import iter_documents
 from lictor.raw import Json, JsonObject
 
-_ENDINGS = (".yaml", ".yml", ".json")
 # Files that tests and the command line read; no cluster knows them.
 _NOT_OBJECTS = "cli.kyverno.io/"
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "Role")
@@ -37,14 +37,14 @@ def _list_files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    files = [file for file in sorted(path.rglob("*")) if file.suffix in _ENDINGS]
+    files = [Path(file) for file in list_files(str(path), is_object_file)]
     if not files:
         raise UsageError(f"{path}: no YAML files in there")
     yield from files
 
 
 def _read_file(file: Path) -> Iterator[FileObject]:
-    for document in iter_documents(file.read_bytes(), str(file)):
+    for document in iter_documents(read_bytes(str(file)), str(file)):
         yield from _take(document.body, f"{file}:{document.line}")
 
 
