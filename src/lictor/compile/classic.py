@@ -48,6 +48,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 def compile_policy(policy: Policy, around: Surroundings) -> Program:
     """Turn a policy into a program; a rule that cannot be compiled answers with an error."""
     ref = _refer(policy)
+    around.expressions.begin_policy()
     rules = tuple(
         compiled
         for rule in expand_rules(policy)

@@ -17,6 +17,7 @@ from lictor.evaluate.namespace_bounds import check_path
 from lictor.evaluate.setting import Setting
 from lictor.lang.dotted import merge_objects, split_dotted
 from lictor.lang.template import Fill
+from lictor.lang.written_size import check_written
 from lictor.model import policy as model
 from lictor.model.scope import Loader, Scope
 from lictor.ports import ApiCall, Lookups
@@ -126,7 +127,8 @@ class _LoaderBuilder(msgspec.Struct, frozen=True):
                     raise
             if found is None:
                 raise EvaluationError(f"variable {name} evaluated to nil")
-            return found
+            # Variables are made from each other: one after the other must stay in bounds.
+            return check_written(found)
 
         return load
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from lictor.errors import CompileError, EvaluationError, UnknownKeyError
 from lictor.lang.document import Document, compile_document
 from lictor.lang.growth import check_growth
-from lictor.lang.jmespath import compile_query
+from lictor.lang.jmespath import FoldingBudget, compile_query
 from lictor.lang.template import Fill
 from lictor.raw import Json
 
@@ -20,6 +20,11 @@ class Expressions:
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
         self._queries: dict[str, Fill] = {}
+        self._folding = FoldingBudget()
+
+    def begin_policy(self) -> None:
+        """What is compiled from now on belongs to another policy, with a budget of its own."""
+        self._folding = FoldingBudget()
 
     def query(self, text: str) -> Fill:
         """A bare JMESPath expression. One that does not parse fails where it is used, not here.
@@ -61,7 +66,7 @@ class Expressions:
         if not text:
             return _failing("invalid query (nil)")
         try:
-            query = compile_query(text, now=self._now)
+            query = compile_query(text, now=self._now, folding=self._folding)
             check_growth(text)
         except CompileError as error:
             return _failing(f"incorrect query {text}: {error.message}")

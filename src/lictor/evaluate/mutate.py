@@ -14,6 +14,7 @@ from lictor.evaluate.targets import Target, compile_targets
 from lictor.evaluate.validate import element_values
 from lictor.lang.document import Document
 from lictor.lang.patch import ConditionNotMet, compile_json_patch, compile_overlay, parse_json_patch
+from lictor.lang.written_size import check_written, measure_written
 from lictor.model.policy import ForEachMutate, Mutate
 from lictor.model.program import Case, Check
 from lictor.model.result import Result, Status
@@ -22,6 +23,8 @@ from lictor.raw import Json, JsonObject
 
 # Variables and the object as it is, to the object as it shall be: the same where nothing changes.
 Change: TypeAlias = Callable[[Scope, JsonObject], JsonObject]
+
+_SMALL_PATCH = 1024
 
 
 def compile_mutate(mutate: Mutate, setting: Setting) -> Check:
@@ -76,6 +79,8 @@ def _apply(
     change: Change, scope: Scope, before: JsonObject, *, is_loop: bool
 ) -> tuple[Outcome, JsonObject]:
     after = change(scope, before)
+    if is_loop:
+        check_written(after)
     if after is before or after == before:
         text = "0 elements processed" if is_loop else "no patches applied"
         return Outcome(Status.SKIP, text), before
@@ -118,6 +123,8 @@ def _compile_filled(
     """A patch that is compiled now, or per request where it holds variables."""
     if document.is_constant:
         patch = compile_one(document.constant)
+        if _can_multiply(document.constant):
+            return lambda _, before: _measured(_patched(patch, before))
         return lambda _, before: _patched(patch, before)
     compile_filled = remember_compiled(compile_one)
 
@@ -126,9 +133,25 @@ def _compile_filled(
             filled = document.fill(scope)
         except EvaluationError as error:
             raise EvaluationError(f"variable substitution failed: {error}") from error
-        return _patched(compile_filled(filled), before)
+        after = _patched(compile_filled(filled), before)
+        return _measured(after) if _can_multiply(filled) else after
 
     return change
+
+
+def _measured(after: JsonObject) -> JsonObject:
+    check_written(after)
+    return after
+
+
+def _can_multiply(patch: Json) -> bool:
+    """Can it make an object large out of all proportion?
+
+    It may be applied to every element of a list, and may copy; a small one does no harm.
+    """
+    if isinstance(patch, str):
+        return len(patch) > _SMALL_PATCH or "copy" in patch
+    return measure_written(patch) > _SMALL_PATCH
 
 
 def _patched(patch: Callable[[Json], Json], before: JsonObject) -> JsonObject:

@@ -6,6 +6,7 @@ import msgspec
 
 from lictor.errors import CompileError, EvaluationError
 from lictor.lang.template import Fill, compile_template, unescape
+from lictor.lang.written_size import check_written
 from lictor.raw import Json
 
 _MAX_DEPTH = 200
@@ -29,7 +30,10 @@ def compile_document(document: Json, resolve: ResolveAt) -> Document:
     if fill is None:
         constant = _unescape_all(document)
         return Document(lambda _: constant, is_constant=True, constant=constant)
-    return Document(fill, is_constant=False)
+    if isinstance(document, str):
+        return Document(fill, is_constant=False)
+    # The same large value may stand at many places of the document.
+    return Document(lambda scope: check_written(fill(scope)), is_constant=False)
 
 
 def _compile(node: Json, resolve: ResolveAt, path: tuple[str, ...]) -> Fill | None:

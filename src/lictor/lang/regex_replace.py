@@ -11,7 +11,9 @@ Piece: TypeAlias = str | tuple[int | str]
 
 _REFERENCE = re.compile(r"\$(?:\$|(\w+)|\{(\w+)\})")
 _MAX_GROUP = 100_000_000
-_MAX_TEXT = 16 * 1024 * 1024
+# A hundred thousand matches take half a second: more would hold up everyone else.
+_MAX_TEXT = 4 * 1024 * 1024
+_MATCH = 32
 
 
 def compile_template(template: str) -> tuple[Piece, ...]:
@@ -40,17 +42,26 @@ def replace_matches(expression: str, text: str, template: tuple[Piece, ...]) -> 
     """Replace every match; an empty one that touches the match before it does not count."""
     results: list[str] = []
     size, end = 0, 0
+    fixed = _join_literals(template)
     for found in compile_regex(expression).finditer(text):
         start, stop = found.start(), found.end()
         results.append(text[end:start])
         if stop > end or start == 0:
-            results.extend(_fill(piece, found) for piece in template)
-            size += sum(map(len, results[-len(template) :])) if template else 0
+            made = fixed if fixed is not None else "".join([_fill(p, found) for p in template])
+            results.append(made)
+            size += len(made)
+        size += _MATCH
         if size > _MAX_TEXT:
             raise ValueError("the result would be too large")
         end = stop
     results.append(text[end:])
     return "".join(results)
+
+
+def _join_literals(template: tuple[Piece, ...]) -> str | None:
+    """The whole template where it holds no references."""
+    texts = [piece for piece in template if isinstance(piece, str)]
+    return "".join(texts) if len(texts) == len(template) else None
 
 
 def _read_group(name: str) -> int | str:

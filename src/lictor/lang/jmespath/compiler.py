@@ -7,9 +7,10 @@ key is an error only where nothing but a path asked for it.
 
 from collections.abc import Callable
 
-from lictor.errors import EvaluationError, LictorError, SyntaxFaultError, UnknownKeyError
+from lictor.errors import EvaluationError, SyntaxFaultError, UnknownKeyError
 from lictor.lang.go_number import NUMBERS
 from lictor.lang.jmespath.calls import compile_call
+from lictor.lang.jmespath.folding import Folding, FoldingBudget
 from lictor.lang.jmespath.functions import FUNCTIONS, FunctionSpec, Surroundings
 from lictor.lang.jmespath.functions.spec import Type
 from lictor.lang.jmespath.nodes import Kind, Node
@@ -23,6 +24,7 @@ from lictor.lang.jmespath.projections import (
 )
 from lictor.lang.jmespath.tokens import Token
 from lictor.lang.jmespath.values import equals, is_false
+from lictor.lang.written_size import check_written
 from lictor.raw import Json
 
 # Nodes that give null for null, so that a missing key before them needs no exception. Those of the
@@ -41,6 +43,10 @@ _NULL_FOR_NULL = frozenset(
 _AS_THEIR_SOURCE = frozenset(
     (Kind.FILTER_PROJECTION, Kind.FLATTEN, Kind.PROJECTION, Kind.VALUE_PROJECTION)
 )
+# Only what stands between commas can be in an answer twice. With few of them it stays in proportion
+# to what is asked about, which is measured itself.
+_FEW_COMMAS = 4
+_PLAIN = frozenset((Kind.CURRENT, Kind.FIELD, Kind.LITERAL))
 _COMPARISONS: dict[Token, Callable[[Json, Json], bool]] = {
     Token.LESS: lambda left, right: left < right,
     Token.LESS_OR_EQUAL: lambda left, right: left <= right,
@@ -52,11 +58,13 @@ _COMPARISONS: dict[Token, Callable[[Json, Json], bool]] = {
 class Compiler:
     """Compiles one query and notes what it asks of the root."""
 
-    def __init__(self, text: str, surroundings: Surroundings) -> None:
+    def __init__(self, text: str, surroundings: Surroundings, budget: FoldingBudget) -> None:
         self.roots: set[str] = set()
         self.takes_all = False
         self._text = text
+        self._can_grow = text.count(",") > _FEW_COMMAS
         self._surroundings = surroundings
+        self._folding = Folding(budget)
         self._strict: dict[Kind, Callable[..., Run]] = {
             Kind.AND: self._and_strict,
             Kind.FIELD: self._path_strict,
@@ -87,6 +95,10 @@ class Compiler:
             Kind.SUBEXPRESSION: self._path,
             Kind.VALUE_PROJECTION: self._value_projection,
         }
+
+    def compile(self, node: Node) -> Run:
+        """Compile a whole query."""
+        return self._measured(node, self.strict(node, root=True))
 
     def strict(self, node: Node, *, root: bool = False) -> Run:
         """Compile so that a missing key raises; `root` says that the value is the root itself."""
@@ -180,8 +192,17 @@ class Compiler:
 
     # Operators.
 
+    def _operand(self, node: Node, *, root: bool) -> Run:
+        """What is looked at as a whole: compared, written or copied."""
+        return self._measured(node, self.lenient(node, root=root))
+
+    def _measured(self, node: Node, run: Run) -> Run:
+        if not self._can_grow or node.kind in _PLAIN:
+            return run
+        return lambda value: check_written(run(value))
+
     def _comparator(self, node: Node, *, root: bool) -> Run:
-        left, right = (self.lenient(child, root=root) for child in node.children)
+        left, right = (self._operand(child, root=root) for child in node.children)
         if node.value is Token.EQUAL:
             return lambda value: equals(left(value), right(value))
         if node.value is Token.NOT_EQUAL:
@@ -250,15 +271,7 @@ class Compiler:
             self._argument(child, types, root=root)
             for child, types in zip(node.children, _argument_types(spec, node), strict=True)
         )
-        run = compile_call(spec, arguments, self._surroundings)
-        if not _is_constant(node):
-            return run
-        try:
-            result = run(None)
-        except LictorError:
-            # Whoever evaluates it gets the error; perhaps nobody does.
-            return run
-        return lambda _: result
+        return self._folding.fold(node, compile_call(spec, arguments, self._surroundings))
 
     def _find_function(self, node: Node) -> FunctionSpec:
         spec = FUNCTIONS.get(node.value)
@@ -273,7 +286,7 @@ class Compiler:
 
     def _argument(self, node: Node, types: tuple[Type, ...], *, root: bool) -> Run:
         if node.kind is not Kind.EXPRESSION_REFERENCE or Type.ANY in types:
-            return self.lenient(node, root=root)
+            return self._operand(node, root=root)
         # The elements that the expression will see are never the root.
         expression = self.lenient(node.children[0])
         return lambda _: expression
@@ -306,16 +319,6 @@ def _argument_types(spec: FunctionSpec, node: Node) -> list[tuple[Type, ...]]:
     missing = len(node.children) - len(spec.arguments)
     last = spec.arguments[-1] if spec.arguments else (Type.ANY,)
     return [*spec.arguments, *([last] * missing)]
-
-
-def _is_constant(node: Node) -> bool:
-    if node.kind is Kind.LITERAL:
-        return True
-    return (
-        node.kind is Kind.FUNCTION
-        and FUNCTIONS[node.value].pure
-        and all(_is_constant(child) for child in node.children)
-    )
 
 
 def _both(left: Run, right: Run) -> Run:

@@ -7,6 +7,7 @@ import msgspec
 
 from lictor.errors import EvaluationError, SyntaxFaultError
 from lictor.lang.jmespath.compiler import Compiler
+from lictor.lang.jmespath.folding import FoldingBudget
 from lictor.lang.jmespath.functions import Surroundings
 from lictor.lang.jmespath.nodes import node_to_json
 from lictor.lang.jmespath.parser import parse
@@ -41,14 +42,16 @@ def compile_query(
     now: Callable[[], datetime] = _WORLD.now,
     choose: Callable[[int], int] = _WORLD.choose,
     resolve: Callable[[str], list[str]] = _WORLD.resolve,
+    folding: FoldingBudget | None = None,
 ) -> Query:
     """Compile a query; SyntaxFaultError where it does not parse or calls a function wrongly.
 
     `choose(n)` gives a random number below n; `resolve(host)` the addresses of a host.
+    `folding`: how much may be computed here and now, where several queries share that.
     """
-    compiler = Compiler(text, Surroundings(now, choose, resolve))
+    compiler = Compiler(text, Surroundings(now, choose, resolve), folding or FoldingBudget())
     try:
-        run = compiler.strict(parse(text), root=True)
+        run = compiler.compile(parse(text))
     except RecursionError as error:
         raise SyntaxFaultError("the expression is nested too deeply", text=text) from error
     return Query(text, frozenset(compiler.roots), compiler.takes_all, run)

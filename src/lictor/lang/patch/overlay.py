@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -14,6 +15,7 @@ from lictor.lang.patch.pointer import MISSING
 from lictor.lang.patch.strategic_merge import merge_strategic, print_scalar, require_kind
 from lictor.lang.pattern import compile_pattern
 from lictor.lang.pattern.anchor import Anchor, Modifier, parse_anchor
+from lictor.lang.pattern.scalar import is_word
 from lictor.raw import Json, JsonObject
 
 # A part of the resource, or MISSING, to the patch for it, or DROPPED; may raise ConditionNotMet.
@@ -23,6 +25,7 @@ Check = Callable[[Mapping[str, Json]], None]
 # Nothing is left of a part of the patch: it was all anchors, or empty.
 DROPPED: Final = object()
 _NO_FIELDS: Final[JsonObject] = {}
+_NAME_OF = itemgetter("name")
 
 
 class ConditionNotMet(EvaluationError):  # noqa: N818 - it tells of no fault
@@ -40,6 +43,8 @@ class Part(msgspec.Struct, frozen=True):
     has_anchors: bool
     has_globals: bool = False
     constant: Json = None
+    # The only name that an element can have which the patch is for; None where others can be.
+    name: str | None = None
 
 
 def compile_overlay(patch: Json) -> Callable[[Json], Json]:
@@ -96,7 +101,20 @@ def _compile_map(pattern: JsonObject) -> Part:
         has_globals |= part.has_globals
     if not checks and not additions and not any([part.has_anchors for part in fields.values()]):
         return _hold(_keep({key: part.constant for key, part in fields.items()}))
-    return Part(_bind_map(checks, fields, additions), has_anchors=True, has_globals=has_globals)
+    return Part(
+        _bind_map(checks, fields, additions),
+        has_anchors=True,
+        has_globals=has_globals,
+        name=_find_name(pattern),
+    )
+
+
+def _find_name(pattern: JsonObject) -> str | None:
+    """The name that a condition asks for, where that fits nothing else."""
+    name = pattern.get("(name)")
+    if not isinstance(name, str) or "|" in name or "&" in name:
+        return None
+    return name if is_word(name) else None
 
 
 def _parse_key(key: Json) -> Anchor | None:
@@ -187,18 +205,18 @@ def _compile_list(pattern: list[Json]) -> Part:
     if not anchored:
         return _hold(plain if plain or not pattern else DROPPED)
     gates = [part.prepare for part in anchored if part.has_globals]
-    changes = [part.prepare for part in anchored if not part.has_globals]
+    changes = [part for part in anchored if not part.has_globals]
     return Part(_bind_list(plain, gates, changes), has_anchors=True, has_globals=bool(gates))
 
 
-def _bind_list(plain: list[Json], gates: list[Prepare], changes: list[Prepare]) -> Prepare:
+def _bind_list(plain: list[Json], gates: list[Prepare], changes: list[Part]) -> Prepare:
     def prepare(resource: Json) -> Json:
         elements = _get_elements(resource)
         for gate in gates:
             _pass_gate(gate, elements if resource is not MISSING else [MISSING])
         patch = list(plain)
         for change in changes:
-            patch += _match_elements(change, elements)
+            patch += _match_elements(change.prepare, _preselect(change.name, elements))
         return patch or DROPPED
 
     return prepare
@@ -228,6 +246,21 @@ def _pass_gate(gate: Prepare, elements: list[Json]) -> None:
             return
     if refusal is not None:
         raise refusal
+
+
+def _preselect(name: str | None, elements: list[Json]) -> list[Json]:
+    """The elements that can have this name: a loop over a long list asks for each of them."""
+    if name is None:
+        return elements
+    try:
+        names = list(map(_NAME_OF, elements))
+    except (KeyError, TypeError):
+        return elements
+    if name not in names:
+        return []
+    if names.count(name) == 1:
+        return [elements[names.index(name)]]
+    return [elements[at] for at, found in enumerate(names) if found == name]
 
 
 def _match_elements(change: Prepare, elements: list[Json]) -> list[Json]:

@@ -5,6 +5,9 @@ elements are merged by key, and what the patch names comes first. `$patch` is th
 Parts that do not change are shared with the resource, which is given back itself when nothing does.
 """
 
+import operator
+from contextlib import suppress
+
 from lictor.errors import EvaluationError
 from lictor.lang.go_json import dump_go_json
 from lictor.lang.patch.merge_table import PLAIN, MergedList, Shape, find_shape
@@ -146,8 +149,7 @@ def _merge_lists(old: list[Json], patch: list[Json], field: MergedList) -> Json:
 
 
 def _share(old: list[Json], new: list[Json]) -> list[Json]:
-    same = len(old) == len(new) and all([one is other for one, other in zip(old, new, strict=True)])
-    return old if same else new
+    return old if len(old) == len(new) and all(map(operator.is_, old, new)) else new
 
 
 def _read_list_directive(patch: list[Json]) -> tuple[str | None, list[Json]]:
@@ -195,8 +197,7 @@ def _require_key(element: Json, key: str) -> str:
 
 def _merge_by_key(old: list[Json], patch: list[Json], key: str, shape: Shape) -> list[Json]:
     """What the patch names comes first, in its order; of elements with one name the last counts."""
-    rest = {_read_key(element, key): element for element in old if element}
-    unnamed = [element for element in old if element and not _read_key(element, key)]
+    rest, unnamed = _index(old, key)
     merged: dict[str, Json] = {}
     for element in patch:
         name = _require_key(element, key)
@@ -206,8 +207,21 @@ def _merge_by_key(old: list[Json], patch: list[Json], key: str, shape: Shape) ->
         new = _build(element, shape) if current is MISSING else _merge(current, element, shape)
         if new is not MISSING:
             merged[name] = new
-    rest.pop("", None)
     return [*merged.values(), *rest.values(), *unnamed]
+
+
+def _index(elements: list[Json], key: str) -> tuple[dict[str, Json], list[Json]]:
+    """Elements by the texts at their keys, and those without any."""
+    # A loop over a long list comes here once for each element: the usual case is made quick.
+    with suppress(KeyError, TypeError):
+        names = list(map(operator.itemgetter(key), elements))
+        index = dict(zip(names, elements, strict=True))
+        # Joining fails where one is no text.
+        if "".join(names) and "" not in index:
+            return index, []
+    index = {_read_key(element, key): element for element in elements if element}
+    index.pop("", None)
+    return index, [element for element in elements if element and not _read_key(element, key)]
 
 
 def _merge_by_keys(

@@ -83,12 +83,12 @@ def compile_text(text: str) -> Predicate:
     words = [part for parts in alternatives for part in parts]
     if len(words) == 1:
         return _compile_part(words[0], whole=text)
-    if len(words) == len(alternatives) and all(_is_word(word) for word in words):
+    if len(words) == len(alternatives) and all(is_word(word) for word in words):
         return _compile_words(frozenset((*words, text)))
     return _compile_alternatives(alternatives, text)
 
 
-def _is_word(text: str) -> bool:
+def is_word(text: str) -> bool:
     """A text that fits nothing but itself."""
     return (
         split_operator(text)[0] == ""
