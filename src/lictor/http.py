@@ -27,6 +27,8 @@ _IDLE_SECONDS = 120.0
 _REQUEST_SECONDS = 30.0
 _SWEEP_SECONDS = 2.0
 _LINGER_SECONDS = 0.5
+# At the end: a client that has not asked for so long is not about to.
+_LAST_CALL_SECONDS = 0.5
 # A client that takes none of a reply in pieces for so long will not take the rest either.
 _STALL_SECONDS = 30.0
 # From one address, connections that have asked nothing get this share of the places.
@@ -165,8 +167,9 @@ class Gate:
         self.is_draining = True
         deadline = time.monotonic() + seconds
         while self._connections and time.monotonic() < deadline:
+            now = time.monotonic()
             for connection in list(self._connections):
-                connection.close_when_idle()
+                connection.close_when_idle(now)
             await asyncio.sleep(0.02)
         for connection in list(self._connections):
             connection.abort()
@@ -422,7 +425,7 @@ class Connection(asyncio.Protocol):
         self._closing = True
         if lingers:
             # A client that is still sending would not read our words if we hung up on it.
-            self._loop.call_later(_LINGER_SECONDS, self.abort)
+            self._loop.call_later(_LINGER_SECONDS, transport.close)
         else:
             transport.close()
 
@@ -471,16 +474,18 @@ class Connection(asyncio.Protocol):
         if now - self._since > (_REQUEST_SECONDS if self._within else _IDLE_SECONDS):
             self._transport.close()
 
-    def close_when_idle(self) -> None:
-        """Close now, or with the last reply."""
-        if not self._busy and not self._pending and not self._within:
-            self.abort()
+    def close_when_idle(self, now: float) -> None:
+        """Close now, or with the last reply; who asks again and again gets a last answer."""
+        if self._busy or self._pending or self._within or self._transport is None:
+            return
+        if now - self._since > _LAST_CALL_SECONDS and not self._transport.is_closing():
+            self._transport.close()
 
     def abort(self) -> None:
         """Close whatever happens."""
         if self._transport is not None:
             with contextlib.suppress(OSError, RuntimeError):
-                self._transport.close()
+                self._transport.abort()
 
 
 def _read_length(value: bytes) -> int:

@@ -33,6 +33,8 @@ _TROUBLE_LOG_SECONDS = 10.0
 _STALLED_SECONDS = 1.0
 # Connections wait in the kernel's queue for so long only while nobody takes them.
 _QUEUED_SECONDS = 5.0
+# A client that does not answer our farewell is not waited for.
+_GOODBYE_SECONDS = 2.0
 # Where the header of a TLS record ends, and the type of those that begin a handshake.
 _RECORD_HEADER = 5
 _HANDSHAKE_RECORD = 0x16
@@ -367,10 +369,14 @@ class Listener:
         return True
 
     async def _connect(self, newcomer: _Newcomer) -> None:
-        seconds = None if self._context is None else self._limits.handshake_seconds
+        is_plain = self._context is None
         try:
             await self._loop.connect_accepted_socket(
-                self._factory, newcomer.sock, ssl=self._context, ssl_handshake_timeout=seconds
+                self._factory,
+                newcomer.sock,
+                ssl=self._context,
+                ssl_handshake_timeout=None if is_plain else self._limits.handshake_seconds,
+                ssl_shutdown_timeout=None if is_plain else _GOODBYE_SECONDS,
             )
         except (OSError, EOFError):
             # Includes what TLS has to say: it is the client's affair.

@@ -207,7 +207,7 @@ class Server:
         self._process = subprocess.Popen(
             [
                 LICTOR, "serve", "--policies", str(policies), "--webhookServerPort", str(port),
-                "--metricsPort", str(port + 1), *options,
+                "--metricsPort", str(port + 1), "--shutdownDelay", "0s", *options,
             ],
             stdin=subprocess.DEVNULL,
             stdout=self._log,

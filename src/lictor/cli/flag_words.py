@@ -35,6 +35,7 @@ WORDS = {
     "service_port": "Port of the Service that webhooks go to.",
     "webhook_server_port": "Port of the webhook server.",
     "webhook_server_host": "Address on which the webhook server listens; empty means all.",
+    "shutdown_delay": "How long the webhook server goes on answering, not ready, after SIGTERM.",
     "admission_reports": "Report what admission finds.",
     "max_admission_reports": "Reports of admission that may wait to be aggregated.",
     "max_audit_workers": "Requests judged by Audit rules at the same time, after the answer.",

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 _WEBHOOKS = {True: "MutatingWebhookConfiguration", False: "ValidatingWebhookConfiguration"}
 _OK = Reply(HTTPStatus.OK)
-_NOT_READY = Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"not ready\n")
+_NOT_READY = Reply(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready\n")
 
 
 class App:

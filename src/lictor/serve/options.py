@@ -7,8 +7,9 @@ import msgspec
 
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
+from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.serve.file_policies import FilePolicies
-from lictor.serve.slots import Slot
+from lictor.serve.slots import Flag, Slot
 
 MAX_BODY = 10 * 1024 * 1024
 MAX_IN_FLIGHT = 512
@@ -31,6 +32,11 @@ class Options(msgspec.Struct, frozen=True):
     # Without a turn of its loop for so many seconds, a process is replaced.
     patience: float = 8.0
 
+    @property
+    def shutdown_delay(self) -> float:
+        """Seconds in which a server that ends goes on answering."""
+        return parse_duration(self.flags.shutdown_delay) / NANOSECONDS
+
 
 class Inherited(msgspec.Struct, frozen=True):
     """What the parent made for all its children."""
@@ -44,5 +50,7 @@ class Inherited(msgspec.Struct, frozen=True):
     key: bytes
     is_temporary: bool
     memory_limit: int
+    # Set where all processes end, and clients need time to go elsewhere.
+    is_ending: Flag
     # Read and compiled once for all, where they come from files.
     policies: FilePolicies | None = None

@@ -17,7 +17,7 @@ from lictor.serve.certificate import LiveCertificate, make_temporary
 from lictor.serve.file_policies import FilePolicies
 from lictor.serve.metrics_page import FOLDER_VARIABLE
 from lictor.serve.options import Inherited, Options
-from lictor.serve.slots import Slot
+from lictor.serve.slots import Flag, Slot
 from lictor.serve.supervisor import Post, Supervisor
 from lictor.serve.tracing import check_tracing
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from lictor.serve.worker import Guest
 
 _BACKLOG = 1024
+# To finish what is under way; see the worker's own limits.
+_GRACE_SECONDS = 35.0
 # What every process needs sooner or later.
 _SHARED = (
     "httptools",
@@ -76,7 +78,8 @@ def run_service(options: Options, control: Callable[[], None] | None = None) -> 
         if control is not None:
             loops = control
             posts.append(Post("control", lambda _: loops(), slots[workers]))
-        return Supervisor(posts, slots[-1]).run()
+        grace = _GRACE_SECONDS + options.shutdown_delay
+        return Supervisor(posts, slots[-1], grace=grace, is_ending=inherited.is_ending).run()
 
 
 def _prepare(options: Options, slots: tuple[Slot, ...], workers: int) -> Inherited:
@@ -94,6 +97,7 @@ def _prepare(options: Options, slots: tuple[Slot, ...], workers: int) -> Inherit
         key,
         is_temporary,
         find_memory_limit(workers),
+        Flag(),
         _read_policies(options),
     )
 

@@ -1,4 +1,4 @@
-"""Memory that processes share: when each was last alive, and what it has counted."""
+"""Memory that processes share: when each was last alive, what it has counted, whether all end."""
 
 import mmap
 import struct
@@ -7,6 +7,20 @@ import time
 _HEAD = struct.Struct("<dQQ")
 # Pages that nobody writes to cost nothing.
 _SIZE = 16 * 1024 * 1024
+
+
+class Flag:
+    """Something that one process says to all others. Made before processes are forked."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 1)
+
+    def set(self) -> None:
+        self._memory[0] = 1
+
+    @property
+    def is_set(self) -> bool:
+        return self._memory[0] == 1
 
 
 class Slot:

@@ -15,7 +15,7 @@ import msgspec
 
 from lictor.serve.book import Book, read_tables
 from lictor.serve.instruments import RESTARTS
-from lictor.serve.slots import Slot
+from lictor.serve.slots import Flag, Slot
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +46,20 @@ class Post(msgspec.Struct):
 class Supervisor:
     """Keeps posts manned until SIGTERM or SIGINT."""
 
-    def __init__(self, posts: Iterable[Post], departed: Slot, *, grace: float = 30.0) -> None:
+    def __init__(
+        self,
+        posts: Iterable[Post],
+        departed: Slot,
+        *,
+        grace: float = 30.0,
+        is_ending: Flag | None = None,
+    ) -> None:
         self._posts = tuple(posts)
         self._departed = departed
         # What processes counted that are no more.
         self._book = Book()
         self._grace = grace
+        self._is_ending = is_ending or Flag()
 
     def run(self) -> int:
         """Run until told to end; the exit code."""
@@ -60,7 +68,8 @@ class Supervisor:
             self._start_missing()
             told = signal.sigtimedwait(_WATCHED, _TICK)
             if told is not None and told.si_signo != signal.SIGCHLD:
-                return self._end()
+                # Whoever presses Ctrl-C does not want to wait for clients to go elsewhere.
+                return self._end(waits_for_clients=told.si_signo == signal.SIGTERM)
             self._reap()
             if any(post.is_vital and not post.pid for post in self._posts):
                 self._end()
@@ -112,8 +121,10 @@ class Supervisor:
                 log.error("process hangs", extra={"role": post.name, "child": post.pid})
                 _kill(post.pid, signal.SIGKILL)
 
-    def _end(self) -> int:
+    def _end(self, *, waits_for_clients: bool = False) -> int:
         log.info("ending")
+        if waits_for_clients:
+            self._is_ending.set()
         deadline = time.monotonic() + self._grace
         clean = True
         for is_vital in (False, True):

@@ -32,6 +32,7 @@ _METRICS_EVERY = 4
 # A rule that waits for an outside answer has limits of its own; a thread beyond this is lost.
 _LOST_THREAD = 120.0
 _DRAIN_SECONDS = 15.0
+_PARENT_SECONDS = 0.1
 # For clients that were accepted and have not asked yet.
 _HANDSHAKE_SECONDS = 1.0
 
@@ -119,8 +120,9 @@ class _Worker:
         page = await self._show_metrics(parts)
         sweeping = asyncio.create_task(gate.sweep())
         await self._stop.wait()
+        await self._wait_for_clients(gate)
         sweeping.cancel()
-        listener.stop()
+        listener.stop(for_all=self._inherited.is_ending.is_set)
         if page is not None:
             page.close()
         await listener.finish(_HANDSHAKE_SECONDS)
@@ -131,6 +133,20 @@ class _Worker:
         if tracer is not None:
             # It sends what is left, and waits for that.
             await asyncio.to_thread(tracer.close)
+
+    async def _wait_for_clients(self, gate: Gate) -> None:
+        """Go on, not ready, until clients have been told elsewhere where to go instead.
+
+        Where only this process ends, the others of the same port take over at once.
+        """
+        # A signal to the whole group may reach us before the parent.
+        await asyncio.sleep(_PARENT_SECONDS)
+        if self._inherited.is_ending.is_set:
+            half = self._options.shutdown_delay / 2
+            await asyncio.sleep(half)
+            # Those who still come here on old connections are told to make new ones.
+            gate.is_draining = True
+            await asyncio.sleep(half)
 
     def _is_ready(self, parts: Parts) -> bool:
         if self._stop.is_set():

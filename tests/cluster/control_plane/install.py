@@ -114,7 +114,8 @@ class Installation:
     def _serving_flags(self, component: str, port: int) -> list[str]:
         if component != ADMISSION:
             return []
-        flags = [f"--webhookServerPort={port}"]
+        # Nobody learns from slices of ours that a replica is not ready: it need not wait for that.
+        flags = [f"--webhookServerPort={port}", "--shutdownDelay=0s"]
         if not self.cluster.routes_services:
             flags.append(f"--serverIP={self.cluster.address}:{port}")
         return flags

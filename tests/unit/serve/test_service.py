@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -82,13 +83,16 @@ class Service:
 
 
 @contextmanager
-def _serve(folder: Path, workers: int = 2, patience: float = 20.0) -> Iterator[Service]:
+def _serve(
+    folder: Path, workers: int = 2, patience: float = 20.0, shutdown_delay: str = "0s"
+) -> Iterator[Service]:
     port, metrics = _find_port(), _find_port()
     flags = Flags(
         webhook_server_host="127.0.0.1",
         webhook_server_port=port,
         metrics_host="127.0.0.1",
         metrics_port=metrics,
+        shutdown_delay=shutdown_delay,
     )
     options = Options(flags, Names(), workers, (folder,), patience=patience)
     context = multiprocessing.get_context("fork")
@@ -157,3 +161,92 @@ def test_open_connections_are_answered_to_the_end(folder: Path) -> None:
         assert answer.status == 200
         assert answer.getheader("connection") == "close"
         assert orjson.loads(answer.read())["response"]["allowed"]
+
+
+class _Replicas:
+    """What a Service does: new connections go to whoever was ready when it last looked."""
+
+    def __init__(self, *services: Service) -> None:
+        self.ready = list(services)
+        self._services = services
+        self._turn = 0
+
+    def look(self) -> None:
+        self.ready = [service for service in self._services if service.is_ready()]
+
+    def connect(self) -> http.client.HTTPSConnection:
+        self._turn += 1
+        return self.ready[self._turn % len(self.ready)].connect()
+
+
+class _Client(threading.Thread):
+    """Asks all the time, on a connection that it keeps for as long as the server wants it."""
+
+    def __init__(self, replicas: _Replicas, stop: threading.Event) -> None:
+        super().__init__()
+        self._replicas = replicas
+        self._ended = stop
+        self.answered = 0
+        self.lost: list[str] = []
+
+    def run(self) -> None:
+        body = orjson.dumps(make_review({"team": "x"}))
+        connection = self._replicas.connect()
+        while not self._ended.is_set():
+            try:
+                connection.request(
+                    "POST", "/validate/fail", body, {"content-type": "application/json"}
+                )
+                answer = connection.getresponse()
+                ends = answer.getheader("connection") == "close"
+                assert orjson.loads(answer.read())["response"]["allowed"]
+                self.answered += 1
+            except (OSError, http.client.HTTPException) as error:
+                self.lost.append(repr(error))
+                ends = True
+            if ends:
+                connection.close()
+                connection = self._replicas.connect()
+        connection.close()
+
+
+@contextmanager
+def _load(replicas: _Replicas, clients: int = 3) -> Iterator[list[_Client]]:
+    stop = threading.Event()
+    threads = [_Client(replicas, stop) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield threads
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_no_request_is_lost_when_a_replica_ends(folder: Path) -> None:
+    with (
+        _serve(folder, workers=1) as stays,
+        _serve(folder, workers=2, shutdown_delay="2s") as ends,
+    ):
+        replicas = _Replicas(stays, ends)
+        with _load(replicas) as clients:
+            time.sleep(0.3)
+            os.kill(ends.pid, signal.SIGTERM)
+            time.sleep(0.3)
+            replicas.look()
+            assert replicas.ready == [stays]
+            time.sleep(2.5)
+        assert [client.lost for client in clients] == [[]] * len(clients)
+        assert min(client.answered for client in clients) > 10
+
+
+def test_no_request_is_lost_when_a_process_ends(folder: Path) -> None:
+    with _serve(folder, workers=2) as service, _load(_Replicas(service)) as clients:
+        for _ in range(2):
+            before = service.children
+            os.kill(before[0], signal.SIGTERM)
+            _wait_for_others(service, before[:1])
+            service.wait("is_ready")
+        time.sleep(0.2)
+    assert [client.lost for client in clients] == [[]] * len(clients)

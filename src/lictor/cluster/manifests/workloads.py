@@ -10,6 +10,7 @@ from lictor.cluster.manifests.installation import (
     match_labels,
 )
 from lictor.cluster.manifests.rights import choose_account
+from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.raw import JsonObject
 
 _HTTPS = 9443
@@ -17,6 +18,10 @@ _METRICS = 8000
 # In one Pod with the webhook server, which has the usual port.
 _SECOND_METRICS = 8001
 _NOBODY = 65534
+# Until every node has heard that a Pod is to get no more connections.
+_SHUTDOWN_DELAY = "10s"
+# To finish what is under way after that.
+_FINISH_SECONDS = 50
 # The webhook server has a process for each core that it may use: without a limit it would take
 # every core of a large node, and the memory for as many processes.
 _ADMISSION_RESOURCES = {
@@ -68,7 +73,13 @@ def build_workloads(installation: Installation) -> list[JsonObject]:
 
 def list_workloads(installation: Installation) -> list[Workload]:
     """The Deployments: four, or one."""
-    admission = Container("admission", ("serve",), _ADMISSION_RESOURCES, https=_HTTPS)
+    admission = Container(
+        "admission",
+        ("serve",),
+        _ADMISSION_RESOURCES,
+        https=_HTTPS,
+        flags={"shutdownDelay": _choose_delay(installation)},
+    )
     if installation.all_in_one:
         others = Container(
             "controllers",
@@ -119,7 +130,7 @@ def _build_pod(installation: Installation, workload: Workload) -> JsonObject:
     pod: JsonObject = {
         "serviceAccountName": choose_account(installation, workload.controller),
         "automountServiceAccountToken": True,
-        "terminationGracePeriodSeconds": 30,
+        "terminationGracePeriodSeconds": _count_grace_seconds(installation),
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "securityContext": {
             "runAsNonRoot": True,
@@ -139,6 +150,15 @@ def _build_pod(installation: Installation, workload: Workload) -> JsonObject:
     if installation.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in installation.image_pull_secrets]
     return pod
+
+
+def _choose_delay(installation: Installation) -> str:
+    return installation.flags.get("shutdownDelay") or _SHUTDOWN_DELAY
+
+
+def _count_grace_seconds(installation: Installation) -> int:
+    """The webhook server goes on answering until nobody comes any more, and then finishes."""
+    return parse_duration(_choose_delay(installation)) // NANOSECONDS + _FINISH_SECONDS
 
 
 def _build_spread(installation: Installation, workload: Workload, key: str) -> JsonObject:

@@ -83,6 +83,18 @@ def test_one_deployment_does_everything():
         assert [each["name"] for each in binding["subjects"]] == ["lictor-admission-controller"]
 
 
+@pytest.mark.parametrize(
+    ("flags", "delay", "grace"),
+    [({}, "10s", 60), ({"shutdownDelay": "1m"}, "1m", 110)],
+    ids=["usual", "someone knows better"],
+)
+def test_pods_have_time_to_finish(flags, delay, grace):
+    pod = find(install(flags=flags), "Deployment", "lictor-admission-controller")
+    spec = pod["spec"]["template"]["spec"]
+    assert f"--shutdownDelay={delay}" in spec["containers"][0]["args"]
+    assert spec["terminationGracePeriodSeconds"] == grace
+
+
 def test_no_object_is_there_twice():
     keys = [
         (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"])
