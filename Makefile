@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp
 SHARED ?= ../shared
 UV_VERSION := 0.13.7
 
-.PHONY: setup demo test test-cluster check fix conformance conformance-cluster bench fuzz lock clean
+.PHONY: setup demo test test-cluster check fix conformance conformance-cluster bench fuzz siege dependencies lock clean
 
 # Bytecode is written here because start-up counts, and some environments keep Python from writing it.
 setup: $(STAMP)
@@ -56,6 +56,14 @@ bench: setup
 
 fuzz: setup
 	@$(BIN)/python tests/fuzz/run.py --examples $(or $(EXAMPLES),200000)
+
+# Policies as an enemy would write them, against a running lictor: TIME seconds, CLUSTER=embedded or real, SEED=number.
+siege: setup
+	@$(BIN)/python tests/siege/run.py --seconds $(or $(TIME),300) $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(SEED),--seed $(SEED))
+
+# Exit code 3: the database of known holes could not be asked.
+dependencies: setup
+	@$(BIN)/python scripts/check_dependencies.py
 
 # Writes requirements.lock anew from pyproject.toml; no index is named in it.
 lock:

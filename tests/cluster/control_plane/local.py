@@ -121,11 +121,15 @@ class LocalCluster:
             [sys.executable, "-m", "lictor", *words],
             name=f"lictor-{number}",
             log=self.folder / f"lictor-{number}.log",
-            prefix=self._network.prefix,
+            prefix=self.lictor_prefix(words),
             environment={"HOME": str(self.folder), **(environment or {})},
         )
         self._lictors.append(process)
         return process
+
+    def lictor_prefix(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """What stands before `lictor WORDS`."""
+        return self._network.prefix
 
     def port(self, usual: int) -> int:
         """A port for a server of ours."""

@@ -1,0 +1,130 @@
+"""Carries attacks out, with the rights of someone who has `red` and nothing else."""
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from attacks import SCHEDULED, Attack
+from oracle import Oracle
+from violations import Ledger
+
+Object = dict[str, Any]
+# Until the API server has heard of the webhooks for a new policy.
+_SETTLE = 0.7
+# What runs every minute must live longer than that.
+_LINGER = 70.0
+_PLURALS = {
+    "Policy": "policies",
+    "CleanupPolicy": "cleanuppolicies",
+    "PolicyException": "policyexceptions",
+    "NamespacedValidatingPolicy": "namespacedvalidatingpolicies",
+    "NamespacedMutatingPolicy": "namespacedmutatingpolicies",
+    "NamespacedGeneratingPolicy": "namespacedgeneratingpolicies",
+    "NamespacedDeletingPolicy": "namespaceddeletingpolicies",
+    "ConfigMap": "configmaps",
+    "Secret": "secrets",
+    "Pod": "pods",
+}
+_SWEPT = ("configmaps", "secrets", "pods", "events")
+
+
+@dataclass
+class Tally:
+    """What was tried so far."""
+
+    accepted: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    requests: int = 0
+    unanswered: int = 0
+    slowest_policy: float = 0.0
+
+
+@dataclass
+class Attacker:
+    """One who writes policies and objects in `red`."""
+
+    client: httpx.Client
+    oracle: Oracle
+    ledger: Ledger
+    tally: Tally = field(default_factory=Tally)
+    _lingering: list[tuple[float, Attack, list[str]]] = field(default_factory=list)
+
+    def carry_out(self, attack: Attack) -> None:
+        """Policies, then objects under them; then both go."""
+        self.ledger.begin(attack)
+        made = [path for body in attack.policies if (path := self._create_policy(body))]
+        if made:
+            time.sleep(_SETTLE)
+        objects = [path for body in attack.triggers if (path := self._create(body))]
+        for path in objects[:2]:
+            patch = {"metadata": {"annotations": {"again": "yes"}}}
+            self._ask("PATCH", path, patch, "application/merge-patch+json")
+        for path in objects:
+            self._ask("DELETE", path)
+        lasting = [path for path in made if any(name in path for name in _SCHEDULED_PATHS)]
+        self._delete(path for path in made if path not in lasting)
+        if lasting:
+            self._lingering.append((time.monotonic() + _LINGER, attack, lasting))
+        else:
+            self.ledger.end(attack)
+        self._end_lingering(time.monotonic())
+
+    def finish(self) -> None:
+        """Take away what is still there."""
+        self._end_lingering(float("inf"))
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Remove what policies made in `red`."""
+        for plural in _SWEPT:
+            self._ask("DELETE", f"/api/v1/namespaces/red/{plural}?labelSelector=shared!=true")
+
+    def _end_lingering(self, now: float) -> None:
+        for entry in [each for each in self._lingering if each[0] < now]:
+            self._lingering.remove(entry)
+            self._delete(entry[2])
+            self.ledger.end(entry[1])
+
+    def _delete(self, paths: Any) -> None:
+        for path in paths:
+            self._ask("DELETE", path)
+
+    def _create_policy(self, body: Object) -> str | None:
+        began = time.monotonic()
+        path = self._create(body)
+        self.tally.slowest_policy = max(self.tally.slowest_policy, time.monotonic() - began)
+        (self.tally.accepted if path else self.tally.refused)[body["kind"]] += 1
+        return path
+
+    def _create(self, body: Object) -> str | None:
+        """The path of what was created; None where it was refused."""
+        path = _collection(body)
+        answer = self._ask("POST", path, body)
+        if answer is None or not answer.is_success:
+            return None
+        return f"{path}/{body['metadata']['name']}"
+
+    def _ask(
+        self, method: str, path: str, body: Object | None = None, form: str = "application/json"
+    ) -> httpx.Response | None:
+        self.tally.requests += 1
+        headers = {"Content-Type": form}
+        try:
+            answer = self.client.request(method, path, json=body, headers=headers)
+        except httpx.HTTPError:
+            self.tally.unanswered += 1
+            return None
+        said = f"{answer.text} {answer.headers.get_list('warning')}"
+        self.oracle.search(said, f"the answer to {method} {path}")
+        return answer
+
+
+_SCHEDULED_PATHS = tuple(f"/{_PLURALS[kind]}/" for kind in SCHEDULED)
+
+
+def _collection(body: Object) -> str:
+    version = body["apiVersion"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    return f"{root}/namespaces/red/{_PLURALS[body['kind']]}"

@@ -1,0 +1,1 @@
+"""Generators of policies, one module for each family."""

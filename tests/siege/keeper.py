@@ -1,0 +1,89 @@
+"""Watches lictor's processes as a kubelet would: those that end are counted and started again."""
+
+import json
+import re
+import threading
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from control_plane.install import ADMISSION, Replica
+from siege_site import Site
+from violations import Ledger
+
+_LINE = re.compile(r"process (started|ended|hangs) role=(\S+) child=(\d+)(?: code=(\S+))?")
+_EVERY = 0.5
+# So many deaths of one role in so many seconds are a crash loop.
+_LOOP = (4, 60.0)
+
+
+class Keeper:
+    """Knows the processes that run now, by their roles."""
+
+    def __init__(self, site: Site, ledger: Ledger, pids: Path) -> None:
+        self._site = site
+        self._ledger = ledger
+        self._file = pids
+        self._read: dict[Path, int] = {}
+        self._children: dict[str, int] = {}
+        self._ended: dict[str, list[float]] = defaultdict(list)
+        self.deaths: Counter[str] = Counter()
+        self.look()
+
+    def run(self, enough: threading.Event) -> None:
+        """Until it is enough."""
+        while not enough.wait(_EVERY):
+            self.look()
+
+    def look(self) -> None:
+        """What happened since the last look."""
+        for replica in self._site.replicas:
+            self._read_log(replica)
+            if not replica.process.is_running():
+                self._note(replica.component, f"exit {replica.process.popen.returncode}")
+                self._start_again(replica)
+        self._write()
+
+    def _read_log(self, replica: Replica) -> None:
+        path = replica.process.log
+        with path.open("rb") as file:
+            file.seek(self._read.get(path, 0))
+            text = file.read().decode(errors="replace")
+        whole = text.rpartition("\n")[0]
+        self._read[path] = self._read.get(path, 0) + len(whole.encode(errors="replace"))
+        for event, role, child, code in _LINE.findall(whole):
+            if event == "started":
+                self._children[role] = int(child)
+            elif event == "ended":
+                self._children.pop(role, None)
+                self._note(f"serve {role}", f"code {code}")
+
+    def _note(self, role: str, how: str) -> None:
+        now = time.monotonic()
+        self.deaths[f"{role} ({how})"] += 1
+        count, seconds = _LOOP
+        recent = [at for at in self._ended[role] if at > now - seconds]
+        self._ended[role] = [*recent, now]
+        if len(self._ended[role]) >= count:
+            self._ended[role].clear()
+            self._ledger.report("crash loop", role, last=how)
+
+    def _start_again(self, replica: Replica) -> None:
+        lictor = self._site.lictor
+        if replica.component != ADMISSION:
+            lictor.controllers.remove(replica)
+            lictor.start_controller(replica.component)
+            return
+        self._ledger.report("server ended", replica.component, log=replica.process.read_log())
+        lictor._withdraw(replica)
+        lictor.replicas.remove(replica)
+        self._children.clear()
+        lictor.start_replica()
+
+    def _write(self) -> None:
+        parents = [each.process.pid for each in self._site.replicas]
+        workers = [pid for role, pid in self._children.items() if role.startswith("worker")]
+        content = {"workers": workers, "all": [*parents, *self._children.values()]}
+        unfinished = self._file.with_suffix(".new")
+        unfinished.write_text(json.dumps(content), encoding="utf-8")
+        unfinished.replace(self._file)

@@ -1,0 +1,170 @@
+"""One run: a cluster, an attacker, everyone who watches, and the figures."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+
+import httpx
+from attacker import Attacker
+from attacks import Attack, list_attacks, load_attack, split_attack
+from control_plane.install import Replica
+from control_plane.local import LocalCluster
+from control_plane.programs import find_programs
+from foreign import Foreign
+from keeper import Keeper
+from oracle import Oracle
+from siege_site import LimitedEmbedded, LimitedPlane, Site, build_site
+from violations import Ledger
+
+_LOOK_EVERY = 4.0
+_CALM = 4.0
+_SWEEP_EVERY = 10
+
+
+def say(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+
+
+class Siege:
+    """One run: a cluster, an attacker, and everyone who watches."""
+
+    def __init__(self, cluster: LocalCluster, folder: Path) -> None:
+        self.ledger = Ledger(folder, say)
+        self.site: Site = build_site(cluster)
+        pids = cluster.folder / "pids.json"
+        self._admin = cluster.connect()
+        self.oracle = Oracle(self._admin, self.site.markers, self.ledger)
+        self.keeper = Keeper(self.site, self.ledger, pids)
+        self.foreign = Foreign(self.site, self.ledger, pids)
+        self.attacker = Attacker(self.site.connect_attacker(), self.oracle, self.ledger)
+        self.unlooked = 0
+        self._enough = threading.Event()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Everyone watches while the block runs, and once more at the end."""
+        watchers = [
+            threading.Thread(target=watch, args=(self._enough,), daemon=True)
+            for watch in (self.keeper.run, self.foreign.run, self._look_again)
+        ]
+        for watcher in watchers:
+            watcher.start()
+        try:
+            time.sleep(_CALM)
+            yield
+            time.sleep(_CALM)
+        finally:
+            self._enough.set()
+            for watcher in watchers:
+                watcher.join(60)
+        self._look()
+
+    def _look_again(self, enough: threading.Event) -> None:
+        while not enough.wait(_LOOK_EVERY):
+            try:
+                self._look()
+            except (httpx.HTTPError, OSError) as error:
+                self.unlooked += 1
+                say(f"a look failed: {error!r}")
+
+    def _look(self) -> None:
+        self.oracle.check_outside()
+        self.oracle.check_shown()
+        for replica in self.site.replicas:
+            self.oracle.search_log(replica.process.log)
+            self._search_metrics(replica)
+
+    def _search_metrics(self, replica: Replica) -> None:
+        url = f"http://{self.site.cluster.address}:{replica.metrics_port}/metrics"
+        try:
+            shown = httpx.get(url, timeout=5, trust_env=False).content
+        except httpx.HTTPError as error:
+            self.unlooked += 1
+            say(f"no metrics of {replica.component}: {error!r}")
+            return
+        self.oracle.search(shown, f"metrics of {replica.component}")
+
+    def attack(self, attacks: Iterator[Attack], seconds: float) -> int:
+        """Attack until the time is over; how often."""
+        end = time.monotonic() + seconds
+        count = 0
+        for attack in attacks:
+            if time.monotonic() > end:
+                break
+            self.attacker.carry_out(attack)
+            count += 1
+            if count % _SWEEP_EVERY == 0:
+                self.attacker.sweep()
+        self.attacker.finish()
+        return count
+
+    def describe(self) -> Iterator[str]:
+        """The figures."""
+        tally, answers = self.attacker.tally, self.foreign.answers
+        kinds = sorted({*tally.accepted, *tally.refused})
+        total = tally.accepted.total() + tally.refused.total()
+        yield f"policies tried {total}: {tally.accepted.total()} accepted, {tally.refused.total()} refused"
+        for kind in kinds:
+            yield f"    {kind}: {tally.accepted[kind]} accepted, {tally.refused[kind]} refused"
+        yield (
+            f"requests of the attacker {tally.requests} ({tally.unanswered} without an answer); "
+            f"a policy was taken or refused within {tally.slowest_policy:.1f} s"
+        )
+        for way, count in sorted(answers.count.items()):
+            yield (
+                f"requests of others through {way}: {count}, slowest {answers.slowest_raw[way]:.0f} ms, "
+                f"without what others took from the machine {answers.slowest_own[way]:.0f} ms"
+            )
+        ordered = sorted(answers.own)
+        if ordered:
+            yield f"    webhook, own time: p50 {ordered[len(ordered) // 2]:.1f} ms, p99 {ordered[int(len(ordered) * 0.99)]:.1f} ms"
+        yield f"    {answers.wrong} wrong, {answers.slow} of the webhook's slower than 50 ms"
+        yield f"deaths of processes: {dict(self.keeper.deaths) or 'none'}"
+        yield f"looks that failed: {self.unlooked}"
+        yield f"violations: {dict(self.ledger.counts) or 'none'}"
+
+
+@contextmanager
+def listener(cluster: LocalCluster, ledger: Ledger) -> Iterator[str]:
+    """An address inside; whoever comes was sent by a policy that may call nobody."""
+    host = str(ip_address(cluster.address) - 1) if cluster.routes_services else "127.0.0.1"
+    with socket.create_server((host, 0)) as server:
+        port = server.getsockname()[1]
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.settimeout(1)
+                    ledger.report("address called", f"{host}:{port}")
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://{host}:{port}/"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def open_cluster(kind: str) -> LocalCluster:
+    return LimitedEmbedded() if kind == "embedded" else LimitedPlane(find_programs(say))
+
+
+def besiege(
+    kind: str, folder: Path, seconds: float, seed: int, replay: Path | None = None
+) -> Siege:
+    """A whole run on a new cluster."""
+    with open_cluster(kind) as cluster:
+        siege = Siege(cluster, folder)
+        with listener(cluster, siege.ledger) as address, siege.watched():
+            if replay is None:
+                attacks = list_attacks(seed, address)
+            else:
+                attacks = iter(split_attack(load_attack(replay.read_text(encoding="utf-8"))))
+            count = siege.attack(attacks, seconds)
+        say(f"{count} attacks, seed {seed}, {kind} cluster, {seconds:.0f} s")
+    return siege
