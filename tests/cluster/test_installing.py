@@ -1,6 +1,9 @@
 """`crds`, `install` and `uninstall` on a cluster: what is there, who may do what, what is left."""
 
+import itertools
 import json
+import os
+import pty
 import subprocess
 import sys
 import time
@@ -21,12 +24,40 @@ spec:
 """
 
 
-def run_lictor(cluster, *words):
+# A namespace that is going cannot be used again at once.
+NUMBERS = itertools.count(1)
+EXCEPTION = """
+apiVersion: kyverno.io/v2
+kind: PolicyException
+metadata: {name: shop-debug, namespace: %s}
+spec:
+  exceptions: [{policyName: shop-labels, ruleNames: [labels]}]
+  match: {any: [{resources: {kinds: [Pod], names: [debug]}}]}
+"""
+
+
+def call_lictor(cluster, *words, **streams):
     command = cluster.command(sys.executable, "-m", "lictor", *words)
     words = [*command, "--kubeconfig", str(cluster.kubeconfig)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    streams = {"stdin": subprocess.DEVNULL, "capture_output": True, **streams}
+    return subprocess.run(words, text=True, check=False, **streams)
+
+
+def run_lictor(cluster, *words):
+    done = call_lictor(cluster, *words)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
+
+
+def answer_lictor(cluster, answer, *words):
+    """Run it where someone at a terminal types an answer."""
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, f"{answer}\n".encode())
+        return call_lictor(cluster, *words, stdin=theirs)
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 def read(cluster, *words):
@@ -63,13 +94,39 @@ class Shop:
     def webhook(self):
         return f"{self.prefix}-resource-validating-webhook-cfg"
 
+    @property
+    def names(self):
+        return ("--prefix", self.prefix, "--namespace", self.namespace)
+
     def install(self, *words):
-        names = ("--prefix", self.prefix, "--namespace", self.namespace)
-        return run_lictor(self.cluster, "install", "--apply", *names, *words)
+        return run_lictor(self.cluster, "install", "--apply", *self.names, *words)
 
     def uninstall(self, *words):
-        names = ("--prefix", self.prefix, "--namespace", self.namespace)
-        return run_lictor(self.cluster, "uninstall", *names, *words)
+        return run_lictor(self.cluster, "uninstall", *self.names, *words)
+
+    def settings(self, name=""):
+        words = ("configmap", name or self.prefix, "-n", self.namespace)
+        return read(self.cluster, *words)["data"]
+
+    def deployment(self, controller="admission"):
+        name = f"{self.prefix}-{controller}-controller"
+        return read(self.cluster, "deployment", name, "-n", self.namespace)["spec"]
+
+    def kubectl(self, *words):
+        return self.cluster.kubectl(*words, "-n", self.namespace)
+
+    def edit(self):
+        """Change by hand what people do change."""
+        data = {"resourceFilters": "[Event,*,*]", "excludeGroups": None, "excludeRoles": "mine"}
+        patch = json.dumps({"data": data})
+        self.kubectl("patch", "configmap", self.prefix, "--type=merge", "-p", patch)
+        for controller in ("admission", "reports"):
+            self.kubectl("scale", "deployment", self.name(controller), "--replicas=4")
+        words = ("set", "resources", "deployment", self.name("reports"), "--limits=memory=1Gi")
+        self.kubectl(*words)
+
+    def name(self, controller):
+        return f"{self.prefix}-{controller}-controller"
 
     def can(self, *words, controller="admission"):
         user = f"system:serviceaccount:{self.namespace}:{self.prefix}-{controller}-controller"
@@ -109,16 +166,18 @@ def shop(cluster):
     made = Shop(cluster, "shop")
     made.install()
     yield made
-    made.uninstall("--keep-crds")
+    made.uninstall()
 
 
 @pytest.fixture
-def stall(cluster, shop, request):
+def stall(cluster, shop):
     """An installation that a test takes away."""
-    made = Shop(cluster, f"stall-{len(request.function.__name__)}")
+    made = Shop(cluster, f"stall-{next(NUMBERS)}")
     made.install("--skip-crds")
     yield made
-    made.uninstall("--keep-crds")
+    # A test that failed may have left things of other people in it.
+    made.uninstall()
+    cluster.kubectl("delete", "namespace", made.namespace, "--ignore-not-found", "--wait=false")
 
 
 def test_all_kinds_are_served_and_structural(cluster, shop):
@@ -201,7 +260,7 @@ def test_another_shape_takes_the_place_of_the_first(cluster, stall):
 
 def test_uninstalling_leaves_nothing_that_could_refuse(cluster, stall):
     stall.leave_webhook()
-    lines = stall.uninstall("--keep-crds")
+    lines = stall.uninstall()
     assert lines[0].endswith(f"/{stall.webhook} deleted")
     assert lines[1] == f"clusterrolebinding.rbac.authorization.k8s.io/{stall.owner} deleted"
     assert not exists(cluster, "validatingwebhookconfiguration", stall.webhook)
@@ -225,18 +284,127 @@ def test_a_namespace_of_someone_else_stays(cluster, shop):
     cluster.kubectl("create", "namespace", guest.namespace)
     try:
         assert guest.install("--skip-crds")[0] == f"namespace/{guest.namespace} left as it is"
-        guest.uninstall("--keep-crds")
+        guest.uninstall()
         assert read(cluster, "namespace", guest.namespace)["status"]["phase"] == "Active"
         assert read(cluster, "deployments,services", "-n", guest.namespace)["items"] == []
     finally:
         cluster.kubectl("delete", "namespace", guest.namespace, "--wait=false")
 
 
-def test_uninstalling_everything_takes_kinds_and_policies(own_cluster):
+# --- what others have set
+
+
+def read_limits(spec):
+    [container] = spec["template"]["spec"]["containers"]
+    return container["resources"]["limits"]
+
+
+def test_what_others_have_set_stays_until_someone_says_otherwise(stall):
+    before = stall.settings()
+    stall.edit()
+    words = ("install", "--apply", *stall.names, "--skip-crds")
+    done = call_lictor(stall.cluster, *words)
+    assert done.returncode == 0, done.stderr
+    settings = stall.settings()
+    assert settings["resourceFilters"] == "[Event,*,*]"
+    assert "excludeGroups" not in settings
+    assert settings["excludeRoles"] == "mine"
+    assert stall.deployment()["replicas"] == stall.deployment("reports")["replicas"] == 4
+    assert read_limits(stall.deployment("reports")) == {"memory": "1Gi"}
+    told = done.stderr
+    assert f"configmap/{stall.prefix} stays as it is" in told
+    assert f"cluster: [Event,*,*]\n    lictor:  {before['resourceFilters']}" in told
+    assert "data.excludeGroups\n    cluster: (not set)\n    lictor:  system:nodes" in told
+    assert "spec.replicas (set by kubectl)\n    cluster: 4\n    lictor:  1" in told
+    assert "containers[controller].resources.limits.memory (set by kubectl-set)" in told
+    assert "--yes overwrites them" in told
+    asked = answer_lictor(stall.cluster, "y", *words)
+    assert "Overwrite these fields with lictor's values?" in asked.stderr
+    assert "  spec.replicas: 4 -> 3\n" in asked.stdout
+    assert stall.settings() == {**before, "excludeRoles": "mine"}
+    assert (stall.deployment()["replicas"], stall.deployment("reports")["replicas"]) == (3, 1)
+    assert read_limits(stall.deployment("reports")) == {"memory": "256Mi"}
+
+
+def test_what_the_call_names_wins(stall):
+    stall.edit()
+    stall.install("--skip-crds", "--replicas=2", "--set-config=resourceFilters=[Node,*,*]")
+    assert stall.deployment()["replicas"] == 2
+    assert stall.deployment("reports")["replicas"] == 4
+    settings = stall.settings()
+    assert settings["resourceFilters"] == "[Node,*,*]"
+    assert "excludeGroups" not in settings
+    stall.install("--skip-crds", "--set-config=excludeRoles=", "--flag=v=6")
+    assert "excludeRoles" not in stall.settings()
+    assert stall.deployment()["replicas"] == 2
+    [container] = stall.deployment()["template"]["spec"]["containers"]
+    assert "--v=6" in container["args"]
+    stall.install("--skip-crds", "--yes")
+    assert stall.deployment()["replicas"] == 3
+    assert stall.settings()["excludeGroups"] == "system:nodes"
+    assert all(line.endswith(" applied") for line in stall.install("--skip-crds"))
+
+
+def test_settings_that_were_there_before_stay_and_outlive_us(cluster, shop):
+    guest = Shop(cluster, "settled")
+    cluster.kubectl("create", "namespace", guest.namespace)
+    try:
+        words = ("create", "configmap", guest.prefix, "--from-literal=excludeGroups=admins")
+        guest.kubectl(*words)
+        guest.install("--skip-crds")
+        assert guest.settings() == {"excludeGroups": "admins"}
+        guest.uninstall()
+        assert guest.settings() == {"excludeGroups": "admins"}
+        assert not exists(cluster, "configmap", f"{guest.prefix}-metrics", "-n", guest.namespace)
+    finally:
+        cluster.kubectl("delete", "namespace", guest.namespace, "--wait=false")
+
+
+def test_a_deployment_of_someone_else_is_not_touched(cluster, shop):
+    guest = Shop(cluster, "second")
+    cluster.kubectl("create", "namespace", guest.namespace)
+    try:
+        guest.kubectl("create", "deployment", guest.name("admission"), "--image=other:1")
+        done = call_lictor(cluster, "install", "--apply", *guest.names, "--skip-crds", "--yes")
+        assert done.returncode == 2
+        assert f"deployment.apps/{guest.name('admission')}" in done.stderr
+        assert "not made by lictor" in done.stderr
+        assert read(cluster, "services", "-n", guest.namespace)["items"] == []
+        assert not exists(cluster, "clusterrole", guest.owner)
+    finally:
+        cluster.kubectl("delete", "namespace", guest.namespace, "--wait=false")
+
+
+# --- what goes with us
+
+
+def test_kinds_go_only_where_someone_says_so(own_cluster):
     last = Shop(own_cluster, "last")
     last.install()
     own_cluster.kubectl("apply", "-f", "-", stdin=POLICY)
+    words = ("uninstall", *last.names, "--delete-crds")
+    refused = call_lictor(own_cluster, *words)
+    assert refused.returncode == 2
+    assert "deletes 1 clusterpolicies.kyverno.io" in refused.stderr
+    declined = answer_lictor(own_cluster, "n", *words)
+    assert declined.returncode == 1
+    assert "nothing was removed" in declined.stderr
+    assert last.deployment()["replicas"] == 3, "nothing was removed"
     lines = last.uninstall()
     assert lines[-1] == f"namespace/{last.namespace} deleted"
+    assert exists(own_cluster, "clusterpolicy", "shop-labels")
+    gone = "customresourcedefinition.apiextensions.k8s.io/clusterpolicies.kyverno.io deleted"
+    assert gone in last.uninstall("--delete-crds", "--yes")
     wait_until(lambda: not exists(own_cluster, "crd", "clusterpolicies.kyverno.io"))
-    assert all("webhook" not in line for line in last.uninstall())
+    assert last.uninstall("--delete-crds") == []
+
+
+def test_a_namespace_with_exceptions_in_it_stays(cluster, stall):
+    cluster.kubectl("apply", "-f", "-", stdin=EXCEPTION % stall.namespace)
+    stall.kubectl("create", "secret", "generic", "pull")
+    held = "policyexception.kyverno.io/shop-debug, secret/pull"
+    said = f"namespace/{stall.namespace} left as it is: it holds {held}"
+    assert stall.uninstall()[-1] == said
+    assert exists(cluster, "policyexception", "shop-debug", "-n", stall.namespace)
+    stall.kubectl("delete", "policyexception/shop-debug", "secret/pull")
+    assert stall.uninstall()[-1] == f"namespace/{stall.namespace} deleted"

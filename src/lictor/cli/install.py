@@ -1,10 +1,12 @@
 """`install`: all manifests of an installation, printed or applied."""
 
 import asyncio
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.cli.release import VERSION
@@ -12,7 +14,9 @@ from lictor.errors import UsageError
 from lictor.raw import Json, JsonObject
 
 if TYPE_CHECKING:
+    from lictor.cluster.config import ClusterConfig
     from lictor.cluster.manifests.installation import Installation
+    from lictor.cluster.manifests.installing import Step
 
 _EXAMPLES = """\
 # Look at everything, then apply it
@@ -78,6 +82,11 @@ _OWN_FLAGS = frozenset(("context", "kubeconfig", "openreportsEnabled"))
     help="An entry of the ConfigMap, under Kyverno's name.",
 )
 @click.option("--apply", is_flag=True, help="Apply to the cluster instead of printing.")
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="With --apply: overwrite settings and fields that others have set, without a question.",
+)
 @click.option("--kubeconfig", default="", help="The kubeconfig file to use with --apply.")
 @click.option("--context", default="", help="The context of the kubeconfig to use with --apply.")
 @click.option(
@@ -87,18 +96,23 @@ _OWN_FLAGS = frozenset(("context", "kubeconfig", "openreportsEnabled"))
     default="yaml",
     help="How manifests are printed: yaml or json.",
 )
-def install(*, apply: bool, kubeconfig: str, context: str, form: str, **wishes: Json) -> None:
+def install(
+    *, apply: bool, yes: bool, kubeconfig: str, context: str, form: str, **wishes: Json
+) -> None:
     """Print, or apply, all manifests of an installation.
 
     Kinds, rights, settings, Services and Deployments. Applying again brings an installation up to
-    date. Webhook configurations and certificates are made by the controllers once they run.
+    date; settings that are there, replicas, and fields that others have set stay as they are, and
+    are shown. Webhook configurations and certificates are made by the controllers once they run.
     """
     from lictor.cluster.manifests.build import build_manifests
 
     installation = _read_wishes(**wishes)
     manifests = build_manifests(installation)
     if apply:
-        asyncio.run(_apply(installation, manifests, kubeconfig, context))
+        from lictor.cluster.config import load_config
+
+        asyncio.run(_apply(installation, manifests, load_config(kubeconfig, context), yes=yes))
         return
     from lictor.cli.crds import render_manifests
 
@@ -160,18 +174,51 @@ def _check_value(name: str, value: str, kind: object) -> None:
         raise UsageError(f"--flag {name}={value}: write a number")
 
 
+def _list_named() -> frozenset[str]:
+    """The options that were given: what they say wins over what is in the cluster."""
+    context = click.get_current_context()
+    usual = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP, None)
+    return frozenset(
+        name for name in context.params if context.get_parameter_source(name) not in usual
+    )
+
+
 async def _apply(
-    installation: "Installation", manifests: list[JsonObject], kubeconfig: str, context: str
+    installation: "Installation",
+    manifests: list[JsonObject],
+    config: "ClusterConfig",
+    *,
+    yes: bool,
 ) -> None:
     from lictor.cluster.client import Client
-    from lictor.cluster.config import load_config
+    from lictor.cluster.manifests.differences import MANAGER
     from lictor.cluster.manifests.installing import install as send
-    from lictor.cluster.manifests.installing import wait_for_kinds
+    from lictor.cluster.manifests.installing import plan_installation, wait_for_kinds
 
-    client = Client(load_config(kubeconfig, context), field_manager="lictor-install")
+    client = Client(config, field_manager=MANAGER)
     try:
-        async for line in send(client, installation, manifests):
+        steps = await plan_installation(client, installation, manifests, _list_named())
+        overwrite = yes or _may_overwrite(steps)
+        async for line in send(client, installation, steps, overwrite=overwrite):
             click.echo(line)
         await wait_for_kinds(client, manifests)
     finally:
         await client.close()
+
+
+def _may_overwrite(steps: "Iterable[Step]") -> bool:
+    """Show what stays as it is in the cluster; someone at a terminal may decide otherwise."""
+    from lictor.cluster.manifests.differences import describe_difference
+
+    differing = [step for step in steps if step.kept]
+    for step in differing:
+        click.echo(f"{step.name} stays as it is in the cluster in these fields:", err=True)
+        for difference in step.kept:
+            for line in describe_difference(difference):
+                click.echo(f"  {line}", err=True)
+    if not differing:
+        return False
+    if sys.stdin and sys.stdin.isatty():
+        return click.confirm("Overwrite these fields with lictor's values?", err=True)
+    click.echo("--yes overwrites them, --set-config a single setting", err=True)
+    return False

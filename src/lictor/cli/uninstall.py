@@ -1,22 +1,25 @@
 """`uninstall`: an installation out of a cluster, also when nothing of it runs."""
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from lictor.cli.flag_command import FlagCommand
 from lictor.cli.release import VERSION
+from lictor.errors import UsageError
 
 if TYPE_CHECKING:
+    from lictor.cluster.client import Client
     from lictor.cluster.manifests.installation import Installation
 
 _EXAMPLES = """\
-# Remove everything, with all policies and reports
+# Remove lictor; the custom resource definitions, policies and reports stay
 lictor uninstall
 
-# Keep the kinds, and so the policies and reports
-lictor uninstall --keep-crds
+# Remove everything, with all policies and reports
+lictor uninstall --delete-crds
 
 # Remove an installation under Kyverno's names
 lictor uninstall --namespace kyverno --prefix kyverno"""
@@ -27,33 +30,65 @@ lictor uninstall --namespace kyverno --prefix kyverno"""
 @click.option(
     "--prefix", default="lictor", show_default=True, help="How the names of its objects begin."
 )
-@click.option("--keep-crds", is_flag=True, help="Keep the kinds, all policies and all reports.")
+@click.option(
+    "--delete-crds",
+    is_flag=True,
+    help="Delete the custom resource definitions too, and with them all policies and reports.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask before policies and reports are deleted.")
+@click.option("--keep-crds", is_flag=True, hidden=True, help="What happens without --delete-crds.")
 @click.option("--kubeconfig", default="", help="The kubeconfig file to use.")
 @click.option("--context", default="", help="The context of the kubeconfig to use.")
-def uninstall(
-    *, namespace: str, prefix: str, keep_crds: bool, kubeconfig: str, context: str
+def uninstall(  # noqa: PLR0913  (one for each option)
+    *,
+    namespace: str,
+    prefix: str,
+    delete_crds: bool,
+    yes: bool,
+    keep_crds: bool,
+    kubeconfig: str,
+    context: str,
 ) -> None:
     """Remove an installation from the cluster.
 
-    The webhooks go first, so that the cluster is never left asking someone who is gone. With the
-    kinds go all policies and reports, unless --keep-crds is given.
+    The webhooks go first, so that the cluster is never left asking someone who is gone. Custom
+    resource definitions stay, and with them all policies and reports, unless --delete-crds says so.
     """
     from lictor.cluster.manifests.installation import Installation
 
+    if keep_crds and delete_crds:
+        raise UsageError("--keep-crds and --delete-crds: give one of them")
     installation = Installation(image="", version=VERSION, prefix=prefix, namespace=namespace)
-    asyncio.run(_remove(installation, kubeconfig, context, keep_crds=keep_crds))
+    asyncio.run(_remove(installation, kubeconfig, context, delete_crds=delete_crds, yes=yes))
 
 
 async def _remove(
-    installation: "Installation", kubeconfig: str, context: str, *, keep_crds: bool
+    installation: "Installation", kubeconfig: str, context: str, *, delete_crds: bool, yes: bool
 ) -> None:
     from lictor.cluster.client import Client
     from lictor.cluster.config import load_config
-    from lictor.cluster.manifests.installing import uninstall as remove
+    from lictor.cluster.manifests.removing import uninstall as remove
 
     client = Client(load_config(kubeconfig, context), field_manager="lictor-install")
     try:
-        async for line in remove(client, installation, keep_crds=keep_crds):
+        if delete_crds and not yes:
+            await _ask(client)
+        async for line in remove(client, installation, delete_crds=delete_crds):
             click.echo(line)
     finally:
         await client.close()
+
+
+async def _ask(client: "Client") -> None:
+    """Go on only where someone says so, or where nothing would be lost."""
+    from lictor.cluster.manifests.removing import count_objects
+
+    counts = await count_objects(client)
+    if not counts:
+        return
+    listed = ", ".join(f"{count} {name}" for name, count in counts.items())
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise UsageError(f"--delete-crds deletes {listed}: give --yes as well. Nothing was removed")
+    click.echo(f"With the custom resource definitions go {listed}.", err=True)
+    if not click.confirm("Delete them?", err=True):
+        raise click.ClickException("nothing was removed")

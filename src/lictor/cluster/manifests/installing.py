@@ -1,94 +1,211 @@
-"""Manifests into a cluster, and all that an installation left there out of it again."""
+"""Manifests into a cluster, without losing what others have set there."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Iterable
-from http import HTTPStatus
-from typing import TypeAlias
+from collections.abc import AsyncIterator, Iterable
+
+import msgspec
 
 from lictor.cluster import resource as kinds
 from lictor.cluster.client import Client
-from lictor.cluster.manifests.installation import (
-    CONTROLLERS,
-    Installation,
-    check_installation,
+from lictor.cluster.manifests.differences import (
+    Difference,
+    describe_change,
+    find_differences,
+    keep_fields,
 )
-from lictor.cluster.manifests.kinds import KINDS
-from lictor.cluster.manifests.rights import list_secret_names
+from lictor.cluster.manifests.installation import Installation
+from lictor.cluster.manifests.objects import (
+    RESOURCES,
+    delete_all,
+    describe_object,
+    find_resource,
+    is_ours,
+    list_ours,
+)
 from lictor.cluster.resource import Resource
-from lictor.errors import ApiError, NotFoundError, UsageError
+from lictor.errors import UsageError
 from lictor.raw import JsonObject
 
-# What kind, its name, and its namespace where it has one.
-_Address: TypeAlias = tuple[Resource, str, str]
-
-# In the order in which they can go: what uses something goes before it.
-_RESOURCES = {
-    (each.api_version, each.kind): each
-    for each in (
-        kinds.DEPLOYMENT,
-        kinds.SERVICE,
-        Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
-        Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
-        kinds.CONFIG_MAP,
-        kinds.CLUSTER_ROLE_BINDING,
-        kinds.ROLE_BINDING,
-        kinds.CLUSTER_ROLE,
-        kinds.ROLE,
-        Resource("", "v1", "serviceaccounts", "ServiceAccount"),
-        kinds.CUSTOM_RESOURCE_DEFINITION,
-        kinds.NAMESPACE,
-    )
-}
-_POD = Resource("", "v1", "pods", "Pod")
-_WEBHOOKS = (kinds.VALIDATING_WEBHOOK, kinds.MUTATING_WEBHOOK)
-_ADMISSION = "admissionregistration.k8s.io"
-_NATIVE = tuple(
-    Resource(_ADMISSION, version, plural, kind, namespaced=False)
-    for version, plural, kind in (
-        ("v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
-        ("v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
-        ("v1beta1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"),
-        ("v1beta1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy"),
-        ("v1alpha1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"),
-        ("v1alpha1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy"),
-    )
+# The kinds and the rights are what a release says: it would not work with others.
+_FOLLOW_RELEASE = frozenset(
+    each
+    for each in RESOURCES.values()
+    if each == kinds.CUSTOM_RESOURCE_DEFINITION or each.group == kinds.ROLE.group
 )
-_OWN_GROUPS = frozenset(kind.group for kind in KINDS)
-# How long the Pods of an installation have to end.
+_REPLICAS = ("f:spec", "f:replicas")
+# Which option of `install` decides about a field, by the last step of its path.
+_OPTIONS = {
+    "f:image": "image",
+    "f:args": "flags",
+    "f:imagePullSecrets": "image_pull_secrets",
+}
+# How long the API server may take to serve the kinds.
 _PATIENCE = 60.0
 _PAUSE = 0.5
-# How long API servers may take to hear that a webhook is gone.
-_FORGETTING = 15.0
-_MANAGED = "app.kubernetes.io/managed-by"
 
 
-# --- into the cluster
+class Step(msgspec.Struct, frozen=True):
+    """One manifest, the object of its name in the cluster, and how they differ."""
+
+    manifest: JsonObject
+    live: JsonObject | None = None
+    changed: tuple[Difference, ...] = ()
+    # Set by others, or settings that are there: these stay, unless the installer wants otherwise.
+    kept: tuple[Difference, ...] = ()
+
+    @property
+    def resource(self) -> Resource:
+        return find_resource(self.manifest)
+
+    @property
+    def name(self) -> str:
+        return describe_object(self.resource, self.manifest["metadata"]["name"])
+
+    @property
+    def is_left(self) -> bool:
+        """Someone may have us installed into a Namespace of their own."""
+        is_namespace = self.resource == kinds.NAMESPACE
+        return is_namespace and self.live is not None and not is_ours(self.live)
+
+
+# --- what would happen
+
+
+async def plan_installation(
+    client: Client,
+    installation: Installation,
+    manifests: Iterable[JsonObject],
+    named: frozenset[str] = frozenset(),
+) -> list[Step]:
+    """Compare all manifests with the cluster. `named` are the options that were given.
+
+    Raises UsageError where Deployments of someone else run under our names: two programs in one Pod
+    would both fail.
+    """
+    steps = [await _plan_step(client, installation, each, named) for each in manifests]
+    foreign = [s.name for s in steps if s.resource == kinds.DEPLOYMENT and _is_foreign(s)]
+    if foreign:
+        raise UsageError(
+            f"{', '.join(foreign)} in namespace {installation.namespace}: not made by lictor. "
+            "Delete what runs under this name first; the custom resource definitions, and with "
+            "them the policies, can stay"
+        )
+    return steps
+
+
+def _is_foreign(step: Step) -> bool:
+    return step.live is not None and not is_ours(step.live)
+
+
+async def _plan_step(
+    client: Client, installation: Installation, manifest: JsonObject, named: frozenset[str]
+) -> Step:
+    resource = find_resource(manifest)
+    if resource in _FOLLOW_RELEASE:
+        return Step(manifest)
+    metadata = manifest["metadata"]
+    live = await client.find(resource, metadata["name"], metadata.get("namespace") or "")
+    if live is None:
+        return Step(manifest)
+    found = find_differences(manifest, live)
+    step = Step(manifest, live)
+    if step.is_left:
+        return step
+    kept = [each for each in found if _is_kept(step, each, installation, named)]
+    changed = [each for each in found if each not in kept]
+    return Step(manifest, live, tuple(changed), tuple(kept))
+
+
+def _is_kept(
+    step: Step, difference: Difference, installation: Installation, named: frozenset[str]
+) -> bool:
+    """Does the field stay as it is in the cluster?"""
+    path = difference.path
+    if step.resource == kinds.CONFIG_MAP and path[0] == "f:data":
+        # An entry that is missing may have been removed, which is a setting too.
+        return path[-1].removeprefix("f:") not in installation.settings
+    if _is_foreign(step):
+        return False
+    if path == _REPLICAS:
+        return _name_replicas(step, installation) not in named
+    return bool(difference.manager) and _OPTIONS.get(path[-1]) not in named
+
+
+def _name_replicas(step: Step, installation: Installation) -> str:
+    admission = installation.names.controller("admission")
+    is_admission = step.manifest["metadata"]["name"] == admission
+    return "replicas" if is_admission else "controller_replicas"
+
+
+# --- making it happen
 
 
 async def install(
-    client: Client, installation: Installation, manifests: list[JsonObject]
+    client: Client, installation: Installation, steps: list[Step], *, overwrite: bool = False
 ) -> AsyncIterator[str]:
     """Apply manifests in their order, and remove what another way of installing left behind.
 
-    Tells what was done. What has no namespace is owned by ours, but for the kinds: deleting the
-    Namespace alone removes the rights, and with them the webhooks, while nobody's policies are
-    lost.
+    Tells what was done. What others have set stays, unless `overwrite`. What has no namespace is
+    owned by ours, but for the kinds: deleting the Namespace alone removes the rights, and with them
+    the webhooks, while nobody's policies are lost.
     """
-    owner = await client.find(kinds.NAMESPACE, installation.namespace)
-    for manifest in manifests:
-        resource, name = find_resource(manifest), manifest["metadata"]["name"]
-        if resource == kinds.NAMESPACE:
-            if owner is not None and not _is_ours(owner):
-                yield f"{_describe(resource, name)} left as it is"
-                continue
-            owner = await client.apply(resource, manifest)
-        else:
-            await client.apply(resource, _add_owner(resource, manifest, owner))
-        yield f"{_describe(resource, name)} applied"
-    kept = {(m["kind"], m["metadata"]["name"]) for m in manifests}
-    async for line in _delete_all(client, await _list_ours(client, installation, kept)):
+    owner: JsonObject | None = None
+    for step in steps:
+        if step.is_left:
+            owner = step.live
+            yield f"{step.name} left as it is"
+            continue
+        made = await _apply_step(client, installation, step, owner, overwrite=overwrite)
+        owner = made if step.resource == kinds.NAMESPACE else owner
+        yield f"{step.name} applied"
+        for difference in (*step.changed, *(step.kept if overwrite else ())):
+            yield f"  {describe_change(difference)}"
+    kept = {(each.manifest["kind"], each.manifest["metadata"]["name"]) for each in steps}
+    async for line in delete_all(client, await list_ours(client, installation, kept)):
         yield line
+
+
+async def _apply_step(
+    client: Client,
+    installation: Installation,
+    step: Step,
+    owner: JsonObject | None,
+    *,
+    overwrite: bool,
+) -> JsonObject:
+    if step.resource == kinds.CONFIG_MAP and step.live is not None:
+        patch = _build_patch(installation, step, overwrite=overwrite)
+        metadata = step.manifest["metadata"]
+        return await client.patch(
+            step.resource, metadata["name"], patch, namespace=metadata["namespace"]
+        )
+    manifest = keep_fields(step.manifest, () if overwrite else step.kept)
+    return await client.apply(step.resource, _add_owner(step.resource, manifest, owner))
+
+
+def _build_patch(installation: Installation, step: Step, *, overwrite: bool) -> JsonObject:
+    """The settings to write into a ConfigMap that is there; others in it stay."""
+    ours = step.manifest["data"]
+    data = {name: ours[name] for name in ours if overwrite or name in installation.settings}
+    if step.manifest["metadata"]["name"] == installation.names.config_map:
+        removed = (name for name, value in installation.settings.items() if not value)
+        data.update(dict.fromkeys(removed))
+    # One of someone else's stays theirs: it is not deleted with lictor.
+    labels = {} if _is_foreign(step) else step.manifest["metadata"]["labels"]
+    return {"metadata": {"labels": labels}, "data": data}
+
+
+def _add_owner(resource: Resource, manifest: JsonObject, owner: JsonObject | None) -> JsonObject:
+    if resource not in (kinds.CLUSTER_ROLE, kinds.CLUSTER_ROLE_BINDING) or owner is None:
+        return manifest
+    reference = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+    }
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [reference]}}
 
 
 async def wait_for_kinds(client: Client, manifests: Iterable[JsonObject]) -> None:
@@ -104,187 +221,9 @@ async def wait_for_kinds(client: Client, manifests: Iterable[JsonObject]) -> Non
             await asyncio.sleep(_PAUSE)
 
 
-def find_resource(manifest: JsonObject) -> Resource:
-    """How the API server serves the kind of one of our manifests."""
-    return _RESOURCES[manifest["apiVersion"], manifest["kind"]]
-
-
-def _add_owner(resource: Resource, manifest: JsonObject, owner: JsonObject | None) -> JsonObject:
-    if resource not in (kinds.CLUSTER_ROLE, kinds.CLUSTER_ROLE_BINDING) or owner is None:
-        return manifest
-    reference = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"],
-    }
-    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [reference]}}
-
-
-def _is_ours(found: JsonObject) -> bool:
-    labels = found["metadata"].get("labels") or {}
-    return bool(labels.get(_MANAGED) == "lictor")
-
-
 def _is_established(definition: JsonObject) -> bool:
     conditions = (definition.get("status") or {}).get("conditions") or ()
     return any(
         condition.get("type") == "Established" and condition.get("status") == "True"
         for condition in conditions
     )
-
-
-# --- out of the cluster
-
-
-async def uninstall(
-    client: Client, installation: Installation, *, keep_crds: bool = False
-) -> AsyncIterator[str]:
-    """Remove an installation; tells each object that went. Works when nothing of it runs.
-
-    First the webhooks, as the API server might ask them about all that follows; then the right to
-    make webhooks, and those that were made meanwhile: from then on the API server asks nobody, and
-    whoever still runs cannot change that.
-    """
-    check_installation(installation)
-    steps = (
-        _delete_webhooks(client, installation),
-        _take_right(client, installation),
-        _delete_webhooks(client, installation),
-        _delete_deployments(client, installation),
-        _await_pods(client, installation),
-        # Whoever was writing when the right was taken away has ended by now.
-        _delete_webhooks(client, installation),
-        _delete_native_policies(client),
-        _delete_made(client, installation),
-        _delete_definitions(client, keep=keep_crds),
-        _delete_namespace(client, installation),
-    )
-    for step in steps:
-        async for line in step:
-            yield line
-
-
-async def _list_ours(
-    client: Client, installation: Installation, kept: Collection[tuple[str, str]] = ()
-) -> list[_Address]:
-    """Everything that carries our labels, whichever release made it, but for what is kept."""
-    labels = f"{_MANAGED}=lictor,app.kubernetes.io/instance={installation.prefix}"
-    found: list[_Address] = []
-    for resource in _RESOURCES.values():
-        if resource in (kinds.NAMESPACE, kinds.CUSTOM_RESOURCE_DEFINITION):
-            continue
-        place = installation.namespace if resource.namespaced else ""
-        for item in await client.list(resource, place, labels=labels):
-            name = item["metadata"]["name"]
-            if (resource.kind, name) not in kept:
-                found.append((resource, name, place))
-    return found
-
-
-async def _delete_all(client: Client, objects: Iterable[_Address]) -> AsyncIterator[str]:
-    for resource, name, namespace in objects:
-        if await client.delete(resource, name, namespace, propagation="Background"):
-            yield f"{_describe(resource, name)} deleted"
-
-
-async def _delete_deployments(client: Client, installation: Installation) -> AsyncIterator[str]:
-    ours = await _list_ours(client, installation)
-    async for line in _delete_all(client, [each for each in ours if each[0] == kinds.DEPLOYMENT]):
-        yield line
-
-
-async def _delete_webhooks(client: Client, installation: Installation) -> AsyncIterator[str]:
-    """All that begin and end as ours do, so that those of an older or newer release go too."""
-    start, _, end = installation.names.webhook("*").partition("*")
-    for resource in _WEBHOOKS:
-        names = [found["metadata"]["name"] for found in await client.list(resource)]
-        ours = [name for name in names if name.startswith(start) and name.endswith(end)]
-        async for line in _delete_all(client, [(resource, name, "") for name in ours]):
-            yield line
-
-
-async def _take_right(client: Client, installation: Installation) -> AsyncIterator[str]:
-    """The right to make webhooks. For a moment the API server asks those that have just gone."""
-    binding = (kinds.CLUSTER_ROLE_BINDING, installation.names.owner_role, "")
-    until = time.monotonic() + _FORGETTING
-    while True:
-        try:
-            async for line in _delete_all(client, [binding]):
-                yield line
-        except ApiError as error:
-            if error.status < HTTPStatus.INTERNAL_SERVER_ERROR or time.monotonic() > until:
-                raise
-            await asyncio.sleep(_PAUSE)
-        else:
-            return
-
-
-async def _await_pods(client: Client, installation: Installation) -> AsyncIterator[str]:
-    """Until our Pods have ended; a cluster where nothing runs has none."""
-    parts = ",".join(f"{controller}-controller" for controller in CONTROLLERS)
-    labels = (
-        f"app.kubernetes.io/instance={installation.prefix},app.kubernetes.io/component in ({parts})"
-    )
-    until = time.monotonic() + _PATIENCE
-    while pods := await client.list(_POD, installation.namespace, labels=labels):
-        if time.monotonic() > until:
-            yield f"warning: {len(pods)} pods have not ended"
-            return
-        await asyncio.sleep(_PAUSE)
-
-
-async def _delete_native_policies(client: Client) -> AsyncIterator[str]:
-    """The API server's own policies that were made from ours would go on refusing."""
-    for resource in _NATIVE:
-        found = await _list_if_served(client, resource)
-        ours = [(resource, each["metadata"]["name"], "") for each in found if _is_generated(each)]
-        async for line in _delete_all(client, ours):
-            yield line
-
-
-def _is_generated(found: JsonObject) -> bool:
-    owners = found["metadata"].get("ownerReferences") or ()
-    return any(owner["apiVersion"].partition("/")[0] in _OWN_GROUPS for owner in owners)
-
-
-async def _list_if_served(client: Client, resource: Resource) -> list[JsonObject]:
-    try:
-        return await client.list(resource, labels=f"{_MANAGED}=kyverno")
-    except NotFoundError:
-        return []
-
-
-async def _delete_made(client: Client, installation: Installation) -> AsyncIterator[str]:
-    """Our objects, and what the controllers made beside them."""
-    place = installation.namespace
-    secrets = [(kinds.SECRET, name, place) for name in list_secret_names(installation)]
-    leases = [
-        (kinds.LEASE, lease["metadata"]["name"], place)
-        for lease in await client.list(kinds.LEASE, place)
-        if lease["metadata"]["name"].startswith(installation.prefix)
-    ]
-    ours = await _list_ours(client, installation)
-    async for line in _delete_all(client, [*ours, *secrets, *leases]):
-        yield line
-
-
-async def _delete_definitions(client: Client, *, keep: bool) -> AsyncIterator[str]:
-    names = [] if keep else [f"{kind.plural}.{kind.group}" for kind in KINDS]
-    objects = [(kinds.CUSTOM_RESOURCE_DEFINITION, name, "") for name in names]
-    async for line in _delete_all(client, objects):
-        yield line
-
-
-async def _delete_namespace(client: Client, installation: Installation) -> AsyncIterator[str]:
-    """Only where it is ours: someone may have installed into a Namespace of their own."""
-    found = await client.find(kinds.NAMESPACE, installation.namespace)
-    if found is not None and _is_ours(found):
-        objects = [(kinds.NAMESPACE, installation.namespace, "")]
-        async for line in _delete_all(client, objects):
-            yield line
-
-
-def _describe(resource: Resource, name: str) -> str:
-    group = f".{resource.group}" if resource.group else ""
-    return f"{resource.kind.lower()}{group}/{name}"

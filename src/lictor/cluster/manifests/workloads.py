@@ -229,7 +229,8 @@ def _name_user(installation: Installation, controller: str) -> str:
 
 
 def _build_variable(name: str, path: str) -> JsonObject:
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    # The version as the API server would fill it in, so that nothing seems to differ from it.
+    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 
 def _build_probes(container: Container) -> JsonObject:
