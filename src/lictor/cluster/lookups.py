@@ -144,7 +144,7 @@ class ClusterLookups:
         raise NotProvidedError(f"{reference}: asking registries comes with a later release")
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
-        for resource in self._find_kinds(api_version, kind):
+        for resource in self._find_kinds(api_version, kind, namespace):
             try:
                 found = self._get(resource.path(namespace, name))
             except NotFoundError:
@@ -154,7 +154,7 @@ class ClusterLookups:
 
     def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
         found: list[JsonObject] = []
-        for resource in self._find_kinds(api_version, kind):
+        for resource in self._find_kinds(api_version, kind, namespace):
             key = f"list {resource.path(namespace)}"
             found += self._remember(key, lambda: self._wait(self._list(resource, namespace)))  # noqa: B023
         return found
@@ -193,8 +193,14 @@ class ClusterLookups:
         except NotFoundError:
             return []
 
-    def _find_kinds(self, api_version: str, kind: str) -> list[Resource]:
-        """The kinds as the API server serves them; wildcards may stand for several."""
+    def _find_kinds(self, api_version: str, kind: str, namespace: str) -> list[Resource]:
+        """The kinds as the API server serves them; in a namespace only those that live in one."""
+        found = self._search_kinds(api_version, kind)
+        # Their paths have no place for the namespace: all of them would be shown.
+        return [each for each in found if each.namespaced] if namespace else found
+
+    def _search_kinds(self, api_version: str, kind: str) -> list[Resource]:
+        """Wildcards may stand for several."""
         group, _, version = api_version.rpartition("/")
         if not has_wildcard(api_version + kind) and api_version:
             known = builtin_names().of_kind(group, version, kind)

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from lictor.lang.api_path import escape_segment
+
 
 class Resource(msgspec.Struct, frozen=True):
     """A kind of object as the API server serves it."""
@@ -17,12 +19,15 @@ class Resource(msgspec.Struct, frozen=True):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of the collection, of one object, or of a part of it."""
+        """The path of the collection, of one object, or of a part of it.
+
+        Raises ApiError where a name would lead to another place.
+        """
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]
         parts += [part for part in (self.plural, name, subresource) if part]
-        return "/" + "/".join(parts)
+        return "/" + "/".join(map(escape_segment, parts))
 
 
 def _classic(version: str, plural: str, kind: str, *, namespaced: bool) -> Resource:

@@ -1,11 +1,11 @@
 """What expressions ask of the outside, bound to the port that answers."""
 
 from collections.abc import Mapping
-from urllib.parse import quote
 
 import msgspec
 
 from lictor.errors import LookupFailedError, NotFoundError, NotProvidedError
+from lictor.lang.api_path import escape_segment
 from lictor.lang.cel.world import (
     BLOCKED_HOSTS,
     BLOCKED_NETWORKS,
@@ -136,19 +136,12 @@ class _Reader(msgspec.Struct, frozen=True):
 def _path(api_version: str, resource: str, namespace: str, name: str = "") -> str:
     """The path of a collection, or of an object; `pods/log` names a part of one."""
     root = "apis" if "/" in api_version else "api"
-    inside = f"namespaces/{_segment(namespace)}/" if namespace else ""
+    inside = f"namespaces/{escape_segment(namespace)}/" if namespace else ""
     group, _, version = api_version.rpartition("/")
-    api = "/".join(_segment(part) for part in (group, version) if part)
+    api = "/".join(escape_segment(part) for part in (group, version) if part)
     plural, _, part = resource.partition("/")
-    rest = "/".join(_segment(each) for each in (plural, name, *part.split("/")) if each)
+    rest = "/".join(escape_segment(each) for each in (plural, name, *part.split("/")) if each)
     return f"/{root}/{api}/{inside}{rest}"
-
-
-def _segment(text: str) -> str:
-    """One part of a path, whatever it holds: a name must not lead to another place."""
-    if text in {".", ".."}:
-        raise LookupFailedError(f"{text!r} is no name")
-    return quote(text, safe=":")
 
 
 def _review_access(question: AccessQuestion) -> JsonObject:

@@ -99,7 +99,9 @@ def test_without_a_cluster_nothing_is_known():
     [
         ("widgets/status", "w", "/apis/ex.io/v1/namespaces/here/widgets/w/status"),
         ("widgets/../../../there/secrets", "w", ""),
-        ("widgets", "../../secrets/s", "/apis/ex.io/v1/namespaces/here/widgets/..%2F..%2Fsecrets%2Fs"),
+        ("widgets", "../../secrets/s", ""),
+        ("widgets", "..%2f..%2fsecrets%2fs", ""),
+        ("widgets", "w?x=y#z", "/apis/ex.io/v1/namespaces/here/widgets/w%3Fx%3Dy%23z"),
         ("widgets", "..", ""),
         ("widgets?x", "w", "/apis/ex.io/v1/namespaces/here/widgets%3Fx/w"),
     ],
