@@ -8,9 +8,11 @@ from msgspec.structs import replace
 from lictor.errors import EvaluationError, NotProvidedError
 from lictor.evaluate.conditions import ask, compile_conditions
 from lictor.evaluate.context import compile_foreach_context
+from lictor.evaluate.namespace_bounds import check_kind, check_namespace
 from lictor.evaluate.setting import Outcome, Setting
 from lictor.evaluate.validate import element_values
 from lictor.lang.label_selector import compile_label_selector, read_requirements
+from lictor.lang.resource_names import builtin_names
 from lictor.model.policy import ForEachGenerate, Generate
 from lictor.model.program import Case, Check
 from lictor.model.request import GroupVersionKind
@@ -107,12 +109,52 @@ def _compile_pattern(body: Generate | ForEachGenerate, setting: Setting) -> Make
         }
     ).fill
 
+    check_places = _compile_places(body, setting.policy.namespace)
+
     def make(case: Case) -> Iterator[Made]:
         wanted = document(case.scope)
+        check_places(wanted)
         for found, source in _sources(wanted, setting):
             yield _label(found, case, setting), source
 
     return make
+
+
+def _compile_places(body: Generate | ForEachGenerate, own: str) -> Callable[[JsonObject], None]:
+    """May it be made there, and copied from there? Variables tell only now where that is."""
+    written = (body.namespace, body.clone.namespace, body.clone_list.namespace)
+
+    def check(wanted: JsonObject) -> None:
+        cloned = wanted["cloneList"]
+        found = (wanted["namespace"], wanted["clone"]["namespace"], cloned["namespace"])
+        if own:
+            _check_own(wanted, own)
+        elif any(text and not name for text, name in zip(written, found, strict=True)):
+            _check_empty(wanted)
+
+    return check
+
+
+def _check_own(wanted: JsonObject, own: str) -> None:
+    check_namespace(wanted["namespace"], own, "what is generated")
+    if wanted["clone"]["name"]:
+        check_namespace(wanted["clone"]["namespace"], own, "what is copied")
+    kinds = [str(text).rpartition("/") for text in wanted["cloneList"]["kinds"]]
+    if kinds:
+        check_namespace(wanted["cloneList"]["namespace"], own, "what is copied")
+    data = _object(wanted["data"])
+    # What the data say of their kind counts before what the rule says.
+    version = wanted["apiVersion"] or data.get("apiVersion")
+    check_kind(str(version), str(data.get("kind") or wanted["kind"]), own)
+    for api_version, _, kind in kinds:
+        check_kind(api_version, kind, own)
+
+
+def _check_empty(wanted: JsonObject) -> None:
+    """Nobody who wrote a variable for a namespace meant all of them, or the one named default."""
+    group, _, version = str(wanted["apiVersion"]).rpartition("/")
+    if builtin_names().of_kind(group, version, str(wanted["kind"])).namespaced is not False:
+        raise EvaluationError("a variable for a namespace became empty: nothing is generated")
 
 
 def _sources(wanted: JsonObject, setting: Setting) -> Iterator[Made]:

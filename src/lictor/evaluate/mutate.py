@@ -9,6 +9,7 @@ from lictor.errors import CompileError, EvaluationError
 from lictor.evaluate.conditions import Conditions, ask, compile_conditions
 from lictor.evaluate.context import Enter, compile_foreach_context
 from lictor.evaluate.filled import remember_compiled
+from lictor.evaluate.namespace_bounds import check_same_object
 from lictor.evaluate.setting import Outcome, Setting
 from lictor.evaluate.targets import Target, compile_targets
 from lictor.evaluate.validate import element_values
@@ -70,7 +71,9 @@ def _change_target(target: Target, change: Change, *, is_loop: bool) -> tuple[Ou
             skipped = "; ".join(filter(None, ("preconditions not met", text)))
             return Outcome(Status.SKIP, skipped), target.object
     try:
-        return _apply(change, target.scope, target.object, is_loop=is_loop)
+        outcome, after = _apply(change, target.scope, target.object, is_loop=is_loop)
+        check_same_object(target.object, after)
+        return outcome, after
     except (EvaluationError, CompileError) as error:
         return Outcome(Status.ERROR, str(error)), target.object
 

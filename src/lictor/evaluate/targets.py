@@ -8,8 +8,10 @@ import msgspec
 from lictor.errors import EvaluationError
 from lictor.evaluate.conditions import Conditions, compile_conditions
 from lictor.evaluate.context import Enter, compile_foreach_context
+from lictor.evaluate.namespace_bounds import check_kind, check_namespace
 from lictor.evaluate.setting import Setting
-from lictor.lang.kind_selector import parse_kind_selector
+from lictor.lang.api_path import escape_segment
+from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.label_selector import compile_label_selector, read_requirements
 from lictor.lang.resource_names import builtin_names
 from lictor.lang.template import Fill
@@ -57,17 +59,37 @@ def _compile_target(target: MutateTarget, setting: Setting, where: str) -> Targe
         watch=setting.watch,
         where=where,
     )
-    namespace = setting.policy.namespace
+    check_place = _compile_place(target, setting.policy.namespace)
 
     def find(case: Case) -> Iterator[Target]:
-        wanted = _fill(spec, case.scope)
-        if namespace:
-            wanted["namespace"] = namespace  # a Policy reaches no further than its own namespace
+        wanted = check_place(_fill(spec, case.scope))
         for found, part in _list(wanted, setting):
             scope = case.scope.child(target=found)
             yield Target(found, enter(scope) if enter is not None else scope, asks, part)
 
     return find
+
+
+def _compile_place(target: MutateTarget, own: str) -> Callable[[JsonObject], JsonObject]:
+    """A Policy reaches no further than its own namespace, whatever its variables say."""
+
+    def check(wanted: JsonObject) -> JsonObject:
+        for field, text in (("namespace", target.namespace), ("name", target.name)):
+            if text and not wanted[field]:
+                # Without it all objects of the kind would be meant.
+                raise EvaluationError(f"the {field} of a target became empty: nothing is changed")
+        if not own:
+            return wanted
+        check_kind(str(wanted["apiVersion"]), _split_kind(wanted).kind, own)
+        if wanted["namespace"]:
+            check_namespace(wanted["namespace"], own, "what is changed")
+        return {**wanted, "namespace": own}
+
+    return check
+
+
+def _split_kind(wanted: JsonObject) -> KindSelector:
+    return parse_kind_selector(f"{wanted['apiVersion']}/{wanted['kind']}")
 
 
 def _describe(target: MutateTarget) -> JsonObject:
@@ -97,7 +119,7 @@ def _fill(spec: Fill, scope: Scope) -> JsonObject:
 
 
 def _list(wanted: JsonObject, setting: Setting) -> Iterator[tuple[JsonObject, TargetPart | None]]:
-    kind = parse_kind_selector(f"{wanted['apiVersion']}/{wanted['kind']}")
+    kind = _split_kind(wanted)
     fits_name = compile_wildcard(str(wanted["name"])) if wanted["name"] else None
     fits_namespace = compile_wildcard(str(wanted["namespace"])) if wanted["namespace"] else None
     fits_labels = (
@@ -107,7 +129,9 @@ def _list(wanted: JsonObject, setting: Setting) -> Iterator[tuple[JsonObject, Ta
             wanted["matchLabels"], read_requirements(wanted["matchExpressions"])
         )
     )
-    for found in setting.lookups.resources(str(wanted["apiVersion"]), kind.kind, ""):
+    # A Policy reads no other namespace either; what else is meant, wildcards decide.
+    where = setting.policy.namespace
+    for found in setting.lookups.resources(str(wanted["apiVersion"]), kind.kind, where):
         metadata = found.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
         if fits_name is not None and not fits_name(_text(metadata.get("name"))):
@@ -134,7 +158,8 @@ def _take_part(
     root = f"/apis/{api_version}" if group else f"/api/{api_version}"
     namespace = _text(metadata.get("namespace"))
     place = f"/namespaces/{namespace}" if namespace else ""
-    path = f"{root}{place}/{plural}/{metadata['name']}/{subresource}"
+    parts = (plural, metadata["name"], subresource)
+    path = "/".join((f"{root}{place}", *map(escape_segment, parts)))
     read = setting.lookups.call_api(ApiCall(url_path=path))
     if not isinstance(read, dict):
         raise EvaluationError(f"{path} is no object")

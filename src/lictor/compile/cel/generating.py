@@ -28,8 +28,10 @@ from lictor.compile.cel.surroundings import CelSurroundings, refer
 from lictor.errors import FunctionError
 from lictor.evaluate.cel import View
 from lictor.evaluate.generate import Made, read_source
+from lictor.evaluate.namespace_bounds import check_namespace
 from lictor.lang.cel.activation import Activation
 from lictor.lang.cel.environment import kyverno_environment
+from lictor.lang.cel.world import current_world
 from lictor.lang.resource_names import ResourceNames
 from lictor.model.cel_policy import GeneratingPolicy, GeneratingSpec
 from lictor.model.program import Case, Check, Phase, Program
@@ -168,7 +170,11 @@ class _Taker(msgspec.Struct, frozen=True):
         for given in objects:
             items = given.get("items")
             for item in items if isinstance(items, list) else [given]:
-                made.append((self._place(item, namespace), _find_source(item)))
+                source = _find_source(item)
+                own = current_world.get().namespace
+                if source is not None and own:
+                    check_namespace(source.namespace, own, "what is copied")
+                made.append((self._place(item, namespace), source))
 
     def _place(self, item: Json, namespace: str) -> JsonObject:
         if not isinstance(item, dict):

@@ -28,7 +28,9 @@ from lictor.compile.cel.selection import select_constrained
 from lictor.compile.cel.surroundings import CelSurroundings, refer
 from lictor.compile.cel.targets import compile_targets
 from lictor.compile.cel.templates import rewrite_mutating
+from lictor.errors import EvaluationError
 from lictor.evaluate.cel import View
+from lictor.evaluate.namespace_bounds import check_same_object
 from lictor.lang.cel.activation import Activation
 from lictor.lang.cel.environment import kyverno_environment
 from lictor.model.admission import MatchResources
@@ -171,7 +173,7 @@ class _Builder(msgspec.Struct, frozen=True):
                 text = f"failed to find targets: {error}"
                 return parts.voice.say("evaluation", Status.ERROR, text)
             return tuple(
-                _aim(result)
+                _aim(result, target, parts.voice)
                 for target in targets
                 for result in parts.run(
                     case, target, object=target, oldObject=None, namespaceObject=None
@@ -215,9 +217,16 @@ class _Builder(msgspec.Struct, frozen=True):
         )
 
 
-def _aim(result: Result) -> Result:
+def _aim(result: Result, target: JsonObject, voice: Voice) -> Result:
     """The answer about another object than the one that is asked for."""
-    return replace(result, patched=None, target=result.patched)
+    after = result.patched
+    if after is not None:
+        try:
+            check_same_object(target, after)
+        except EvaluationError as error:
+            text = f"failed to evaluate policy: {error}"
+            return voice.say("evaluation", Status.ERROR, text)[0]
+    return replace(result, patched=None, target=after)
 
 
 def _list_texts(spec: MutatingSpec) -> Iterator[str]:

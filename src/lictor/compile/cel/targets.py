@@ -10,6 +10,7 @@ from lictor.compile.cel.conditions import Language
 from lictor.compile.cel.surroundings import CelSurroundings
 from lictor.compile.selection import remember, within
 from lictor.errors import CompileError, EvaluationError, NotProvidedError
+from lictor.evaluate.namespace_bounds import check_kind, check_namespace
 from lictor.lang.cel.activation import Activation
 from lictor.lang.resource_names import Resource
 from lictor.match.constraints import compile_constraints
@@ -33,13 +34,25 @@ def compile_targets(
     """What finds the targets: an expression that gives them, or constraints that they must meet."""
     wanted = spec.target_match_constraints
     if wanted is not None and wanted.expression:
-        return _compile_expression(wanted.expression, language)
+        return _within(ref.namespace, _compile_expression(wanted.expression, language))
     constraints: MatchResources | None = spec.match_constraints
     if wanted is not None and wanted.resource_rules:
         constraints = wanted
     if constraints is None:
         raise CompileError("nothing says which objects to change", where=_WHERE)
     return _compile_constraints(constraints, ref, around)
+
+
+def _within(own: str, find: FindTargets) -> FindTargets:
+    """A policy of a namespace changes nothing elsewhere, whatever its expression makes up."""
+
+    def find_inside(activation: Activation) -> Iterator[JsonObject]:
+        for item in find(activation):
+            check_namespace(read_text(item, "namespace"), own, "what is changed")
+            check_kind(str(item.get("apiVersion")), str(item.get("kind")), own)
+            yield item
+
+    return find_inside if own else find
 
 
 def _compile_expression(text: str, language: Language) -> FindTargets:
