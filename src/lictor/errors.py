@@ -15,7 +15,8 @@ LictorError
 │       ├── NotFoundError        no such object, or no such kind
 │       ├── ConflictError        someone else was first
 │       ├── GoneError            that resource version is too old: list again
-│       └── UnreachableError     no answer at all: network, TLS, time limit
+│       ├── UnreachableError     no answer at all: network, TLS, time limit
+│       └── OutOfBoundsError     a policy may not touch that; the API server was not asked
 ├── RefusedRequestError      what a client of the embedded API server gets as a Status
 ├── NotYetError              what was announced is not there yet; knows how long to wait for it
 ├── DeadlineError            the time for this request is over
@@ -107,6 +108,10 @@ class GoneError(ApiError):
 
 class UnreachableError(ApiError):
     """No answer at all: the network, TLS, or the time limit."""
+
+
+class OutOfBoundsError(ApiError):
+    """A policy wants to change what lies outside of its reach; nobody was asked."""
 
 
 class RefusedRequestError(LictorError):

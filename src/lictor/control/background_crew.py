@@ -11,10 +11,12 @@ from lictor.control.background import RESYNC, Background, BackgroundTools
 from lictor.control.downstream import Downstream
 from lictor.control.existing import Existing
 from lictor.control.generate import Done, Generation
+from lictor.control.generate_objects import Objects
 from lictor.control.generate_queue import UnitQueue
 from lictor.control.generate_rules import PolicyBook
 from lictor.control.generate_watch import GenerationWatch
 from lictor.control.mutate_existing import MutateExisting
+from lictor.control.policy_writes import PolicyWrites
 from lictor.control.trigger import Triggers
 from lictor.control.trigger_watch import TriggerWatch
 from lictor.control.updates import Handler, Updates
@@ -41,13 +43,15 @@ def build_background(
     discovery.follow(place.store.crds)
     policies = PolicyBook(client, store)
     made = _tell_made(tell, add_report)
-    generation = Generation(client, downstream, triggers, policies=policies, tell=made)
+    writes = PolicyWrites(client, place.names)
+    objects = Objects(client, writes, downstream)
+    generation = Generation(objects, downstream, triggers, policies=policies, tell=made)
     queue = UnitQueue(generation.reconcile, workers=flags.gen_workers)
     watch = GenerationWatch(client, downstream, triggers, policies, generation, queue)
     trigger_watch = TriggerWatch(client, triggers, downstream, generation, watch, policies)
     trigger_watch.enqueue = lambda rule, trigger: queue.enqueue(rule.unit(trigger))
     requests = _build_requests(place)
-    mutation = MutateExisting(client, store, triggers, tell=_tell_changed(tell, add_report))
+    mutation = MutateExisting(writes, store, triggers, tell=_tell_changed(tell, add_report))
     waiting = place.watch(UPDATE_REQUEST, namespace=place.names.namespace)
     handlers = _list_handlers(generation, mutation)
     existing = Existing(client, store, generation, watch, requests=requests, enqueue=queue.enqueue)

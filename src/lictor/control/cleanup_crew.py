@@ -18,6 +18,7 @@ from lictor.control.cleanup import CleanupLoop, Cleanups
 from lictor.control.cleanup_removal import Tell
 from lictor.control.cleanup_sweep import IsProtected, SweepWorld
 from lictor.control.loop import Loop
+from lictor.control.policy_writes import PolicyWrites
 from lictor.control.ttl import TtlLoop, TtlWatches
 from lictor.control.ttl_agenda import Agenda
 from lictor.control.ttl_deletion import TtlDeletionLoop, TtlDeletions
@@ -65,6 +66,7 @@ def build_policies_loop(
         exceptions=lambda: _list_exceptions(place),
         names=lambda: place.store.names,
         http_limits=read_http_limits(place.flags),
+        own=place.names,
     )
     cleanups = Cleanups(caches, world, ask_for_myself(place.client), tell, now)
     return CleanupLoop(cleanups, caches)
@@ -79,7 +81,8 @@ def build_ttl_loops(place: Workplace) -> list[Loop]:
         ask_for_myself(place.client),
         agenda,
     )
-    deleting = TtlDeletionLoop(TtlDeletions(place.client, agenda, watches.find))
+    writes = PolicyWrites(place.client, place.names)
+    deleting = TtlDeletionLoop(TtlDeletions(writes, agenda, watches.find))
     watches.wake = deleting.wake
     seconds = parse_duration(place.flags.ttl_reconciliation_interval) / NANOSECONDS
     return [TtlLoop(watches, max(seconds, _LEAST_INTERVAL)), deleting]

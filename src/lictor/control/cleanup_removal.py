@@ -8,9 +8,9 @@ from typing import TypeAlias
 import msgspec
 
 from lictor.cluster.cleanup_kinds import Target
-from lictor.cluster.client import Client
 from lictor.control.cleanup_measures import count_deleted, count_failed
-from lictor.control.cleanup_sweep import Page, Sweep, Undecided, name_object
+from lictor.control.cleanup_sweep import Page, Sweep, SweepWorld, Undecided, name_object
+from lictor.control.policy_writes import PolicyWrites
 from lictor.errors import ApiError, ConflictError, UnreachableError
 from lictor.raw import JsonObject
 from lictor.report import events
@@ -48,10 +48,11 @@ class Remover:
     """Acts on the pages of one sweep. A dry one only counts."""
 
     def __init__(
-        self, sweep: Sweep, client: Client, policy: ObjectReference, tell: Tell, *, dry: bool
+        self, sweep: Sweep, world: SweepWorld, policy: ObjectReference, tell: Tell, *, dry: bool
     ) -> None:
         self._sweep = sweep
-        self._client = client
+        self._client = world.client
+        self._writes = PolicyWrites(world.client, world.own)
         self._policy = policy
         self._tell = tell
         self._dry = dry
@@ -103,10 +104,11 @@ class Remover:
             metadata = item["metadata"]
             name, namespace = metadata["name"], metadata.get("namespace") or ""
             try:
-                return await self._client.delete(
+                return await self._writes.delete(
                     target.resource,
                     name,
                     namespace,
+                    own=self._sweep.program.policy.namespace,
                     propagation=self._sweep.program.propagation,
                     preconditions={
                         "uid": metadata["uid"],

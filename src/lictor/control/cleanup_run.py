@@ -52,7 +52,7 @@ class Run:
         sweep = await Sweep.prepare(read_cleanup(self._document), self._world)
         await self._claim()
         policy = refer_to(self._document)
-        remover = Remover(sweep, self._world.client, policy, self._tell, dry=self._dry)
+        remover = Remover(sweep, self._world, policy, self._tell, dry=self._dry)
         outcome = Outcome()
         async for page in sweep.pages():
             if not self._is_wanted():

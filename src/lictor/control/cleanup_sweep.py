@@ -10,6 +10,7 @@ from lictor.cluster.cleanup_kinds import CleanupRecord, Target, find_targets
 from lictor.cluster.cleanup_policies import compile_record
 from lictor.cluster.client import Client
 from lictor.cluster.discovery import Collection
+from lictor.cluster.names import Names
 from lictor.compile.cleanup import CleanupProgram
 from lictor.control.cleanup_lookups import SweepLookups
 from lictor.errors import ApiError, EvaluationError, GoneError, LookupFailedError
@@ -45,6 +46,8 @@ class SweepWorld(msgspec.Struct, frozen=True):
     exceptions: Callable[[], Iterable[CelException]] = tuple
     names: Callable[[], ResourceNames] = builtin_names
     http_limits: HttpLimits = HttpLimits()
+    # What our own objects are called, which no policy deletes.
+    own: Names = Names()
 
 
 class Undecided(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from lictor.control.generate_labels import (
     MADE,
     MANAGED,
     Unit,
+    belongs_to,
     read_source,
     read_unit,
 )
@@ -146,7 +147,8 @@ class Downstream:
 
     def of(self, unit: Unit) -> dict[Place, JsonObject]:
         """What has been made for a unit."""
-        return dict(self._units.get(unit.key, {}))
+        made = self._units.get(unit.key, {})
+        return {place: item for place, item in made.items() if belongs_to(item, unit)}
 
     def find(self, place: Place) -> JsonObject | None:
         """A made object as it was last heard of."""
@@ -166,17 +168,14 @@ class Downstream:
     def units_of(self, trigger_uid: str) -> list[Unit]:
         """The units that one trigger has set off."""
         keys = self._triggers.get(trigger_uid, set())
-        return [unit for key in keys if (unit := self._read(key)) is not None]
+        items = (item for key in keys for item in self._units.get(key, {}).values())
+        # All that is said, not what the first one says: one of them may be forged.
+        return list(dict.fromkeys(unit for item in items if (unit := read_unit(item)) is not None))
 
     def all(self) -> Iterator[tuple[Place, JsonObject]]:
         """Everything that has been made."""
         for made in self._units.values():
             yield from made.items()
-
-    def _read(self, key: UnitKey) -> Unit | None:
-        for item in self._units.get(key, {}).values():
-            return read_unit(item)
-        return None
 
     def _hear(self, resource: Resource) -> Callable[[Change], None]:
         def hear(change: Change) -> None:

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 import msgspec
 from msgspec.structs import replace
 
-from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.cluster.update_requests import Trigger, Update, UpdateType
 from lictor.control.downstream import Downstream, Place
@@ -60,20 +59,19 @@ class Generation:
 
     def __init__(
         self,
-        client: Client,
+        objects: Objects,
         downstream: Downstream,
         triggers: Triggers,
         *,
         policies: PolicyBook,
         tell: Callable[["Done"], None],
     ) -> None:
-        self._client = client
         self._downstream = downstream
         self._triggers = triggers
         self._policies = policies
         self._tell = tell
         self._turns = _Turns()
-        self.objects = Objects(client, downstream)
+        self.objects = objects
         # Told when something that we had made was changed by someone else, and put right.
         self.on_fight: Callable[[Unit], None] = lambda unit: None  # noqa: ARG005
 
@@ -171,9 +169,9 @@ class Generation:
     async def _take_away(self, rule: GenerateRule, place: Place, item: JsonObject) -> None:
         """Delete what is no longer wanted; what another rule of that name made is let go."""
         if read_aim(item) in ("", rule.aim):
-            await self.objects.delete(place, item)
+            await self.objects.delete(place, item, own=rule.policy.namespace)
         else:
-            await self.objects.release(place, item)
+            await self.objects.release(place, item, own=rule.policy.namespace)
 
     async def _put(
         self, rule: GenerateRule, unit: Unit, made: Made, created: list[JsonObject]
@@ -202,12 +200,13 @@ class Generation:
             )
             resource = self._locate(made)
             metadata = made["metadata"]
-            if resource.namespaced and not metadata.get("namespace"):
+            if resource.namespaced and not metadata.get("namespace") and not unit.namespace:
                 metadata["namespace"] = "default"
             if not resource.namespaced:
                 metadata.pop("namespace", None)
             place = Place(resource, str(metadata.get("namespace") or ""), str(metadata["name"]))
-            shaped.append(Made(place, made, source, self._find_origin(source)))
+            origin = self._find_origin(source)
+            shaped.append(Made(place, made, source, rule.policy.namespace, origin))
         return shaped
 
     def _find_origin(self, source: SourceRef | None) -> Resource | None:
@@ -230,7 +229,7 @@ class Generation:
         kind = Resource(group, version, "", unit.trigger.kind)
         if rule.synchronize and not rule.is_triggered_by(kind, (Operation.DELETE,)):
             for place, item in self._downstream.of(unit).items():
-                await self.objects.delete(place, item)
+                await self.objects.delete(place, item, own=unit.namespace)
 
     async def drop_ruleless(self, unit: Unit) -> None:
         """What was made by a rule that is no more, where that is to go with it."""
@@ -239,7 +238,7 @@ class Generation:
         ]
         if made and await self._policies.is_gone(unit):
             for place, item in made:
-                await self.objects.delete(place, item)
+                await self.objects.delete(place, item, own=unit.namespace)
 
     async def makes(self, rule: GenerateRule, item: JsonObject) -> bool | None:
         """Would a rule make anything for an object? None where that cannot be told now."""

@@ -104,11 +104,13 @@ def _label_source(source: SourceRef) -> dict[str, str]:
 
 
 def read_unit(item: JsonObject) -> Unit | None:
-    """For whom an object was made; None where no policy made it."""
+    """For whom an object was made; None where no policy made it, or none that could have."""
     metadata = item["metadata"]
     labels = metadata.get("labels") or {}
     policy = labels.get(f"{_PREFIX}/policy-name")
-    if not policy:
+    # A policy of a namespace makes nothing elsewhere: whoever wrote such labels is not ours.
+    own = labels.get(f"{_PREFIX}/policy-namespace")
+    if not policy or (own and own != metadata.get("namespace")):
         return None
     notes = metadata.get("annotations") or {}
     group = labels.get(f"{_PREFIX}/trigger-group") or ""
@@ -122,6 +124,17 @@ def read_unit(item: JsonObject) -> Unit | None:
     )
     namespace = str(labels.get(f"{_PREFIX}/policy-namespace") or "")
     return Unit(str(policy), namespace, str(labels.get(f"{_PREFIX}/rule-name") or ""), trigger)
+
+
+def belongs_to(item: JsonObject, unit: Unit) -> bool:
+    """Was an object made for this very trigger? Everybody can write the UID of another one."""
+    made_for = read_unit(item)
+    if made_for is None or made_for.key != unit.key:
+        return False
+    own, wanted = made_for.trigger, unit.trigger
+    # Kyverno's classic rules tell no name.
+    same_name = own.name in ("", wanted.name)
+    return same_name and (own.kind, own.namespace) == (wanted.kind, wanted.namespace)
 
 
 def read_source(item: JsonObject) -> SourceRef | None:

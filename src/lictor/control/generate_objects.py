@@ -10,6 +10,7 @@ from lictor.cluster.resource import Resource
 from lictor.control.downstream import Downstream, Place
 from lictor.control.generate_labels import CLONE_SOURCE, KEEPING, RELEASE, Notes
 from lictor.control.generate_merge import merge_known
+from lictor.control.policy_writes import PolicyWrites
 from lictor.errors import ApiError, ConflictError
 from lictor.model.result import SourceRef
 from lictor.raw import JsonObject
@@ -25,6 +26,8 @@ class Made(msgspec.Struct, frozen=True):
     place: Place
     body: JsonObject
     source: SourceRef | None
+    # The namespace of the policy that wants it; empty where it has none.
+    own: str
     # Where the source is, as the API server has it.
     origin: Resource | None = None
 
@@ -40,8 +43,9 @@ class Wrote(StrEnum):
 class Objects:
     """Writes made objects, and remembers how it left them."""
 
-    def __init__(self, client: Client, downstream: Downstream) -> None:
+    def __init__(self, client: Client, writes: PolicyWrites, downstream: Downstream) -> None:
         self._client = client
+        self._writes = writes
         self._downstream = downstream
         # The versions that we left behind: an event that tells of them tells nothing new.
         self._left: dict[Place, str] = {}
@@ -79,9 +83,9 @@ class Objects:
                     known = await self._client.find(place.resource, place.name, place.namespace)
                     if known is not None:
                         return known
-                    stored = await self._client.apply(place.resource, made.body)
+                    stored = await self._writes.apply(place.resource, made.body, own=made.own)
                 else:
-                    stored = await self._client.create(place.resource, made.body)
+                    stored = await self._writes.create(place.resource, made.body, own=made.own)
             except ConflictError:
                 known = await self._client.find(place.resource, place.name, place.namespace)
                 if known is not None:
@@ -108,14 +112,14 @@ class Objects:
     async def _write(self, made: Made, known: JsonObject, *, server_side: bool) -> Wrote:
         place = made.place
         if server_side:
-            stored = await self._client.apply(place.resource, made.body)
+            stored = await self._writes.apply(place.resource, made.body, own=made.own)
         else:
-            merged = merge_known(made.body, known, self._client.field_manager)
+            merged = merge_known(made.body, known, self._writes.field_manager)
             if merged == known:
                 self._note(place, known)
                 return Wrote.NOTHING
             merged["metadata"].pop("managedFields", None)
-            stored = await self._client.replace(place.resource, merged)
+            stored = await self._writes.replace(place.resource, merged, own=made.own)
         self._note(place, stored)
         is_same = _version(stored) == _version(known)
         return Wrote.NOTHING if is_same else Wrote.CHANGED
@@ -131,15 +135,16 @@ class Objects:
         self._left[place] = _version(stored)
         self._downstream.remember(place, stored)
 
-    async def delete(self, place: Place, known: JsonObject) -> None:
+    async def delete(self, place: Place, known: JsonObject, *, own: str) -> None:
         """Delete an object, but not another one that has taken its name."""
         uid = _uid(known)
         self._deleted.add(place)
         try:
-            was_there = await self._client.delete(
+            was_there = await self._writes.delete(
                 place.resource,
                 place.name,
                 place.namespace,
+                own=own,
                 preconditions={"uid": uid} if uid else None,
             )
             if not was_there:
@@ -151,14 +156,14 @@ class Objects:
             self._deleted.discard(place)
             raise
 
-    async def release(self, place: Place, known: JsonObject) -> None:
+    async def release(self, place: Place, known: JsonObject, *, own: str) -> None:
         """Let an object be nobody's."""
         self._left.pop(place, None)
-        await self._note_on(place, _uid(known), RELEASE)
+        await self._note_on(place, _uid(known), RELEASE, own=own)
 
-    async def keep(self, place: Place, known: JsonObject) -> None:
+    async def keep(self, place: Place, known: JsonObject, *, own: str) -> None:
         """Let an object outlive its policy."""
-        await self._note_on(place, _uid(known), KEEPING)
+        await self._note_on(place, _uid(known), KEEPING, own=own)
 
     async def mark_source(self, made: Made) -> None:
         """Label what an object is a copy of, so that its changes are heard of."""
@@ -170,12 +175,13 @@ class Objects:
             return
         try:
             place = Place(origin, source.namespace, source.name)
-            await self._note_on(place, source.uid, Notes(labels={CLONE_SOURCE: ""}))
+            notes = Notes(labels={CLONE_SOURCE: ""})
+            await self._note_on(place, source.uid, notes, own=made.own)
         except ApiError as error:
             # Without the mark only the resync tells us of its changes.
             log.info("source not marked", extra={"source": source.name, "why": str(error)[:200]})
 
-    async def _note_on(self, place: Place, uid: str, notes: Notes) -> None:
+    async def _note_on(self, place: Place, uid: str, notes: Notes, *, own: str) -> None:
         """Change labels and annotations. By PUT: the right to patch is often not given."""
         for _ in range(_TRIES):
             known = await self._client.find(place.resource, place.name, place.namespace)
@@ -185,7 +191,7 @@ class Objects:
             if changed == known:
                 return
             try:
-                await self._client.replace(place.resource, changed)
+                await self._writes.replace(place.resource, changed, own=own)
             except ConflictError:
                 continue
             return

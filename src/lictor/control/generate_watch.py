@@ -13,6 +13,7 @@ from lictor.control.generate_queue import UnitQueue
 from lictor.control.generate_rules import GenerateRule, PolicyBook
 from lictor.control.trigger import Triggers
 from lictor.errors import LictorError, LookupFailedError
+from lictor.model.result import SourceRef
 from lictor.raw import JsonObject
 
 log = logging.getLogger(__name__)
@@ -64,12 +65,12 @@ class GenerationWatch:
                 self._queue.enqueue(unit)
             elif goes_with_policy(item):
                 # It is left alone from now on, also when the policy goes.
-                await self._generation.objects.keep(place, item)
+                await self._generation.objects.keep(place, item, own=unit.namespace)
 
     async def sweep(self) -> None:
         """What no rule of now stands for, and what is a copy of something that is gone."""
         ruleless: dict[tuple[str, str, str, str], Unit] = {}
-        copies: dict[str, JsonObject] = {}
+        sources: dict[SourceRef, None] = {}
         for _, item in list(self._downstream.all()):
             unit = read_unit(item)
             if unit is None:
@@ -80,23 +81,22 @@ class GenerationWatch:
             elif self._find_synchronized(unit) is not None:
                 source = read_source(item)
                 if source is not None:
-                    copies.setdefault(source.uid, item)
+                    sources[source] = None
         for unit in ruleless.values():
             await self._generation.drop_ruleless(unit)
-        for uid, item in copies.items():
-            await self._check_source(uid, item)
+        for source in sources:
+            await self._check_source(source)
 
-    async def _check_source(self, uid: str, copy: JsonObject) -> None:
-        source = read_source(copy)
-        if source is None or not source.name:
+    async def _check_source(self, source: SourceRef) -> None:
+        if not source.name:
             return
         resource = self._triggers.locate(
             source.api_version, source.kind, namespaced=bool(source.namespace)
         )
         try:
             await self._downstream.follow(resource, sources=True)
-            if not self._downstream.has_source(resource, source.namespace, source.name, uid):
-                await self._look_after(Place(resource, source.namespace, source.name), uid)
+            if not self._downstream.has_source(resource, source.namespace, source.name, source.uid):
+                await self._look_after(Place(resource, source.namespace, source.name), source.uid)
         except LookupFailedError as error:
             log.info("source not read", extra={"source": source.name, "why": str(error)[:200]})
 
@@ -133,7 +133,11 @@ class GenerationWatch:
 
     async def _look_after(self, place: Place, uid: str) -> None:
         """A source was deleted, or only its mark was."""
-        copies = self._downstream.copies_of(uid)
+        copies = {
+            where: item
+            for where, item in self._downstream.copies_of(uid).items()
+            if _is_copy(item, place)
+        }
         found = await self._client.find(place.resource, place.name, place.namespace)
         if found is not None and "deletionTimestamp" not in found["metadata"]:
             self._enqueue_copies(copies.values())
@@ -141,12 +145,20 @@ class GenerationWatch:
         for where, item in copies.items():
             unit = read_unit(item)
             if unit is not None and self._find_synchronized(unit) is not None:
-                await self._generation.objects.delete(where, item)
+                await self._generation.objects.delete(where, item, own=unit.namespace)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(_guard(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _is_copy(item: JsonObject, place: Place) -> bool:
+    """Is this where it says it was copied from? Everybody can write the UID of another source."""
+    source = read_source(item)
+    if source is None or source.name not in ("", place.name):
+        return False
+    return (source.kind, source.namespace) == (place.resource.kind, place.namespace)
 
 
 async def _guard(work: Coroutine[None, None, None]) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from lictor.cluster.client import Client
 from lictor.cluster.resource import MUTATING_POLICY, NAMESPACED_MUTATING_POLICY
 from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
 from lictor.cluster.update_requests import Update, UpdateType
 from lictor.control.judging import judge
+from lictor.control.policy_writes import PolicyWrites
 from lictor.control.trigger import Triggers
 from lictor.engine import Engine
 from lictor.errors import ApiError, ConflictError, EvaluationError, NotFoundError
@@ -30,13 +30,13 @@ class MutateExisting:
 
     def __init__(
         self,
-        client: Client,
+        writes: PolicyWrites,
         store: PolicyStore,
         triggers: Triggers,
         *,
         tell: Callable[[StoredPolicy, Request, list[Result]], None],
     ) -> None:
-        self._client = client
+        self._writes = writes
         self._store = store
         self._triggers = triggers
         self._tell = tell
@@ -52,7 +52,7 @@ class MutateExisting:
         for attempt in range(_TRIES):
             results = await self._judge(policy, update, request)
             try:
-                results = await self._put_all(results)
+                results = await self._put_all(results, policy.namespace)
             except ConflictError:
                 # A target changed under our hands: judge it again as it is now.
                 await asyncio.sleep(0.1 * (attempt + 1))
@@ -72,18 +72,18 @@ class MutateExisting:
         programs = [_restrict(p, update.rules) for p in self._store.programs(policy)]
         return list((await judge(Engine(programs), request)).results)
 
-    async def _put_all(self, results: list[Result]) -> list[Result]:
+    async def _put_all(self, results: list[Result], own: str) -> list[Result]:
         """Write what the rules want; what could not be written becomes an error."""
         return [
             result
             if result.target is None or result.status is not Status.PASS
-            else await self._put_one(result, result.target)
+            else await self._put_one(result, result.target, own)
             for result in results
         ]
 
-    async def _put_one(self, result: Result, target: JsonObject) -> Result:
+    async def _put_one(self, result: Result, target: JsonObject, own: str) -> Result:
         try:
-            await self._put(target, result.part)
+            await self._put(target, result.part, own)
         except ConflictError:
             raise
         except NotFoundError:
@@ -93,15 +93,14 @@ class MutateExisting:
             return replace(result, status=Status.ERROR, message=text)
         return result
 
-    async def _put(self, target: JsonObject, part: TargetPart | None) -> None:
+    async def _put(self, target: JsonObject, part: TargetPart | None, own: str) -> None:
         resource = self._triggers.locate(
             part.api_version if part is not None else str(target.get("apiVersion")),
             part.kind if part is not None else str(target.get("kind")),
             namespaced=bool(target["metadata"].get("namespace")),
         )
-        await self._client.replace(
-            resource, target, subresource=part.subresource if part is not None else ""
-        )
+        subresource = part.subresource if part is not None else ""
+        await self._writes.replace(resource, target, own=own, subresource=subresource)
 
 
 def _name(target: JsonObject) -> str:

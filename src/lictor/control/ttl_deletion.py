@@ -5,9 +5,9 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from lictor.cluster.client import Client
 from lictor.control.cleanup_measures import count_expired, count_unexpired
 from lictor.control.loop import Loop
+from lictor.control.policy_writes import PolicyWrites
 from lictor.control.ttl import PROPAGATION, find_due
 from lictor.control.ttl_agenda import Agenda, Mortal
 from lictor.errors import ApiError, ConflictError, UnreachableError
@@ -29,12 +29,12 @@ class TtlDeletions:
 
     def __init__(
         self,
-        client: Client,
+        writes: PolicyWrites,
         agenda: Agenda,
         find: Callable[[Mortal], JsonObject | None],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._client = client
+        self._writes = writes
         self._agenda = agenda
         self._find = find
         self._now = now
@@ -83,10 +83,11 @@ class TtlDeletions:
     async def _delete(self, mortal: Mortal, item: JsonObject) -> None:
         metadata = item["metadata"]
         wanted = (metadata.get("annotations") or {}).get(PROPAGATION)
-        if await self._client.delete(
+        if await self._writes.delete(
             mortal.resource,
             mortal.name,
             mortal.namespace,
+            own="",  # a label of the object itself asks for it, and no policy
             propagation=wanted if wanted in _PROPAGATIONS else "",
             preconditions={
                 "uid": metadata["uid"],

@@ -122,6 +122,18 @@ class Setting:
         return self.status.find("Executing")
 
 
+def test_what_lictor_is_made_of_stays():
+    setting = Setting()
+    setting.put("old-1")
+    setting.put("old-settings", namespace="lictor")
+    outcome = setting.run()
+    assert (outcome.gone, outcome.failed) == (1, 1)
+    assert setting.left() == ["old-settings"]
+    assert "policies do not touch what lictor itself is made of" in setting.said["message"]
+    assert setting.said["reason"] == "Failed"
+    assert [event.reason for event in setting.events] == ["PolicyApplied", "PolicyError"]
+
+
 def test_deletes_what_matches_and_puts_it_on_record():
     setting = Setting(deletionPropagationPolicy="Foreground")
     setting.put("old-1", "old-2", "new")

@@ -34,7 +34,9 @@ LONG = "n" * 200
     ],
 )
 def test_what_is_written_is_read_again(unit, source):
-    made = mark_made({"metadata": {"name": "made"}}, unit, source, goes_with_policy=True)
+    made = mark_made(
+        {"metadata": {"name": "made", "namespace": "shop"}}, unit, source, goes_with_policy=True
+    )
     assert read_unit(made) == unit
     assert read_source(made) == source
     assert goes_with_policy(made)

@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 from prometheus_client import REGISTRY
 
 from lictor.cluster.discovery import Collection
+from lictor.cluster.names import Names
 from lictor.cluster.resource import CONFIG_MAP, Resource
+from lictor.control.policy_writes import PolicyWrites
 from lictor.control.ttl import TtlWatches, find_due
 from lictor.control.ttl_agenda import Agenda, Mortal
 from lictor.control.ttl_deletion import TtlDeletions
@@ -34,14 +36,14 @@ class Desk:
         self.now = NOON
         self.items = {}
         self.deletions = TtlDeletions(
-            self.client, self.agenda, self.items.get, now=lambda: self.now
+            PolicyWrites(self.client, Names()), self.agenda, self.items.get, now=lambda: self.now
         )
 
-    def put(self, name, ttl, **annotations):
+    def put(self, name, ttl, namespace="default", **annotations):
         item = {
             "metadata": {
                 "name": name,
-                "namespace": "default",
+                "namespace": namespace,
                 "uid": f"uid-{name}",
                 "resourceVersion": "1",
                 "creationTimestamp": "2026-03-01T12:00:00Z",
@@ -49,7 +51,7 @@ class Desk:
                 "annotations": annotations,
             }
         }
-        mortal = Mortal(CONFIG_MAP, "default", name)
+        mortal = Mortal(CONFIG_MAP, namespace, name)
         self.items[mortal] = item
         if due := find_due(item):
             self.agenda.put(mortal, due)
@@ -80,6 +82,18 @@ def test_each_goes_at_its_moment():
         assert desk.client.deleted[0][2] == {"uid": "uid-a", "resourceVersion": "1"}
 
     asyncio.run(scenario())
+
+
+def test_what_lictor_is_made_of_does_not_expire(caplog):
+    async def scenario():
+        desk = Desk()
+        desk.put("lictor", "1m", namespace="lictor")
+        desk.put("a", "1m")
+        await desk.after(minutes=5)
+        assert desk.names() == ["a"]
+
+    asyncio.run(scenario())
+    assert "object not deleted" in caplog.text
 
 
 def test_more_time_given_meanwhile_counts():
