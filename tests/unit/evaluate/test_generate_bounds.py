@@ -129,6 +129,16 @@ def test_an_empty_variable_means_no_namespace_at_all(generate):
     assert "became empty" in result.message
 
 
+@pytest.mark.parametrize("where", [WHERE, "blue", "*", NOWHERE])
+def test_a_policy_of_a_namespace_changes_nothing_elsewhere(where):
+    target = {"apiVersion": "v1", "kind": "Secret", "name": "s", "namespace": where}
+    body = {"targets": [target], "patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}}}
+    spec = classic(None)
+    spec["rules"][0]["mutate"] = body
+    result, asked = judge("Policy", spec)
+    assert (result.status, result.target, asked) == (Status.ERROR, None, [])
+
+
 RULES = [
     {
         "apiGroups": [""],
