@@ -20,6 +20,7 @@ LictorError
 ├── RefusedRequestError      what a client of the embedded API server gets as a Status
 ├── NotYetError              what was announced is not there yet; knows how long to wait for it
 ├── DeadlineError            the time for this request is over
+├── DataFileError            a file in which lictor keeps its own data is broken or in use
 └── UsageError               the program was called in a way that makes no sense
 
 A resource that breaks a policy is *not* an error: it is a Result with status FAIL.
@@ -139,6 +140,10 @@ class NotYetError(LictorError):
 
 class DeadlineError(LictorError):
     """The time for this request is over."""
+
+
+class DataFileError(LictorError):
+    """A file in which lictor keeps its own data cannot be used; says which, and what to do."""
 
 
 class UsageError(LictorError):

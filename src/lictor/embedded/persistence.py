@@ -1,85 +1,28 @@
-"""Changes in a SQLite file: what was acknowledged is there after any crash."""
+"""Changes on their way to the file: what was acknowledged is there after any crash.
+
+Changes are made in memory first. Where they cannot be written they are undone, and no other is
+taken until a write works again.
+"""
 
 import asyncio
-import contextlib
+import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-import orjson
-
+from lictor.embedded.database import Database
+from lictor.embedded.refusals import internal_error
 from lictor.embedded.store import DELETED, Change, Key, Place, Store
-from lictor.raw import JsonObject
+from lictor.errors import RefusedRequestError
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS objects (
-    "group" TEXT, plural TEXT, namespace TEXT, name TEXT, body BLOB NOT NULL,
-    PRIMARY KEY ("group", plural, namespace, name)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-"""
-_PUT = 'INSERT OR REPLACE INTO objects ("group", plural, namespace, name, body) VALUES (?,?,?,?,?)'
-_DELETE = 'DELETE FROM objects WHERE "group"=? AND plural=? AND namespace=? AND name=?'
-_SETTING = "INSERT OR REPLACE INTO settings (name, value) VALUES (?,?)"
-_REVISION = "revision"
-# Clients may have seen changes that were never committed: no revision of theirs is used again.
-_GAP = 10_000
+log = logging.getLogger(__name__)
 
+# How long until a failed write is tried again.
+_PAUSE = 0.5
+# What a commit can fail with: the file, or an object that cannot be encoded.
+_FAILURES = (sqlite3.Error, TypeError, ValueError)
 
-class Database:
-    """The file. Used by one thread at a time."""
-
-    def __init__(self, path: Path) -> None:
-        path.touch(mode=0o600, exist_ok=True)
-        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=FULL")
-        self._connection.executescript(_TABLES)
-
-    def objects(self) -> Iterator[tuple[Place, Key, JsonObject]]:
-        """All objects that are there."""
-        rows = self._connection.execute(
-            'SELECT "group", plural, namespace, name, body FROM objects ORDER BY 1, 2, 3, 4'
-        )
-        for group, plural, namespace, name, body in rows:
-            yield (group, plural), (namespace, name), orjson.loads(body)
-
-    def revision(self) -> int:
-        """One that no client has seen yet; 0 in a new file."""
-        value = self.read_setting(_REVISION)
-        return int(value) + _GAP if value is not None else 0
-
-    def read_setting(self, name: str) -> bytes | None:
-        """Something that is no object, such as a key."""
-        query = "SELECT value FROM settings WHERE name=?"
-        row = self._connection.execute(query, (name,)).fetchone()
-        return None if row is None else bytes(row[0])
-
-    def write_setting(self, name: str, value: bytes) -> None:
-        """Keep something that is no object; committed when this returns."""
-        self._connection.execute(_SETTING, (name, value))
-
-    def commit(self, changes: list[Change]) -> None:
-        """Write changes, all or none."""
-        execute = self._connection.execute
-        execute("BEGIN IMMEDIATE")
-        try:
-            for change in changes:
-                where = (*change.place, *change.key)
-                if change.type == DELETED:
-                    execute(_DELETE, where)
-                else:
-                    execute(_PUT, (*where, orjson.dumps(change.document)))
-            execute(_SETTING, (_REVISION, str(changes[-1].revision).encode()))
-            execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                execute("ROLLBACK")
-            raise
-
-    def close(self) -> None:
-        self._connection.close()
+Undo = Callable[[Sequence[Change]], Sequence[Change]]
 
 
 class SqliteJournal:
@@ -93,6 +36,25 @@ class SqliteJournal:
         self._next: asyncio.Future[None] | None = None
         self._current: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._undo: Undo = lambda _: ()
+        # Objects that were put back: the file has them under an older version.
+        self._owed: dict[tuple[Place, Key], Change] = {}
+        self._revision = 0
+        self._problem = ""
+        self._probe: asyncio.Task[None] | None = None
+
+    def undo_by(self, undo: Undo) -> None:
+        """Who takes changes back that could not be written."""
+        self._undo = undo
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be written now; empty where all is well."""
+        return self._problem
+
+    def check(self) -> None:
+        if self._problem:
+            raise internal_error(self._problem)
 
     def write(self, change: Change) -> None:
         self._gathering.append(change)
@@ -109,26 +71,61 @@ class SqliteJournal:
             await asyncio.shield(awaited)
 
     async def _drain(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._gathering:
             # One turn of the loop: requests that are ready now share a commit.
             await asyncio.sleep(0)
             batch, self._gathering = self._gathering, []
-            done = self._next or loop.create_future()
+            done = self._next or asyncio.get_running_loop().create_future()
             self._current, self._next = done, None
             try:
-                await loop.run_in_executor(self._thread, self._database.commit, batch)
-            except sqlite3.Error as error:
-                # Not lost: the next commit takes them along.
-                self._gathering[:0] = batch
-                done.set_exception(error)
+                await self._commit(batch)
+            except _FAILURES as error:
+                self._give_up(batch, error)
                 return
             done.set_result(None)
 
+    async def _commit(self, batch: Sequence[Change]) -> None:
+        changes = [*self._owed.values(), *batch]
+        self._revision = max([self._revision, *(change.revision for change in changes)])
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._database.commit, changes, self._revision)
+        self._owed.clear()
+
+    def _give_up(self, batch: Sequence[Change], error: Exception) -> None:
+        """Take back what cannot be written, with all that was built on it meanwhile."""
+        self._problem = f"{self._database.path} cannot be written: {error}"
+        log.error("objects cannot be kept", extra={"file": str(self._database.path), "why": error})
+        later, self._gathering = self._gathering, []
+        for undone in self._undo([*batch, *later]):
+            self._revision = undone.revision
+            if undone.type != DELETED:
+                self._owed[undone.place, undone.key] = undone
+        for waiting in (self._current, self._next):
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(internal_error(self._problem))
+        self._next = None
+        self._probe = asyncio.get_running_loop().create_task(self._recover())
+
+    async def _recover(self) -> None:
+        while self._problem:
+            await asyncio.sleep(_PAUSE)
+            try:
+                await self._commit(())
+            except _FAILURES as error:
+                log.debug("objects can still not be kept", extra={"why": error})
+            else:
+                self._problem, self._current = "", None
+                log.warning("objects are kept again", extra={"file": str(self._database.path)})
+
     async def close(self) -> None:
         """Commit what is left, and let go of the file."""
-        with contextlib.suppress(sqlite3.Error):
+        if self._probe is not None:
+            self._probe.cancel()
+            await asyncio.wait((self._probe,))
+        try:
             await self.settle()
+        except RefusedRequestError as error:
+            log.error("the last changes were not kept", extra={"why": error})
         self._thread.shutdown()
         self._database.close()
 
@@ -142,6 +139,7 @@ def open_store(database: Database) -> tuple[Store, SqliteJournal]:
     """The store as it was when the file was last written."""
     journal = SqliteJournal(database)
     store = Store(database.revision(), journal)
+    journal.undo_by(store.undo)
     for (group, plural), key, document in database.objects():
         store.shelf(group, plural).load(key, document)
     return store, journal

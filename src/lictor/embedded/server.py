@@ -22,13 +22,14 @@ from lictor.embedded.admission.chain import Admission
 from lictor.embedded.annexes import Annexes
 from lictor.embedded.attributes import User
 from lictor.embedded.bootstrap import furnish
+from lictor.embedded.database import Database
 from lictor.embedded.desk import JSON_TYPE, Desk, write_warnings
 from lictor.embedded.house import House
 from lictor.embedded.housekeeping import Duty, list_duties
 from lictor.embedded.kinds.catalogue import build_catalogue
 from lictor.embedded.kinds.definitions import Definitions
 from lictor.embedded.kinds.documents import Documents
-from lictor.embedded.persistence import Database, SqliteJournal, open_store
+from lictor.embedded.persistence import SqliteJournal, open_store
 from lictor.embedded.reading import Reader
 from lictor.embedded.refusals import build_status, internal_error
 from lictor.embedded.routes import find_route, is_resource_path
@@ -48,6 +49,9 @@ _BACKLOG = 1024
 _KEPT_HEADERS = HEADERS | {b"accept", b"user-agent"}
 _LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 _TOKEN_KEY = "token-key"  # noqa: S105  (the name of the setting)
+# Strangers may ask, so they are told no more. A restart would not help, so `/livez` stays well.
+_READINESS = frozenset(("/healthz", "/readyz"))
+_NOT_READY = b"[-]storage failed: reason withheld\ncheck failed\n"
 
 
 class ServerSettings(msgspec.Struct, frozen=True):
@@ -169,6 +173,8 @@ class Server:
 
     def _answer_document(self, call: Call, user: User) -> Reply:
         self._authorization.check_path(user, call.method.lower(), call.path)
+        if call.path in _READINESS and self._journal is not None and self._journal.problem:
+            return Reply(HTTPStatus.INTERNAL_SERVER_ERROR, _NOT_READY)
         accept = b",".join(call.headers.get(b"accept", ())).decode("latin-1")
         found = self._documents.find(call.path, accept)
         if found is None or call.method not in ("GET", "HEAD"):

@@ -1,7 +1,7 @@
 """All objects of the cluster, each once, and what happened to them lately."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -44,6 +44,9 @@ Listener: TypeAlias = Callable[[Change], None]
 
 class Journal(Protocol):
     """Where changes are written down, if anywhere."""
+
+    def check(self) -> None:
+        """Raise RefusedRequestError where no change can be written down now."""
 
     def write(self, change: Change) -> None:
         """Take a change, to be committed soon."""
@@ -262,10 +265,40 @@ class Store:
         self._record(shelf, Change(shelf.place, DELETED, key, last, old, revision))
         return last
 
+    def undo(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+        """Make objects again what they were before these changes; the changes that this takes.
+
+        Those who watch have seen the changes, so the way back is a change too.
+        """
+        before: dict[tuple[Place, Key], JsonObject | None] = {}
+        for change in changes:
+            before.setdefault((change.place, change.key), change.old)
+        return tuple(
+            undone
+            for (place, key), document in before.items()
+            if (undone := self._restore(self.shelf(*place), key, document)) is not None
+        )
+
+    def _restore(self, shelf: Shelf, key: Key, document: JsonObject | None) -> Change | None:
+        current = shelf.objects.get(key)
+        shown = current if document is None else document
+        if shown is None:
+            return None
+        type_ = DELETED if document is None else ADDED if current is None else MODIFIED
+        revision = self.revision + 1
+        stored = {**shown, "metadata": {**shown["metadata"], "resourceVersion": str(revision)}}
+        change = Change(shelf.place, type_, key, stored, current, revision)
+        self._tell(shelf, change)
+        return change
+
     def _record(self, shelf: Shelf, change: Change) -> None:
-        self.revision = change.revision
         if self._journal is not None:
+            self._journal.check()
             self._journal.write(change)
+        self._tell(shelf, change)
+
+    def _tell(self, shelf: Shelf, change: Change) -> None:
+        self.revision = change.revision
         shelf.record(change)
         for listener in self._listeners:
             listener(change)

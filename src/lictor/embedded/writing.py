@@ -294,6 +294,8 @@ class Writer:
     ) -> JsonObject:
         house, kind = self._house, attributes.kind
         if is_unchanged(old, new, with_managers=is_apply or _sends_managers(old, new)):
+            # It may be as it is by a change that is not written yet.
+            await house.store.settle()
             return old
         if not is_apply:
             manager, part = attributes.field_manager, attributes.subresource

@@ -17,7 +17,8 @@ KIND = Kind("", "v1", "Thing", "things", "thing", namespaced=True, shape=_NoShap
 
 
 def thing(name: str, namespace: str = "a", **more: Json) -> JsonObject:
-    return {"metadata": {"name": name, "namespace": namespace}, **more}
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Thing", "metadata": metadata, **more}
 
 
 def test_each_write_has_a_version_of_its_own() -> None:
