@@ -52,6 +52,7 @@ WORDS = {
     "tls_key_algorithm": "RSA, ECDSA or Ed25519: the keys of our own certificates.",
     "background_service_account_name": "Service account of the background controller.",
     "reports_service_account_name": "Service account of the reports controller.",
+    "cleanup_service_account_name": "Service account of the cleanup controller.",
     "gen_workers": "Update requests that are worked on at the same time.",
     "max_background_reports": "Reports of background work that may wait to be aggregated.",
     "background_scan": "Judge what is in the cluster already.",

@@ -9,14 +9,13 @@ import click
 import msgspec
 
 from lictor.cli.flag_command import FlagCommand
+from lictor.cli.flag_pairs import CHOICES, is_duration
 from lictor.cli.flag_words import IGNORED, WORDS
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
-from lictor.lang.duration import parse_duration
 from lictor.raw import Json
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-_CHOICES = {"logging_format": ("text", "json"), "tls_key_algorithm": ("RSA", "ECDSA", "Ed25519")}
 _FIELDS = {field.encode_name: field for field in msgspec.structs.fields(Flags)}
 
 
@@ -67,11 +66,11 @@ def _build_option(name: str) -> Callable[..., Json]:
     more: dict[str, Json] = {"show_default": field.default != ""}
     if field.type is bool:
         more |= {"is_flag": True, "flag_value": True}
-    elif field.name in _CHOICES:
-        more["type"] = click.Choice(_CHOICES[field.name], case_sensitive=False)
+    elif field.name in CHOICES:
+        more["type"] = click.Choice(CHOICES[field.name], case_sensitive=False)
     elif field.type is int:
         more["type"] = click.IntRange(min=0)
-    elif _is_duration(field.default):
+    elif is_duration(field.default):
         more["callback"] = _check_duration
         more["metavar"] = "DURATION"
     return click.option(
@@ -79,20 +78,9 @@ def _build_option(name: str) -> Callable[..., Json]:
     )
 
 
-def _is_duration(text: str) -> bool:
-    try:
-        parse_duration(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _check_duration(_: click.Context, parameter: click.Parameter, text: str) -> str:
-    try:
-        if parse_duration(text) >= 0:
-            return text
-    except ValueError:
-        pass
+    if is_duration(text):
+        return text
     name = parameter.opts[0]
     raise click.UsageError(
         f'invalid argument "{text}" for "{name}" flag: write a duration such as 30s or 15m'

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +10,6 @@ from click.core import ParameterSource
 
 from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.cli.release import VERSION
-from lictor.errors import UsageError
 from lictor.raw import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -120,58 +119,16 @@ def install(
 
 
 def _read_wishes(flags: Iterable[str], settings: Iterable[str], **given: Json) -> "Installation":
+    from lictor.cli.flag_pairs import read_flags, read_pairs
     from lictor.cluster.manifests.installation import Installation
 
     return Installation(
         version=VERSION,
-        flags=_read_flags(flags),
-        settings=_read_pairs("--set-config", settings),
+        # A wrong one would keep every Pod from starting.
+        flags=read_flags(flags, _OWN_FLAGS),
+        settings=read_pairs("--set-config", settings),
         **given,
     )
-
-
-def _read_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"{option} {text}: write NAME=VALUE")
-        pairs[name] = value
-    return pairs
-
-
-def _read_flags(texts: Iterable[str]) -> Mapping[str, str]:
-    """Flags that the controllers know; a wrong one would keep every Pod from starting."""
-    import msgspec
-
-    from lictor.cli.flag_words import IGNORED
-    from lictor.cluster.flags import Flags
-
-    pairs = _read_pairs("--flag", texts)
-    types = {field.encode_name: field.type for field in msgspec.structs.fields(Flags)}
-    for name, value in pairs.items():
-        if name in _OWN_FLAGS or (name not in types and name not in IGNORED):
-            raise UsageError(_describe_unknown(name, types))
-        _check_value(name, value, types.get(name))
-    return pairs
-
-
-def _describe_unknown(name: str, types: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    if name in _OWN_FLAGS:
-        return f"--flag {name}: cannot be set here"
-    close = get_close_matches(name, types, n=1)
-    return f"--flag {name}: no such flag" + (f"; did you mean {close[0]}?" if close else "")
-
-
-def _check_value(name: str, value: str, kind: object) -> None:
-    from lictor.cli.flag_command import read_bool
-
-    if kind is bool and read_bool(value) is None:
-        raise UsageError(f"--flag {name}={value}: write true or false")
-    if kind is int and not value.isdecimal():
-        raise UsageError(f"--flag {name}={value}: write a number")
 
 
 def _list_named() -> frozenset[str]:

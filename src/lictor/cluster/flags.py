@@ -66,6 +66,8 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     tls_key_algorithm: str = "RSA"
     background_service_account_name: str = ""
     reports_service_account_name: str = ""
+    # Kyverno has no such flag: its cleanup controller asks for itself.
+    cleanup_service_account_name: str = ""
     # Background, reports and cleanup.
     gen_workers: int = 10
     max_background_reports: int = 10_000

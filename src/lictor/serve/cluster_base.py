@@ -137,7 +137,7 @@ class ClusterBase(Base):
             flags,
             lambda: self._store.names,
             allows=ask_api_server(client),
-            cleanup_account=names.service_account("cleanup"),
+            cleanup_account=flags.cleanup_service_account_name or names.service_account("cleanup"),
         )
         super().__init__(self._world, reviewer)
 

@@ -29,6 +29,8 @@ class Options(msgspec.Struct, frozen=True):
     client_authorities: str = ""
     max_body: int = MAX_BODY
     max_in_flight: int = MAX_IN_FLIGHT
+    # A port for metrics that is bound already, instead of the one that the flags name.
+    metrics: socket.socket | None = None
     # Without a turn of its loop for so many seconds, a process is replaced.
     patience: float = 8.0
 

@@ -16,6 +16,7 @@ _KEEPING = ("get", "create", "update", "delete")
 _CHANGING = ("get", "update")
 _DELETING = ("delete", "list")
 _SCANNING = ("get", "list", "watch")
+_LABEL = 'rbac.kyverno.io/aggregate-to-{}-controller: "true"'
 
 
 class Accounts(msgspec.Struct, frozen=True):
@@ -36,6 +37,8 @@ class Need(msgspec.Struct, frozen=True):
     path: str
     namespace: str = ""
     name: str = ""
+    # Of which controller the rights are; administrators add to them by a label.
+    controller: str = "background"
     # A report that is missing is worth a warning only.
     is_vital: bool = True
 
@@ -45,7 +48,8 @@ class Need(msgspec.Struct, frozen=True):
         needed = ",".join(lacking)
         return (
             f"{self.path}: auth check fails, additional privileges are required: {self.user} "
-            f"requires permissions {needed} for resource {self.kind}{place}"
+            f"requires permissions {needed} for resource {self.kind}{place}; grant them by a "
+            f"ClusterRole with the label {_LABEL.format(self.controller)}"
         )
 
 
@@ -130,7 +134,10 @@ def _need_for_reports(rule: JsonObject, accounts: Accounts, path: str) -> Iterat
     for kind in _list_kinds(_object(rule.get("match"))):
         # A subresource is never scanned, and all kinds at once nobody can ask about.
         if not has_wildcard(kind) and not parse_kind_selector(kind).subresource:
-            yield Need(accounts.reports, _SCANNING, kind, f"{path}.match", is_vital=False)
+            where = f"{path}.match"
+            yield Need(
+                accounts.reports, _SCANNING, kind, where, controller="reports", is_vital=False
+            )
 
 
 def _need_for_cleanup(document: JsonObject, accounts: Accounts) -> Iterator[Need]:
@@ -139,7 +146,9 @@ def _need_for_cleanup(document: JsonObject, accounts: Accounts) -> Iterator[Need
     namespace = str(_object(document.get("metadata")).get("namespace") or "")
     for kind in _list_kinds(_object(_object(document.get("spec")).get("match"))):
         if not has_wildcard(kind):
-            yield Need(accounts.cleanup, _DELETING, kind, "spec.match", namespace)
+            yield Need(
+                accounts.cleanup, _DELETING, kind, "spec.match", namespace, controller="cleanup"
+            )
 
 
 def _list_kinds(match: JsonObject) -> Iterator[str]:

@@ -87,7 +87,7 @@ def _prepare(options: Options, slots: tuple[Slot, ...], workers: int) -> Inherit
     listener = _listen(flags.webhook_server_host, flags.webhook_server_port)
     metrics = None
     if not flags.disable_metrics:
-        metrics = _listen(flags.metrics_host, flags.metrics_port)
+        metrics = options.metrics or _listen(flags.metrics_host, flags.metrics_port)
     certificate, key, is_temporary = _find_certificate(options)
     return Inherited(
         listener,

@@ -1,7 +1,9 @@
 """`lictor up` as people use it: it starts, enforces, ends, and comes back."""
 
 import asyncio
+import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -9,20 +11,32 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
+import httpx
 import pytest
+import yaml
 
 from lictor.cli.rim import run
+from lictor.cli.up.credentials import Credentials
+from lictor.cli.up.kubeconfig import hold_kubeconfig, remove_kubeconfig, write_admin_kubeconfig
 from lictor.cluster.client import Client
 from lictor.cluster.config import load_config
 from lictor.cluster.resource import Resource
-from lictor.errors import ApiError
+from lictor.errors import ApiError, UsageError
 
 ROOT = Path(__file__).parents[3]
 POLICIES = ROOT / "examples" / "policies"
 PODS = Resource("", "v1", "pods", "Pod")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+CLEANUPS = Resource("kyverno.io", "v2", "cleanuppolicies", "CleanupPolicy")
+EXCEPTIONS = Resource("kyverno.io", "v2", "policyexceptions", "PolicyException")
+CLUSTER_ROLES = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False
+)
 PATIENCE = 30.0
 
 
@@ -76,7 +90,7 @@ def make_pod(name, **labels):
 
 def test_policies_are_in_force_when_it_says_so(tmp_path):
     with up(tmp_path, f"--policies={POLICIES}") as cluster:
-        assert "with policies in force answers at https://127.0.0.1:" in cluster.told
+        assert "with 5 policies in force answers at https://127.0.0.1:" in cluster.told
         assert stat.S_IMODE(cluster.kubeconfig.stat().st_mode) == 0o600
 
         async def work(client):
@@ -130,8 +144,211 @@ def test_refused_policies_are_told(tmp_path):
         assert cluster.told
         cluster.process.send_signal(signal.SIGINT)
         _, told = cluster.process.communicate(timeout=PATIENCE)
+    assert "with 0 of 1 policy in force" in cluster.told
     assert "bad.yaml:1: ClusterPolicy team-label: " in told
     assert "not in force" in told
+
+
+def start(*words):
+    """`lictor up` that ends by itself, as it cannot begin."""
+    command = [sys.executable, "-m", "lictor", "up", "--port=0", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+
+def test_the_second_is_told_of_the_first(tmp_path):
+    data = tmp_path / "data"
+    with up(tmp_path, f"--data={data}", "--bare") as cluster:
+        before = cluster.kubeconfig.read_bytes()
+        same_folder = start(f"--data={data}", "--bare", f"--kubeconfig={tmp_path / 'other'}")
+        same_file = start("--bare", f"--kubeconfig={cluster.kubeconfig}")
+        for done, what in ((same_folder, data), (same_file, cluster.kubeconfig)):
+            assert done.returncode == 2
+            assert f"{what} is used by process {cluster.process.pid} (" in done.stderr
+            assert "lictor up" in done.stderr
+        assert cluster.kubeconfig.read_bytes() == before
+        assert not (tmp_path / "other").exists()
+        assert cluster.ask(lambda client: client.get(NAMESPACES, "default"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "kubeconfig"]
+    assert not (data / "lock").exists()
+
+
+EXCEPTION = {
+    "apiVersion": "kyverno.io/v2",
+    "kind": "PolicyException",
+    "metadata": {"name": "free", "namespace": "default"},
+    "spec": {
+        "exceptions": [{"policyName": "team-label", "ruleNames": ["*"]}],
+        "match": {"any": [{"resources": {"kinds": ["Pod"], "names": ["free"]}}]},
+    },
+}
+CLEANUP = {
+    "apiVersion": "kyverno.io/v2",
+    "kind": "CleanupPolicy",
+    "metadata": {"name": "tidy", "namespace": "default"},
+    "spec": {
+        "schedule": "0 0 1 1 *",
+        "match": {"any": [{"resources": {"kinds": ["Secret"]}}]},
+    },
+}
+RIGHTS = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {
+        "name": "tidy",
+        "labels": {"rbac.kyverno.io/aggregate-to-cleanup-controller": "true"},
+    },
+    "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "delete"]}],
+}
+
+
+def test_a_cluster_that_comes_back_judges_again(tmp_path):
+    """The second start finds webhook configurations that lead to a port of the first."""
+    words = (f"--data={tmp_path / 'data'}", f"--policies={POLICIES}")
+    for pod in ("first", "second"):
+        with up(tmp_path, *words) as cluster:
+            assert "with 5 policies in force" in cluster.told
+
+            async def work(client, pod=pod):
+                with pytest.raises(ApiError, match="The label `team` must name the team"):
+                    await client.create(PODS, make_pod("refused"))
+                await client.create(PODS, make_pod(pod, team="a"))
+
+            cluster.ask(work)
+            cluster.process.send_signal(signal.SIGINT)
+            _, told = cluster.process.communicate(timeout=PATIENCE)
+        assert "Error" not in told
+
+
+def test_names_and_flags_of_kyverno(tmp_path):
+    flags = ("enablePolicyException=true", "exceptionNamespace=default", "metricsPort=0")
+    words = ("--prefix=kyverno", *(f"--flag={flag}" for flag in flags))
+    with up(tmp_path, f"--policies={POLICIES}", *words) as cluster:
+        assert "5 policies in force" in cluster.told
+        told = [cluster.process.stdout.readline() for _ in range(6)]
+        [page] = [line.split()[1] for line in told if "/metrics" in line]
+
+        async def work(client):
+            await client.get(SERVICE_ACCOUNTS, "kyverno-admission-controller", "kyverno")
+            with pytest.raises(ApiError, match="aggregate-to-cleanup-controller"):
+                await client.create(CLEANUPS, CLEANUP)
+            await client.create(CLUSTER_ROLES, RIGHTS)
+            await retry(lambda: client.create(CLEANUPS, CLEANUP))
+            await client.create(EXCEPTIONS, EXCEPTION)
+            await retry(lambda: client.create(PODS, make_pod("free")))
+
+        cluster.ask(work)
+        assert "kyverno_admission_requests_total" in httpx.get(page, trust_env=False).text
+
+
+async def retry(ask):
+    """What follows from another object may come a moment later."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return await ask()
+        except ApiError:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.1)
+
+
+# --- files that are not ours, or broken
+
+
+@pytest.mark.parametrize(
+    ("content", "is_ours"),
+    [
+        ("", True),
+        ("kind: Config\nclusters: [{name: lictor}]\nusers: [{name: lictor-admin}]\n", True),
+        ("kind: Config\nclusters: [{name: prod}]\nusers: [{name: me}]\n", False),
+        (
+            "kind: Config\nclusters: [{name: lictor}, {name: prod}]\n"
+            "users: [{name: lictor-admin}, {name: me}]\n",
+            False,
+        ),
+        ("notes: [", False),
+        ("a diary\n", False),
+    ],
+)
+def test_kubeconfigs_of_others_are_left_alone(tmp_path, content, is_ours):
+    file = tmp_path / "config"
+    file.write_text(content)
+    if is_ours:
+        with hold_kubeconfig(file):
+            pass
+    else:
+        with pytest.raises(UsageError, match="was not written by lictor up"), hold_kubeconfig(file):
+            pass
+    assert file.read_text() == content
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def make_credentials(authority="ca"):
+    return Credentials(authority, "", "", "", "", "", (), datetime.now(UTC))
+
+
+def test_a_kubeconfig_is_private_whatever_was_there(tmp_path):
+    file, elsewhere = tmp_path / "config", tmp_path / "elsewhere"
+    file.write_text("")
+    file.chmod(0o666)
+    write_admin_kubeconfig(file, "https://127.0.0.1:1", make_credentials())
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    elsewhere.write_text("other")
+    file.unlink()
+    file.symlink_to(elsewhere)
+    with pytest.raises(UsageError, match="symbolic link"), hold_kubeconfig(file):
+        pass
+    # Where it became a link after the check, the link is replaced and not followed.
+    write_admin_kubeconfig(file, "https://127.0.0.1:1", make_credentials())
+    assert elsewhere.read_text() == "other"
+    assert not file.is_symlink()
+
+
+def test_only_our_own_kubeconfig_is_removed(tmp_path):
+    file = tmp_path / "config"
+    write_admin_kubeconfig(file, "https://127.0.0.1:1", make_credentials("another"))
+    remove_kubeconfig(file, make_credentials())
+    assert file.exists()
+    remove_kubeconfig(file, make_credentials("another"))
+    assert not file.exists()
+
+
+def test_merged_kubeconfigs_keep_their_names_apart(tmp_path):
+    write_admin_kubeconfig(tmp_path / "config", "https://127.0.0.1:1", make_credentials())
+    content = yaml.safe_load((tmp_path / "config").read_text())
+    [user], [cluster] = content["users"], content["clusters"]
+    # What kubeadm, kind and minikube call theirs.
+    assert user["name"] not in ("kubernetes-admin", "admin", "default", "minikube")
+    assert cluster["name"] not in ("kubernetes", "default", "minikube")
+
+
+def break_key(file):
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "key": "no key"}))
+
+
+BROKEN = [
+    ("objects.db", lambda file: file.write_bytes(b"x" * 9000), "begin with an empty cluster"),
+    ("objects.db", lambda file: file.write_bytes(b""), "begin with an empty cluster"),
+    ("credentials.json", lambda file: file.write_text('{"a":'), "new keys are made"),
+    ("credentials.json", lambda file: (file.unlink(), file.mkdir()), "new keys are made"),
+    ("credentials.json", break_key, "new keys are made"),
+]
+
+
+def test_broken_files_are_named(tmp_path):
+    data = tmp_path / "data"
+    with up(tmp_path, f"--data={data}", "--bare"):
+        pass
+    for number, (name, harm, advice) in enumerate(BROKEN):
+        folder = tmp_path / str(number)
+        shutil.copytree(data, folder)
+        harm(folder / name)
+        done = start(f"--data={folder}", "--bare")
+        assert done.returncode == 1, name
+        assert f"{folder / name}: " in done.stderr
+        assert advice in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_a_file_without_objects_is_an_error(tmp_path):
@@ -149,6 +366,13 @@ def test_a_file_without_objects_is_an_error(tmp_path):
     [
         pytest.param(["--address=localhost"], "write an IP address", 2, id="a name"),
         pytest.param(["--policies=/nowhere"], "does not exist", 2, id="no policies"),
+        pytest.param(["--flag=v"], "write NAME=VALUE", 2, id="no value"),
+        pytest.param(
+            ["--flag=webhookTimeot=3"], "did you mean webhookTimeout", 2, id="no such flag"
+        ),
+        pytest.param(["--flag=serverIP=1"], "cannot be set here", 2, id="a flag of ours"),
+        pytest.param(["--flag=backgroundScanInterval=often"], "a duration", 2, id="no duration"),
+        pytest.param(["--prefix=Kyverno"], "lower case letters", 2, id="no prefix"),
         pytest.param(["--port=99999"], "99999", 2, id="no such port"),
         pytest.param(["--address=192.0.2.1"], "cannot listen on 192.0.2.1", 2, id="not ours"),
     ],

@@ -239,7 +239,9 @@ def test_permissions_of_mutate_targets():
     opinion, asked = ask(classic(rule(**MUTATING)), granted=("rp",))
     assert opinion.errors == (
         "spec.rules[0].mutate.targets[0]: auth check fails, additional privileges are required: "
-        "bg requires permissions get,update for resource apps/v1/Deployment in namespace n",
+        "bg requires permissions get,update for resource apps/v1/Deployment in namespace n; grant "
+        "them by a ClusterRole with the label "
+        'rbac.kyverno.io/aggregate-to-background-controller: "true"',
     )
     assert Access("bg", "get", "apps", "deployments", namespace="n", name="d") in asked
 

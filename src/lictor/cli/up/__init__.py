@@ -17,6 +17,9 @@ lictor up --policies policies/
 # Objects that are there again tomorrow
 lictor up --data ~/.lictor
 
+# With Kyverno's names, and exceptions heeded
+lictor up --prefix kyverno --flag enablePolicyException=true --flag exceptionNamespace='*'
+
 # Only the API server, for tests of one's own
 lictor up --bare --port 6443"""
 
@@ -49,6 +52,19 @@ lictor up --bare --port 6443"""
     type=click.Path(path_type=Path, dir_okay=False),
     help="Where the kubeconfig is written: ~/.kube/lictor.yaml, or into the folder of --data.",
 )
+@click.option(
+    "--prefix",
+    default="lictor",
+    show_default=True,
+    help="How the names of lictor's objects begin, and its namespace: kyverno for Kyverno's.",
+)
+@click.option(
+    "--flag",
+    "flags",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A flag for webhook and controllers, under Kyverno's name; as often as needed.",
+)
 @click.option("--bare", is_flag=True, help="Only the API server: no policies, no webhook.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the log of everything that runs.")
 def up(  # noqa: PLR0913  (one for each option)
@@ -58,6 +74,8 @@ def up(  # noqa: PLR0913  (one for each option)
     address: str,
     data: Path | None,
     kubeconfig: Path | None,
+    prefix: str,
+    flags: tuple[str, ...],
     bare: bool,
     verbose: bool,
 ) -> None:
@@ -67,19 +85,34 @@ def up(  # noqa: PLR0913  (one for each option)
     is nothing that would run them. Whoever has the kubeconfig may do everything.
     """
     began = time.monotonic()
-    from lictor.cli.up.plan import bind, check_address, choose_kubeconfig, make_plan, open_folder
+    from lictor.cli.flag_pairs import read_flags
+    from lictor.cli.up.kubeconfig import hold_kubeconfig
+    from lictor.cli.up.plan import (
+        OWN_FLAGS,
+        Wishes,
+        bind,
+        check_address,
+        choose_kubeconfig,
+        make_plan,
+        open_folder,
+    )
     from lictor.cli.up.policy_files import read_objects
     from lictor.cli.up.processes import run_cluster
 
     objects = read_objects(policies)
     address = check_address(address)
-    with open_folder(data) as folder, bind(address, port) as listener:
-        plan = make_plan(
-            folder,
-            listener,
-            choose_kubeconfig(kubeconfig, data),
-            keeps_objects=data is not None,
-            is_bare=bare,
-            is_verbose=verbose,
-        )
+    wishes = Wishes(
+        keeps_objects=data is not None,
+        is_bare=bare,
+        is_verbose=verbose,
+        prefix=prefix,
+        flags=read_flags(flags, OWN_FLAGS),
+    )
+    file = choose_kubeconfig(kubeconfig, data)
+    with (
+        open_folder(data) as folder,
+        hold_kubeconfig(file),
+        bind(address, port) as listener,
+    ):
+        plan = make_plan(folder, listener, file, wishes)
         raise SystemExit(run_cluster(plan, objects, began))

@@ -3,13 +3,25 @@
 import asyncio
 import gc
 import signal
+import ssl
 from collections.abc import Awaitable, Callable
 
-from lictor.cli.up.credentials import AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE, Credentials
+import click
+
+from lictor.cli.up.credentials import (
+    AUTHORITY_FILE,
+    CERTIFICATE_FILE,
+    CREDENTIALS_FILE,
+    KEY_FILE,
+    Credentials,
+    describe_damage,
+)
 from lictor.cli.up.own_objects import find_own_user, install
+from lictor.cli.up.own_webhooks import renew_webhooks
 from lictor.cli.up.plan import Plan
 from lictor.embedded.server import Server, ServerSettings, build_server
 from lictor.embedded.workloads.crew import Workloads
+from lictor.errors import LictorError
 
 # What is done once the server answers.
 Welcome = Callable[[Server], Awaitable[None]]
@@ -23,18 +35,28 @@ def run_api_server(plan: Plan, credentials: Credentials, welcome: Welcome) -> No
     gc.freeze()
     import uvloop
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(plan, credentials, welcome))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(plan, credentials, welcome))
+    except LictorError as error:
+        # People can do something about it; nobody needs to see where in the program it was.
+        click.echo(f"Error: {error}", err=True)
+        raise SystemExit(1) from error
 
 
 async def _serve(plan: Plan, credentials: Credentials, welcome: Welcome) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     server = build_server(_choose_settings(plan, credentials))
+    if not plan.is_bare:
+        renew_webhooks(server, plan)
     await server.prepare()
     if not plan.is_bare:
-        await install(server)
-    await server.start()
+        await install(server, plan.installation)
+    try:
+        await server.start()
+    except ssl.SSLError as error:
+        raise describe_damage(plan.folder / CREDENTIALS_FILE, error) from error
     workloads = Workloads(server.api, server.store, server.catalogue)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(workloads.run()), group.create_task(_greet(welcome, server))]
@@ -55,7 +77,7 @@ def _choose_settings(plan: Plan, credentials: Credentials) -> ServerSettings:
         certificate=plan.folder / CERTIFICATE_FILE,
         key=plan.folder / KEY_FILE,
         client_authority=plan.folder / AUTHORITY_FILE,
-        tokens={} if plan.is_bare else {credentials.own_token: find_own_user()},
+        tokens={} if plan.is_bare else {credentials.own_token: find_own_user(plan.installation)},
         database=plan.database,
         listener=plan.listener,
         side_door=None if plan.is_bare else plan.side_door,

@@ -1,22 +1,21 @@
-"""Keys, tokens and kubeconfigs of one embedded cluster: made once, kept where its objects are."""
+"""Keys and tokens of one embedded cluster: made once, kept where its objects are."""
 
-import os
 import secrets
-from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 
-from lictor.errors import UsageError
-from lictor.raw import JsonObject
+from lictor.cli.up.private_files import tighten, write_private
+from lictor.errors import DataFileError
 
+# Who the holder of the kubeconfig is to the API server.
 ADMIN = "kubernetes-admin"
 AUTHORITY_FILE = "ca.crt"
 CERTIFICATE_FILE = "server.crt"
 KEY_FILE = "server.key"
 _MASTERS = "system:masters"
-_FILE = "credentials.json"
+CREDENTIALS_FILE = "credentials.json"
 _LIFETIME = timedelta(days=365)
 # Made anew in time: nobody wants to find out by a laptop that stopped working.
 _RENEW_BEFORE = timedelta(days=30)
@@ -42,7 +41,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 def keep_credentials(folder: Path, hosts: tuple[str, ...]) -> Credentials:
     """Those of the folder; new ones where there are none, or where they fit no longer."""
-    file = folder / _FILE
+    file = folder / CREDENTIALS_FILE
     known = _read(file)
     if known is not None and known.hosts == hosts and _is_fresh(known):
         return known
@@ -53,11 +52,21 @@ def keep_credentials(folder: Path, hosts: tuple[str, ...]) -> Credentials:
 
 def _read(file: Path) -> Credentials | None:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Credentials)
+        known = msgspec.json.decode(file.read_bytes(), type=Credentials)
+        tighten(file)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
-        raise UsageError(f"{file}: {error}") from error
+    except (msgspec.DecodeError, OSError) as error:
+        raise describe_damage(file, error) from error
+    return known
+
+
+def describe_damage(file: Path, why: object) -> DataFileError:
+    """What to do where keys cannot be used."""
+    return DataFileError(
+        f"{file}: the keys of the cluster cannot be read: {why}. Restore the file from a copy, or "
+        "remove it: then new keys are made, and older kubeconfigs no longer work"
+    )
 
 
 def _is_fresh(known: Credentials) -> bool:
@@ -89,48 +98,3 @@ def write_files(folder: Path, credentials: Credentials) -> None:
     write_private(folder / AUTHORITY_FILE, credentials.authority.encode())
     write_private(folder / CERTIFICATE_FILE, credentials.certificate.encode())
     write_private(folder / KEY_FILE, credentials.key.encode())
-
-
-def write_admin_kubeconfig(file: Path, url: str, credentials: Credentials) -> None:
-    """The kubeconfig of whoever started the cluster: may do everything."""
-    user = {
-        "client-certificate-data": _encode(credentials.admin_certificate),
-        "client-key-data": _encode(credentials.admin_key),
-    }
-    _write_kubeconfig(file, url, credentials, user)
-
-
-def write_own_kubeconfig(file: Path, url: str, credentials: Credentials) -> None:
-    """The kubeconfig of lictor's own processes."""
-    _write_kubeconfig(file, url, credentials, {"token": credentials.own_token})
-
-
-def _write_kubeconfig(file: Path, url: str, credentials: Credentials, user: JsonObject) -> None:
-    from lictor.report.yaml_text import render_yaml
-
-    cluster: JsonObject = {"server": url}
-    if url.startswith("https:"):
-        cluster["certificate-authority-data"] = _encode(credentials.authority)
-    content: JsonObject = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "lictor", "cluster": cluster}],
-        "users": [{"name": ADMIN, "user": user}],
-        "contexts": [{"name": "lictor", "context": {"cluster": "lictor", "user": ADMIN}}],
-        "current-context": "lictor",
-    }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_private(file, render_yaml(content).encode())
-
-
-def _encode(text: str) -> str:
-    return b64encode(text.encode()).decode()
-
-
-def write_private(file: Path, content: bytes) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
-    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as output:
-        output.write(content)
-    unfinished.replace(file)

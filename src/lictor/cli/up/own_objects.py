@@ -3,12 +3,11 @@
 What runs is processes of ours; a Deployment would only make Pods that never start.
 """
 
-from lictor.cli.release import VERSION
 from lictor.cluster.manifests.build import build_manifests
 from lictor.cluster.manifests.installation import Installation
-from lictor.cluster.manifests.rights import choose_account
+from lictor.cluster.manifests.rights import name_user
 from lictor.embedded.access.role_aggregation import gather_rules
-from lictor.embedded.access.service_tokens import ACCOUNT_PREFIX, account_groups
+from lictor.embedded.access.service_tokens import account_groups
 from lictor.embedded.attributes import User
 from lictor.embedded.server import Server
 from lictor.embedded.verbs import SYSTEM
@@ -17,19 +16,17 @@ from lictor.raw import JsonObject
 # Of everyone's objects these are the ones that people change.
 _THEIRS = frozenset(("ConfigMap",))
 _LEFT_OUT = frozenset(("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service"))
-INSTALLATION = Installation(image="lictor", version=VERSION, replicas=1, all_in_one=True)
 
 
-def find_own_user() -> User:
+def find_own_user(installation: Installation) -> User:
     """Whom the API server takes our processes for: what they would be in a cluster."""
-    namespace = INSTALLATION.namespace
-    account = choose_account(INSTALLATION, "admission")
-    return User(f"{ACCOUNT_PREFIX}{namespace}:{account}", account_groups(namespace))
+    user = name_user(installation, "admission")
+    return User(user, account_groups(installation.namespace))
 
 
-async def install(server: Server) -> None:
+async def install(server: Server, installation: Installation) -> None:
     """Write what is missing, and what an older release wrote otherwise."""
-    manifests = [each for each in build_manifests(INSTALLATION) if each["kind"] not in _LEFT_OUT]
+    manifests = [each for each in build_manifests(installation) if each["kind"] not in _LEFT_OUT]
     roles = [each for each in manifests if each["kind"] == "ClusterRole"]
     for manifest in manifests:
         # Our processes are at the door already: rights must not come a moment after the roles.

@@ -5,12 +5,17 @@ import ipaddress
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
+from lictor.cli.flag_pairs import change_flags
+from lictor.cli.release import VERSION
+from lictor.cli.up.lock import hold
 from lictor.cluster.flags import Flags
+from lictor.cluster.manifests.installation import Installation, check_installation
+from lictor.cluster.manifests.rights import name_user
 from lictor.cluster.names import Names
 from lictor.errors import UsageError
 
@@ -19,7 +24,15 @@ ANY_PORT = 0
 USUAL_KUBECONFIG = Path("~/.kube/lictor.yaml")
 LOOPBACK = "127.0.0.1"
 _OWN_KUBECONFIG = "lictor.kubeconfig"
-_NAMES = Names()
+_LOCK = "lock"
+# Those that follow from the embedded cluster itself.
+OWN_FLAGS = frozenset(
+    (
+        "backgroundServiceAccountName", "cleanupServiceAccountName", "context", "kubeconfig",
+        "metricsHost", "reportsServiceAccountName", "serverIP", "servicePort", "webhookServerHost",
+        "webhookServerPort",
+    )
+)  # fmt: skip
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -33,12 +46,19 @@ class Plan(msgspec.Struct, frozen=True):
     listener: socket.socket
     # Where our own processes come in: TLS would cost them half of their time and memory.
     side_door: socket.socket
+    # Where metrics are served; None: nowhere.
+    metrics: socket.socket | None
     # Those of lictor's own processes.
     flags: Flags
-    names: Names
+    # What lictor is called in this cluster; there is no Deployment of it.
+    installation: Installation
     kubeconfig: Path
     # Only the API server.
     is_bare: bool = False
+
+    @property
+    def names(self) -> Names:
+        return self.installation.names
 
     @property
     def port(self) -> int:
@@ -82,22 +102,56 @@ class Plan(msgspec.Struct, frozen=True):
         return self.folder / "objects.db" if self.keeps_objects else None
 
 
-def make_plan(
-    folder: Path,
-    listener: socket.socket,
-    kubeconfig: Path,
-    *,
-    keeps_objects: bool,
-    is_bare: bool,
-    is_verbose: bool,
-) -> Plan:
+class Wishes(msgspec.Struct, frozen=True):
+    """How the cluster shall be, as far as people choose."""
+
+    keeps_objects: bool = False
+    is_bare: bool = False
+    is_verbose: bool = False
+    prefix: str = "lictor"
+    flags: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+def make_plan(folder: Path, listener: socket.socket, kubeconfig: Path, wishes: Wishes) -> Plan:
     """Everything that follows from what was asked for."""
+    installation = build_installation(wishes.prefix)
+    flags = _choose_flags(folder, installation, wishes)
+    address: str = listener.getsockname()[0]
+    return Plan(
+        folder=folder,
+        keeps_objects=wishes.keeps_objects,
+        address=address,
+        listener=listener,
+        side_door=bind(LOOPBACK, ANY_PORT),
+        metrics=None if wishes.is_bare else _bind_metrics(flags, wishes),
+        flags=flags,
+        installation=installation,
+        kubeconfig=kubeconfig,
+        is_bare=wishes.is_bare,
+    )
+
+
+def build_installation(prefix: str) -> Installation:
+    """Lictor as it is installed in the embedded cluster: all of it is one user."""
+    installation = Installation(
+        image="lictor",
+        version=VERSION,
+        prefix=prefix,
+        namespace=prefix,
+        replicas=1,
+        all_in_one=True,
+    )
+    check_installation(installation)
+    return installation
+
+
+def _choose_flags(folder: Path, installation: Installation, wishes: Wishes) -> Flags:
     port = find_free_port()
-    account = f"system:serviceaccount:{_NAMES.namespace}:{_NAMES.controller('admission')}"
-    flags = Flags(
+    account = name_user(installation, "admission")
+    usual = Flags(
         kubeconfig=str(folder / _OWN_KUBECONFIG),
-        v=2 if is_verbose else 0,
-        disable_metrics=True,
+        v=2 if wishes.is_verbose else 0,
+        metrics_host=LOOPBACK,
         webhook_server_host=LOOPBACK,
         webhook_server_port=port,
         server_ip=f"{LOOPBACK}:{port}",
@@ -106,19 +160,20 @@ def make_plan(
         omit_events="PolicyApplied,PolicySkipped",
         background_service_account_name=account,
         reports_service_account_name=account,
+        cleanup_service_account_name=account,
     )
-    address: str = listener.getsockname()[0]
-    return Plan(
-        folder=folder,
-        keeps_objects=keeps_objects,
-        address=address,
-        listener=listener,
-        side_door=bind(LOOPBACK, ANY_PORT),
-        flags=flags,
-        names=_NAMES,
-        kubeconfig=kubeconfig,
-        is_bare=is_bare,
-    )
+    return change_flags(usual, wishes.flags)
+
+
+def _bind_metrics(flags: Flags, wishes: Wishes) -> socket.socket | None:
+    """The usual port, or a free one; the one that was asked for, or an error."""
+    if flags.disable_metrics:
+        return None
+    is_wish = "metricsPort" in wishes.flags
+    for port in (flags.metrics_port,) if is_wish else (flags.metrics_port, ANY_PORT):
+        with contextlib.suppress(UsageError):
+            return bind(LOOPBACK, port)
+    raise UsageError(f"--flag metricsPort={flags.metrics_port}: the port is taken")
 
 
 def choose_kubeconfig(wanted: Path | None, data: Path | None) -> Path:
@@ -152,7 +207,9 @@ def open_folder(data: Path | None) -> Iterator[Path]:
     """The folder that was named, or one that goes when we go."""
     if data is not None:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        yield data
+        advice = "end it, or choose another folder with --data"
+        with hold(data / _LOCK, f"the folder {data}", advice):
+            yield data
         return
     folder = Path(tempfile.mkdtemp(prefix="lictor-up-"))
     try:

@@ -8,11 +8,10 @@ import os
 from collections.abc import Sequence
 
 from lictor.cli.logs import set_up_logging
-from lictor.cli.up.credentials import (
-    Credentials,
-    keep_credentials,
+from lictor.cli.up.credentials import Credentials, keep_credentials, write_files
+from lictor.cli.up.kubeconfig import (
+    remove_kubeconfig,
     write_admin_kubeconfig,
-    write_files,
     write_own_kubeconfig,
 )
 from lictor.cli.up.plan import Plan
@@ -48,7 +47,7 @@ def run_cluster(plan: Plan, objects: Sequence[FileObject], began: float) -> int:
     finally:
         if not plan.keeps_objects:
             # It leads nowhere any more.
-            plan.kubeconfig.unlink(missing_ok=True)
+            remove_kubeconfig(plan.kubeconfig, credentials)
 
 
 def _write_files(plan: Plan) -> Credentials:
@@ -73,6 +72,7 @@ def _run_lictor(plan: Plan, slot: Slot) -> None:
         workers=1,
         certificate=plan.webhook_certificate,
         key=plan.webhook_key,
+        metrics=plan.metrics,
     )
 
     secrets = make_certificate(plan)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from lictor.cli.up.credentials import write_private
 from lictor.cli.up.plan import Plan
+from lictor.cli.up.private_files import write_private
 from lictor.cluster.client import Client
 from lictor.cluster.config import load_config
 from lictor.cluster.keys import make_authority, make_serving

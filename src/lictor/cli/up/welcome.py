@@ -10,8 +10,10 @@ from pathlib import Path
 import click
 
 from lictor.cli.up.credentials import ADMIN
+from lictor.cli.up.own_webhooks import are_current
 from lictor.cli.up.plan import LOOPBACK, Plan
 from lictor.cli.up.policy_files import FileObject
+from lictor.cli.up.policy_state import StoredPolicy, is_policy, is_waited_for, list_policies
 from lictor.embedded.attributes import User
 from lictor.embedded.patches import PatchKind
 from lictor.embedded.server import Server
@@ -23,8 +25,6 @@ _PATIENCE = 60.0
 _TICK = 0.01
 _ADMIN = User(ADMIN, ("system:masters", "system:authenticated"))
 _WEBHOOKS: Place = ("admissionregistration.k8s.io", "validatingwebhookconfigurations")
-_POLICY_GROUPS = ("kyverno.io", "policies.kyverno.io")
-_READY = frozenset(("Ready", "WebhookConfigured"))
 _QUESTION = b"GET /health/readiness HTTP/1.1\r\nHost: lictor\r\nConnection: close\r\n\r\n"
 
 
@@ -36,28 +36,32 @@ class Welcome:
         self._objects = objects
         self._began = began
         self._problems: list[str] = []
+        # How many of those are policies.
+        self._refused = 0
 
     async def run(self, server: Server) -> None:
         """All of it."""
         if not self._plan.is_bare:
             await self._wait_for_webhook(server)
-        found = [each for each in self._objects if _is_policy(each.body)]
+        found = [each for each in self._objects if is_policy(each.body)]
         for each in self._objects:
-            if not _is_policy(each.body):
+            if not is_policy(each.body):
                 await self._apply(server, each)
         # What policies stand on is there; they do not stand on each other.
         await asyncio.gather(*(self._apply(server, each) for each in found))
-        policies = [each.body for each in found]
-        await _wait(lambda: all(_is_ready(server, each) for each in policies))
-        self._tell(server, policies)
+        await _wait(lambda: not any(is_waited_for(server, each.body) for each in found))
+        self._tell(list_policies(server))
 
     async def _wait_for_webhook(self, server: Server) -> None:
         port = self._plan.flags.webhook_server_port
         while not await _answers(port):  # noqa: ASYNC110  (another process: nobody tells us)
             await asyncio.sleep(_TICK)
         # Policies that come are judged as well: the API server must know whom to ask.
+        # Those of an earlier run do not lead anywhere.
         name = self._plan.names.webhook("policy-validating")
-        await _wait(lambda: ("", name) in server.store.shelf(*_WEBHOOKS).objects)
+        await _wait(
+            lambda: ("", name) in server.store.shelf(*_WEBHOOKS).objects and are_current(server)
+        )
 
     async def _apply(self, server: Server, found: FileObject) -> None:
         document = found.body
@@ -67,10 +71,11 @@ class Welcome:
             self._problems.append(
                 f"{shown}: no kind {document['kind']} in {document['apiVersion']}"
             )
+            self._refused += is_policy(document)
             return
         metadata = document["metadata"]
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
-        with self._noting(shown):
+        with self._noting(shown, document):
             await server.api.patch(
                 _ADMIN,
                 kind,
@@ -82,39 +87,57 @@ class Welcome:
             )
 
     @contextlib.contextmanager
-    def _noting(self, what: str) -> Iterator[None]:
+    def _noting(self, what: str, document: JsonObject) -> Iterator[None]:
         try:
             yield
         except RefusedRequestError as error:
             self._problems.append(f"{what}: {error.message}")
+            self._refused += is_policy(document)
 
-    def _tell(self, server: Server, policies: Sequence[JsonObject]) -> None:
+    def _tell(self, policies: Sequence[StoredPolicy]) -> None:
         for problem in self._problems:
             click.echo(f"Error: {problem}", err=True)
         if self._problems:
             click.echo("These are not in force; `lictor lint FILE` may tell more.", err=True)
         for policy in policies:
-            if not _is_ready(server, policy):
-                click.echo(f"Warning: {policy['metadata']['name']} is not ready", err=True)
-        click.echo(render_message(self._plan, policies, time.monotonic() - self._began))
+            if not policy.is_in_force:
+                told = f"{policy.kind} {policy.name} is not ready: `kubectl describe` tells why"
+                click.echo(f"Warning: {told}", err=True)
+        seconds = time.monotonic() - self._began
+        click.echo(render_message(self._plan, policies, self._refused, seconds))
 
 
-def render_message(plan: Plan, policies: Sequence[JsonObject], seconds: float) -> str:
-    """What people see first."""
-    what = "A Kubernetes API" if plan.is_bare else "A Kubernetes API with policies in force"
+def render_message(
+    plan: Plan, policies: Sequence[StoredPolicy], refused: int, seconds: float
+) -> str:
+    """What people see first; `refused` policies are in files, but not in the cluster."""
+    what = "A Kubernetes API"
+    if not plan.is_bare:
+        what += f" with {_count(policies, refused)}"
     lines = [f"{what} answers at {plan.url} (ready in {seconds:.1f} s; Ctrl-C ends it)", ""]
     lines += [f"  export KUBECONFIG={_shorten(plan.kubeconfig)}"]
     if not plan.is_bare:
         lines += [f"  {command}" for command in _suggest(policies)]
+    if plan.metrics is not None:
+        lines += [f"  curl http://{LOOPBACK}:{plan.metrics.getsockname()[1]}/metrics"]
     return "\n".join(lines)
 
 
-def _suggest(policies: Sequence[JsonObject]) -> list[str]:
+def _count(policies: Sequence[StoredPolicy], refused: int) -> str:
+    total = len(policies) + refused
+    count = sum(policy.is_in_force for policy in policies)
+    if not total:
+        return "lictor and no policies yet"
+    noun = "policy" if total == 1 else "policies"
+    return f"{count} {noun} in force" if count == total else f"{count} of {total} {noun} in force"
+
+
+def _suggest(policies: Sequence[StoredPolicy]) -> list[str]:
     if not policies:
         return ["kubectl apply -f POLICY.yaml", "kubectl run test --image=nginx"]
-    plurals = sorted({policy["kind"].lower() for policy in policies})
+    kinds = sorted({policy.kind.lower() for policy in policies})
     return [
-        f"kubectl get {','.join(plurals)}",
+        f"kubectl get {','.join(kinds)}",
         "kubectl run test --image=nginx",
         "kubectl get policyreports -A",
     ]
@@ -124,26 +147,6 @@ def _shorten(path: Path) -> str:
     with contextlib.suppress(ValueError, RuntimeError):
         return f"~/{path.relative_to(Path.home())}"
     return str(path)
-
-
-def _is_policy(document: JsonObject) -> bool:
-    group, _, _ = document["apiVersion"].partition("/")
-    return group in _POLICY_GROUPS and document["kind"].endswith("Policy")
-
-
-def _is_ready(server: Server, document: JsonObject) -> bool:
-    """Is a policy in force? One that was refused is none to wait for."""
-    kind = server.catalogue.find_kind(document["apiVersion"], document["kind"])
-    if kind is None:
-        return True
-    metadata = document["metadata"]
-    namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
-    found = server.store.get(kind, namespace, metadata["name"])
-    if found is None or "Cleanup" in document["kind"] or "Deleting" in document["kind"]:
-        return True
-    status = found.get("status") or {}
-    conditions = (status.get("conditionStatus") or status).get("conditions") or ()
-    return any(each["type"] in _READY and each["status"] == "True" for each in conditions)
 
 
 async def _wait(holds: Callable[[], bool]) -> None:

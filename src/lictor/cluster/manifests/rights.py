@@ -149,6 +149,12 @@ def choose_account(installation: Installation, controller: str) -> str:
     return installation.names.controller("admission" if installation.all_in_one else controller)
 
 
+def name_user(installation: Installation, controller: str) -> str:
+    """A controller as the API server knows it."""
+    account = choose_account(installation, controller)
+    return f"system:serviceaccount:{installation.namespace}:{account}"
+
+
 def list_webhook_names(names: Names) -> list[str]:
     """The webhook configurations that we may change; no others."""
     return [names.webhook(name) for name in _WEBHOOKS]

@@ -9,7 +9,7 @@ from lictor.cluster.manifests.installation import (
     build_object,
     match_labels,
 )
-from lictor.cluster.manifests.rights import choose_account
+from lictor.cluster.manifests.rights import choose_account, name_user
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.raw import JsonObject
 
@@ -208,8 +208,9 @@ def _build_arguments(installation: Installation, container: Container) -> list[s
     names = installation.names
     flags: dict[str, str] = {
         **_USUAL_FLAGS,
-        "backgroundServiceAccountName": _name_user(installation, "background"),
-        "reportsServiceAccountName": _name_user(installation, "reports"),
+        "backgroundServiceAccountName": name_user(installation, "background"),
+        "reportsServiceAccountName": name_user(installation, "reports"),
+        "cleanupServiceAccountName": name_user(installation, "cleanup"),
         "openreportsEnabled": "true" if installation.open_reports else "",
         **installation.flags,
         **container.flags,
@@ -220,12 +221,6 @@ def _build_arguments(installation: Installation, container: Container) -> list[s
         f"--prefix={names.prefix}",
         *(f"--{name}={value}" for name, value in sorted(flags.items()) if value),
     ]
-
-
-def _name_user(installation: Installation, controller: str) -> str:
-    """A controller as the API server knows it."""
-    account = choose_account(installation, controller)
-    return f"system:serviceaccount:{installation.namespace}:{account}"
 
 
 def _build_variable(name: str, path: str) -> JsonObject:
