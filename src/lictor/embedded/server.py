@@ -153,6 +153,9 @@ class Server:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        for bound in (self._socket, self._settings.side_door):
+            if bound is not None:
+                bound.close()
         await self._admission.close()
         if self._journal is not None:
             await self._journal.close()
