@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from lictor.errors import DeadlineError, LictorError
+from lictor.errors import DeadlineError, LictorError, TooLargeError
 from lictor.evaluate.scope import build_scope
 from lictor.model.program import Case, CompiledRule, Matcher, Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request
@@ -18,6 +18,9 @@ from lictor.raw import JsonObject
 Adapt: TypeAlias = Callable[[PolicyRef, Request], Request]
 
 _MAX_PLANS = 4096
+# What an author of objects can bring about, by making them large, deep or slow to judge.
+_LIMITS = (TooLargeError, DeadlineError, RecursionError, MemoryError)
+_NATIVE_WORDS: dict[type, str] = {RecursionError: "nested too deeply", MemoryError: "out of memory"}
 _TYPES = {
     Phase.MUTATE: RuleType.MUTATION,
     Phase.VERIFY_IMAGES: RuleType.IMAGE_VERIFY,
@@ -87,7 +90,7 @@ class Engine:
                 continue
             try:
                 answers = rule.check(case)
-            except (LictorError, RecursionError) as error:
+            except (LictorError, RecursionError, MemoryError) as error:
                 answers = (_undecided(step.program.policy, rule, case.request, error),)
             results.extend(answers)
             for answer in answers:
@@ -141,7 +144,7 @@ class Engine:
 def _undecided(policy: PolicyRef, rule: CompiledRule, request: Request, error: Exception) -> Result:
     # An audit rule never blocks; one that enforces must not let pass what it could not decide.
     changed = rule.override(request) if rule.override is not None else None
-    text = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    text = _NATIVE_WORDS.get(type(error)) or str(error)
     return Result(
         policy=policy,
         rule=rule.name,
@@ -149,4 +152,5 @@ def _undecided(policy: PolicyRef, rule: CompiledRule, request: Request, error: E
         status=Status.ERROR,
         message=text,
         action=rule.action if changed is None else changed,
+        over_limit=isinstance(error, _LIMITS),
     )

@@ -20,6 +20,7 @@ LictorError
 ├── RefusedRequestError      what a client of the embedded API server gets as a Status
 ├── NotYetError              what was announced is not there yet; knows how long to wait for it
 ├── DeadlineError            the time for this request is over
+│   └── TooSlowError         judging itself took it; nobody outside was waited for
 ├── DataFileError            a file in which lictor keeps its own data is broken or in use
 └── UsageError               the program was called in a way that makes no sense
 
@@ -144,6 +145,10 @@ class DeadlineError(LictorError):
 
 class DataFileError(LictorError):
     """A file in which lictor keeps its own data cannot be used; says which, and what to do."""
+
+
+class TooSlowError(DeadlineError):
+    """Judging itself took all the time: nobody outside was waited for."""
 
 
 class UsageError(LictorError):

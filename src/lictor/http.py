@@ -53,6 +53,8 @@ class Call(msgspec.Struct, frozen=True):
     headers: dict[bytes, list[bytes]] = {}
     # What the client's certificate says, where it has shown one.
     certificate: Json = None
+    # The body was too large: this is its beginning.
+    is_cut: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -91,6 +93,8 @@ class Gate:
     ) -> None:
         self.handler = handler
         self.max_body = max_body
+        # Larger bodies are read up to here, and all but their beginning is dropped.
+        self.max_read = max_body
         # May only those send anything who have shown a certificate?
         self.knows_clients = knows_clients
         self.keeps_headers = keeps_headers
@@ -179,7 +183,7 @@ class Connection(asyncio.Protocol):
     """One client. Its requests are answered one after the other."""
 
     __slots__ = (
-        "_asked", "_body", "_busy", "_close", "_closing", "_expects", "_gate", "_has_head",
+        "_asked", "_body", "_busy", "_close", "_closing", "_cut", "_expects", "_gate", "_has_head",
         "_headers", "_length", "_loop", "_parser", "_pending", "_room", "_since", "_streaming",
         "_task", "_transport", "_type", "_url", "_within", "address",
     )  # fmt: skip
@@ -209,6 +213,7 @@ class Connection(asyncio.Protocol):
         self._headers: dict[bytes, list[bytes]] = {}
         self._body: list[bytes] = []
         self._length = 0
+        self._cut = False
         self._expects = False
         self._close = False
         self._has_head = False
@@ -275,7 +280,7 @@ class Connection(asyncio.Protocol):
             self._type = value
         elif lower == b"expect":
             self._expects = value.lower() == b"100-continue"
-        elif lower == b"content-length" and _read_length(value) > self._gate.max_body:
+        elif lower == b"content-length" and _read_length(value) > self._gate.max_read:
             self._refuse_size()
 
     def _is_kept(self, name: bytes) -> bool:
@@ -291,8 +296,13 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         self._grow_body(len(body))
-        if not self._closing:
+        if self._closing:
+            return
+        if not self._cut:
             self._body.append(body)
+            if self._length > self._gate.max_body:
+                self._cut = True
+                self._body = [b"".join(self._body)[:_MAX_HEAD]]
 
     def on_message_complete(self) -> None:
         self._within = False
@@ -331,6 +341,7 @@ class Connection(asyncio.Protocol):
             body,
             self._headers,
             self._read_certificate(),
+            self._cut,
         )
 
     def _read_certificate(self) -> Json:
@@ -436,11 +447,11 @@ class Connection(asyncio.Protocol):
 
     def _grow_body(self, size: int) -> None:
         self._length += size
-        if self._length > self._gate.max_body:
+        if self._length > self._gate.max_read:
             self._refuse_size()
 
     def _refuse_size(self) -> None:
-        text = f"a body may have {self._gate.max_body} bytes at most\n"
+        text = f"a body may have {self._gate.max_read} bytes at most\n"
         self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:

@@ -367,3 +367,23 @@ def test_trailers_are_no_headers() -> None:
     [call] = calls
     assert (call.body, call.content_type) == (b"abc", b"")
     assert call.headers == {b"authorization": [b"head"]}
+
+
+def test_large_bodies_are_told_where_they_are_wanted() -> None:
+    async def measure(call: Call) -> Reply:
+        return Reply(HTTPStatus.OK, b"%d %d" % (call.is_cut, len(call.body)))
+
+    async def run() -> list[bytes]:
+        async with _serve(measure) as (gate, port):
+            gate.max_read = 500_000
+            return [
+                await _talk(port, _post(b"x" * size), _post(b"x"))
+                for size in (MAX_BODY, 200_000, 600_000)
+            ]
+
+    small, large, huge = asyncio.run(run())
+    assert b"\r\n\r\n0 1000" in small
+    # The connection goes on.
+    assert b"\r\n\r\n1 65536" in large
+    assert b"\r\n\r\n0 1" in large
+    assert huge.startswith(b"HTTP/1.1 413")

@@ -11,6 +11,7 @@ from lictor.errors import (
     EvaluationError,
     LookupFailedError,
     NotProvidedError,
+    TooLargeError,
 )
 from lictor.evaluate.expressions import Expressions
 from lictor.evaluate.namespace_bounds import check_path
@@ -127,8 +128,7 @@ class _LoaderBuilder(msgspec.Struct, frozen=True):
                     raise
             if found is None:
                 raise EvaluationError(f"variable {name} evaluated to nil")
-            # Variables are made from each other: one after the other must stay in bounds.
-            return check_written(found)
+            return _measured(found, name)
 
         return load
 
@@ -217,6 +217,14 @@ class _LoaderBuilder(msgspec.Struct, frozen=True):
             query = self.expressions.query(str(template.constant))
             return lambda _: query
         return lambda scope: self.expressions.query(_text(template.fill(scope), "jmesPath"))
+
+
+def _measured(value: Json, name: str) -> Json:
+    """Variables are made from each other: one after the other must stay in bounds."""
+    try:
+        return check_written(value)
+    except TooLargeError as error:
+        raise TooLargeError(f"context entry {name}: {error}") from error
 
 
 def _named(load: Loader, name: str) -> Loader:

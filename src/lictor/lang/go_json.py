@@ -1,6 +1,6 @@
 """JSON text as Go's encoder writes it: sorted keys, HTML escaped, numbers in Go's notation."""
 
-from lictor.errors import EvaluationError
+from lictor.errors import EvaluationError, TooLargeError
 from lictor.lang.go_number import format_number
 from lictor.raw import Json
 
@@ -25,7 +25,7 @@ def dump_go_json(value: Json) -> str:
 
 def _write(value: Json, parts: list[str], depth: int) -> None:
     if depth == 0 or len(parts) > _MAX_PARTS:
-        raise EvaluationError("the value is nested too deeply or too large")
+        raise TooLargeError("the value is nested too deeply or too large")
     if isinstance(value, str):
         parts.append(f'"{value.translate(_TRANSLATION)}"')
     elif value is None:

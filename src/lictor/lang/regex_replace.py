@@ -4,6 +4,7 @@ import re
 from functools import lru_cache
 from typing import TypeAlias
 
+from lictor.errors import TooLargeError
 from lictor.lang.regex import Match, compile_regex
 
 # Literal texts; a group's number or name stands in a tuple of its own.
@@ -52,7 +53,7 @@ def replace_matches(expression: str, text: str, template: tuple[Piece, ...]) -> 
             size += len(made)
         size += _MATCH
         if size > _MAX_TEXT:
-            raise ValueError("the result would be too large")
+            raise TooLargeError("the result would be too large")
         end = stop
     results.append(text[end:])
     return "".join(results)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from lictor.errors import EvaluationError
+from lictor.errors import TooLargeError
 from lictor.lang.go_json import dump_go_json
 from lictor.raw import Json
 
@@ -112,7 +112,7 @@ def _fill(text: str, scope: Mapping[str, Json], resolve: Resolve) -> Json:
             raise _outgrown()
         if shallow:
             return unescape(text)
-    raise EvaluationError(f"variables are nested more than {_MAX_ROUNDS} deep")
+    raise TooLargeError(f"variables are nested more than {_MAX_ROUNDS} deep")
 
 
 def _find_variables(text: str) -> list[re.Match[str]]:
@@ -152,5 +152,5 @@ def _fill_once(
     return "".join((*parts, text[at:])), shallow
 
 
-def _outgrown() -> EvaluationError:
-    return EvaluationError("the text grows beyond 4 MiB while its variables are filled in")
+def _outgrown() -> TooLargeError:
+    return TooLargeError("the text grows beyond 4 MiB while its variables are filled in")

@@ -1,5 +1,6 @@
 """An AdmissionReview, as the API server sends it, into a Request."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -12,6 +13,10 @@ from lictor.model.request import Caller, GroupVersionKind, Operation, Request
 from lictor.raw import Json, JsonObject
 
 _WHERE = "AdmissionReview"
+# An API server writes the uid before anything that its clients sent.
+_HEAD = 4096
+_UID = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([0-9A-Za-z-]{1,128})"')
+_VERSION = re.compile(rb'"apiVersion"\s*:\s*"(admission\.k8s\.io/[0-9a-z]{1,20})"')
 
 
 class Review(msgspec.Struct, frozen=True):
@@ -78,6 +83,18 @@ def build_review(body: Json, *, namespace_labels: Mapping[str, str] | None = Non
         admission=asked,
     )
     return Review(_read_text(asked, "uid"), _read_text(body, "apiVersion"), request)
+
+
+def find_head(data: bytes) -> tuple[str, str] | None:
+    """The `uid` and `apiVersion` of a review that cannot be read as a whole, as far as they stand.
+
+    Good for a refusal only: whoever asked must know which question it answers.
+    """
+    uid = _UID.search(data, 0, _HEAD)
+    if uid is None:
+        return None
+    version = _VERSION.search(data, 0, _HEAD)
+    return uid[1].decode(), version[1].decode() if version is not None else ""
 
 
 def load_review(data: bytes, *, namespace_labels: Mapping[str, str] | None = None) -> Review:

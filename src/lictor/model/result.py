@@ -114,6 +114,9 @@ class Result(msgspec.Struct, frozen=True):
     failure: Failure | None = None
     properties: Mapping[str, str] = msgspec.field(default_factory=dict)
     exceptions: tuple[ExceptionRef, ...] = ()
+    # An error because a limit of size, depth or time was reached: no failure policy excuses it, as
+    # whoever makes the object could bring it about.
+    over_limit: bool = False
     # Mutation: the resource as this rule leaves it; `target` is another object that it changed.
     patched: JsonObject | None = None
     target: JsonObject | None = None

@@ -144,7 +144,7 @@ def _answer_cel_mutating(verdict: Verdict) -> Answer:
     errors = [
         f"Policy {result.policy.name}: {result.message}"
         for result in verdict.results
-        if result.action is Action.ENFORCE and result.status is Status.ERROR
+        if result.status is Status.ERROR and (result.action is Action.ENFORCE or result.over_limit)
     ]
     if errors:
         kind, namespace, name = name_resource(verdict.request)
@@ -157,13 +157,17 @@ def _answer_cel_mutating(verdict: Verdict) -> Answer:
 def _blocks(result: Result, voices: Voices) -> bool:
     if result.action is not Action.ENFORCE or result.status not in _BROKEN:
         return False
-    return result.status is Status.FAIL or voices.fails_closed(result.policy)
+    return result.status is Status.FAIL or _is_closed(result, voices)
+
+
+def _is_closed(error: Result, voices: Voices) -> bool:
+    return error.over_limit or voices.fails_closed(error.policy)
 
 
 def _blocks_change(result: Result, voices: Voices) -> bool:
     """A change that cannot be made blocks the request whatever the policy says of failures."""
     if result.status is Status.ERROR:
-        return voices.fails_closed(result.policy)
+        return _is_closed(result, voices)
     return result.status is Status.FAIL and result.action is Action.ENFORCE
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
-from lictor.errors import DeadlineError, LictorError
+from lictor.errors import DeadlineError, LictorError, TooLargeError, TooSlowError
 from lictor.load.review import Review
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.raw import JsonObject
@@ -57,12 +57,16 @@ class Admission:
         chamber = self._chambers.open(way)
         try:
             return await self._answer(chamber, review.request, deadline)
+        except TooLargeError as error:
+            return self.give_up(chamber, "large", str(error), always=True)
+        except TooSlowError as error:
+            return self.give_up(chamber, "slow", str(error), always=True)
         except DeadlineError as error:
             return self.give_up(chamber, "deadline", str(error))
         except LictorError as error:
             return self.give_up(chamber, "lookup", str(error))
         except MemoryError:
-            return self.give_up(chamber, "memory", "out of memory")
+            return self.give_up(chamber, "memory", "out of memory", always=True)
         except Exception as error:
             log.exception("admission failed", extra={"path": way.path, "uid": review.uid})
             told = f"this should not have happened ({type(error).__name__})"
@@ -72,12 +76,16 @@ class Admission:
         """The answer where nobody has time to judge."""
         return self.give_up(self._chambers.open(way), "overload", "too many requests at once")
 
-    def give_up(self, chamber: Chamber, reason: str, why: str) -> Answer:
-        """What the policies' failure policy says of a request that could not be judged."""
+    def give_up(self, chamber: Chamber, reason: str, why: str, *, always: bool = False) -> Answer:
+        """What the policies' failure policy says of a request that could not be judged.
+
+        `always`: it is refused whatever they say. Whoever makes an object can make it large or slow
+        to judge, and must not get past a policy by that.
+        """
         self._book.count(REFUSED_UNJUDGED, (reason,))
         if reason != "overload":
             log.warning("request not judged", extra={"path": chamber.way.path, "why": why})
-        if chamber.fails_closed:
+        if always or chamber.fails_closed:
             return Answer(allowed=False, message=f"the request could not be judged: {why}")
         return Answer(warnings=(f"policies were not asked: {why}",))
 

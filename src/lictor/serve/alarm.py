@@ -4,7 +4,7 @@ import signal
 from types import FrameType
 from typing import NoReturn
 
-from lictor.errors import DeadlineError
+from lictor.errors import TooSlowError
 
 
 class SignalAlarm:
@@ -23,4 +23,4 @@ class SignalAlarm:
 
 
 def _ring(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise DeadlineError("the rule took too long")
+    raise TooSlowError("the rule took too long")

@@ -7,14 +7,20 @@ from http import HTTPStatus
 
 from lictor.errors import LoadError
 from lictor.http import JSON, Call, Reply
-from lictor.load.review import Review, load_review
+from lictor.load.review import Review, find_head, load_review
 from lictor.raw import Json, JsonObject
 from lictor.report.admission_response import Answer, render_review
 from lictor.serve.admission import Admission, find_deadline
 from lictor.serve.book import Book, Labels
 from lictor.serve.desks import Desks
 from lictor.serve.dump import Dump
-from lictor.serve.instruments import HTTP_REQUESTS, HTTP_SECONDS, REQUESTS, REVIEW_SECONDS
+from lictor.serve.instruments import (
+    HTTP_REQUESTS,
+    HTTP_SECONDS,
+    REFUSED_UNJUDGED,
+    REQUESTS,
+    REVIEW_SECONDS,
+)
 from lictor.serve.paths import Desk, Way, read_path
 from lictor.serve.tracing import Tracer
 
@@ -81,9 +87,9 @@ class App:
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a review has the content type application/json"
             )
         try:
-            review = _read_review(call.body)
+            review = _read_review(call)
         except LoadError as error:
-            return _refuse(HTTPStatus.BAD_REQUEST, str(error))
+            return self._refuse_unread(call, str(error))
         answer = await self._answer(target, review, find_deadline(call.query, self._timeout))
         body = render_review(review.uid, answer, review.api_version)
         seconds = time.monotonic() - began
@@ -93,6 +99,19 @@ class App:
         if self._tracer is not None:
             self._tracer.trace(call.path, review, answer, time.time_ns() - int(seconds * 1e9))
         return Reply(HTTPStatus.OK, body, JSON)
+
+    def _refuse_unread(self, call: Call, why: str) -> Reply:
+        """An answer wherever we know to which question: without one, a failure policy counts.
+
+        Whoever makes objects could otherwise get past policies by making them too deep or large.
+        """
+        head = find_head(call.body)
+        if head is None:
+            return _refuse(HTTPStatus.BAD_REQUEST, why)
+        self._book.count(REFUSED_UNJUDGED, ("unreadable",))
+        log.warning("review not read", extra={"path": call.path, "uid": head[0], "why": why})
+        answer = Answer(allowed=False, message=f"the request could not be judged: {why}")
+        return Reply(HTTPStatus.OK, render_review(head[0], answer, head[1]), JSON)
 
     async def _answer(self, target: Way | Desk, review: Review, deadline: float) -> Answer:
         if isinstance(target, Desk):
@@ -131,11 +150,13 @@ class App:
         )
 
 
-def _read_review(body: bytes) -> Review:
-    if not body:
+def _read_review(call: Call) -> Review:
+    if not call.body:
         raise LoadError("the body is empty")
+    if call.is_cut:
+        raise LoadError("the review is too large")
     try:
-        review = load_review(body)
+        review = load_review(call.body)
     except RecursionError as error:
         raise LoadError("nested too deeply") from error
     _check_metadata(review.request.object, "object")

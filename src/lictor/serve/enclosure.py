@@ -5,7 +5,7 @@ import time
 
 from msgspec.structs import replace
 
-from lictor.errors import EvaluationError, LictorError
+from lictor.errors import EvaluationError, LictorError, TooLargeError
 from lictor.model.program import Case, CompiledRule, Program
 from lictor.model.request import Request
 from lictor.model.result import Result, Status
@@ -105,9 +105,9 @@ def _describe_asked(request: Request) -> Asked:
     return asked
 
 
-def _describe(error: Exception, policy: str, rule: str) -> EvaluationError:
+def _describe(error: Exception, policy: str, rule: str) -> LictorError:
     if isinstance(error, MemoryError):
-        return EvaluationError("out of memory")
+        return TooLargeError("out of memory")
     # A mistake of ours must not take other policies' verdicts with it.
     log.error("rule broke", extra={"policy": policy, "rule": rule}, exc_info=error)
     return EvaluationError(f"this should not have happened ({type(error).__name__}: {error})")

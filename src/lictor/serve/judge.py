@@ -3,14 +3,14 @@
 import asyncio
 import contextvars
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from lictor.engine import Engine
-from lictor.errors import DeadlineError
+from lictor.errors import DeadlineError, TooSlowError
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Verdict
+from lictor.serve.thread_work import ThreadWork
 
 # A rule that asks nobody takes milliseconds. One that takes longer holds up everyone else.
 LOOP_SECONDS = 2.0
@@ -104,6 +104,8 @@ class Judge:
         try:
             self._alarm.set(max(limit - began, 0.001))
             return engine.evaluate(request, deadline=limit)
+        except DeadlineError as error:
+            raise TooSlowError(str(error)) from error
         finally:
             self._alarm.clear()
             if time.monotonic() - began >= LOOP_SECONDS:
@@ -121,16 +123,14 @@ class Judge:
         ticket = id(request)
         context = contextvars.copy_context()
         context.run(self._guard.begin_request, deadline - left * _MARGIN)
-        call: Callable[[], Verdict] = lambda: context.run(  # noqa: E731
-            engine.evaluate, request, deadline=deadline
-        )
-        future = asyncio.get_running_loop().run_in_executor(self._pool, call)
+        work = ThreadWork(lambda: context.run(engine.evaluate, request, deadline=deadline))
+        future = asyncio.get_running_loop().run_in_executor(self._pool, work.run)
         self._began[ticket] = time.monotonic()
         future.add_done_callback(lambda done: self._end(ticket, done))
         try:
             return await asyncio.wait_for(asyncio.shield(future), max(left, 0.0))
         except TimeoutError:
-            raise DeadlineError("no answer from outside in time") from None
+            raise work.interrupt() from None
 
     def _end(self, ticket: int, done: "asyncio.Future[Verdict]") -> None:
         self._began.pop(ticket, None)

@@ -11,7 +11,11 @@ from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.serve.file_policies import FilePolicies
 from lictor.serve.slots import Flag, Slot
 
+# A review holds an object twice, of three megabytes each at most.
 MAX_BODY = 10 * 1024 * 1024
+# Angle brackets are written with six letters each: reviews up to here come from an API server, and
+# are refused by an answer.
+MAX_CUT = 64 * 1024 * 1024
 MAX_IN_FLIGHT = 512
 
 

@@ -18,7 +18,7 @@ from lictor.serve.book import Book
 from lictor.serve.certificate import LiveCertificate
 from lictor.serve.dump import build_dump
 from lictor.serve.metrics_page import MetricsPage
-from lictor.serve.options import Inherited, Options
+from lictor.serve.options import MAX_CUT, Inherited, Options
 from lictor.serve.parts import Parts, build_parts
 from lictor.serve.slots import Slot
 from lictor.serve.tracing import build_tracer
@@ -115,6 +115,7 @@ class _Worker:
             max_body=self._options.max_body,
             knows_clients=bool(self._options.client_authorities),
         )
+        gate.max_read = MAX_CUT
         listener = Listener(self._inherited.listener, gate, self._certificate.context)
         listening = asyncio.create_task(listener.run())
         page = await self._show_metrics(parts)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.errors import EvaluationError
+from lictor.errors import EvaluationError, TooLargeError
 from lictor.lang.kind_schema import find_form
 from lictor.lang.patch.apply_configuration import apply_configuration
 
@@ -150,7 +150,7 @@ def test_deep_objects_are_refused():
     deep: dict = {}
     for _ in range(100_000):
         deep = {"x": deep}
-    with pytest.raises(EvaluationError, match="too deeply"):
+    with pytest.raises(TooLargeError, match="too deeply"):
         apply_configuration({"apiVersion": "x/v1", "kind": "Y", "a": deep}, {"a": deep})
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from lictor.errors import FunctionError
+from lictor.errors import TooLargeError
 from lictor.lang.jmespath import FoldingBudget, compile_query
 from lictor.lang.written_size import MAX_WRITTEN, check_written, measure_written
 
@@ -22,7 +22,7 @@ def test_calls_that_feed_each_other_do_not_hold_up_the_compiler(levels: int) -> 
     query = compile_query(_nest(levels))
     # Without a budget: six seconds for five levels, and ten times that for each more.
     assert time.process_time() - began < 1
-    with pytest.raises(FunctionError, match="too large"):
+    with pytest.raises(TooLargeError, match="too large"):
         query(None)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lictor.errors import EvaluationError, LictorError
+from lictor.errors import EvaluationError, LictorError, TooLargeError
 from lictor.lang.patch import (
     compile_json_patch,
     compile_overlay,
@@ -107,7 +107,7 @@ def test_refuse_deep_documents():
     right: list = [1]
     for _ in range(100_000):
         left, right = [left], [right]
-    with pytest.raises(EvaluationError, match="nested too deeply"):
+    with pytest.raises(TooLargeError, match="nested too deeply"):
         diff(left, right)
 
 

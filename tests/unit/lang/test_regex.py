@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from lictor.errors import SyntaxFaultError
+from lictor.errors import SyntaxFaultError, TooLargeError
 from lictor.lang.regex import compile_regex
 from lictor.lang.regex_replace import compile_template, replace_matches
 
@@ -79,5 +79,5 @@ def test_replacement(expression, text, template, result):
 
 
 def test_replacement_is_bounded():
-    with pytest.raises(ValueError, match="too large"):
+    with pytest.raises(TooLargeError, match="too large"):
         replace_matches("a", "a" * 100_000, compile_template("b" * 100_000))

@@ -286,7 +286,9 @@ def _break(policies: FixedPolicies, error: BaseException) -> FixedPolicies:
 
 @pytest.mark.parametrize("error", [TypeError("oops"), MemoryError(), RecursionError()])
 def test_a_rule_that_breaks_is_named(tmp_path: Path, error: BaseException) -> None:
-    for failure_policy, allowed in (("Fail", False), ("Ignore", True)):
+    # Out of memory or stack: whoever made the object can bring that about.
+    ignored = isinstance(error, TypeError)
+    for failure_policy, allowed in (("Fail", False), ("Ignore", ignored)):
         folder = tmp_path / failure_policy
         folder.mkdir()
         policy = make_policy("broken", require_label("x"), failurePolicy=failure_policy)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from lictor.errors import EvaluationError
+from lictor.errors import EvaluationError, TooLargeError
 from lictor.lang.go_number import format_general, is_number
 from lictor.raw import Json
 
@@ -55,7 +55,7 @@ def flatten(body: Json) -> dict[str, Json]:
         if isinstance(value, (dict, list)):
             left -= (len(path) + _PATH_COST) * len(value)
             if depth >= _MAX_DEPTH or left < 0:
-                raise EvaluationError("too large, or nested too deeply, to be compared")
+                raise TooLargeError("too large, or nested too deeply, to be compared")
             stack.extend((_join(path, key), item, depth + 1) for key, item in _items(value))
         elif path in leaves:
             # `a.b` and `b` within `a`: which of them was signed cannot be told.

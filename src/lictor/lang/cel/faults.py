@@ -4,20 +4,21 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from lictor.errors import EvaluationError, SyntaxFaultError
+from lictor.errors import EvaluationError, SyntaxFaultError, TooLargeError
 from lictor.lang.cel.rewriting import Rewritten
 
 _STATUS = re.compile(r"^[A-Z_]+: ")
 _ISSUE = re.compile(r"^(?:[A-Z_]+: )?ERROR: <input>:(-?\d+):(-?\d+): (.*)$", re.MULTILINE)
 _UNDECLARED = re.compile(r"undeclared reference to '([^']*)'")
 _CONTAINER = " (in container '')"
+_OVER_BUDGET = "operation cancelled: actual cost limit exceeded"
 _SAME_WORDS = (
     (re.compile(r'^Key not found in map : "?(.*?)"?$', re.DOTALL), r"no such key: \1"),
     (re.compile(r"^No matching overloads found : (.*)$", re.DOTALL), r"no such overload: \1"),
     (re.compile(r"^Applying SELECT to non-message type$"), "no such key: it has no fields"),
     (re.compile(r"^Index error: index=(-?\d+) size=\d+$"), r"index out of bounds: \1"),
     (re.compile(r"^divide by zero$"), "division by zero"),
-    (re.compile(r"^Iteration budget exceeded$"), "operation cancelled: actual cost limit exceeded"),
+    (re.compile(r"^Iteration budget exceeded$"), _OVER_BUDGET),
     (re.compile(r'^No value with name "(.*)" found in Activation$'), r"no such attribute(s): \1"),
 )  # fmt: skip
 
@@ -32,9 +33,10 @@ def explain_failure(status: str) -> str:
     return text
 
 
-def evaluation_fault(status: str) -> EvaluationError:
+def evaluation_fault(status: str) -> EvaluationError | TooLargeError:
     """The error to raise for what the engine answered."""
-    return EvaluationError(explain_failure(status))
+    text = explain_failure(status)
+    return TooLargeError(text) if text == _OVER_BUDGET else EvaluationError(text)
 
 
 def syntax_fault(message: str, rewritten: Rewritten, known: Iterable[str]) -> SyntaxFaultError:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import orjson
 
-from lictor.errors import EvaluationError
+from lictor.errors import EvaluationError, TooLargeError
 from lictor.raw import Json
 
 _DEEPEST = 200
@@ -85,7 +85,7 @@ def _emit_scalar(value: Json) -> Json:
 
 def _mend(value: Json, depth: int) -> Json:
     if depth > _DEEPEST:
-        raise EvaluationError("the value is nested too deeply for CEL")
+        raise TooLargeError("the value is nested too deeply for CEL")
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, str):

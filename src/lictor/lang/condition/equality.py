@@ -5,7 +5,7 @@ Some pairs cannot be compared at all; neither operator holds for them, and the a
 
 from collections.abc import Callable
 
-from lictor.errors import EvaluationError
+from lictor.errors import TooLargeError
 from lictor.lang.condition.moment import count_seconds, is_number, read_length
 from lictor.lang.pattern.amount import read_quantity
 from lictor.lang.pattern.go_values import parse_float
@@ -84,7 +84,7 @@ def _compile_two_texts(value: str) -> TextVerdict:
 def are_equal(left: Json, right: Json, depth: int = 0) -> bool:
     """Compare values in depth; true is not 1, but 1 is 1.0."""
     if depth > _MAX_DEPTH:
-        raise EvaluationError("a value is nested too deeply to be compared")
+        raise TooLargeError("a value is nested too deeply to be compared")
     if isinstance(left, dict):
         return (
             isinstance(right, dict)

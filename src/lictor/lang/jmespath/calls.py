@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from lictor.errors import CompileError, EvaluationError, FunctionError
+from lictor.errors import CompileError, FunctionError, LictorError, TooLargeError
 from lictor.lang.jmespath.functions.spec import (
     FunctionSpec,
     Handler,
@@ -60,7 +60,7 @@ def _compile_single(spec: FunctionSpec, handler: Handler, argument: Run) -> Run:
 
 
 # Handlers speak of bad values in Python's own words, and of bad expressions in the compiler's.
-_FAULTS = (ValueError, OverflowError, MemoryError, CompileError)
+_FAULTS = (ValueError, OverflowError, MemoryError, CompileError, TooLargeError)
 
 
 def _mismatch(spec: FunctionSpec, index: int, given: Json) -> FunctionError:
@@ -71,5 +71,6 @@ def _mismatch(spec: FunctionSpec, index: int, given: Json) -> FunctionError:
     )
 
 
-def _explain(spec: FunctionSpec, error: Exception) -> EvaluationError:
-    return FunctionError(f"JMESPath function '{spec.name}': {error}")
+def _explain(spec: FunctionSpec, error: Exception) -> LictorError:
+    kind = TooLargeError if isinstance(error, (TooLargeError, MemoryError)) else FunctionError
+    return kind(f"JMESPath function '{spec.name}': {error}")

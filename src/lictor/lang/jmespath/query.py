@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from lictor.errors import EvaluationError, SyntaxFaultError
+from lictor.errors import SyntaxFaultError, TooLargeError
 from lictor.lang.jmespath.compiler import Compiler
 from lictor.lang.jmespath.folding import FoldingBudget
 from lictor.lang.jmespath.functions import Surroundings
@@ -32,7 +32,7 @@ class Query(msgspec.Struct, frozen=True):
         try:
             result = self.run(value)
         except RecursionError as error:
-            raise EvaluationError(f"{self.text}: the value is nested too deeply") from error
+            raise TooLargeError(f"{self.text}: the value is nested too deeply") from error
         return int(result) if type(result) is NativeInteger else result
 
 

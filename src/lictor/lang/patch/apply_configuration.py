@@ -5,7 +5,7 @@ of a policy means: maps are merged, lists by their keys, and what is merged as a
 so that nothing is lost by accident. Parts that do not change are shared with the object.
 """
 
-from lictor.errors import EvaluationError
+from lictor.errors import EvaluationError, TooLargeError
 from lictor.lang.kind_schema import DEDUCED, Form, ListForm, MapForm, find_form
 from lictor.lang.patch.conformity import check_form, element_key
 from lictor.lang.patch.pointer import MISSING
@@ -27,7 +27,7 @@ def apply_configuration(resource: JsonObject, configuration: JsonObject) -> Json
         _require(faults, "failed to convert original object to typed object")
         merged = merge_values(resource, part, form)
     except RecursionError as error:
-        raise EvaluationError("the object is nested too deeply to be merged") from error
+        raise TooLargeError("the object is nested too deeply to be merged") from error
     return merged if isinstance(merged, dict) else resource
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lictor.errors import EvaluationError
+from lictor.errors import TooLargeError
 from lictor.lang.patch.pointer import escape_key
 from lictor.lang.patch.sameness import is_same
 from lictor.raw import Json, JsonObject
@@ -13,7 +13,7 @@ def diff(before: Json, after: Json) -> list[JsonObject]:
     try:
         return list(_compare(before, after, ""))
     except RecursionError as error:
-        raise EvaluationError("the documents are nested too deeply to be compared") from error
+        raise TooLargeError("the documents are nested too deeply to be compared") from error
 
 
 def _compare(before: Json, after: Json, path: str) -> Iterator[JsonObject]:

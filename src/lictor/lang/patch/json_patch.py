@@ -7,7 +7,7 @@ what is not there is no fault.
 from collections.abc import Callable
 from itertools import pairwise
 
-from lictor.errors import CompileError, EvaluationError
+from lictor.errors import CompileError, EvaluationError, TooLargeError
 from lictor.lang.patch.copying import check_copy
 from lictor.lang.patch.pointer import (
     MISSING,
@@ -70,7 +70,7 @@ def compile_json_patch(operations: Json) -> Change:
             except EvaluationError as error:
                 raise EvaluationError(f"operation {at}: {error}") from error
             except RecursionError as error:
-                raise EvaluationError(f"operation {at}: nested too deeply") from error
+                raise TooLargeError(f"operation {at}: nested too deeply") from error
         return document
 
     return patch

@@ -8,7 +8,7 @@ Parts that do not change are shared with the resource, which is given back itsel
 import operator
 from contextlib import suppress
 
-from lictor.errors import EvaluationError
+from lictor.errors import EvaluationError, TooLargeError
 from lictor.lang.go_json import dump_go_json
 from lictor.lang.patch.merge_table import PLAIN, MergedList, Shape, find_shape
 from lictor.lang.patch.pointer import MISSING
@@ -26,7 +26,7 @@ def merge_strategic(resource: Json, patch: Json) -> Json:
     try:
         merged = _merge_maps(resource, patch, None)
     except RecursionError as error:
-        raise EvaluationError("the patch is nested too deeply") from error
+        raise TooLargeError("the patch is nested too deeply") from error
     if merged is MISSING:
         raise EvaluationError("filter cannot create or delete objects")
     return merged

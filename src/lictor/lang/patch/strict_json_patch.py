@@ -6,7 +6,7 @@ that is not there is null. For Kyverno's more forgiving patches see `json_patch`
 
 from collections.abc import Callable
 
-from lictor.errors import EvaluationError
+from lictor.errors import EvaluationError, TooLargeError
 from lictor.lang.patch.copying import check_copy
 from lictor.lang.patch.pointer import (
     MISSING,
@@ -42,7 +42,7 @@ def apply_json_patch(
             raise EvaluationError(f"testing value {failure} failed: test failed") from failure
         return document
     except RecursionError as error:
-        raise EvaluationError("the document is nested too deeply to be patched") from error
+        raise TooLargeError("the document is nested too deeply to be patched") from error
     return patched
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lictor.errors import EvaluationError, SyntaxFaultError
+from lictor.errors import EvaluationError, SyntaxFaultError, TooLargeError
 from lictor.lang.cel.activation import make_activation
 from lictor.lang.cel.environment import kubernetes_environment, kyverno_environment
 from lictor.lang.cel.expression import compile_expression
@@ -68,7 +68,7 @@ def test_bottomless_values_are_an_error():
     value: list = []
     for _ in range(5000):
         value = [value]
-    with pytest.raises(EvaluationError, match="nested too deeply"):
+    with pytest.raises(TooLargeError, match="nested too deeply"):
         evaluate("object", value)
 
 
@@ -170,7 +170,7 @@ def test_what_one_may_not_ask_is_an_error(text, value, told):
 )
 def test_loops_come_to_an_end(text):
     started = time.perf_counter()
-    with pytest.raises(EvaluationError, match="cost limit exceeded"):
+    with pytest.raises(TooLargeError, match="cost limit exceeded"):
         evaluate(text, list(range(400)))
     assert time.perf_counter() - started < 1
 

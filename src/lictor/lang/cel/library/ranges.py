@@ -2,7 +2,7 @@
 
 from contextvars import ContextVar
 
-from lictor.errors import FunctionError
+from lictor.errors import FunctionError, TooLargeError
 from lictor.lang.cel.declaration import function
 from lictor.lang.cel.rewriting import RANGE
 
@@ -19,7 +19,7 @@ def _make(length: int) -> list[int]:
     made = spent.get() + length
     spent.set(made)
     if made > _MOST:
-        raise FunctionError("operation cancelled: actual cost limit exceeded")
+        raise TooLargeError("operation cancelled: actual cost limit exceeded")
     return list(range(length))
 
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.errors import FunctionError
+from lictor.errors import FunctionError, TooLargeError
 from lictor.lang.go_number import is_number
 from lictor.raw import Json
 
@@ -125,4 +125,4 @@ def accepts(types: tuple[Type, ...]) -> Callable[[Json], bool]:
 def check_size(size: int) -> None:
     """Refuse to build text that no policy needs and that would fill the memory."""
     if size > MAX_TEXT:
-        raise ValueError("the result would be too large")
+        raise TooLargeError("the result would be too large")

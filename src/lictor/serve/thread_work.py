@@ -1,0 +1,48 @@
+"""A judgement on a thread, which can be interrupted from outside when its time is over."""
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+
+from lictor.errors import DeadlineError, TooSlowError
+from lictor.model.result import Verdict
+
+# Of the time that it had: whoever waits computes for less, even where many share a core.
+_BUSY_SHARE = 0.1
+
+
+class ThreadWork:
+    """Runs once, on whatever thread takes it."""
+
+    def __init__(self, judge: Callable[[], Verdict]) -> None:
+        self._judge = judge
+        # Held while it is known which thread runs, so that no other work is interrupted.
+        self._lock = threading.Lock()
+        self._thread = 0
+        self._began = self._began_cpu = 0.0
+
+    def run(self) -> Verdict:
+        """Judge, on this thread."""
+        self._began, self._began_cpu = time.monotonic(), time.thread_time()
+        self._thread = threading.get_ident()
+        try:
+            return self._judge()
+        finally:
+            with self._lock:
+                self._thread = 0
+
+    def interrupt(self) -> DeadlineError:
+        """End it, as soon as it comes back from what it waits for; the error that tells why."""
+        with self._lock:
+            if not self._thread:
+                return DeadlineError("no answer from outside in time")
+            clock = time.pthread_getcpuclockid(self._thread)
+            computed = time.clock_gettime(clock) - self._began_cpu
+            is_busy = computed > (time.monotonic() - self._began) * _BUSY_SHARE
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self._thread), ctypes.py_object(TooSlowError)
+            )
+        if is_busy:
+            return TooSlowError("the rules took too long")
+        return DeadlineError("no answer from outside in time")

@@ -1,0 +1,233 @@
+"""Nobody gets past a policy with `failurePolicy: Ignore` by making an object large, deep or slow."""
+
+import asyncio
+import time
+from base64 import b64decode
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+
+import orjson
+import pytest
+from serving import Bench, make_policy, make_review, require_label, write_policies
+
+from lictor.errors import DeadlineError, TooSlowError
+from lictor.http import Call
+from lictor.model.result import Verdict
+from lictor.raw import Json, JsonObject
+from lictor.serve.alarm import SignalAlarm
+from lictor.serve.judge import Judge
+from lictor.serve.thread_work import ThreadWork
+
+PATH = "/validate/ignore"
+
+
+def _bench(folder: Path, *rules: JsonObject) -> Bench:
+    return Bench(write_policies(folder, make_policy("p", *rules, failurePolicy="Ignore")))
+
+
+def _review(spec: Json, **metadata: Json) -> JsonObject:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "shop", **metadata},
+        "spec": spec,
+    }
+    return make_review(object=pod)
+
+
+def _nest(depth: int) -> bytes:
+    review = orjson.dumps(_review("HERE"))
+    return review.replace(b'"HERE"', b'{"a":' * depth + b"1" + b"}" * depth)
+
+
+@pytest.mark.parametrize("depth", [198, 250, 400, 1000, 5000, 10_000])
+def test_too_deep_is_refused_by_an_answer(tmp_path: Path, depth: int) -> None:
+    bench = _bench(tmp_path, require_label("x"))
+    reply = asyncio.run(bench.post(PATH, _nest(depth)))
+    assert reply.status is HTTPStatus.OK
+    review = orjson.loads(reply.body)
+    assert review["apiVersion"] == "admission.k8s.io/v1"
+    assert review["response"]["uid"] == "6b7a"
+    assert review["response"]["allowed"] is False
+    assert "could not be judged" in review["response"]["status"]["message"]
+
+
+def test_depth_that_can_be_walked_is_judged(tmp_path: Path) -> None:
+    bench = _bench(tmp_path, require_label("x"))
+    response = orjson.loads(asyncio.run(bench.post(PATH, _nest(190))).body)["response"]
+    assert "The label x is required" in response["status"]["message"]
+
+
+def test_too_large_is_refused_by_an_answer(tmp_path: Path) -> None:
+    bench = _bench(tmp_path, require_label("x"))
+    body = orjson.dumps(_review({}))[:300]
+    call = Call("POST", PATH, b"", b"application/json", body, is_cut=True)
+    reply = asyncio.run(bench.app(call))
+    assert reply.status is HTTPStatus.OK
+    response = orjson.loads(reply.body)["response"]
+    assert (response["uid"], response["allowed"]) == ("6b7a", False)
+    assert "too large" in response["status"]["message"]
+
+
+def test_what_is_no_review_gets_no_answer(tmp_path: Path) -> None:
+    bench = _bench(tmp_path, require_label("x"))
+    for body in (b"[" * 1000, b"{}"):
+        reply = asyncio.run(bench.post(PATH, body))
+        assert reply.status is HTTPStatus.BAD_REQUEST
+
+
+def _deny(key: str, **more: Json) -> JsonObject:
+    condition = {"key": key, "operator": "Equals", "value": "x"}
+    rule = require_label("x", **more)
+    rule["validate"] = {
+        "failureAction": "Enforce",
+        "message": "no",
+        "deny": {"conditions": {"all": [condition]}},
+    }
+    return rule
+
+
+def _variable(query: str) -> JsonObject:
+    return {"context": [{"name": "v", "variable": {"jmesPath": query}}]}
+
+
+_ALL = "{a: request.object, b: request.object, c: request.object, d: request.object}"
+LARGE = {
+    "a text": (_deny("{{ request.object.spec }}-{{ request.object.spec }}"), "x" * 3_000_000),
+    "a variable": (_deny("{{ v }}", **_variable(_ALL)), "x" * 3_000_000),
+    "a function": (
+        _deny("{{ replace_all(request.object.spec, 'x', 'yyyyyyyy') }}"),
+        "x" * 3_000_000,
+    ),
+    "an expression": (
+        _deny("{{ regex_replace_all('x', request.object.spec, 'y') }}"),
+        "x" * 500_000,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_what_an_object_makes_too_large_is_refused(tmp_path: Path, what: str) -> None:
+    rule, spec = LARGE[what]
+    bench = _bench(tmp_path, rule)
+    response = bench.ask(PATH, _review(spec))
+    assert response["allowed"] is False
+    assert bench.ask(PATH, _review("small"))["allowed"] is True
+
+
+def test_long_lists_do_not_get_past_cel(tmp_path: Path) -> None:
+    policy = {
+        "apiVersion": "policies.kyverno.io/v1",
+        "kind": "ValidatingPolicy",
+        "metadata": {"name": "p"},
+        "spec": {
+            "failurePolicy": "Ignore",
+            "validationActions": ["Deny"],
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["pods"],
+                    }
+                ]
+            },
+            "validations": [
+                {
+                    "expression": "object.spec.all(a, object.spec.all(b, "
+                    "object.spec.all(c, a + b + c >= 0)))"
+                }
+            ],
+        },
+    }
+    bench = Bench(write_policies(tmp_path, policy))
+    assert bench.ask("/vpol/p", _review([1, 2, 3]))["allowed"] is True
+    response = bench.ask("/vpol/p", _review(list(range(1000))))
+    assert response["allowed"] is False
+    assert "cost limit exceeded" in response["status"]["message"]
+
+
+def _spin(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+class _Engine:
+    """Judges for as long as it is told to."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+
+    def evaluate(self, _: object, *, deadline: float) -> Verdict:
+        self._work()
+        raise DeadlineError("no time left")
+
+
+def test_a_judgement_that_takes_too_long_here_is_told_so() -> None:
+    judge = Judge(alarm=SignalAlarm())
+    request = type("R", (), {"kind": "k", "subresource": "", "operation": "CREATE"})()
+
+    async def ask(work: Callable[[], None], asking: set[Json]) -> type[BaseException]:
+        deadline = time.monotonic() + 0.3
+        with pytest.raises(DeadlineError) as caught:
+            await judge.judge(_Engine(work), asking, request, deadline)  # type: ignore[arg-type]
+        return caught.type
+
+    outside = {("k", "", "CREATE")}
+    assert asyncio.run(ask(lambda: _spin(60), set())) is TooSlowError
+    assert asyncio.run(ask(lambda: _spin(60), outside)) is TooSlowError
+    assert asyncio.run(ask(lambda: time.sleep(0.6), outside)) is DeadlineError
+    judge.close()
+
+
+def test_a_thread_that_never_ends_is_interrupted() -> None:
+    ended: list[float] = []
+
+    def judge() -> Verdict:
+        try:
+            _spin(60)
+        finally:
+            ended.append(time.monotonic())
+        raise AssertionError
+
+    async def run() -> None:
+        work = ThreadWork(judge)
+        future = asyncio.get_running_loop().run_in_executor(None, work.run)
+        await asyncio.sleep(0.2)
+        assert isinstance(work.interrupt(), TooSlowError)
+        with pytest.raises(TooSlowError):
+            await future
+        assert type(work.interrupt()) is DeadlineError
+
+    began = time.monotonic()
+    asyncio.run(run())
+    assert ended[0] - began < 5
+
+
+def test_a_loop_over_many_containers_is_judged_in_time(tmp_path: Path) -> None:
+    overlay = {"(name)": "{{ element.name }}", "securityContext": {"+(runAsNonRoot)": True}}
+    loop = {
+        "list": "request.object.spec.containers",
+        "patchStrategicMerge": {"spec": {"containers": [overlay]}},
+    }
+    rule = require_label("x")
+    del rule["validate"]
+    bench = _bench(tmp_path, {**rule, "mutate": {"foreach": [loop]}})
+
+    def measure(count: int) -> float:
+        containers = [{"name": f"c{number}", "image": "x"} for number in range(count)]
+        began = time.process_time()
+        response = bench.ask("/mutate/ignore", _review({"containers": containers}))
+        spent = time.process_time() - began
+        assert response["allowed"] is True
+        assert len(orjson.loads(b64decode(response["patch"]))) == count
+        return spent
+
+    measure(10)
+    few, many = min(measure(100) for _ in range(3)), measure(1000)
+    # It was a hundred times as much, and more than the two seconds that there are.
+    assert many < 40 * few
+    assert many < 1.5
