@@ -86,9 +86,9 @@ class Engine:
         for rule, matches in step.rules:
             if deadline is not None and self._clock() > deadline:
                 raise DeadlineError(f"no time left for policy {step.program.policy.key}")
-            if not matches(case.request):
-                continue
             try:
+                if not matches(case.request):
+                    continue
                 answers = rule.check(case)
             except (LictorError, RecursionError, MemoryError) as error:
                 answers = (_undecided(step.program.policy, rule, case.request, error),)

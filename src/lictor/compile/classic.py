@@ -14,14 +14,15 @@ from lictor.errors import CompileError, LictorError
 from lictor.evaluate.conditions import compile_conditions
 from lictor.evaluate.context import compile_context
 from lictor.evaluate.exemption import Exempt
+from lictor.evaluate.existing_violations import allow_existing
 from lictor.evaluate.expressions import Expressions
 from lictor.evaluate.setting import Outcome, Setting
-from lictor.evaluate.validate import allow_existing, compile_validate
+from lictor.evaluate.validate import compile_validate
 from lictor.lang.watch import Watch, WatchRule, watch_nothing
 from lictor.match.classic import compile_match, names_deletion, without_selectors
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Generate, Match, Mutate, Policy, Rule, Validate
-from lictor.model.program import Case, Check, CompiledRule, Phase, Program, Select
+from lictor.model.program import Case, Check, CompiledRule, Matcher, Phase, Program, Select
 from lictor.model.request import Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
 from lictor.ports import Lookups
@@ -173,7 +174,15 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             return check
         if validate.cel is not None or validate.manifests is not None:
             return check
-        return allow_existing(check, self._matches) if validate.allow_existing_violations else check
+        if not validate.allow_existing_violations:
+            return check
+        if validate.assert_ is not None:
+            # Kyverno does not ask here whether the rule concerns the old object.
+            return allow_existing(check, lambda _: True)
+        if self.rule.preconditions is not None:
+            # In Kyverno such a rule never concerns the old object, whatever they say.
+            return check
+        return allow_existing(check, self._match_stored())
 
     def _validate(self, validate: Validate, setting: Setting) -> Check:
         if validate.assert_ is not None:
@@ -195,10 +204,17 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             return compile_cel_check(validate.cel, self.rule, setting, self.around.cel())
         return compile_validate(validate, setting)
 
-    def _matches(self, request: Request) -> bool:
-        select = self._select(self.rule.match, self.rule.exclude)
-        matches = select(request.kind, request.subresource, request.operation)
-        return matches is not None and matches(request)
+    def _match_stored(self) -> Matcher:
+        """Does the rule concern an object for itself? Asked only of updates that break it."""
+        made: list[Select] = []
+
+        def matches(request: Request) -> bool:
+            if not made:
+                made.append(self._select(self.rule.match, self.rule.exclude))
+            test = made[0](request.kind, request.subresource, request.operation)
+            return test is not None and test(request)
+
+        return matches
 
     def _select(self, match: Match, exclude: Match | None) -> Select:
         select = compile_match(match, exclude, watch=self._watch)

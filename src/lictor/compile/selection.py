@@ -34,18 +34,36 @@ def but_deletions(select: Select) -> Select:
 
 
 def within(namespace: str, select: Select) -> Select:
-    """The selection, bound to one namespace: what a Policy concerns."""
+    """The selection, bound to the objects of one namespace: what a Policy concerns."""
+    return _bind(select, lambda request: _lies_in(request, namespace))
 
+
+def asked_within(namespace: str, select: Select) -> Select:
+    """The selection, bound to requests in one namespace: what a namespaced CEL policy concerns.
+
+    The options of `kubectl exec` lie in no namespace, and neither does a Namespace; requests about
+    them do.
+    """
+
+    def is_asked_there(request: Request) -> bool:
+        if request.admission is None:
+            return _lies_in(request, namespace)
+        return request.admission.get("namespace") == namespace
+
+    return _bind(select, is_asked_there)
+
+
+def _bind(select: Select, is_there: Matcher) -> Select:
     def bound(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
         matches = select(kind, subresource, operation)
         if matches is None:
             return None
-        return lambda request: _is_in(request, namespace) and matches(request)
+        return lambda request: is_there(request) and matches(request)
 
     return bound
 
 
-def _is_in(request: Request, namespace: str) -> bool:
+def _lies_in(request: Request, namespace: str) -> bool:
     for resource in (request.object, request.old_object):
         if resource is not None:
             metadata = resource.get("metadata")

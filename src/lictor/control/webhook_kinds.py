@@ -7,6 +7,7 @@ from typing import TypeAlias
 from lictor.cluster.routes import is_mutating_rule, is_validating_rule
 from lictor.compile.autogen import expand_rules
 from lictor.control.webhook_rules import EVERY_OPERATION
+from lictor.match.classic import list_descriptions
 from lictor.model.policy import (
     ForEachGenerate,
     Generate,
@@ -71,13 +72,6 @@ def _collect_match(rule: Rule, otherwise: Iterable[str]) -> Iterator[tuple[str, 
             if kind in kinds:
                 kinds[kind] -= set(described.operations or EVERY_OPERATION)
     yield from kinds.items()
-
-
-def list_descriptions(match: Match) -> Iterator[ResourceDescription]:
-    """All descriptions of resources in a match block, of either form."""
-    yield match.resources
-    for each in (*match.any, *match.all):
-        yield each.resources
 
 
 def _list_plain_exclusions(exclude: Match | None) -> Iterator[ResourceDescription]:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import msgspec
 
 from lictor.cluster.store import StoredPolicy
-from lictor.control.webhook_kinds import list_descriptions
 from lictor.lang.wildcard import compile_wildcard
+from lictor.match.classic import list_descriptions
 from lictor.model.policy import LabelSelector, Policy
 from lictor.raw import Json, JsonObject
 

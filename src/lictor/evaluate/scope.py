@@ -10,6 +10,8 @@ from lictor.model.scope import Scope
 from lictor.raw import Json, JsonObject
 
 _SERVICE_ACCOUNT = "system:serviceaccount:"
+# Fields of an AdmissionRequest that are absent where they are empty.
+_LEFT_OUT = ("name", "namespace", "subResource", "requestSubResource")
 
 
 def build_scope(request: Request) -> Scope:
@@ -25,15 +27,25 @@ def build_scope(request: Request) -> Scope:
 
 
 def _request_values(request: Request) -> JsonObject:
-    values: JsonObject = dict(request.admission) if request.admission is not None else {}
+    values = _admission_values(request)
     if request.object is not None:
         values["object"] = request.object
     if request.old_object is not None:
         values["oldObject"] = request.old_object
     values["operation"] = str(request.operation)
-    values.setdefault("namespace", _namespace(request))
     if request.caller is not None:
         values.update(_caller_values(request.caller))
+    return values
+
+
+def _admission_values(request: Request) -> JsonObject:
+    if request.admission is None:
+        return {"namespace": _namespace(request)}
+    values: JsonObject = dict(request.admission)
+    for name in _LEFT_OUT:
+        # A Node lies in no namespace: a rule that asks for it there has a mistake to hear of.
+        if not values.get(name, True):
+            del values[name]
     return values
 
 

@@ -1,6 +1,6 @@
 """`validate`: deny, pattern, anyPattern and foreach of a rule, and of each element in a foreach."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -13,7 +13,6 @@ from lictor.evaluate.setting import Outcome, Setting
 from lictor.lang.template import Fill
 from lictor.model.policy import Deny, ForEachValidate, Validate
 from lictor.model.program import Case, Check
-from lictor.model.request import Caller, Operation, Request
 from lictor.model.result import Result, Status
 from lictor.raw import Json
 
@@ -32,44 +31,6 @@ def compile_validate(validate: Validate, setting: Setting) -> Check:
         return () if outcome is None else (setting.result(case, outcome),)
 
     return check
-
-
-def allow_existing(check: Check, matches: Callable[[Request], bool]) -> Check:
-    """Let an update pass that breaks a rule which the old object broke already."""
-
-    def relaxed(case: Case) -> tuple[Result, ...]:
-        results = check(case)
-        request = case.request
-        if request.operation is not Operation.UPDATE or request.old_object is None:
-            return results
-        if request.subresource and request.old_object.get("kind") != request.kind.kind:
-            # What is sent there (a Scale) is no such object; none of its kind existed before.
-            return results
-        if not any(result.status is Status.FAIL for result in results):
-            return results
-        before = _as_created(request)
-        if not matches(before):
-            return results
-        if not any(r.status is Status.FAIL for r in check(Case(before, case.builder))):
-            return results
-        text = "skipping the rule evaluation as pre-existing violations are allowed"
-        return (replace(results[0], status=Status.SKIP, message=text, failure=None),)
-
-    return relaxed
-
-
-def _as_created(request: Request) -> Request:
-    """The old object as if it were created now, by nobody that a rule could know."""
-    about = ("request.object", "request.oldObject", "request.operation")
-    return replace(
-        request,
-        object=request.old_object,
-        old_object=None,
-        operation=Operation.CREATE,
-        caller=Caller("kyverno:kyverno-invalid-controller", "kyverno:invaliduid"),
-        variables={k: v for k, v in request.variables.items() if not k.startswith(about)},
-        admission=None,
-    )
 
 
 def _compile_body(

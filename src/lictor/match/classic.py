@@ -1,6 +1,6 @@
 """Which requests does a classic rule, an exception or a cleanup policy concern?"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -77,8 +77,14 @@ def compile_filter(
 
 def names_deletion(match: Match) -> bool:
     """Does it name DELETE, rather than not speak of operations at all?"""
-    filters = (match.resources, *(each.resources for each in (*match.any, *match.all)))
-    return any("DELETE" in each.operations for each in filters)
+    return any("DELETE" in each.operations for each in list_descriptions(match))
+
+
+def list_descriptions(match: Match) -> Iterator[ResourceDescription]:
+    """All descriptions of resources in a match block, of either form."""
+    yield match.resources
+    for each in (*match.any, *match.all):
+        yield each.resources
 
 
 def without_selectors(match: Match) -> Match:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
+from lictor.errors import LookupFailedError
 from lictor.lang.entries import compile_entry
 from lictor.lang.kind_selector import compile_kind_selector, parse_kind_selector
 from lictor.match.combine import Clause, RequestClass, always, settle_all, settled
@@ -13,7 +14,7 @@ from lictor.match.selector import compile_selector
 from lictor.match.texts import compile_any_wildcard
 from lictor.model.policy import LabelSelector, ResourceDescription
 from lictor.model.program import Matcher
-from lictor.model.request import GroupVersionKind, Request
+from lictor.model.request import GroupVersionKind, Request, UnknownNamespace
 
 _POD = GroupVersionKind("", "v1", "Pod")
 
@@ -39,6 +40,9 @@ def resource_clauses(wanted: ResourceDescription, manner: Manner) -> Iterator[tu
         yield "operations", _match_operations(wanted)
     if wanted.kinds:
         yield "kinds", _match_kinds(wanted, manner)
+    if wanted.namespace_selector is not None:
+        # Early: whoever asks for the labels of a namespace that is not there is to hear of it.
+        yield "namespaceSelector", _match_namespace_labels(wanted.namespace_selector, manner)
     if wanted.name:
         yield "name", settle_all(_match_names((wanted.name,)))
     if wanted.names:
@@ -50,8 +54,6 @@ def resource_clauses(wanted: ResourceDescription, manner: Manner) -> Iterator[tu
     if wanted.selector is not None:
         fits = compile_selector(wanted.selector)
         yield "selector", settle_all(lambda request: fits(read_map(request.resource, "labels")))
-    if wanted.namespace_selector is not None:
-        yield "namespaceSelector", _match_namespace_labels(wanted.namespace_selector, manner)
 
 
 def is_blank(wanted: ResourceDescription) -> bool:
@@ -109,7 +111,10 @@ def _match_namespace_labels(selector: LabelSelector, manner: Manner) -> Clause:
     fits = compile_selector(selector)
 
     def matches(request: Request) -> bool:
-        return fits(clean_map(request.namespace_labels))
+        labels = request.namespace_labels
+        if isinstance(labels, UnknownNamespace):
+            raise LookupFailedError(f'namespace "{labels.name}" not found')
+        return fits(clean_map(labels))
 
     def settle(requests: RequestClass) -> Matcher:
         if requests.kind.kind == "Namespace":

@@ -45,6 +45,14 @@ class Caller(msgspec.Struct, frozen=True):
     cluster_roles: tuple[str, ...] = ()
 
 
+class UnknownNamespace(dict[str, str]):
+    """No labels, because there is no such namespace: rules that select by them cannot decide."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+
 class Request(msgspec.Struct, frozen=True):
     """One operation on one resource. `object` is plain JSON and is never changed in place."""
 

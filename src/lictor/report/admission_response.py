@@ -9,7 +9,7 @@ import msgspec
 import orjson
 
 from lictor.lang.patch.diff import diff
-from lictor.model.request import Request
+from lictor.model.request import Operation, Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
 from lictor.report.refusal_text import render_refusal
@@ -55,7 +55,7 @@ class Voices(msgspec.Struct, frozen=True):
 
 def build_answer(verdict: Verdict, voices: Voices) -> Answer:
     """All failures of all policies, or the changes and the warnings."""
-    if not voices.warning and verdict.patched is verdict.request.object and _is_fine(verdict):
+    if verdict.patched is verdict.request.object and _is_fine(verdict):
         return ALLOWED
     match voices.manner:
         case Manner.CLASSIC_VALIDATING:
@@ -104,10 +104,10 @@ def _is_fine(verdict: Verdict) -> bool:
 
 
 def _answer_classic(verdict: Verdict, voices: Voices) -> Answer:
-    results = verdict.results
-    if any(_blocks(result, voices) for result in results):
-        return Answer(allowed=False, message=_describe_refusal(verdict.request, results))
-    warnings = tuple(_warn_classic(results, voices))
+    blocking = [result for result in verdict.results if _blocks(result, voices)]
+    if blocking:
+        return Answer(allowed=False, message=_describe_refusal(verdict.request, blocking))
+    warnings = tuple(_warn_classic(verdict.results, voices))
     return Answer(warnings=warnings) if warnings else ALLOWED
 
 
@@ -117,8 +117,9 @@ def _answer_mutating(verdict: Verdict, voices: Voices) -> Answer:
     if broken is not None:
         return Answer(allowed=False, message=_describe_failed_change(broken, changes))
     images = [r for r in verdict.results if r.type is RuleType.IMAGE_VERIFY]
-    if any(_blocks(result, voices) for result in images):
-        return Answer(allowed=False, message=_describe_refusal(verdict.request, images))
+    blocking = [result for result in images if _blocks(result, voices)]
+    if blocking:
+        return Answer(allowed=False, message=_describe_refusal(verdict.request, blocking))
     return Answer(
         warnings=tuple(_warn_classic(verdict.results, voices)), patch=_list_changes(verdict)
     )
@@ -174,8 +175,7 @@ def _blocks_change(result: Result, voices: Voices) -> bool:
 def _describe_refusal(request: Request, results: Iterable[Result]) -> str:
     failures: dict[str, dict[str, str]] = {}
     for result in results:
-        if result.status not in (Status.PASS, Status.SKIP):
-            failures.setdefault(result.policy.name, {})[result.rule] = result.message
+        failures.setdefault(result.policy.name, {})[result.rule] = result.message
     kind, namespace, name = name_resource(request)
     return (
         f"\n\nresource {kind}/{namespace}/{name} was blocked due to the following policies \n\n"
@@ -192,12 +192,18 @@ def _describe_failed_change(policy: PolicyRef, results: Iterable[Result]) -> str
 
 
 def _warn_classic(results: Iterable[Result], voices: Voices) -> Iterator[str]:
+    """What is wrong but does not block, and each change of a policy that says so."""
     for result in results:
-        status = result.status
-        if status is Status.PASS and not voices.warning:
+        is_change = result.status is Status.PASS and result.patched is not None
+        if result.status not in _TOLD and not is_change:
             continue
-        if status in _TOLD or (status is not Status.SKIP and result.policy.key in voices.warning):
+        if result.policy.key in voices.warning or (not is_change and _is_vital(result)):
             yield f"policy {result.policy.name}.{result.rule}: {result.message}"
+
+
+def _is_vital(result: Result) -> bool:
+    """Is the caller told whatever the policy says of warnings? Not of what is only audited."""
+    return result.action is Action.ENFORCE or result.type is RuleType.MUTATION
 
 
 def _phrase(result: Result) -> str:
@@ -208,4 +214,20 @@ def _list_changes(verdict: Verdict) -> tuple[JsonObject, ...]:
     before, after = verdict.request.object, verdict.patched
     if after is None or after is before:
         return ()
+    if verdict.request.operation is Operation.CONNECT:
+        before, after = _as_sent(verdict.request, after)
     return tuple(diff(before, after))
+
+
+def _as_sent(request: Request, after: JsonObject) -> tuple[JsonObject | None, JsonObject]:
+    """The options of a CONNECT request as they came, before they were given a namespace.
+
+    A patch must fit what the API server sent.
+    """
+    placed = request.object or {}
+    sent = (request.admission or {}).get("object")
+    if not isinstance(sent, dict) or "metadata" in sent or "metadata" not in placed:
+        return request.object, after
+    if after.get("metadata") == placed["metadata"]:
+        after = {name: value for name, value in after.items() if name != "metadata"}
+    return sent, after

@@ -10,7 +10,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.errors import DeadlineError, LictorError, TooLargeError, TooSlowError
 from lictor.load.review import Review
-from lictor.model.request import GroupVersionKind, Operation, Request
+from lictor.model.request import GroupVersionKind, Operation, Request, UnknownNamespace
 from lictor.raw import JsonObject
 from lictor.report.admission_response import ALLOWED, Answer, Manner, build_answer
 from lictor.serve.aftermath import Aftermath, Outcome
@@ -113,7 +113,7 @@ class Admission:
     async def _complete(self, chamber: Chamber, request: Request, namespace: str) -> Request:
         """The request with what the API server does not send: owner kind, roles, labels."""
         if request.subresource:
-            request = self._raise_kind(request)
+            request = _place_options(self._raise_kind(request), namespace)
         caller = request.caller
         if caller is not None and (chamber.needs_roles or self._world.needs_roles):
             roles, cluster_roles = self._world.roles_of(caller, namespace)
@@ -121,7 +121,9 @@ class Admission:
             request = replace(request, caller=caller)
         if namespace and request.kind.kind != "Namespace":
             labels = await self._world.find_labels(namespace)
-            if labels:
+            if labels is None:
+                request = replace(request, namespace_labels=UnknownNamespace(namespace))
+            elif labels:
                 request = replace(request, namespace_labels=labels)
         return request
 
@@ -156,6 +158,16 @@ def _is_unchanging(way: Way, request: Request) -> bool:
     """What goes away is not changed any more, unless a MutatingPolicy names that operation."""
     is_deleted = request.operation is Operation.DELETE
     return way.mutating and is_deleted and way.manner is not Manner.CEL_MUTATING
+
+
+def _place_options(request: Request, namespace: str) -> Request:
+    """The options of `exec` and the like, in the namespace of their Pod: they name none."""
+    options = request.object
+    if request.operation is not Operation.CONNECT or options is None or not namespace:
+        return request
+    metadata = options.get("metadata")
+    placed = {**(metadata if isinstance(metadata, dict) else {}), "namespace": namespace}
+    return replace(request, object={**options, "metadata": placed})
 
 
 def _is_managed(document: JsonObject | None) -> bool:

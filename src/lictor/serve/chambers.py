@@ -24,6 +24,7 @@ from lictor.model.program import CompiledRule, Phase, Program
 from lictor.model.request import GroupVersionKind, Operation
 from lictor.model.result import Action, PolicyRef
 from lictor.report.admission_response import Manner, Voices
+from lictor.serve.addressing import address_rules
 from lictor.serve.book import Book
 from lictor.serve.enclosure import enclose_rules
 from lictor.serve.instruments import Gauge
@@ -122,7 +123,8 @@ class Chambers:
         for policy in found:
             gauge = Gauge(self._book, policy)
             for program in self._store.programs(policy):
-                split = _split(program, policy, way)
+                asked = program if way.fine_grained else address_rules(program, policy)
+                split = _split(asked, policy, way)
                 parts.append(_Parts(*(enclose_rules(each, gauge) for each in split.each)))
         voices = _build_voices(way, found, (part.now for part in parts))
         return Chamber(

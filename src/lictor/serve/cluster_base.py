@@ -85,12 +85,13 @@ class ClusterWorld:
     def roles_of(self, caller: Caller, namespace: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return self._roles.roles_of(caller, namespace)
 
-    async def find_labels(self, namespace: str) -> Mapping[str, str]:
+    async def find_labels(self, namespace: str) -> Mapping[str, str] | None:
         """The labels of a namespace, from the API server where we have not heard of it yet."""
         if self._namespaces.object(namespace) is None:
             try:
                 async with asyncio.timeout(_NAMESPACE_SECONDS):
-                    await self._namespaces.ensure(namespace)
+                    if await self._namespaces.ensure(namespace) is None:
+                        return None
             except (ApiError, TimeoutError) as error:
                 # Whoever selects by labels must not decide as if there were none.
                 raise LookupFailedError(f"namespace {namespace}: {error}") from error

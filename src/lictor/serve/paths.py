@@ -37,6 +37,8 @@ class Way(msgspec.Struct, frozen=True):
     fails_closed: bool | None = None
     # Only requests in namespaces concern these policies.
     namespaced: bool = False
+    # One policy, by its name, whose webhook the API server keeps to what it names.
+    fine_grained: bool = False
 
 
 @lru_cache(maxsize=1024)
@@ -56,7 +58,7 @@ def _read_classic(path: str, rest: list[str], *, mutating: bool) -> Way | None:
         return Way(path, manner, mutating)
     if rest[0] not in _FAILURES or (rest[1:] and (rest[1] != FINE_GRAINED or not rest[2:])):
         return None
-    return Way(path, manner, mutating, rest[0] == "fail")
+    return Way(path, manner, mutating, rest[0] == "fail", fine_grained=bool(rest[1:]))
 
 
 def _read_cel(path: str, first: str, rest: list[str]) -> Way | None:

@@ -34,7 +34,9 @@ class World(Protocol):
         self, caller: Caller, namespace: str
     ) -> tuple[tuple[str, ...], tuple[str, ...]]: ...
 
-    async def find_labels(self, namespace: str) -> Mapping[str, str]: ...
+    async def find_labels(self, namespace: str) -> Mapping[str, str] | None:
+        """The labels of a namespace; None where there is none of that name."""
+        ...
 
 
 class BareWorld:

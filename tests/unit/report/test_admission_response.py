@@ -71,12 +71,15 @@ AUDIT = Action.AUDIT
             Answer(warnings=("policy p.r: r says error",)),
         ),
         (
-            _answer(CLASSIC, _result(FAIL, action=AUDIT), _result(WARN, rule="w")),
+            _answer(CLASSIC, _result(FAIL, action=AUDIT), _result(WARN, rule="w"), warning=("p",)),
             Answer(warnings=("policy p.r: r says fail", "policy p.w: w says warn")),
         ),
+        # What a policy only audits is told where it says so, and what passes never is.
+        (_answer(CLASSIC, _result(FAIL, action=AUDIT)), Answer()),
+        (_answer(CLASSIC, _result(PASS), _result(SKIP, rule="s"), warning=("p",)), Answer()),
         (
-            _answer(CLASSIC, _result(PASS), _result(SKIP, rule="s"), warning=("p",)),
-            Answer(warnings=("policy p.r: r says pass",)),
+            _answer(CLASSIC, _result(FAIL), _result(FAIL, policy="q", action=AUDIT)),
+            Answer(allowed=False, message=f"{HEAD}p:\n  r: r says fail\n"),
         ),
         # A change that cannot be made refuses the request, whatever its policy audits.
         (

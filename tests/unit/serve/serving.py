@@ -37,7 +37,7 @@ class FakeWorld:
         self.policies = policies
         self.needs_roles = False
         self.left_alone: Callable[[Request], bool] = lambda _: False
-        self.labels: Mapping[str, str] = {}
+        self.labels: Mapping[str, str] | None = {}
         self.roles: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
         self.asked_roles = 0
 
@@ -54,7 +54,7 @@ class FakeWorld:
         self.asked_roles += 1
         return self.roles
 
-    async def find_labels(self, namespace: str) -> Mapping[str, str]:
+    async def find_labels(self, namespace: str) -> Mapping[str, str] | None:
         return self.labels
 
 

@@ -117,7 +117,7 @@ def test_deleted_objects_are_judged_by_what_they_were(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("labels", "warnings"),
     [
-        ({"team": "x"}, ["policy teams.need-team: validation rule 'need-team' passed."]),
+        ({"team": "x"}, None),
         (
             {},
             [
@@ -128,12 +128,12 @@ def test_deleted_objects_are_judged_by_what_they_were(tmp_path: Path) -> None:
     ],
 )
 def test_warnings_of_policies_that_emit_them(
-    tmp_path: Path, labels: dict[str, str], warnings: list[str]
+    tmp_path: Path, labels: dict[str, str], warnings: list[str] | None
 ) -> None:
     policy = make_policy("teams", require_label("team", "Audit"), emitWarning=True)
     response = Bench(write_policies(tmp_path, policy)).ask("/validate/fail", make_review(labels))
     assert response["allowed"]
-    assert response["warnings"] == warnings
+    assert response.get("warnings") == warnings
 
 
 def test_audit_comes_after_the_answer(tmp_path: Path) -> None:

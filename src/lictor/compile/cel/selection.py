@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lictor.compile.cel.surroundings import CelSurroundings
-from lictor.compile.selection import remember, within
+from lictor.compile.selection import asked_within, remember
 from lictor.match.constraints import compile_constraints
 from lictor.model.admission import MatchResources
 from lictor.model.program import Matcher, Select
@@ -18,7 +18,7 @@ def select_constrained(
     if constraints is None:
         return select_none
     select = compile_constraints(constraints, around.resource_names, watch=around.watch_rule(""))
-    return remember(within(ref.namespace, select) if ref.namespace else select)
+    return remember(asked_within(ref.namespace, select) if ref.namespace else select)
 
 
 def select_all(_kind: GroupVersionKind, _subresource: str, _operation: Operation) -> Matcher:

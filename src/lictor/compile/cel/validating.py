@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 
 import msgspec
-from msgspec.structs import replace
 
 from lictor.compile.cel.answers import Voice
 from lictor.compile.cel.autogen import Floor, list_floors
@@ -92,9 +91,9 @@ class _Builder(msgspec.Struct, frozen=True):
         ignore = spec.failure_policy == "Ignore"
         judge = self._judge(spec, language, voice)
         exemptions = compile_exemptions(around.exceptions, ref, language, ignore_errors=ignore)
-        # Whoever says "Ignore" wants requests to pass that could not be decided.
-        doubtful = replace(voice, action=Action.AUDIT) if ignore else voice
-        return _check(_judge_case(view, exemptions, judge, voice), doubtful)
+        # "Ignore" is about the webhook and matchConditions: a validation that cannot be decided
+        # refuses, as in Kyverno, where policies rely on it.
+        return _check(_judge_case(view, exemptions, judge, voice), voice)
 
     def _judge(self, spec: ValidatingSpec, language: Language, voice: Voice) -> Judge:
         judge = compile_validations(
@@ -126,12 +125,12 @@ def _judge_case(view: View, exemptions: tuple[Exemption, ...], judge: Judge, voi
     return judge_case
 
 
-def _check(judge: Check, doubtful: Voice) -> Check:
+def _check(judge: Check, voice: Voice) -> Check:
     def check(case: Case) -> tuple[Result, ...]:
         try:
             return judge(case)
         except UNDECIDED as error:
-            return doubtful.say("evaluation", Status.ERROR, f"failed to load context: {error}")
+            return voice.say("evaluation", Status.ERROR, f"failed to load context: {error}")
 
     return check
 

@@ -26,12 +26,14 @@ class _Validation(msgspec.Struct, frozen=True):
     # The message as it is written, and the expression that makes another; None where there is none.
     message: str
     phrase: Evaluate | None
+    # What is said where that expression makes nothing.
+    otherwise: str
 
     def explain(self, activation: Activation) -> str:
         if self.phrase is None:
             return self.message
         try:
-            return str(self.phrase(activation)) or self.message
+            return str(self.phrase(activation)) or self.otherwise
         except UNDECIDED as error:
             return f"failed to evaluate message expression: {error}"
 
@@ -72,10 +74,12 @@ def _compile_one(validation: CelExpression, index: int, language: Language) -> _
         phrase = language.evaluator(
             validation.message_expression, ("string",), f"{where}.messageExpression"
         )
+    otherwise = f"CEL expression validation failed at index {index}"
     return _Validation(
         language.condition(validation.expression, f"{where}.expression"),
-        validation.message or f"CEL expression validation failed at index {index}",
+        validation.message or otherwise,
         phrase,
+        otherwise,
     )
 
 
