@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 Item = TypeVar("Item")
 
@@ -20,7 +20,8 @@ def track(
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Item]:
     """Give the items on; after a second, show on stderr how far we are."""
-    if not _is_terminal():
+    # Where results go to a terminal too, they show how far we are, and a bar would cut into them.
+    if not _is_terminal(sys.stderr) or _is_terminal(sys.stdout):
         yield from items
         return
     waiting = iter(items)
@@ -36,8 +37,8 @@ def track(
     yield from _track_visibly(waiting, total, label, done)
 
 
-def _is_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
 
 
 def _track_visibly(
@@ -48,7 +49,10 @@ def _track_visibly(
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+    # Rich would take stdout for its own, and print to the bar's stream what belongs into a file.
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, redirect_stdout=False
+    ) as progress:
         task = progress.add_task(label, total=total, completed=done)
         for item in items:
             yield item
