@@ -11,12 +11,10 @@ from lictor.compile.autogen import expand_rules
 from lictor.compile.classic import Surroundings, compile_policies
 from lictor.compile.cleanup import CleanupProgram, compile_cleanup
 from lictor.engine import Adapt, Engine
-from lictor.errors import LoadError
 from lictor.evaluate.expressions import Expressions
 from lictor.files import is_object_file, list_files, read_bytes
 from lictor.lang.watch import Heard, Recorder, WatchRule, watch_nothing
-from lictor.load.policies import Loaded, load_documents
-from lictor.load.problem import Problem, Severity
+from lictor.load.policies import Loaded, load_documents, refuse_errors
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Policy, Rule
@@ -95,14 +93,15 @@ def compile_cleanups(
 def load_policies(*paths: str | Path, lookups: Lookups | None = None) -> tuple[Program, ...]:
     """Read policies, and exceptions from them, from files and folders, ready for an Engine.
 
-    Raises LoadError where a file cannot be read or holds a document that is no policy we know; the
-    text names every problem with file, line and field.
+    Documents that are no policies are left out. Raises LoadError where a file cannot be read, or
+    holds a policy that is wrong or that nothing here can run; the text names every problem with
+    file, line and field.
     """
     loaded = Loaded()
     for path in paths:
         for file in list_files(os.fspath(path), is_object_file):
             loaded += load_documents(read_bytes(file), file)
-    _refuse_errors(loaded.problems)
+    refuse_errors(loaded)
     return compile_documents(
         [sourced.record for sourced in loaded.policies],
         exceptions=[sourced.record for sourced in loaded.exceptions],
@@ -174,9 +173,3 @@ def _surround_cel(
         return made[0]
 
     return surround
-
-
-def _refuse_errors(problems: Iterable[Problem]) -> None:
-    errors = [str(problem) for problem in problems if problem.severity is Severity.ERROR]
-    if errors:
-        raise LoadError("\n".join(errors))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from lictor.cli.flag_command import FlagCommand, slice_option
+from lictor.cli.flag_command import FlagCommand, slice_option, tell_notes
 from lictor.cli.offline.application import Application, ApplyPlan, select_documents
 from lictor.cli.offline.apply_output import MadeFiles, Printer, print_summary, print_unusable
 from lictor.cli.offline.git_clone import GitAccess
@@ -314,6 +314,7 @@ def _load_policies(flags: ApplyFlags, printer: Printer, live: "LiveRun | None") 
         policies = load_policy_files(read_policies(flags.policies, PolicySource(access)))
     for warning in policies.warnings:
         click.echo(f"warning: {warning}", err=True)
+    tell_notes(policies.notes)
     if flags.registry:
         click.echo("warning: --registry: asking registries comes with a later release", err=True)
     if not (len(policies) or policies.unusable or policies.cleanups):

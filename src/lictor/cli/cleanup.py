@@ -11,8 +11,7 @@ from lictor.cli.sources import read_policies
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.errors import LoadError, UsageError
-from lictor.load.policies import load_documents
-from lictor.load.problem import Severity
+from lictor.load.policies import load_documents, refuse_errors
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
@@ -90,9 +89,7 @@ def _load(paths: Sequence[str]) -> Iterator[JsonObject]:
     found = False
     for text in read_policies(paths):
         loaded = load_documents(text.content, text.path)
-        errors = [str(each) for each in loaded.problems if each.severity is Severity.ERROR]
-        if errors:
-            raise LoadError("\n".join(errors))
+        refuse_errors(loaded)
         bodies = [each.body for each in loaded.cleanups]
         bodies += [
             each.body for each in loaded.cel_policies if each.record.kind.endswith("DeletingPolicy")

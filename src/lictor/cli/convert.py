@@ -10,8 +10,7 @@ from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.cli.sources import read_policies
 from lictor.compile.convert.conversion import Target
 from lictor.errors import CompileError, LoadError
-from lictor.load.policies import Loaded, load_documents
-from lictor.load.problem import Severity
+from lictor.load.policies import Loaded, load_documents, refuse_errors
 from lictor.model.policy import Policy
 from lictor.raw import JsonObject
 
@@ -112,7 +111,7 @@ class _Work:
 
         text = render_documents(documents, as_json=False).encode()
         made = load_documents(text, f"{policy.metadata.name} (converted)")
-        _refuse_problems(made)
+        refuse_errors(made)
         new = compile_documents(
             (),
             lookups=self._world,
@@ -131,16 +130,10 @@ def _load(paths: tuple[str, ...]) -> Loaded:
     loaded = Loaded()
     for text in read_policies(paths):
         loaded += load_documents(text.content, text.path)
-    _refuse_problems(loaded)
+    refuse_errors(loaded)
     if not loaded.policies:
         raise LoadError("no classic policies were found")
     return loaded
-
-
-def _refuse_problems(loaded: Loaded) -> None:
-    errors = [str(p) for p in loaded.problems if p.severity is Severity.ERROR]
-    if errors:
-        raise LoadError("\n".join(errors))
 
 
 def _load_resources(paths: tuple[str, ...]) -> Iterator[JsonObject]:

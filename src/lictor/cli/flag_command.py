@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import click
+import msgspec
 from click.core import ParameterSource
 
 from lictor.raw import Json
@@ -21,6 +22,7 @@ _LOG_OPTIONS = {
     "alsologtostderrthreshold", "log_backtrace_at", "log_dir", "log_file", "log_file_max_size",
     "stderrthreshold", "v", "vmodule",
 }  # fmt: skip
+_NUMBER = re.compile(r"-?[0-9]+")
 _VERBOSITY = re.compile(r"-v=?-?[0-9]+")
 
 
@@ -106,19 +108,52 @@ def split_commas(text: str) -> list[str]:
         raise click.UsageError(f"invalid list {text!r}: {error}") from error
 
 
-def strip_log_flags(arguments: Sequence[str]) -> list[str]:
-    """Leave out the log flags that Kyverno takes everywhere: they change nothing here."""
+class LogFlags(msgspec.Struct, frozen=True):
+    """A command line without the log flags that Kyverno takes everywhere, and what they said."""
+
+    arguments: tuple[str, ...]
+    # From one on, what was left out is told; everything else about logs has no meaning here.
+    verbosity: int = 0
+
+
+def take_log_flags(arguments: Sequence[str]) -> LogFlags:
+    """Take the log flags out. `-v` needs no number: alone it means one."""
     kept: list[str] = []
-    waiting = iter(arguments)
-    for argument in waiting:
+    verbosity = 0
+    position = 0
+    while position < len(arguments):
+        argument = arguments[position]
+        following = arguments[position + 1 : position + 2]
+        position += 1
         if argument == "--":
-            return [*kept, argument, *waiting]
-        name = argument.lstrip("-").partition("=")[0]
+            kept.extend((argument, *arguments[position:]))
+            break
+        name, equals, value = argument.lstrip("-").partition("=")
         if not _is_log_flag(argument, name):
             kept.append(argument)
+            continue
+        if name == "v" and not equals and not (following and _NUMBER.fullmatch(following[0])):
+            verbosity = 1
         elif argument in ("-v", f"--{name}") and name in _LOG_OPTIONS:
-            next(waiting, None)
-    return kept
+            position += 1
+            value = following[0] if following else ""
+        if name.startswith("v") and (number := _NUMBER.fullmatch(value or name[1:])):
+            verbosity = int(number[0])
+    return LogFlags(tuple(kept), verbosity)
+
+
+def is_verbose() -> bool:
+    """Whether the user asked to be told more."""
+    context = click.get_current_context(silent=True)
+    verbosity = context.find_root().obj if context is not None else None
+    return isinstance(verbosity, int) and verbosity > 0
+
+
+def tell_notes(notes: Iterable[str]) -> None:
+    """Say on standard error what only those want to know who ask."""
+    if is_verbose():
+        for note in notes:
+            click.echo(f"note: {note}", err=True)
 
 
 def read_bool(text: str) -> bool | None:

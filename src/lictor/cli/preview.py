@@ -13,8 +13,7 @@ from lictor.cli.sources import read_policies
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.errors import LoadError
-from lictor.load.policies import load_documents
-from lictor.load.problem import Severity
+from lictor.load.policies import load_documents, refuse_errors
 
 if TYPE_CHECKING:
     from lictor.cluster.store import Record
@@ -78,9 +77,7 @@ def _load(path: str) -> "list[Record]":
     records: list[Record] = []
     for text in read_policies([path]):
         loaded = load_documents(text.content, text.path)
-        errors = [str(each) for each in loaded.problems if each.severity is Severity.ERROR]
-        if errors:
-            raise LoadError("\n".join(errors))
+        refuse_errors(loaded)
         records += [each.record for each in loaded.policies]
         records += [each.record for each in loaded.cel_policies]
     if not records:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from lictor.cli.flag_command import strip_log_flags
+from lictor.cli.flag_command import LogFlags, take_log_flags
 from lictor.cli.main import COMPLETION_VARIABLE, LOGGING_COMMANDS, OWN_COMMANDS, PROGRAM, cli
 from lictor.errors import LictorError, UsageError
 
@@ -20,8 +20,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command line; whatever happens, give an exit code and, for people, a reason."""
     _prepare_streams()
     heeds_them = bool(arguments) and arguments[0] in LOGGING_COMMANDS
-    given = list(arguments) if heeds_them else strip_log_flags(arguments)
-    wrong_call = 2 if given and given[0] in OWN_COMMANDS else 1
+    given = LogFlags(tuple(arguments)) if heeds_them else take_log_flags(arguments)
+    wrong_call = 2 if given.arguments and given.arguments[0] in OWN_COMMANDS else 1
     try:
         code = _invoke(given, wrong_call)
         sys.stdout.flush()
@@ -34,9 +34,9 @@ def run(arguments: Sequence[str]) -> int:
     return code
 
 
-def _invoke(arguments: list[str], wrong_call: int) -> int:
+def _invoke(given: LogFlags, wrong_call: int) -> int:
     try:
-        return _call(arguments, wrong_call)
+        return _call(given, wrong_call)
     except UsageError as error:
         return _fail(str(error), wrong_call)
     except LictorError as error:
@@ -47,14 +47,15 @@ def _invoke(arguments: list[str], wrong_call: int) -> int:
         return _fail(_describe_os_error(error), 1)
 
 
-def _call(arguments: list[str], wrong_call: int) -> int:
+def _call(given: LogFlags, wrong_call: int) -> int:
     try:
         if COMPLETION_VARIABLE in os.environ:
             from lictor.cli.completion import answer_shell
 
             return answer_shell(cli, os.environ[COMPLETION_VARIABLE])
         # Not cli.main(): it would swallow broken pipes and interrupts, which have their own codes.
-        with cli.make_context(PROGRAM, arguments) as context:
+        arguments = list(given.arguments)
+        with cli.make_context(PROGRAM, arguments, obj=given.verbosity) as context:
             return _read_code(cli.invoke(context))
     except SystemExit as error:
         return _read_code(error.code)

@@ -23,6 +23,8 @@ RECORDS: Final[Known] = {
     ("kyverno.io", "ClusterCleanupPolicy"): (CleanupPolicy, ("v2", "v2beta1"), "cleanups"),
 }
 
+# Belongs to policies and judges nothing itself.
+COMPANION: Final = "GlobalContextEntry"
 _CEL_KINDS = (
     "ValidatingPolicy",
     "MutatingPolicy",
@@ -44,6 +46,23 @@ RAW: Final[frozenset[tuple[str, str]]] = frozenset(
         ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
     ]
 )
+# Policies of other engines, by group; an empty set means every kind. Nothing here runs them, and
+# nothing must pass because they were taken for resources.
+_OTHER_ENGINES: Final[dict[str, frozenset[str]]] = {
+    "policies.kubewarden.io": frozenset(
+        [
+            "AdmissionPolicy",
+            "AdmissionPolicyGroup",
+            "ClusterAdmissionPolicy",
+            "ClusterAdmissionPolicyGroup",
+        ]
+    ),
+    "templates.gatekeeper.sh": frozenset(["ConstraintTemplate"]),
+    "constraints.gatekeeper.sh": frozenset(),
+    "mutations.gatekeeper.sh": frozenset(),
+    "expansion.gatekeeper.sh": frozenset(["ExpansionTemplate"]),
+    "policy.sigstore.dev": frozenset(["ClusterImagePolicy"]),
+}
 # A kind of these groups that stands in no table is a mistake, not a resource.
 POLICY_GROUPS: Final = frozenset(["kyverno.io", "policies.kyverno.io", "json.kyverno.io"])
 # Not policies, though they may stand in such a group: some test files say `kyverno.io/v1`.
@@ -89,6 +108,14 @@ def find_kind(group: str, kind: str) -> KnownKind | None:
 
         found = CEL_RECORDS.get((group, kind))
     return found
+
+
+def is_unsupported(group: str, kind: str) -> bool:
+    """Whether this is a policy that is kept as it is: of another engine, or of a family to come."""
+    kinds = _OTHER_ENGINES.get(group)
+    if kinds is not None:
+        return not kinds or kind in kinds
+    return (group, kind) in RAW and find_kind(group, kind) is None and kind != COMPANION
 
 
 _KNOWN: Final = RECORDS.keys() | RAW

@@ -10,7 +10,14 @@ import msgspec
 
 from lictor.errors import LoadError
 from lictor.load.fields import describe, read_record
-from lictor.load.kinds import RAW, KnownKind, absent_fields, find_kind, find_unknown
+from lictor.load.kinds import (
+    RAW,
+    KnownKind,
+    absent_fields,
+    find_kind,
+    find_unknown,
+    is_unsupported,
+)
 from lictor.load.problem import FieldFault, Path, Problem, Severity, write_path
 from lictor.load.yaml import Document, read_documents
 from lictor.model.cleanup import CleanupPolicy
@@ -51,6 +58,11 @@ class RawPolicy(msgspec.Struct, frozen=True):
     namespace: str
     body: JsonObject
 
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether it is a policy that nothing here can run."""
+        return is_unsupported(self.api_version.rpartition("/")[0], self.kind)
+
 
 class Loaded(msgspec.Struct, frozen=True):
     """What a file holds."""
@@ -61,11 +73,18 @@ class Loaded(msgspec.Struct, frozen=True):
     # Documents of kinds that have no records.
     raw: tuple[Sourced[RawPolicy], ...] = ()
     resources: tuple[Sourced[JsonObject], ...] = ()
+    # What Kubernetes does not know: descriptions of packages and the like.
+    others: tuple[Sourced[JsonObject], ...] = ()
     problems: tuple[Problem, ...] = ()
     admission_policies: "tuple[Sourced[AdmissionPolicy], ...]" = ()
     bindings: "tuple[Sourced[Binding], ...]" = ()
     cel_policies: "tuple[Sourced[CelPolicy], ...]" = ()
     cel_exceptions: "tuple[Sourced[CelException], ...]" = ()
+
+    @property
+    def unsupported(self) -> tuple[Sourced[RawPolicy], ...]:
+        """Policies that nothing here can run."""
+        return tuple(each for each in self.raw if each.record.is_unsupported)
 
     def __add__(self, other: "Loaded") -> "Loaded":
         names = self.__struct_fields__
@@ -140,6 +159,11 @@ def is_list(body: JsonObject) -> bool:
     return body.get("apiVersion") == "v1" and body.get("kind") == "List"
 
 
+def is_no_object(body: JsonObject) -> bool:
+    """Whether a document is not meant for Kubernetes; one with a `spec` only lost its head."""
+    return not {"apiVersion", "kind", "spec"} & body.keys()
+
+
 class _Sorter:
     """Puts the pieces of one file where they belong."""
 
@@ -152,13 +176,15 @@ class _Sorter:
         known = find_kind(piece.group, piece.kind)
         if known is not None:
             self._add_record(piece, known)
-        elif (piece.group, piece.kind) in RAW:
+        elif (piece.group, piece.kind) in RAW or is_unsupported(piece.group, piece.kind):
             self._add_raw(piece)
         else:
             self._add_other(piece)
 
     def _add_other(self, piece: _Piece) -> None:
-        if not piece.kind or not piece.version:
+        if is_no_object(piece.body):
+            self._shelve("others", piece, piece.body)
+        elif not piece.kind or not piece.version:
             missing = "kind" if piece.version else "apiVersion"
             self._refuse(piece, f'not a Kubernetes object: "{missing}" is missing')
         elif unknown := find_unknown(piece.group, piece.kind):
@@ -231,6 +257,21 @@ def load_documents(data: str | bytes, source: str) -> Loaded:
             else:
                 sorter.add(piece)
     return Loaded(**{name: tuple(found) for name, found in sorter.shelves.items()})
+
+
+def refuse_errors(loaded: Loaded) -> None:
+    """Raise LoadError where not everything can be used; the text names each thing."""
+    errors = [str(each) for each in loaded.problems if each.severity is Severity.ERROR]
+    for policy in loaded.unsupported:
+        line, _ = policy.position()
+        errors.append(f"{policy.source}:{line}: {describe_unsupported(policy.record.kind)}")
+    if errors:
+        raise LoadError("\n".join(errors))
+
+
+def describe_unsupported(kind: str) -> str:
+    """Why a policy of such a kind cannot be used."""
+    return f"policies of kind {kind} are not supported yet"
 
 
 def has_errors(problems: tuple[Problem, ...]) -> bool:

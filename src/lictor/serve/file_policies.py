@@ -9,8 +9,7 @@ from lictor.cluster.store import CEL_KINDS, CLASSIC_KINDS, StoredPolicy
 from lictor.errors import LoadError
 from lictor.files import is_object_file, list_files, read_bytes
 from lictor.lang.resource_names import ResourceNames, builtin_names
-from lictor.load.policies import Loaded, Sourced, load_documents
-from lictor.load.problem import Severity
+from lictor.load.policies import Loaded, Sourced, load_documents, refuse_errors
 from lictor.model.cel_policy import CelPolicy
 from lictor.model.policy import Policy
 from lictor.model.program import Program
@@ -63,9 +62,7 @@ def _load(paths: Iterable[Path]) -> Loaded:
     for path in paths:
         for file in list_files(str(path), is_object_file):
             loaded += load_documents(read_bytes(file), file)
-    errors = [str(each) for each in loaded.problems if each.severity is Severity.ERROR]
-    if errors:
-        raise LoadError("\n".join(errors))
+    refuse_errors(loaded)
     if not loaded.policies and not loaded.cel_policies:
         raise LoadError("no policies there", where=", ".join(map(str, paths)))
     return loaded

@@ -16,7 +16,7 @@ from lictor.cli.flag_command import (
     read_bool,
     slice_option,
     split_commas,
-    strip_log_flags,
+    take_log_flags,
 )
 from lictor.cli.lazy_group import LazyCommand, LazyGroup
 from lictor.errors import EvaluationError, LoadError, UsageError
@@ -179,7 +179,7 @@ def test_debug_shows_where(run, monkeypatch):
     ],
 )
 def test_log_flags_are_dropped(arguments, kept):
-    assert strip_log_flags(arguments) == kept
+    assert list(take_log_flags(arguments).arguments) == kept
 
 
 @pytest.mark.parametrize(
@@ -250,3 +250,23 @@ def test_interrupt():
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (130, "Error: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept", "verbosity"),
+    [
+        (["apply", "p.yaml"], ["apply", "p.yaml"], 0),
+        (["apply", "-v", "p.yaml"], ["apply", "p.yaml"], 1),
+        (["apply", "p.yaml", "-v"], ["apply", "p.yaml"], 1),
+        (["apply", "-v", "-r", "x"], ["apply", "-r", "x"], 1),
+        (["apply", "-v", "4", "p.yaml"], ["apply", "p.yaml"], 4),
+        (["apply", "-v=4"], ["apply"], 4),
+        (["apply", "-v4"], ["apply"], 4),
+        (["apply", "--v=0", "--v", "2"], ["apply"], 2),
+        (["apply", "--vmodule=x=5", "--vmodule", "y=4"], ["apply"], 0),
+        (["apply", "--", "-v"], ["apply", "--", "-v"], 0),
+    ],
+)
+def test_how_much_is_told(arguments, kept, verbosity):
+    taken = take_log_flags(arguments)
+    assert (list(taken.arguments), taken.verbosity) == (kept, verbosity)

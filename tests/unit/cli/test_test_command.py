@@ -346,7 +346,7 @@ def test_other_families_are_named(capsys) -> None:
     write_test(team("good"))
     code, _, err = test(capsys)
     assert code == 1
-    assert "ValidatingPolicy later: policies of kind ValidatingPolicy are not supported yet" in err
+    assert "policy.yaml:1: policies of kind ValidatingPolicy are not supported yet" in err
 
 
 def test_objects_that_others_cause_to_change(capsys) -> None:

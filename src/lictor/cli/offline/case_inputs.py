@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
+from lictor.cli.flag_command import tell_notes
 from lictor.cli.offline.cases import TestCase
 from lictor.cli.offline.inputs import (
     load_caller,
@@ -96,6 +97,7 @@ class CaseReader:
         policies = load_policy_files(read_policies(self._case.resolve(self._test.policies)))
         for warning in policies.warnings:
             self._say(f"  WARNING: {warning}")
+        tell_notes(policies.notes)
         for policy in policies.unusable:
             if policy.is_later:
                 raise LictorError(f"{policy.kind} {policy.name}: {policy.reason}")

@@ -8,7 +8,7 @@ import msgspec
 from lictor.cli.offline.cel_records import CelRecords, collect_records
 from lictor.cli.sources import Text
 from lictor.errors import LoadError
-from lictor.load.policies import Loaded, load_documents
+from lictor.load.policies import Loaded, describe_unsupported, load_documents
 from lictor.load.problem import Problem, Severity
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from lictor.model.admission import AdmissionPolicy
     from lictor.model.cel_policy import CelException, CelPolicy
 
-# Belongs to policies and judges nothing itself.
-_COMPANION = "GlobalContextEntry"
 _DEFINITION = "CustomResourceDefinition"
 
 
@@ -55,6 +53,8 @@ class LoadedPolicies(msgspec.Struct, frozen=True):
     unusable: tuple[Unusable, ...] = ()
     cleanups: tuple[CleanupPolicy, ...] = ()
     warnings: tuple[str, ...] = ()
+    # What was left out, for those who ask.
+    notes: tuple[str, ...] = ()
     cel: CelRecords = CelRecords()
     # Definitions of custom resources: they tell how kinds are called in policies.
     crds: tuple[JsonObject, ...] = ()
@@ -82,13 +82,8 @@ def load_policy_files(texts: Iterable[Text]) -> LoadedPolicies:
             *_list_without_rules(loaded),
             *_list_later(loaded),
         ),
-        warnings=tuple(str(found) for found in loaded.problems if found not in errors)
-        + tuple(
-            f"{found.source}:{found.position()[0]}: "
-            f"{found.record.get('kind')} is not a policy and was left out"
-            for found in loaded.resources
-            if found.record.get("kind") != _DEFINITION
-        ),
+        warnings=tuple(str(found) for found in loaded.problems if found not in errors),
+        notes=tuple(_list_left_out(loaded)),
         cel=collect_records(loaded),
         crds=tuple(
             found.record for found in loaded.resources if found.record.get("kind") == _DEFINITION
@@ -148,11 +143,23 @@ def _list_without_rules(loaded: Loaded) -> list[Unusable]:
     ]
 
 
+def _list_left_out(loaded: Loaded) -> Iterator[str]:
+    """What stands among policies and is none: folders of policies hold more than that."""
+    for found in loaded.resources:
+        kind = found.record.get("kind")
+        if kind != _DEFINITION:
+            yield f"{found.source}:{found.position()[0]}: {kind} is not a policy and was left out"
+    for found in loaded.others:
+        yield f"{found.source}:{found.position()[0]}: is no Kubernetes object and was left out"
+
+
 def _list_later(loaded: Loaded) -> list[Unusable]:
-    later = [
-        (raw.record.name, raw.record.kind) for raw in loaded.raw if raw.record.kind != _COMPANION
-    ]
     return [
-        Unusable(name, kind, f"policies of kind {kind} are not supported yet", is_later=True)
-        for name, kind in later
+        Unusable(
+            each.record.name,
+            each.record.kind,
+            f"{each.source}:{each.position()[0]}: {describe_unsupported(each.record.kind)}",
+            is_later=True,
+        )
+        for each in loaded.unsupported
     ]

@@ -99,7 +99,11 @@ def up(  # noqa: PLR0913  (one for each option)
     from lictor.cli.up.policy_files import read_objects
     from lictor.cli.up.processes import run_cluster
 
-    objects = read_objects(policies)
+    def tell(note: str) -> None:
+        if verbose:
+            click.echo(f"note: {note}", err=True)
+
+    objects = read_objects(policies, tell)
     address = check_address(address)
     wishes = Wishes(
         keeps_objects=data is not None,

@@ -1,17 +1,18 @@
 """Objects from files, in an order in which a cluster can take them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from lictor.errors import LoadError, UsageError
 from lictor.files import is_object_file, list_files, read_bytes
+from lictor.load.policies import is_no_object
 from lictor.load.yaml import iter_documents
 from lictor.raw import Json, JsonObject
 
 # Files that tests and the command line read; no cluster knows them.
-_NOT_OBJECTS = "cli.kyverno.io/"
+_NOT_OBJECTS = ("cli.kyverno.io/", "kustomize.config.k8s.io/")
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "Role")
 
 
@@ -22,11 +23,13 @@ class FileObject(msgspec.Struct, frozen=True):
     body: JsonObject
 
 
-def read_objects(paths: Iterable[Path]) -> tuple[FileObject, ...]:
-    """All objects in files and folders, those that others stand on first."""
+def read_objects(
+    paths: Iterable[Path], tell: Callable[[str], None] = lambda _: None
+) -> tuple[FileObject, ...]:
+    """All objects in files and folders, those that others stand on first; `tell` what is none."""
     found: list[FileObject] = []
     for path in paths:
-        read = [each for file in _list_files(path) for each in _read_file(file)]
+        read = [each for file in _list_files(path) for each in _read_file(file, tell)]
         if not read:
             raise UsageError(f"{path}: no objects in there")
         found += read
@@ -43,9 +46,20 @@ def _list_files(path: Path) -> Iterator[Path]:
     yield from files
 
 
-def _read_file(file: Path) -> Iterator[FileObject]:
+def _read_file(file: Path, tell: Callable[[str], None]) -> Iterator[FileObject]:
     for document in iter_documents(read_bytes(str(file)), str(file)):
-        yield from _take(document.body, f"{file}:{document.line}")
+        where = f"{file}:{document.line}"
+        if _is_left_out(document.body):
+            tell(f"{where}: is nothing that a cluster holds, and was left out")
+        else:
+            yield from _take(document.body, where)
+
+
+def _is_left_out(body: Json) -> bool:
+    """Whether a document is for other programs: descriptions of packages, files of kustomize."""
+    return isinstance(body, dict) and (
+        is_no_object(body) or str(body.get("apiVersion")).startswith(_NOT_OBJECTS)
+    )
 
 
 def _take(body: Json, where: str) -> Iterator[FileObject]:
@@ -56,11 +70,11 @@ def _take(body: Json, where: str) -> Iterator[FileObject]:
     if body["kind"] == "List" and isinstance(body.get("items"), list):
         for item in body["items"]:
             yield from _take(item, where)
-    elif not body["apiVersion"].startswith(_NOT_OBJECTS):
-        metadata = body.get("metadata")
-        if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-            raise LoadError("has no name", where=where)
-        yield FileObject(where, body)
+        return
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise LoadError("has no name", where=where)
+    yield FileObject(where, body)
 
 
 def _rank(found: FileObject) -> int:

@@ -9,7 +9,14 @@ from msgspec.structs import replace
 from lictor.compile.lint import Fault
 from lictor.errors import LoadError
 from lictor.load.fields import Absent, check_fields
-from lictor.load.kinds import RAW, RECORDS, absent_fields, find_kind, find_unknown
+from lictor.load.kinds import (
+    RAW,
+    RECORDS,
+    absent_fields,
+    find_kind,
+    find_unknown,
+    is_unsupported,
+)
 from lictor.load.policies import is_list, locate_error
 from lictor.load.problem import Path, Problem, Severity, write_path
 from lictor.load.yaml import Document, decode_text, read_documents
@@ -85,7 +92,9 @@ class Piece(msgspec.Struct, frozen=True):
     @property
     def is_raw(self) -> bool:
         """Whether it is of a kind that has no record, and no checks."""
-        return (self.group, self.kind) in RAW and self.record is None
+        return is_unsupported(self.group, self.kind) or (
+            (self.group, self.kind) in RAW and self.record is None
+        )
 
     @property
     def offline(self) -> type[msgspec.Struct] | None:

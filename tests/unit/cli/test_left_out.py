@@ -1,0 +1,106 @@
+"""Folders of policies hold more than policies: what is none is left out, what is one never."""
+
+from pathlib import Path
+
+import pytest
+
+import lictor
+from lictor.cli.rim import run
+from lictor.cli.up.policy_files import read_objects
+from lictor.serve.file_policies import FilePolicies
+
+POLICY = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: need-team}
+spec:
+  rules:
+  - name: team
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    validate: {message: a team is needed, pattern: {metadata: {labels: {team: "?*"}}}}
+"""
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: mine, labels: {team: a}}\n"
+BESIDE = {
+    "artifacthub-pkg.yml": "name: need-team\nversion: 1.0.0\nkeywords: [kyverno]\n",
+    "kustomization.yaml": "resources: [policy.yaml]\n",
+    "sub/kustomization.yaml": (
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: []\n"
+    ),
+}
+FOREIGN = {
+    "kubewarden": "policies.kubewarden.io/v1/ClusterAdmissionPolicy",
+    "gatekeeper template": "templates.gatekeeper.sh/v1/ConstraintTemplate",
+    "gatekeeper constraint": "constraints.gatekeeper.sh/v1beta1/K8sRequiredLabels",
+    "gatekeeper mutation": "mutations.gatekeeper.sh/v1/Assign",
+    "sigstore": "policy.sigstore.dev/v1beta1/ClusterImagePolicy",
+    "kyverno-json": "json.kyverno.io/v1alpha1/ValidatingPolicy",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "policies"
+    for name, text in {"policy.yaml": POLICY, **BESIDE}.items():
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        (made / name).write_text(text)
+    (tmp_path / "pod.yaml").write_text(POD)
+    return made
+
+
+@pytest.mark.parametrize("command", ["apply", "convert", "lint", "explain"])
+def test_what_is_no_policy_is_left_out_without_a_word(folder: Path, command: str, capsys) -> None:
+    resource = [] if command == "lint" else ["-r", str(folder.parent / "pod.yaml")]
+    assert run([command, str(folder), *resource]) == 0
+    out, err = capsys.readouterr()
+    assert not any(name in out + err for name in ("artifacthub", "kustomization", "error: 1"))
+
+
+def test_the_others_leave_it_out_too(folder: Path) -> None:
+    assert len(lictor.load_policies(folder)) == 1
+    assert len(FilePolicies(folder).policies) == 1
+    told: list[str] = []
+    objects = read_objects([folder], told.append)
+    assert [each.body["kind"] for each in objects] == ["ClusterPolicy"]
+    assert len(told) == len(BESIDE)
+
+
+def test_it_is_told_to_those_who_ask(folder: Path, capsys) -> None:
+    resource = str(folder.parent / "pod.yaml")
+    assert run(["apply", str(folder), "-v", "-r", resource]) == 0
+    err = capsys.readouterr().err
+    assert "artifacthub-pkg.yml:1: is no Kubernetes object and was left out" in err
+    assert "sub/kustomization.yaml:1: Kustomization is not a policy and was left out" in err
+
+
+@pytest.mark.parametrize("kind", FOREIGN.values(), ids=FOREIGN)
+def test_policies_that_nothing_here_runs_are_errors(folder: Path, kind: str, capsys) -> None:
+    version, _, name = kind.rpartition("/")
+    text = f"apiVersion: {version}\nkind: {name}\nmetadata: {{name: other}}\nspec: {{}}\n"
+    (folder / "other.yaml").write_text(text)
+    message = f"other.yaml:1: policies of kind {name} are not supported yet"
+    resource = ["-r", str(folder.parent / "pod.yaml")]
+    for command in (["apply", *resource], ["convert"], ["explain", *resource]):
+        assert run([command[0], str(folder), *command[1:]]) == 1
+        assert message in "".join(capsys.readouterr())
+    for load in (lictor.load_policies, FilePolicies):
+        with pytest.raises(lictor.LoadError, match=message):
+            load(folder)
+    run(["lint", str(folder)])
+    assert "another family" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        POLICY.replace("apiVersion: kyverno.io/v1\n", ""),
+        POLICY.replace("kind: ClusterPolicy\n", ""),
+        POLICY.replace("apiVersion: kyverno.io/v1\nkind: ClusterPolicy\n", ""),
+        "- a list\n",
+        "Error: the template could not be rendered\n- because",
+    ],
+)
+def test_a_policy_that_lost_its_head_is_an_error(folder: Path, text: str) -> None:
+    (folder / "broken.yaml").write_text(text.replace("need-team", "other"))
+    assert run(["apply", str(folder), "-r", str(folder.parent / "pod.yaml")]) == 1
+    with pytest.raises(lictor.LoadError):
+        lictor.load_policies(folder)
