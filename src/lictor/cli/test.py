@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from lictor.cli.flag_command import FlagCommand
 from lictor.cli.offline.case_run import CaseRun
-from lictor.cli.offline.cases import TestCase, find_test_files, load_cases
+from lictor.cli.offline.cases import TEST_FILE, TestCase, find_test_files, hint_at_fix, load_cases
 from lictor.cli.offline.checks import run_checks
 from lictor.cli.offline.git_clone import GitAccess
 from lictor.cli.offline.selector import Selector, compile_selector, parse_selector
@@ -42,7 +42,7 @@ class TestFlags(msgspec.Struct, frozen=True):
     __test__ = False
 
     paths: tuple[str, ...]
-    file_name: str = "kyverno-test.yaml"
+    file_name: str = TEST_FILE
     git_branch: str = ""
     test_case_selector: str = "policy=*,rule=*,resource=*"
     output_format: str = ""
@@ -57,7 +57,7 @@ class TestFlags(msgspec.Struct, frozen=True):
 @click.command(
     cls=FlagCommand, arity=(1, None), examples=_EXAMPLES, short_help="Run the tests of policies."
 )
-@click.option("-f", "--file-name", default="kyverno-test.yaml", help="Name of the test files.")
+@click.option("-f", "--file-name", default=TEST_FILE, help="Name of the test files.")
 @click.option("-b", "--git-branch", default="", help="Branch of the git repository.")
 @click.option(
     "-t",
@@ -151,7 +151,7 @@ class _Run(msgspec.Struct):
             self.say(f"\nWARNING: test file ({case.path}) uses a deprecated schema")
             raise LictorError(
                 f"test file {case.path} uses a deprecated schema - "
-                "please migrate to the latest format"
+                f"please migrate to the latest format: {hint_at_fix(case.path)}"
             )
         rows = self._select_rows(case.test.results)
         if not rows:

@@ -7,7 +7,7 @@ case, and a number where text should be.
 
 import csv
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +20,14 @@ from lictor.load.yaml import Document, read_documents
 from lictor.model.offline import ClusterResource, Context, Test, UserInfo, Values
 
 Record = TypeVar("Record", bound=msgspec.Struct)
+
+# What results had in older test files, and what each became; `lictor fix test` puts it there.
+OLDER_FIELDS: Final = {
+    "resource": "resources",
+    "status": "result",
+    "namespace": "policy or resources, as NAMESPACE/NAME",
+    "patchedResource": "patchedResources",
+}
 
 
 def read_records(
@@ -72,6 +80,20 @@ def load_tests(data: str | bytes, source: str) -> list[Sourced[Test]]:
             raise join_problems(found)
         tests.append(replace(found, record=_drop_repeated(found.record)))
     return tests
+
+
+def is_older_form(data: str | bytes, source: str) -> bool:
+    """Whether a test file is of a form that Kyverno took once: without a kind, or its fields."""
+    for document in read_documents(data, source):
+        body = None if isinstance(document, LoadError) else document.body
+        if not isinstance(body, dict):
+            continue
+        rows = body.get("results")
+        listed = rows if isinstance(rows, list) else ()
+        fields = {name for row in listed if isinstance(row, dict) for name in row}
+        if not body.get("kind") or not body.get("apiVersion") or OLDER_FIELDS.keys() & fields:
+            return True
+    return False
 
 
 def _drop_repeated(test: Test) -> Test:

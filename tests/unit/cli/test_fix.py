@@ -285,3 +285,84 @@ def test_what_cannot_be_read_is_not_written(tmp_path, capsys, text):
 def test_wrong_calls(capsys, arguments):
     assert rim.run(["fix", *arguments]) == 1
     assert capsys.readouterr().err.startswith("Error: ")
+
+
+OLDER_TEST = """
+name: older
+policies: [policy.yaml]
+resources: [pod.yaml]
+results:
+- {policy: need-team, rule: team, resource: bare, kind: Pod, status: fail}
+- {policy: need-team, rule: team, resource: good, namespace: red, kind: Pod, status: pass}
+- {policy: add-owner, rule: owner, resource: good, namespace: red, kind: Pod, result: pass,
+   patchedResource: patched.yaml}
+"""
+OLDER_POLICIES = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: need-team}
+spec:
+  rules:
+  - name: team
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    validate: {message: a team is needed, pattern: {metadata: {labels: {team: "?*"}}}}
+---
+apiVersion: kyverno.io/v1
+kind: Policy
+metadata: {name: add-owner, namespace: red}
+spec:
+  rules:
+  - name: owner
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    mutate: {patchStrategicMerge: {metadata: {labels: {owner: me}}}}
+"""
+OLDER_PODS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: bare}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: good, namespace: red, labels: {team: a}}
+"""
+
+
+def test_a_test_of_an_older_form_is_refused_with_a_hint_and_then_fixed(tmp_path, capsys):
+    patched = OLDER_PODS.split("---")[1].replace("team: a", "team: a, owner: me")
+    for name, text in {
+        "kyverno-test.yaml": OLDER_TEST,
+        "policy.yaml": OLDER_POLICIES,
+        "pod.yaml": OLDER_PODS,
+        "patched.yaml": patched,
+    }.items():
+        (tmp_path / name).write_text(text)
+    assert rim.run(["test", str(tmp_path)]) == 1
+    assert f"`lictor fix test {tmp_path} --save` brings it up to date" in capsys.readouterr().out
+    assert rim.run(["fix", "test", str(tmp_path), "--save"]) == 0
+    fixed = yaml.safe_load((tmp_path / "kyverno-test.yaml").read_text())
+    assert [(row["policy"], row["resources"]) for row in fixed["results"]] == [
+        ("need-team", ["bare"]),
+        ("need-team", ["red/good"]),
+        ("red/add-owner", ["good"]),
+    ]
+    capsys.readouterr()
+    rim.run(["test", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "3 tests passed and 0 tests failed" in out, out
+
+
+def test_a_test_without_kind_is_refused_with_a_hint(tmp_path, capsys):
+    (tmp_path / "t.yaml").write_text(
+        "name: x\npolicies: [p.yaml]\nresources: [r.yaml]\nresults: []\n"
+    )
+    assert rim.run(["test", str(tmp_path), "-f", "t.yaml"]) == 1
+    err = capsys.readouterr().err
+    assert f"`lictor fix test {tmp_path} --file-name t.yaml --save` brings it up to date" in err
+
+
+@pytest.mark.parametrize(
+    "row", [{"status": "pass", "result": "fail"}, {"resource": ["a"]}, {"namespace": 3}]
+)
+def test_older_fields_that_make_no_sense(row):
+    with pytest.raises(LoadError):
+        repair_test({"results": [{"policy": "p", **row}]}, "t")

@@ -1,10 +1,11 @@
 """Test, values and user info files in their old form become ones in today's form."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TypeVar
 
 from lictor.cli.fix.repair import Repair
 from lictor.errors import LoadError
+from lictor.load.test_files import OLDER_FIELDS
 from lictor.raw import Json, JsonObject
 
 API_VERSION = "cli.kyverno.io/v1alpha1"
@@ -33,8 +34,18 @@ def repair_kind(document: JsonObject, kind: str) -> Repair:
     return Repair(made, tuple(messages))
 
 
-def repair_test(document: Json, file_name: str, *, compress: bool = False) -> Repair:
-    """Bring a test up to date; LoadError where it is no test."""
+def repair_test(
+    document: Json,
+    file_name: str,
+    *,
+    compress: bool = False,
+    namespaced: Container[str] = (),
+) -> Repair:
+    """Bring a test up to date; LoadError where it is no test.
+
+    `namespaced` are the policies that live in a namespace: the `namespace` of an older result is
+    theirs, or else that of the resources.
+    """
     _check(document)
     messages: list[str] = []
     metadata = dict(document.get("metadata") or {})
@@ -54,7 +65,8 @@ def repair_test(document: Json, file_name: str, *, compress: bool = False) -> Re
         else:
             made[field] = _unique(made[field])
     if made.get("results"):
-        made["results"] = _repair_results(made["results"], messages, compress=compress)
+        renamed = [_rename_fields(result, namespaced, messages) for result in made["results"]]
+        made["results"] = _repair_results(renamed, messages, compress=compress)
     return Repair(made, tuple(messages))
 
 
@@ -76,9 +88,38 @@ def _check(document: Json) -> None:
 def _check_result(result: Json) -> None:
     if not isinstance(result, dict):
         raise LoadError("each of the results must be a mapping")
+    for field in OLDER_FIELDS:
+        if not isinstance(result.get(field) or "", str):
+            raise LoadError(f"`{field}` of a result must be a text")
     names = result.get("resources") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise LoadError("the resources of a result must be a list of names")
+
+
+def _rename_fields(
+    result: JsonObject, namespaced: Container[str], messages: list[str]
+) -> JsonObject:
+    """Put what older fields say where it stands today."""
+    made = {name: value for name, value in result.items() if name not in OLDER_FIELDS}
+    for name in OLDER_FIELDS:
+        if result.get(name):
+            place = OLDER_FIELDS[name]
+            messages.append(f"test result uses deprecated `{name}` field, moving it into {place}")
+    if result.get("resource"):
+        made["resources"] = [*(made.get("resources") or ()), result["resource"]]
+    for old, new in (("status", "result"), ("patchedResource", "patchedResources")):
+        if result.get(old) and made.setdefault(new, result[old]) != result[old]:
+            raise LoadError(f"a result has both `{old}` and `{new}`, and they differ")
+    return _place_namespace(made, result.get("namespace"), namespaced)
+
+
+def _place_namespace(made: JsonObject, namespace: Json, namespaced: Container[str]) -> JsonObject:
+    if not namespace:
+        return made
+    if made.get("policy") in namespaced:
+        return {**made, "policy": f"{namespace}/{made['policy']}"}
+    names = made.get("resources") or []
+    return {**made, "resources": [n if "/" in n else f"{namespace}/{n}" for n in names]}
 
 
 def _repair_results(

@@ -1,6 +1,8 @@
 """`fix test`: bring test files, and the values and user infos they name, up to date."""
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import msgspec
@@ -8,7 +10,9 @@ import msgspec
 from lictor.cli.fix.files import find_files, read_documents, write_documents
 from lictor.cli.fix.repair_test import repair_kind, repair_test
 from lictor.cli.flag_command import FlagCommand
+from lictor.cli.sources import Text, read_policies, resolve_path
 from lictor.errors import LictorError, LoadError, UsageError
+from lictor.load.policies import load_documents
 from lictor.raw import Json, JsonObject
 
 _EXAMPLES = """\
@@ -56,7 +60,12 @@ def _fix_file(path: str, wishes: Wishes) -> None:
     try:
         documents = read_documents(path)
         repairs = [
-            repair_test(document, os.path.basename(path), compress=wishes.compress)
+            repair_test(
+                document,
+                os.path.basename(path),
+                compress=wishes.compress,
+                namespaced=_find_namespaced(document, path),
+            )
             for document in documents
         ]
     except (LictorError, OSError) as error:
@@ -68,6 +77,27 @@ def _fix_file(path: str, wishes: Wishes) -> None:
         _fix_named(document, path, wishes)
         click.echo()
     _save(path, documents, [repair.document for repair in repairs], ("test file", wishes))
+
+
+def _find_namespaced(document: Json, path: str) -> frozenset[str]:
+    """The names of the policies with a namespace, among those that a test names."""
+    named = document.get("policies") if isinstance(document, dict) else None
+    paths = [each for each in named if isinstance(each, str)] if isinstance(named, list) else []
+    try:
+        folder = Path(path).parent
+        texts = list(read_policies([resolve_path(each, folder) for each in paths]))
+    except LictorError:
+        # A policy that cannot be read is not this command's business; `test` will tell.
+        return frozenset()
+    loaded = [policy for text in texts for policy in _list_policies(text)]
+    return frozenset(name for name, is_namespaced in loaded if is_namespaced)
+
+
+def _list_policies(text: Text) -> Iterator[tuple[str, bool]]:
+    found = load_documents(text.content, text.path)
+    heads = [each.record.metadata for each in found.policies]
+    heads += [each.record.metadata for each in found.cel_policies]
+    yield from ((head.name, bool(head.namespace)) for head in heads)
 
 
 def _fix_named(document: JsonObject, path: str, wishes: Wishes) -> None:

@@ -9,10 +9,12 @@ import msgspec
 from lictor.cli.offline.git_clone import GitAccess
 from lictor.cli.offline.repositories import clone_repository, is_repository_url
 from lictor.cli.sources import read_file, resolve_path
-from lictor.errors import LictorError
+from lictor.errors import LictorError, LoadError
 from lictor.files import walk_folder
-from lictor.load.test_files import load_tests
+from lictor.load.test_files import is_older_form, load_tests
 from lictor.model.offline import Test
+
+TEST_FILE = "kyverno-test.yaml"
 
 
 class TestCase(msgspec.Struct, frozen=True):
@@ -55,8 +57,28 @@ def load_cases(paths: Iterable[str]) -> tuple[list[TestCase], dict[str, str]]:
     problems: dict[str, str] = {}
     for path in paths:
         try:
-            text = read_file(path)
-            cases += (TestCase(path, t.record) for t in load_tests(text.content, text.path))
+            cases += _load_file(path)
         except LictorError as error:
             problems[path] = str(error)
     return cases, problems
+
+
+def _load_file(path: str) -> Iterator[TestCase]:
+    text = read_file(path)
+    try:
+        tests = load_tests(text.content, text.path)
+    except LoadError as error:
+        if not is_older_form(text.content, text.path):
+            raise
+        raise LoadError(f"{error.message}\n{hint_at_fix(path)}", where=error.where) from error
+    yield from (TestCase(path, test.record) for test in tests)
+
+
+def hint_at_fix(path: str) -> str:
+    """What to do with a test file of an older form."""
+    folder, name = os.path.split(path)
+    other = "" if name == TEST_FILE else f" --file-name {name}"
+    return (
+        "this is an older form of test files; "
+        f"`lictor fix test {folder or '.'}{other} --save` brings it up to date"
+    )
