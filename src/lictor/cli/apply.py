@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from lictor.cli.flag_command import FlagCommand, slice_option, tell_notes
+from lictor.cli.flag_command import FlagCommand, WordText, slice_option, tell_notes
 from lictor.cli.offline.application import Application, ApplyPlan, select_documents
-from lictor.cli.offline.apply_output import MadeFiles, Printer, print_summary, print_unusable
+from lictor.cli.offline.apply_output import Printer, print_summary, print_unusable
 from lictor.cli.offline.git_clone import GitAccess
 from lictor.cli.offline.inputs import (
     load_caller,
@@ -34,7 +34,7 @@ from lictor.cli.sources import STDIN, PolicySource, Text, read_any, read_file, r
 from lictor.errors import UsageError
 from lictor.lang.duration import parse_duration
 from lictor.raw import Json, JsonObject
-from lictor.report.policy_report import Format
+from lictor.report.policy_report import REPORT_APIS, Format
 from lictor.report.summary import Counts
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ _OWN_FORMATS = {
     "junit": Output.JUNIT,
     "sarif": Output.SARIF,
 }
+_FORMATS = ("yaml", "json", *_OWN_FORMATS)
 _EXAMPLES = """\
 # Apply a policy to a resource
 lictor apply policy.yaml --resource resource.yaml
@@ -87,6 +88,7 @@ class ApplyFlags(msgspec.Struct, frozen=True):
     context_file: str = ""
     output: str = ""
     output_format: str = "yaml"
+    report_api: str = "openreports.io"
     policy_report: bool = False
     table: bool = False
     detailed_results: bool = False
@@ -128,6 +130,9 @@ class ApplyFlags(msgspec.Struct, frozen=True):
             return Output.REPORT
         if self.generate_exceptions:
             return Output.EXCEPTIONS
+        # Objects for the next program stay what they are; for everything else JSON is JSON.
+        if self.output_format == "json" and not self.stdin:
+            return Output.REPORT
         return Output.TABLE if self.table else Output.TEXT
 
 
@@ -151,9 +156,23 @@ class ApplyFlags(msgspec.Struct, frozen=True):
 @click.option("-f", "--values-file", default="", help="File with values of variables.")
 @click.option("-u", "--userinfo", default="", help="File that says who asks, with roles.")
 @click.option("--context-file", default="", help="File with objects and images policies may read.")
-@click.option("-o", "--output", default="", help="File or folder for changed and made objects.")
 @click.option(
-    "--output-format", default="yaml", help="yaml, json, markdown, junit or sarif (default yaml)."
+    "-o",
+    "--output",
+    default="",
+    help="File for a report; file or folder for objects that are made.",
+)
+@click.option(
+    "--output-format",
+    type=WordText(_FORMATS),
+    default="yaml",
+    help="yaml, json, markdown, junit or sarif (default yaml).",
+)
+@click.option(
+    "--report-api",
+    type=WordText(REPORT_APIS),
+    default="openreports.io",
+    help="API group of policy reports: openreports.io (default) or wgpolicyk8s.io.",
 )
 @click.option("-p", "--policy-report", is_flag=True, help="Print a policy report.")
 @click.option("-t", "--table", is_flag=True, help="Show results in a table.")
@@ -225,10 +244,12 @@ def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
         timestamp=int(time.time()),
         audit_warn=flags.audit_warn,
         show_unchanged=flags.stdin,
+        report_api=flags.report_api,
     )
     color = not flags.remove_color and sys.stdout.isatty()
     printer = Printer(options, color=color, detailed=flags.detailed_results, piped=flags.stdin)
-    printer.files = MadeFiles(flags.output) if flags.output else None
+    if flags.output:
+        printer.write_to(flags.output)
     policies = _load_policies(flags, printer, live)
     files = flags.resource_paths if live is None else live.files
     texts = tuple(read_resource_texts(files, printer.say))
@@ -298,8 +319,12 @@ def _check_flags(flags: ApplyFlags) -> None:
         "resource file(s) or cluster required": not (
             flags.resource_paths or payloads or flags.cluster
         ),
-        f"unknown output format {flags.output_format!r}": flags.output_format
-        not in (*_OWN_FORMATS, "yaml", "json"),
+        f"unknown output format {flags.output_format!r}: choose one of {', '.join(_FORMATS)}": (
+            flags.output_format not in _FORMATS
+        ),
+        f"unknown API of reports {flags.report_api!r}: choose one of {', '.join(REPORT_APIS)}": (
+            flags.report_api not in REPORT_APIS
+        ),
     }
     for message, wrong in faults.items():
         if wrong:

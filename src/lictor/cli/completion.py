@@ -14,7 +14,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from lictor.cli.flag_command import FlagCommand
+from lictor.cli.flag_command import FlagCommand, WordText
 from lictor.cli.main import COMPLETION_VARIABLE, PROGRAM
 
 _EXAMPLES = """\
@@ -39,13 +39,26 @@ Register-ArgumentCompleter -Native -CommandName %(prog_name)s -ScriptBlock {
     $env:%(complete_var)s = "powershell_complete"
     %(prog_name)s | ForEach-Object {
         $kind, $value, $text = $_ -split "`t", 3
-        if (-not $text) { $text = $value }
-        $type = [System.Management.Automation.CompletionResult]
-        $type::new($value, $value, "ParameterValue", $text)
+        # Without an answer of ours, PowerShell completes paths.
+        if ($kind -eq "plain") {
+            if (-not $text) { $text = $value }
+            $type = [System.Management.Automation.CompletionResult]
+            $type::new($value, $value, "ParameterValue", $text)
+        }
     }
     Remove-Item Env:COMP_WORDS, Env:COMP_WORD, Env:%(complete_var)s
 }
 """
+
+
+class EqualsBashComplete(BashComplete):
+    """Completion for bash, which splits `--flag=value` into three words."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        args, incomplete = super().get_completion_args()
+        if args and args[-1] == "=":
+            args.pop()
+        return args, incomplete
 
 
 class PowerShellComplete(ShellComplete):
@@ -66,14 +79,14 @@ class PowerShellComplete(ShellComplete):
 
 
 _SHELLS: dict[str, type[ShellComplete]] = {
-    "bash": BashComplete,
+    "bash": EqualsBashComplete,
     "fish": FishComplete,
     "powershell": PowerShellComplete,
     "zsh": ZshComplete,
 }
 
 
-@click.command(cls=FlagCommand, arity=(1, 1), examples=_EXAMPLES)
+@click.command(cls=FlagCommand, arity=(1, 1), argument_type=WordText(_SHELLS), examples=_EXAMPLES)
 @click.pass_context
 def completion(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     """Print the completion script for a shell: bash, zsh, fish or powershell."""
@@ -91,5 +104,6 @@ def completion(ctx: click.Context, arguments: tuple[str, ...]) -> None:
 
 def answer_shell(root: click.Command, instruction: str) -> int:
     """Answer a completion script: which words could come next?"""
-    add_completion_class(PowerShellComplete)
+    for shell in _SHELLS.values():
+        add_completion_class(shell)
     return shell_complete(root, {}, PROGRAM, COMPLETION_VARIABLE, instruction)

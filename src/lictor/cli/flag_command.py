@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 import msgspec
 from click.core import ParameterSource
 
 from lictor.raw import Json
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -26,11 +29,44 @@ _NUMBER = re.compile(r"-?[0-9]+")
 _VERBOSITY = re.compile(r"-v=?-?[0-9]+")
 
 
+class PathText(click.types.StringParamType):
+    """Text that may well be a path: shells complete it as one."""
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002  (click's)
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
+
+
+class WordText(click.types.StringParamType):
+    """Text for which shells offer some words; what others mean, the command says itself."""
+
+    def __init__(self, words: Iterable[str] | Callable[[], Iterable[str]]) -> None:
+        self._words = words
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002  (click's)
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        words = self._words() if callable(self._words) else self._words
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
 class FlagCommand(click.Command):
     """A command that reads its arguments as Kyverno's does.
 
     `arity` is how few and how many arguments it takes (None: any number); its function gets them as
     `arguments`. `required_flags` must all be given, and an error names all that are missing.
+    `argument_type` tells shells how to complete the arguments.
     """
 
     def __init__(
@@ -39,14 +75,19 @@ class FlagCommand(click.Command):
         arity: tuple[int, int | None] = (0, 0),
         required_flags: Sequence[str] = (),
         examples: str = "",
+        argument_type: "click.ParamType[str] | None" = None,
         **kwargs: Json,
     ) -> None:
         super().__init__(*args, **kwargs)
+        for param in self.params:
+            if param.type is click.STRING:
+                param.type = PathText()
         self.arity = arity
         self.required_flags = tuple(required_flags)
         self.examples = examples
         if arity != (0, 0):
-            self.params.append(click.Argument(["arguments"], nargs=-1))
+            kind = argument_type or PathText()
+            self.params.append(click.Argument(["arguments"], nargs=-1, type=kind))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest, given = _take_switches(self.get_params(ctx), args)

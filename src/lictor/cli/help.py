@@ -1,11 +1,26 @@
 """`help`: show the help of a command."""
 
+from collections.abc import Iterable
+
 import click
 
-from lictor.cli.flag_command import FlagCommand
+from lictor.cli.flag_command import FlagCommand, WordText
 
 
-@click.command("help", cls=FlagCommand, arity=(0, None), examples="lictor help jp query")
+def _list_commands() -> Iterable[str]:
+    # Read when asked for: the tree of commands knows this one.
+    from lictor.cli.main import COMMANDS
+
+    return sorted(COMMANDS)
+
+
+@click.command(
+    "help",
+    cls=FlagCommand,
+    arity=(0, None),
+    argument_type=WordText(_list_commands),
+    examples="lictor help jp query",
+)
 @click.pass_context
 def show_help(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     """Show the help of a command."""

@@ -1,6 +1,6 @@
 """Groups whose commands are imported when they are called, and not before."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 
 import click
@@ -45,7 +45,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self.lazy and not ctx.resilient_parsing:
-            raise click.UsageError(f'unknown command "{args[0]}" for "{ctx.command_path}"', ctx)
+            message = f'unknown command "{args[0]}" for "{ctx.command_path}"'
+            raise click.UsageError(message + suggest(args[0], self.lazy), ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -55,6 +56,15 @@ class LazyGroup(click.Group):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         write_examples(self.examples, formatter)
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """What someone may have meant, in words; nothing where nothing is like it."""
+    # Loaded where something went wrong: start-up counts.
+    from difflib import get_close_matches
+
+    meant = get_close_matches(word, list(known), n=1)
+    return f' (did you mean "{meant[0]}"?)' if meant else ""
 
 
 @click.pass_context

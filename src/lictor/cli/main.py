@@ -1,6 +1,9 @@
 """The tree of commands. Only names and summaries are here; each command comes when it is called."""
 
+import click
+
 from lictor.cli.lazy_group import LazyCommand, LazyGroup
+from lictor.cli.release import VERSION
 
 PROGRAM = "lictor"
 # Set by completion scripts when the shell wants answers.
@@ -73,7 +76,8 @@ cli = LazyGroup(
     help=(
         "One policy engine for Kubernetes.\n\n"
         "Takes Kyverno's policies, tests and flags as they are: judge resources with apply, test "
-        "policies with test. Kyverno's log flags (-v and the like) are accepted everywhere and "
-        "change nothing."
+        "policies with test. Kyverno's log flags are accepted everywhere: -v tells what was left "
+        "out, the others change nothing."
     ),
 )
+click.version_option(VERSION, prog_name=PROGRAM, message="%(prog)s %(version)s")(cli)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from lictor.cli.flag_command import LogFlags, take_log_flags
+from lictor.cli.lazy_group import suggest
 from lictor.cli.main import COMPLETION_VARIABLE, LOGGING_COMMANDS, OWN_COMMANDS, PROGRAM, cli
 from lictor.errors import LictorError, UsageError
 
@@ -116,13 +117,18 @@ def _translate(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption):
         name = error.option_name
         if name.startswith("--"):
-            return f"unknown flag: {name}"
+            known = [word for param in _params(error) for word in param.opts]
+            return f"unknown flag: {name}{suggest(name, known)}"
         return f"unknown shorthand flag: '{name.lstrip('-')[:1]}' in {name}"
     if isinstance(error, click.BadOptionUsage) and "requires an argument" in error.message:
         name = error.option_name
         shown = name if name.startswith("--") else f"'{name.lstrip('-')}' in {name}"
         return f"flag needs an argument: {shown}"
     return error.format_message()
+
+
+def _params(error: click.UsageError) -> list[click.Parameter]:
+    return error.ctx.command.get_params(error.ctx) if error.ctx is not None else []
 
 
 def _describe_os_error(error: OSError) -> str:

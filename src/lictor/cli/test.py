@@ -7,7 +7,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from lictor.cli.flag_command import FlagCommand
+from lictor.cli.flag_command import FlagCommand, WordText
 from lictor.cli.offline.case_run import CaseRun
 from lictor.cli.offline.cases import TEST_FILE, TestCase, find_test_files, hint_at_fix, load_cases
 from lictor.cli.offline.checks import run_checks
@@ -66,7 +66,11 @@ class TestFlags(msgspec.Struct, frozen=True):
     help="Which results to check.",
 )
 @click.option(
-    "-o", "--output-format", default="", help="json, yaml, markdown, junit or sarif (a table)."
+    "-o",
+    "--output-format",
+    type=WordText(_FORMATS),
+    default="",
+    help="json, yaml, markdown, junit or sarif (a table).",
 )
 @click.option("--registry", is_flag=True, help="Ask image registries.")
 @click.option("--fail-only", is_flag=True, help="Show failures only.")

@@ -23,7 +23,13 @@ from lictor.report.resource_name import read_metadata, read_text
 from lictor.report.summary import Counts, count_statuses, reported_status
 from lictor.report.yaml_text import quote_line, render_scalar
 
-API_VERSION = "openreports.io/v1alpha1"
+# By the group of their API: the version, the kind of the report on cluster-wide policies, and that
+# of reports on policies of a namespace. Kyverno 1.18 prints the first, with the older name for the
+# last.
+REPORT_APIS = {
+    "openreports.io": ("v1alpha1", "ClusterReport", "PolicyReport"),
+    "wgpolicyk8s.io": ("v1alpha2", "ClusterPolicyReport", "PolicyReport"),
+}
 _SEVERITIES = frozenset(("critical", "high", "medium", "low", "info"))
 _CACHE_SIZE = 4096
 
@@ -66,6 +72,8 @@ class _Frame(msgspec.Struct, frozen=True):
     head: Callable[[str, str, str], str]
     tail: Callable[[Counts], str]
     separator: str
+    # Between reports: JSON needs nothing.
+    divider: str
 
 
 class EntryWriter:
@@ -133,9 +141,12 @@ def stream_verdicts(verdicts: Iterable[Verdict], options: ReportOptions) -> Iter
     return stream_report((writer.write(verdict) for verdict in verdicts), options.format)
 
 
-def stream_report(chunks: Iterable[ReportChunk], form: Format) -> Iterator[str]:
+def stream_report(
+    chunks: Iterable[ReportChunk], form: Format, api: str = "openreports.io"
+) -> Iterator[str]:
     """One report on all cluster-wide policies, then one for each policy in a namespace."""
-    frame = _frame(form)
+    frame = _frame(form, api)
+    _, cluster_kind, kind = REPORT_APIS[api]
     counts = Counts()
     started = False
     namespaced: dict[tuple[str, str], list[NamespacedEntries]] = {}
@@ -143,14 +154,17 @@ def stream_report(chunks: Iterable[ReportChunk], form: Format) -> Iterator[str]:
         for entries in chunk.namespaced:
             namespaced.setdefault((entries.namespace, entries.policy), []).append(entries)
         if chunk.text:
-            start = frame.separator if started else frame.head("ClusterReport", "merged", "")
+            start = frame.separator if started else frame.head(cluster_kind, "merged", "")
             yield start + chunk.text
             started = True
             counts += chunk.counts
     if started:
         yield frame.tail(counts)
+    elif form is Format.JSON and not namespaced:
+        # Nothing is no JSON, and whoever reads this expects some.
+        yield frame.head(cluster_kind, "merged", "") + frame.tail(counts)
     for (namespace, policy), parts in namespaced.items():
-        yield "---\n" + frame.head("PolicyReport", policy, namespace)
+        yield frame.divider + frame.head(kind, policy, namespace)
         yield frame.separator.join(part.text for part in parts)
         yield frame.tail(sum((part.counts for part in parts), Counts()))
 
@@ -265,18 +279,26 @@ def _text_pairs(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     return ((str(name), str(text)) for name, text in properties.items())
 
 
-def _frame(form: Format) -> _Frame:
+def _frame(form: Format, api: str) -> _Frame:
+    version = f"{api}/{REPORT_APIS[api][0]}"
+    # The older API has no such field; Kyverno leaves it empty in the newer.
+    has_source = api == "openreports.io"
     if form is Format.JSON:
-        return _Frame(_json_head, _json_tail, ",")
-    return _Frame(_yaml_head, _yaml_tail, "")
+        return _Frame(_json_head(version, has_source=has_source), _json_tail, ",", "")
+    return _Frame(_yaml_head(version), _yaml_tail(has_source=has_source), "", "---\n")
 
 
-def _json_head(kind: str, name: str, namespace: str) -> str:
-    place = f',"namespace":{quote_text(namespace)}' if namespace else ""
-    return (
-        f'{{"kind":"{kind}","apiVersion":"{API_VERSION}",'
-        f'"metadata":{{"name":{quote_text(name)}{place}}},"source":"","results":['
-    )
+def _json_head(version: str, *, has_source: bool) -> Callable[[str, str, str], str]:
+    source = '"source":"",' if has_source else ""
+
+    def head(kind: str, name: str, namespace: str) -> str:
+        place = f',"namespace":{quote_text(namespace)}' if namespace else ""
+        return (
+            f'{{"kind":"{kind}","apiVersion":"{version}",'
+            f'"metadata":{{"name":{quote_text(name)}{place}}},{source}"results":['
+        )
+
+    return head
 
 
 def _json_tail(counts: Counts) -> str:
@@ -287,16 +309,24 @@ def _json_tail(counts: Counts) -> str:
     )
 
 
-def _yaml_head(kind: str, name: str, namespace: str) -> str:
-    place = f"  namespace: {_yaml(namespace)}\n" if namespace else ""
-    return (
-        f"apiVersion: {API_VERSION}\nkind: {kind}\n"
-        f"metadata:\n  name: {_yaml(name)}\n{place}results:\n"
-    )
+def _yaml_head(version: str) -> Callable[[str, str, str], str]:
+    def head(kind: str, name: str, namespace: str) -> str:
+        place = f"  namespace: {_yaml(namespace)}\n" if namespace else ""
+        return (
+            f"apiVersion: {version}\nkind: {kind}\n"
+            f"metadata:\n  name: {_yaml(name)}\n{place}results:\n"
+        )
+
+    return head
 
 
-def _yaml_tail(counts: Counts) -> str:
-    return (
-        f'source: ""\nsummary:\n  error: {counts.errors}\n  fail: {counts.failed}\n'
-        f"  pass: {counts.passed}\n  skip: {counts.skipped}\n  warn: {counts.warned}\n\n"
-    )
+def _yaml_tail(*, has_source: bool) -> Callable[[Counts], str]:
+    source = 'source: ""\n' if has_source else ""
+
+    def tail(counts: Counts) -> str:
+        return (
+            f"{source}summary:\n  error: {counts.errors}\n  fail: {counts.failed}\n"
+            f"  pass: {counts.passed}\n  skip: {counts.skipped}\n  warn: {counts.warned}\n\n"
+        )
+
+    return tail

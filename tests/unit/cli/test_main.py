@@ -19,6 +19,7 @@ from lictor.cli.flag_command import (
     take_log_flags,
 )
 from lictor.cli.lazy_group import LazyCommand, LazyGroup
+from lictor.cli.release import VERSION
 from lictor.errors import EvaluationError, LoadError, UsageError
 
 FAKES = {}
@@ -270,3 +271,23 @@ def test_interrupt():
 def test_how_much_is_told(arguments, kept, verbosity):
     taken = take_log_flags(arguments)
     assert (list(taken.arguments), taken.verbosity) == (kept, verbosity)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["aply"], 'unknown command "aply" for "lictor" (did you mean "apply"?)'),
+        (["jp", "qery"], 'unknown command "qery" for "lictor jp" (did you mean "query"?)'),
+        (["zzz"], 'unknown command "zzz" for "lictor"\n'),
+        (["apply", "--resorce", "x"], 'unknown flag: --resorce (did you mean "--resource"?)'),
+        (["apply", "--zzzzz"], "unknown flag: --zzzzz\n"),
+    ],
+)
+def test_what_may_have_been_meant(capsys, arguments, said):
+    assert rim.run(arguments) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_the_version_is_a_flag_too(capsys):
+    assert rim.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"lictor {VERSION}\n"

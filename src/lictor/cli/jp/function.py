@@ -1,8 +1,10 @@
 """`jp function`: what functions are there, and how are they called?"""
 
+from collections.abc import Iterable
+
 import click
 
-from lictor.cli.flag_command import FlagCommand
+from lictor.cli.flag_command import FlagCommand, WordText
 
 _EXAMPLES = """\
 # List functions
@@ -12,7 +14,15 @@ lictor jp function
 lictor jp function truncate"""
 
 
-@click.command(cls=FlagCommand, arity=(0, None), examples=_EXAMPLES)
+def _list_functions() -> Iterable[str]:
+    from lictor.lang.jmespath import FUNCTIONS
+
+    return sorted(FUNCTIONS)
+
+
+@click.command(
+    cls=FlagCommand, arity=(0, None), argument_type=WordText(_list_functions), examples=_EXAMPLES
+)
 def function(*, arguments: tuple[str, ...]) -> None:
     """Describe functions: all of them, or the named ones."""
     from lictor.lang.jmespath import FUNCTIONS

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 import click
 from msgspec.structs import replace
@@ -49,6 +50,14 @@ class MadeFiles:
             stream.writelines(f"{target}\n---\n" for target in made.targets)
 
 
+def _create(path: str) -> TextIO:
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return open(path, "w", encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UsageError(f"failed to create file ({path}: {error.strerror})") from error
+
+
 class Printer:
     """Prints pieces as they come, and adds up what they count."""
 
@@ -59,8 +68,20 @@ class Printer:
         # Only objects go to stdout then: the next program in the pipe reads them.
         self._piped = piped
         self._notes: set[str] = set()
+        self._out: TextIO | None = None
+        self._files: MadeFiles | None = None
         self.counts = Counts()
-        self.files: MadeFiles | None = None
+
+    def write_to(self, path: str) -> None:
+        """Write reports to a file, or the objects that are made to a file or folder."""
+        if self._options.output in _FOR_PEOPLE:
+            self._files = MadeFiles(path)
+        else:
+            self._out = _create(path)
+
+    def _print(self, text: str) -> None:
+        """Results: what a program reads."""
+        click.echo(text, nl=False, file=self._out)
 
     def say(self, text: str) -> None:
         """A line for people."""
@@ -74,14 +95,17 @@ class Printer:
             self._print_text(judged)
         elif output is Output.REPORT:
             chunks = (piece.report for piece in _list_pieces(judged))
-            for text in stream_report(chunks, self._options.format):
-                sys.stdout.write(text)
+            options = self._options
+            for text in stream_report(chunks, options.format, options.report_api):
+                (self._out or sys.stdout).write(text)
         elif output is Output.EXCEPTIONS:
             self._print_exceptions(judged, ttl)
         elif output is Output.SARIF:
             self._print_sarif(judged, application.texts)
         else:
             self._print_rows(judged)
+        if self._out is not None:
+            self._out.close()
 
     def _count(self, judged: Iterable[Judged]) -> Iterator[Judged]:
         for found in judged:
@@ -103,8 +127,8 @@ class Printer:
 
     def _print_made(self, piece: Piece) -> None:
         for made in piece.made:
-            if self.files is not None:
-                self.files.write(made)
+            if self._files is not None:
+                self._files.write(made)
             else:
                 self._print_object(made)
             done = (
@@ -129,7 +153,7 @@ class Printer:
             self._print_made(piece)
             first = len(rows) + 1
             rows += [replace(row, id=n) for n, row in enumerate(piece.outcomes, first)]
-        click.echo(self._render_rows(rows), nl=False)
+        self._print(self._render_rows(rows))
 
     def _render_rows(self, rows: list[TestOutcome]) -> str:
         # Loaded when asked for: most runs print text, and start-up counts.
@@ -150,7 +174,7 @@ class Printer:
         is_json = self._options.format is Format.JSON
         for exception in build_exceptions(verdicts, ttl, audit_warn=self._options.audit_warn):
             text = render_json(exception) if is_json else render_yaml(exception)
-            click.echo(f"---\n{text}")
+            self._print(f"{text}\n" if is_json else f"---\n{text}\n")
 
     def _print_sarif(self, judged: Iterable[Judged], texts: tuple[Text, ...]) -> None:
         from lictor.report.sarif import Location, render_sarif
@@ -169,7 +193,7 @@ class Printer:
             version=VERSION,
             audit_warn=self._options.audit_warn,
         )
-        click.echo(log, nl=False)
+        self._print(log)
 
 
 _FOR_PEOPLE = frozenset({Output.TEXT, Output.TABLE})

@@ -1,5 +1,6 @@
 """Policy exceptions made from violations: what `apply --generate-exceptions` prints."""
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
 
@@ -14,6 +15,10 @@ from lictor.report.summary import reported_status
 _CRONJOB_PREFIX = "autogen-cronjob-"
 _PREFIX = "autogen-"
 _CEL_GROUP = "policies.kyverno.io/"
+# Names stand in labels too, which are shorter than names may be: policy admission wants it so.
+_LONGEST_NAME = 63
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9.-]")
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 _TAG_OR_DIGEST = re.compile(r":.*|@.*")
 
 
@@ -54,8 +59,18 @@ def _quote(text: str) -> str:
     return orjson.dumps(text).decode()
 
 
+def make_object_name(text: str) -> str:
+    """A name that a cluster takes: the text itself, or what is left of it with a hash of it all."""
+    made = _NOT_IN_NAMES.sub("-", text.lower())
+    if made == text and len(text) <= _LONGEST_NAME and _NAME.fullmatch(text):
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    kept = made[: _LONGEST_NAME - len(digest) - 1].strip("-.")
+    return f"{kept}-{digest}" if kept else digest
+
+
 def _describe(names: tuple[str, ...], ttl: int) -> JsonObject:
-    metadata: JsonObject = {"name": "-".join(names)}
+    metadata: JsonObject = {"name": make_object_name("-".join(names))}
     if ttl > 0:
         metadata["labels"] = {"cleanup.kyverno.io/ttl": format_duration(ttl)}
     return metadata

@@ -62,6 +62,8 @@ class PieceOptions(msgspec.Struct, frozen=True):
     audit_warn: bool = False
     # Show resources that a mutate policy was asked about even where it changed nothing.
     show_unchanged: bool = False
+    # The group of the API that reports are of.
+    report_api: str = "openreports.io"
 
 
 def compile_pieces(options: PieceOptions) -> Callable[[Verdict], Piece]:

@@ -1,0 +1,169 @@
+"""Where the results of `apply` go, and in which form: what people ask for is what they get."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lictor.cli.offline.exceptions import make_object_name
+from lictor.cli.rim import run
+
+POLICY = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: need-team}
+spec:
+  rules:
+  - name: RULE
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    validate: {message: a team is needed, pattern: {metadata: {labels: {team: "?*"}}}}
+---
+apiVersion: kyverno.io/v1
+kind: Policy
+metadata: {name: own, namespace: default}
+spec:
+  rules:
+  - name: owner
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    validate: {message: an owner is needed, pattern: {metadata: {labels: {owner: "?*"}}}}
+"""
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: mine}\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "policy.yaml").write_text(POLICY.replace("RULE", "team"))
+    (tmp_path / "pod.yaml").write_text(POD)
+    return tmp_path
+
+
+def apply(capsys, *flags: str) -> tuple[int, str, str]:
+    code = run(["apply", "policy.yaml", "-r", "pod.yaml", *flags])
+    return code, *capsys.readouterr()
+
+
+def read_json(text: str) -> list[dict]:
+    """All JSON documents of a text, as `jq` reads them."""
+    decoder = json.JSONDecoder()
+    found = []
+    while text := text.lstrip():
+        document, end = decoder.raw_decode(text)
+        found.append(document)
+        text = text[end:]
+    return found
+
+
+@pytest.mark.parametrize("flags", [[], ["-p"], ["-t"]], ids=str)
+def test_json_is_json(capsys, flags: list[str]) -> None:
+    code, out, _ = apply(capsys, "--output-format", "json", *flags)
+    assert code == 1
+    assert [found["kind"] for found in read_json(out)] == ["ClusterReport", "PolicyReport"]
+
+
+def test_json_is_json_where_nothing_is_said(capsys) -> None:
+    Path("pod.yaml").write_text(POD.replace("Pod", "Service"))
+    code, out, _ = apply(capsys, "--output-format", "json")
+    assert code == 0
+    assert [(found["results"], found["summary"]["pass"]) for found in read_json(out)] == [([], 0)]
+
+
+def test_exceptions_as_json(capsys) -> None:
+    _, out, _ = apply(capsys, "--output-format", "json", "--generate-exceptions")
+    assert [found["kind"] for found in read_json(out)] == ["PolicyException"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "begin"),
+    [
+        (["--output-format", "sarif"], "{"),
+        (["--output-format", "junit"], "<?xml"),
+        (["--output-format", "markdown"], "| ID"),
+        (["--output-format", "json"], '{"kind":"ClusterReport"'),
+        (["-p"], "apiVersion: openreports.io"),
+        (["--generate-exceptions"], "---\napiVersion: kyverno.io"),
+    ],
+    ids=str,
+)
+def test_reports_are_written_to_the_file_that_is_named(capsys, flags, begin) -> None:
+    _, printed, _ = apply(capsys, *flags)
+    code, out, _ = apply(capsys, *flags, "-o", "new/report.out")
+    assert (code, out) == (1, "")
+    written = Path("new/report.out").read_text()
+    assert written.startswith(begin)
+    assert len(written) == len(printed)
+
+
+def test_a_folder_is_no_file_for_a_report(capsys) -> None:
+    Path("there").mkdir()
+    code, _, err = apply(capsys, "--output-format", "sarif", "-o", "there")
+    assert code == 1
+    assert "failed to create file (there: Is a directory)" in err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--output-format", "xml"], "choose one of yaml, json, markdown, junit, sarif"),
+        (["-p", "--report-api", "x"], "choose one of openreports.io, wgpolicyk8s.io"),
+    ],
+)
+def test_what_can_be_chosen_is_told(capsys, flags: list[str], message: str) -> None:
+    code, _, err = apply(capsys, *flags)
+    assert code == 1
+    assert message in err
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+@pytest.mark.parametrize(
+    ("flags", "heads"),
+    [
+        (
+            [],
+            [
+                ("openreports.io/v1alpha1", "ClusterReport"),
+                ("openreports.io/v1alpha1", "PolicyReport"),
+            ],
+        ),
+        (
+            ["--report-api", "wgpolicyk8s.io"],
+            [
+                ("wgpolicyk8s.io/v1alpha2", "ClusterPolicyReport"),
+                ("wgpolicyk8s.io/v1alpha2", "PolicyReport"),
+            ],
+        ),
+    ],
+)
+def test_the_api_of_reports_is_chosen(capsys, form: str, flags: list[str], heads: list) -> None:
+    _, out, _ = apply(capsys, "-p", "--output-format", form, *flags)
+    reports = read_json(out) if form == "json" else list(yaml.safe_load_all(out))
+    assert [(found["apiVersion"], found["kind"]) for found in reports] == heads
+    # A field that the older API does not have: a strict server would refuse it.
+    assert all(("source" in found) is (not flags) for found in reports)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("team", "need-team-team-default-mine"),
+        ("a" * 63, None),
+        ("Who Owns This?", None),
+    ],
+)
+def test_names_of_exceptions_are_names(capsys, rule: str, expected: str | None) -> None:
+    Path("policy.yaml").write_text(POLICY.replace("RULE", rule))
+    _, out, _ = apply(capsys, "--generate-exceptions")
+    name = yaml.safe_load(out)["metadata"]["name"]
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name)
+    assert expected is None or name == expected
+    Path("exception.yaml").write_text(out)
+    assert run(["lint", "policy.yaml", "exception.yaml"]) == 0
+
+
+def test_long_names_stay_different() -> None:
+    names = {make_object_name("p" * 100 + end) for end in ("a", "b", "A", "-a", "")}
+    assert len(names) == 5
+    assert {len(name) for name in names} == {63}
+    assert make_object_name("???").isalnum()
