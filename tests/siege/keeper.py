@@ -60,6 +60,7 @@ class Keeper:
 
     def _note(self, role: str, how: str) -> None:
         now = time.monotonic()
+        self._ledger.tell(f"{role} ended: {how}; under way: {self._ledger.name_attacks()}")
         self.deaths[f"{role} ({how})"] += 1
         count, seconds = _LOOP
         recent = [at for at in self._ended[role] if at > now - seconds]

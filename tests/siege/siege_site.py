@@ -61,7 +61,7 @@ class Site:
 
     def connect_attacker(self) -> httpx.Client:
         """Someone who may do everything in `red`, and nothing elsewhere."""
-        words = ("create", "token", "attacker", "-n", "red", "--duration=24h")
+        words = ("create", "token", "attacker", "-n", "hidden", "--duration=24h")
         token = self.cluster.kubectl(*words).stdout.strip()
         config = yaml.safe_load(self.cluster.kubeconfig.read_text(encoding="utf-8"))
         encoded = config["clusters"][0]["cluster"]["certificate-authority-data"]
@@ -80,10 +80,11 @@ def build_site(cluster: LocalCluster) -> Site:
     """Install lictor, make the namespaces, and wait until what protects `green` is enforced."""
     lictor = install_lictor(cluster, flags=FLAGS)
     site = Site(cluster, lictor)
-    for name in (*NAMESPACES, "exceptions"):
+    for name in (*NAMESPACES, "hidden", "exceptions"):
         cluster.kubectl("create", "namespace", name)
     for namespace in VAULTS:
         site.markers[namespace] = f"marker{secrets.token_hex(12)}"
+    cluster.kubectl("annotate", "namespace", "hidden", f"word={site.markers['blue']}")
     body = {"apiVersion": "v1", "kind": "List", "items": [*_rights(), *_vaults(site), *GUARDS]}
     cluster.kubectl("create", "-f", "-", stdin=json.dumps(body))
     for component in CONTROLLERS:
@@ -93,14 +94,12 @@ def build_site(cluster: LocalCluster) -> Site:
 
 
 def _vaults(site: Site) -> list[Object]:
-    """Objects that hold the markers, as Secrets, as ConfigMaps and as a Namespace's annotation."""
+    """Objects that hold the markers, as Secrets and as ConfigMaps."""
     made: list[Object] = []
     for namespace, word in site.markers.items():
         metadata = {"name": "vault", "namespace": namespace, "labels": {"shared": "true"}}
         made.append({"kind": "Secret", "metadata": metadata, "stringData": {"word": word}})
         made.append({"kind": "ConfigMap", "metadata": metadata, "data": {"word": word}})
-    annotations = {"word": site.markers["blue"]}
-    made.append({"kind": "Namespace", "metadata": {"name": "hidden", "annotations": annotations}})
     mine = {"name": "vault", "namespace": "red", "labels": {"shared": "true"}}
     made.append({"kind": "ConfigMap", "metadata": mine, "data": {"word": "tomato"}})
     return [{"apiVersion": "v1", **each} for each in made]
@@ -118,12 +117,13 @@ def _rights() -> list[Object]:
         "resources": ["clusterrolebindings", "rolebindings", "clusterpolicies"],
         "verbs": _WRITE,
     }
-    subject = {"kind": "ServiceAccount", "name": "attacker", "namespace": "red"}
+    # Elsewhere, as policies of `red` may well delete all ServiceAccounts of `red`.
+    subject = {"kind": "ServiceAccount", "name": "attacker", "namespace": "hidden"}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "attacker"}
     rbac = "rbac.authorization.k8s.io/v1"
     mine = {"name": "attacker", "namespace": "red"}
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": mine},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**mine, "namespace": "hidden"}},
         {"apiVersion": rbac, "kind": "Role", "metadata": mine, "rules": [everything]},
         {"apiVersion": rbac, "kind": "RoleBinding", "metadata": mine, "roleRef": role, "subjects": [subject]},
         _cluster_role("background", [written, exceptions, bindings]),

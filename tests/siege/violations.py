@@ -40,6 +40,11 @@ class Ledger:
                 if until < time.monotonic():
                     del self._under_way[name]
 
+    def name_attacks(self) -> str:
+        """Those under way."""
+        with self._lock:
+            return ", ".join(self._under_way)
+
     def report(self, kind: str, subject: str, **facts: Any) -> None:
         """A violation; what stays wrong is told once, answers once for the same attacks."""
         with self._lock:
@@ -52,7 +57,8 @@ class Ledger:
             self._told.add(key)
             self.counts[kind] += 1
             number = sum(self.counts.values())
-        self.tell(f"VIOLATION {number}: {kind}: {subject} {json.dumps(facts)[:600]}")
+        names = [attack.name for attack in attacks]
+        self.tell(f"VIOLATION {number}: {kind}: {subject} {names} {json.dumps(facts)[:600]}")
         if number <= _MOST_KEPT:
             self._keep(number, kind, {"subject": subject, **facts}, attacks)
 
