@@ -1,8 +1,10 @@
 """How much of the time that an answer took was it kept from the processors, and by whom?
 
-On a machine that others use too, an answer waits for a processor with or without us. The kernel counts
-for each thread how long it was ready to run and did not; and for the machine, how much time its host took
-away. What others caused is not ours; what our own processes caused is.
+On a machine that others use too, an answer waits for a processor with or without us. The kernel
+counts for each thread how long it ran, and how long it was ready to and did not; and for the machine,
+how much time its host took away. Where no more of lictor's threads wanted to run than there are
+processors, they would not have waited had they been alone: others caused it. What goes beyond that,
+lictor did to itself.
 """
 
 import json
@@ -11,37 +13,28 @@ import time
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_LOOK_EVERY = 0.5
+_CORES = len(os.sched_getaffinity(0))
+_FILE = "/proc/{}/schedstat"
+_READ_EVERY = 0.5
 
 
-def read_wait(path: str) -> float:
-    """Seconds that a thread was ready to run and did not."""
+Times = tuple[float, float]
+
+
+def read_times(path: str) -> Times:
+    """Seconds that a thread ran, and that it was ready to and did not."""
     try:
         with open(path, encoding="ascii") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return 0.0
+            ran, waited, _ = file.read().split()
+    except (OSError, ValueError):
+        return 0.0, 0.0
+    return int(ran) / 1e9, int(waited) / 1e9
 
 
-def read_cpu(pid: int) -> float:
-    """Seconds of CPU of a process and of its children that are gone."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return 0.0
-    return sum(map(int, text.rpartition(") ")[2].split()[11:15])) / _TICKS
-
-
-class Moment:
-    """Counters at one moment."""
-
-    def __init__(self, pids: "Pids") -> None:
-        with open("/proc/stat", encoding="ascii") as file:
-            fields = list(map(int, file.readline().split()[1:9]))
-        # user nice system idle iowait irq softirq steal
-        self.busy = (sum(fields) - fields[3] - fields[4]) / _TICKS
-        self.stolen = fields[7] / _TICKS
-        self.ours = sum(map(read_cpu, pids.all))
+def read_stolen() -> float:
+    """Seconds that the host took from this machine."""
+    with open("/proc/stat", encoding="ascii") as file:
+        return int(file.readline().split()[8]) / _TICKS
 
 
 class Pids:
@@ -65,32 +58,34 @@ class Waiting:
 
     def __init__(self, file: Path) -> None:
         self._pids = Pids(file)
-        self._pids.read()
-        self._own = "/proc/thread-self/schedstat"
-        self._looked = 0.0
-        self._before = Moment(self._pids)
-        self._waits: dict[int, float] = {}
-        self._own_wait = 0.0
+        self._read = 0.0
+        self._began = 0.0
+        self._stolen = 0.0
+        self._own: Times = (0.0, 0.0)
+        self._before: dict[int, Times] = {}
 
     def begin(self) -> None:
         """A request begins."""
-        now = time.monotonic()
-        if now - self._looked > _LOOK_EVERY:
+        self._began = time.monotonic()
+        if self._began - self._read > _READ_EVERY:
             self._pids.read()
-            self._before, self._looked = Moment(self._pids), now
-        self._waits = {pid: read_wait(f"/proc/{pid}/schedstat") for pid in self._pids.workers}
-        self._own_wait = read_wait(self._own)
+            self._read = self._began
+        self._stolen = read_stolen()
+        self._before = {pid: read_times(_FILE.format(pid)) for pid in self._pids.all}
+        self._own = read_times(_FILE.format("thread-self"))
 
     def end(self) -> tuple[float, dict[str, float]]:
-        """Seconds since then for which neither the engine nor its processes are to blame; and why."""
-        own = read_wait(self._own) - self._own_wait
-        waits = [
-            read_wait(f"/proc/{pid}/schedstat") - before for pid, before in self._waits.items()
-        ]
-        waited = own + max(waits, default=0.0)
-        after = Moment(self._pids)
-        busy = max(after.busy - self._before.busy, 1 / _TICKS)
-        ours = min(max(after.ours - self._before.ours, 0.0) / busy, 1.0)
-        stolen = after.stolen - self._before.stolen
-        facts = {"waited": waited, "own_wait": own, "stolen": stolen, "our_share": ours}
-        return max(waited, 0.0) * (1 - ours) + stolen, facts
+        """Seconds since then for which lictor is not to blame; and what that follows from."""
+        seconds = time.monotonic() - self._began
+        own = read_times(_FILE.format("thread-self"))[1] - self._own[1]
+        ready, waits = 0.0, {}
+        for pid, (ran, waited) in self._before.items():
+            after = read_times(_FILE.format(pid))
+            waits[pid] = max(after[1] - waited, 0.0)
+            ready += max(after[0] - ran, 0.0) + waits[pid]
+        # So many of lictor's threads wanted to run, on average.
+        wanted = ready / seconds
+        waited = own + max((waits.get(pid, 0.0) for pid in self._pids.workers), default=0.0)
+        excused = waited * min(_CORES / max(wanted, _CORES), 1.0)
+        stolen = read_stolen() - self._stolen
+        return excused + stolen, {"waited": waited, "stolen": stolen, "wanted": wanted}
