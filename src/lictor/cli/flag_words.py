@@ -21,6 +21,9 @@ WORDS = {
     "allowed_results": "Results that are reported, with commas.",
     "openreports_enabled": "Write reports of the group openreports.io.",
     "allow_http_in_namespaced_policies": "Let namespaced policies make HTTP calls.",
+    "allow_post_resources": (
+        "Resources that policies may create by POST while a request is admitted, with commas."
+    ),
     "http_blocklist": "Where policies may not make HTTP calls to, with commas.",
     "http_allowlist": "Where policies may make HTTP calls to, with commas; empty means no limit.",
     "max_api_call_response_length": "Bytes that a policy's API call may return.",

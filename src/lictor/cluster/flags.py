@@ -32,6 +32,7 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     allow_http_in_namespaced_policies: bool = msgspec.field(
         default=False, name="allowHTTPInNamespacedPolicies"
     )
+    allow_post_resources: str = ""
     http_blocklist: str = ""
     http_allowlist: str = ""
     max_api_call_response_length: int = msgspec.field(

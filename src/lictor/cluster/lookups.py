@@ -17,6 +17,7 @@ from lictor.cluster.discovery import Discovery
 from lictor.cluster.flags import Flags
 from lictor.cluster.global_context import GlobalContext
 from lictor.cluster.http_limits import read_http_limits
+from lictor.cluster.post_rules import read_post_rules
 from lictor.cluster.resource import CONFIG_MAP, Resource
 from lictor.cluster.service_calls import ServiceCaller
 from lictor.errors import (
@@ -41,23 +42,29 @@ _LONGEST = 300.0
 _CACHED_LABEL = "cache.kyverno.io/enabled"
 
 
+_NOBODY_ASKED = "unless a request to admit asks for it"
+
+
 class _Question(msgspec.Struct, frozen=True):
     """On whose behalf is asked: until when, and what it was told already."""
 
     deadline: float | None
+    # Why nothing may be stored on its behalf; empty where it may.
+    why_not: str = _NOBODY_ASKED
     told: OrderedDict[str, tuple[float, Json]] = msgspec.field(default_factory=OrderedDict)
 
 
 _question: ContextVar[_Question | None] = ContextVar("question", default=None)
 
 
-def begin_request(deadline: float | None = None) -> None:
+def begin_request(deadline: float | None = None, *, why_not: str = _NOBODY_ASKED) -> None:
     """From here on, in this context, lookups are made for one request.
 
+    `why_not` says why policies may not create anything now; empty where they may.
     They end at its deadline (on the clock of `time.monotonic`), and ask for each thing once. Where
     this is not called, nothing is remembered, and only the flags' time limit counts.
     """
-    _question.set(_Question(deadline))
+    _question.set(_Question(deadline, why_not))
 
 
 class ClusterLookups:
@@ -78,6 +85,7 @@ class ClusterLookups:
         self._client = client
         self._loop = loop
         self._seconds = _read_seconds(flags.api_call_timeout)
+        self._posts = read_post_rules(flags)
         self._discovery = discovery or Discovery(client)
         self._services = ServiceCaller(
             read_http_limits(flags),
@@ -131,7 +139,8 @@ class ClusterLookups:
                 return self._get(call.url_path)
             except ApiError as error:
                 raise _describe_call(call, error) from error
-        return self._wait(self._call(call))
+        question = _question.get()
+        return self._wait(self._call(call, _NOBODY_ASKED if question is None else question.why_not))
 
     def global_reference(self, name: str) -> Json:
         entry, _, projection = name.partition(".")
@@ -173,12 +182,14 @@ class ClusterLookups:
     def _get(self, path: str) -> Json:
         return self._remember(path, lambda: self._wait(self._client.request("GET", path)))
 
-    async def _call(self, call: ApiCall) -> Json:
+    async def _call(self, call: ApiCall, why_not: str = _NOBODY_ASKED) -> Json:
         """One call, on the event loop: without a memory, for global context entries as well."""
         if not call.url_path:
             return await self._services.call(call)
         if call.method not in ("GET", "POST"):
             raise LookupFailedError(f"method not supported: {call.method}")
+        if call.method == "POST":
+            self._posts.check(call.url_path, why_not)
         body = None if call.method == "GET" else call.data or {}
         try:
             return await self._client.request(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from lictor.errors import LookupFailedError
+from lictor.model.request import Request
 from lictor.ports import ApiCall, Lookups
 from lictor.raw import Json, JsonObject
 
@@ -20,7 +21,7 @@ class GuardedLookups:
         self,
         inner: Lookups,
         find_namespace: Callable[[str], JsonObject | None] = lambda _: None,
-        begin_request: Callable[[float], None] = lambda _: None,
+        begin_request: Callable[[Request, float], None] = lambda *_: None,
     ) -> None:
         self._inner = inner
         self.begin_request = begin_request

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from lictor.cluster.access import ask_api_server
 from lictor.cluster.cache import Cache, Change, ChangeType
@@ -113,7 +114,8 @@ class ClusterBase(Base):
         self._namespaces = NamespaceBook(client)
         self._roles = RoleBook(client)
         self._lookups = ClusterLookups(client, asyncio.get_running_loop(), flags)
-        self.guard = GuardedLookups(self._lookups, self._namespaces.object, begin_request)
+        begin = partial(_begin_request, f"system:serviceaccount:{names.namespace}:")
+        self.guard = GuardedLookups(self._lookups, self._namespaces.object, begin)
         self._store = PolicyStore(client, flags, self.guard)
         self._events = EventSink(client, flags, lambda: self._settings.current)
         self._uids: Uids | None = None
@@ -215,3 +217,15 @@ class ClusterBase(Base):
                 (policy.resource.kind, policy.key): policy.uid for policy in self._store.policies
             }
         return self._uids
+
+
+def _begin_request(own_accounts: str, request: Request, deadline: float) -> None:
+    """Lookups of a request; what must not be created on its behalf is settled here."""
+    why_not = ""
+    if request.admission is None or request.admission.get("dryRun"):
+        why_not = "on a dry run"
+    elif request.caller is None or request.caller.username.startswith(own_accounts):
+        # A policy that creates what it matches would call itself without end. The name of the
+        # caller comes from the API server; all policies are asked about the request none the less.
+        why_not = "in answer to a request of lictor itself"
+    begin_request(deadline, why_not=why_not)

@@ -31,7 +31,7 @@ class Guard(Protocol):
 
     def take_asked(self) -> bool: ...
 
-    def begin_request(self, deadline: float) -> None:
+    def begin_request(self, request: Request, deadline: float) -> None:
         """What is asked from now on, in this context, is asked for one request."""
         ...
 
@@ -58,7 +58,7 @@ class NoGuard:
     def take_asked(self) -> bool:
         return False
 
-    def begin_request(self, deadline: float) -> None: ...
+    def begin_request(self, request: Request, deadline: float) -> None: ...
 
 
 class Judge:
@@ -122,7 +122,7 @@ class Judge:
             raise DeadlineError("too many requests wait for answers from outside")
         ticket = id(request)
         context = contextvars.copy_context()
-        context.run(self._guard.begin_request, deadline - left * _MARGIN)
+        context.run(self._guard.begin_request, request, deadline - left * _MARGIN)
         work = ThreadWork(lambda: context.run(engine.evaluate, request, deadline=deadline))
         future = asyncio.get_running_loop().run_in_executor(self._pool, work.run)
         self._began[ticket] = time.monotonic()

@@ -22,6 +22,9 @@ WIDGETS = {"resources": [{"name": "widgets", "kind": "Widget", "namespaced": Tru
 GROUPS = {"groups": [{"name": "ex.io", "versions": [{"groupVersion": "ex.io/v1"}]}]}
 
 
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
 def answer(asked: Asked) -> Answer:
     path = asked.path.partition("?")[0]
     known = {
@@ -68,11 +71,11 @@ def run_lookups(flags: Flags | None = None) -> Iterator[tuple[ClusterLookups, Fa
             loop.close()
 
 
-def judge_request(judge, lookups, deadline=None):
+def judge_request(judge, lookups, deadline=None, **how):
     """As the server judges each request: in a context of its own."""
 
     def run() -> None:
-        begin_request(deadline)
+        begin_request(deadline, **how)
         judge(lookups)
 
     contextvars.copy_context().run(run)
@@ -87,9 +90,9 @@ def test_answers():
         assert lookups.resources("v1", "Secret", "n") == []
         assert lookups.resource("ex.io/v1", "Widget", "n", "w") == {"metadata": {"name": "w"}}
         assert lookups.call_api(ApiCall("/api/v1/namespaces/n/configmaps/a")) == CONFIG_MAP
-        posted = ApiCall("/apis/x", method="POST", data={"a": 1})
+        posted = ApiCall(REVIEWS, method="POST", data={"a": 1})
         assert lookups.call_api(posted) == {"posted": '{"a":1}'}
-        assert lookups.call_api(ApiCall("/apis/x", method="POST")) == {"posted": "{}"}
+        assert lookups.call_api(ApiCall(REVIEWS, method="POST")) == {"posted": "{}"}
         assert (lookups.rule_values("p", "r"), lookups.foreach_values("p", "r", 0)) == ({}, {})
         assert lookups.now().tzinfo is not None
 
@@ -151,7 +154,7 @@ def test_without_a_request_nothing_is_remembered():
 def test_what_changes_something_is_never_remembered():
     def judge(lookups: ClusterLookups) -> None:
         for _ in range(2):
-            lookups.call_api(ApiCall("/apis/x", method="POST"))
+            lookups.call_api(ApiCall(REVIEWS, method="POST"))
 
     with run_lookups() as (lookups, api):
         judge_request(judge, lookups)
@@ -202,3 +205,25 @@ def test_bad_flag():
     with pytest.raises(UsageError, match="--apiCallTimeout"):
         ClusterLookups(Client(ClusterConfig("http://x")), loop, Flags(api_call_timeout="soon"))
     loop.close()
+
+
+# --- what policies may create
+
+
+JOBS = ApiCall("/apis/batch/v1/namespaces/n/jobs", method="POST")
+
+
+def test_nothing_is_created_but_what_is_allowed_and_asked_for():
+    flags = Flags(enable_config_map_caching=False, allow_post_resources="jobs.batch")
+    with run_lookups(flags) as (lookups, api):
+        judge_request(lambda each: each.call_api(JOBS), lookups, why_not="")
+        made = len(api.asked)
+        for how in ({}, {"why_not": "on a dry run"}):
+            with pytest.raises(LookupFailedError, match=r"may not create jobs\.batch"):
+                judge_request(lambda each: each.call_api(JOBS), lookups, **how)
+        with pytest.raises(LookupFailedError, match=r"may not create jobs\.batch unless"):
+            lookups.call_api(JOBS)  # a scan, a command, a global context entry
+        other = ApiCall("/api/v1/namespaces/n/secrets", method="POST")
+        with pytest.raises(LookupFailedError, match="POST is for access reviews"):
+            judge_request(lambda each: each.call_api(other), lookups, why_not="")
+        assert len(api.asked) == made

@@ -114,7 +114,7 @@ class NotedQuestions:
     def take_asked(self) -> bool:
         return True
 
-    def begin_request(self, deadline: float) -> None:
+    def begin_request(self, request: Request, deadline: float) -> None:
         self.deadline = deadline
 
 
