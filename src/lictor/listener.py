@@ -151,6 +151,8 @@ class Listener:
                 await asyncio.sleep(_TICK_SECONDS)
         finally:
             self._end()
+            if self._handshakes:
+                await asyncio.wait(self._handshakes, timeout=_RETRY_SECONDS)
 
     @property
     def is_accepting(self) -> bool:

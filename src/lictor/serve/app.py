@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _WEBHOOKS = {True: "MutatingWebhookConfiguration", False: "ValidatingWebhookConfiguration"}
 _OK = Reply(HTTPStatus.OK)
+_NOT_LISTENING = Reply(HTTPStatus.SERVICE_UNAVAILABLE, b"connections are not accepted\n")
 _NOT_READY = Reply(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready\n")
 
 
@@ -41,6 +42,7 @@ class App:
         book: Book,
         *,
         is_ready: Callable[[], bool],
+        is_alive: Callable[[], bool] = lambda: True,
         timeout: float = 10.0,
         max_in_flight: int = 512,
         tracer: Tracer | None = None,
@@ -50,6 +52,7 @@ class App:
         self._desks = desks
         self._book = book
         self._is_ready = is_ready
+        self._is_alive = is_alive
         self._timeout = timeout
         self._max_in_flight = max_in_flight
         self._in_flight = 0
@@ -72,7 +75,7 @@ class App:
         if call.method not in ("GET", "HEAD"):
             return _refuse(HTTPStatus.METHOD_NOT_ALLOWED, "send reviews by POST")
         if call.path == "/health/liveness":
-            return _OK
+            return _OK if self._is_alive() else _NOT_LISTENING
         if call.path == "/health/readiness":
             return _OK if self._is_ready() else _NOT_READY
         return _refuse(HTTPStatus.NOT_FOUND, "nothing here")

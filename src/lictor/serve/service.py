@@ -17,6 +17,7 @@ from lictor.serve.certificate import LiveCertificate, make_temporary
 from lictor.serve.file_policies import FilePolicies
 from lictor.serve.metrics_page import FOLDER_VARIABLE
 from lictor.serve.options import Inherited, Options
+from lictor.serve.probe import Probe, open_door
 from lictor.serve.slots import Flag, Slot
 from lictor.serve.supervisor import Post, Supervisor
 from lictor.serve.tracing import check_tracing
@@ -60,8 +61,11 @@ def run_service(options: Options, control: Callable[[], None] | None = None) -> 
     """Serve until SIGTERM; the exit code. `control` runs the loops in a process of its own."""
     check_tracing(options.flags)
     workers = options.workers or count_cores()
-    slots = tuple(Slot() for _ in range(workers + 2))
-    with _metrics_folder():
+    with _metrics_folder() as folder:
+        slots = tuple(
+            Slot(door=open_door(f"{folder}/{number}") if number < workers else None)
+            for number in range(workers + 2)
+        )
         inherited = _prepare(options, slots, workers)
         _preload(options)
         from lictor.serve.worker import run_worker
@@ -72,6 +76,7 @@ def run_service(options: Options, control: Callable[[], None] | None = None) -> 
                 lambda slot: run_worker(options, inherited, slot),
                 slots[number],
                 patience=options.patience,
+                probe=Probe(f"{folder}/{number}"),
             )
             for number in range(workers)
         ]
@@ -165,11 +170,14 @@ def _preload(options: Options) -> None:
 
 
 @contextlib.contextmanager
-def _metrics_folder() -> Iterator[None]:
-    """Where prometheus-client keeps what several processes count. Must be set before its import."""
+def _metrics_folder() -> Iterator[str]:
+    """Where prometheus-client keeps what several processes count. Must be set before its import.
+
+    Nobody else may open it: the doors of the processes are there, too.
+    """
     folder = tempfile.mkdtemp(prefix="lictor-metrics-")
     os.environ[FOLDER_VARIABLE] = folder
     try:
-        yield
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,7 @@
 """Memory that processes share: when each was last alive, what it has counted, whether all end."""
 
 import mmap
+import socket
 import struct
 import time
 
@@ -26,7 +27,9 @@ class Flag:
 class Slot:
     """The place of one process. Made before processes are forked; one writes, all read."""
 
-    def __init__(self, size: int = _SIZE) -> None:
+    def __init__(self, size: int = _SIZE, door: socket.socket | None = None) -> None:
+        # Where the parent can ask this process, and no other.
+        self.door = door
         self._memory = mmap.mmap(-1, size)
         self._room = size - _HEAD.size
 

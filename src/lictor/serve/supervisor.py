@@ -15,6 +15,7 @@ import msgspec
 
 from lictor.serve.book import Book, read_tables
 from lictor.serve.instruments import RESTARTS
+from lictor.serve.probe import Probe
 from lictor.serve.slots import Flag, Slot
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 _TICK = 0.25
 # A process that starts may read thousands of policies before its loop turns.
 _START_SECONDS = 120.0
+# An answer takes more of a busy process than a sign of life.
+_PROBE_PATIENCE = 2.0
 _PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0)
 _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
@@ -34,6 +37,8 @@ class Post(msgspec.Struct):
     slot: Slot
     # Seconds without a sign of life until it counts as hung; 0: it gives none.
     patience: float = 0.0
+    # Asks the process; one that does not answer is replaced even if it gives signs of life.
+    probe: Probe | None = None
     # Without it the others are of no use: it ends last, and all end where it does.
     is_vital: bool = False
     pid: int = 0
@@ -120,6 +125,12 @@ class Supervisor:
             if now > limit:
                 log.error("process hangs", extra={"role": post.name, "child": post.pid})
                 _kill(post.pid, signal.SIGKILL)
+            elif beat and post.probe is not None and not _is_answering(post, post.probe, now):
+                log.error(
+                    "process does not answer",
+                    extra={"role": post.name, "child": post.pid, "why": post.probe.trouble},
+                )
+                _kill(post.pid, signal.SIGKILL)
 
     def _end(self, *, waits_for_clients: bool = False) -> int:
         log.info("ending")
@@ -139,8 +150,15 @@ class Supervisor:
         return 0 if clean else 1
 
 
+def _is_answering(post: Post, probe: Probe, now: float) -> bool:
+    probe.step(now)
+    return probe.is_answered(now, post.patience * _PROBE_PATIENCE)
+
+
 def _start(post: Post) -> None:
     post.slot.clear()
+    if post.probe is not None:
+        post.probe.reset()
     post.started = time.monotonic()
     pid = os.fork()
     if pid == 0:

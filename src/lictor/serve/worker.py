@@ -6,6 +6,7 @@ import gc
 import logging
 import resource
 import signal
+import socket
 from collections.abc import Callable, Coroutine
 from typing import TypeAlias
 
@@ -21,7 +22,7 @@ from lictor.serve.metrics_page import MetricsPage
 from lictor.serve.options import MAX_CUT, Inherited, Options
 from lictor.serve.parts import Parts, build_parts
 from lictor.serve.slots import Slot
-from lictor.serve.tracing import build_tracer
+from lictor.serve.tracing import Tracer, build_tracer
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ _DRAIN_SECONDS = 15.0
 _PARENT_SECONDS = 0.1
 # For clients that were accepted and have not asked yet.
 _HANDSHAKE_SECONDS = 1.0
+_DOOR_CONNECTIONS = 8
 
 
 def run_worker(
@@ -74,6 +76,7 @@ class _Worker:
         self._book = Book()
         self._certificate = LiveCertificate(options.client_authorities)
         self._stop = asyncio.Event()
+        self._listener: Listener | None = None
 
     async def run(self) -> None:
         """From the first sign of life to the last answer."""
@@ -99,41 +102,61 @@ class _Worker:
         await parts.close()
 
     async def _serve(self, parts: Parts) -> None:
-        flags = self._options.flags
-        app = App(
-            parts.admission,
-            parts.desks,
-            self._book,
-            is_ready=lambda: self._is_ready(parts),
-            timeout=float(flags.webhook_timeout),
-            max_in_flight=self._options.max_in_flight,
-            tracer=(tracer := build_tracer(flags)),
-            dump=build_dump(payload=flags.dump_payload, patches=flags.dump_patches),
-        )
+        tracer = build_tracer(self._options.flags)
+        app = self._build_app(parts, tracer)
         gate = Gate(
             app,
             max_body=self._options.max_body,
             knows_clients=bool(self._options.client_authorities),
         )
         gate.max_read = MAX_CUT
-        listener = Listener(self._inherited.listener, gate, self._certificate.context)
-        listening = asyncio.create_task(listener.run())
+        self._listener = Listener(self._inherited.listener, gate, self._certificate.context)
+        tasks = [asyncio.create_task(self._listener.run()), asyncio.create_task(gate.sweep())]
+        if self._slot.door is not None:
+            tasks.append(asyncio.create_task(self._answer_parent(app, self._slot.door)))
         page = await self._show_metrics(parts)
-        sweeping = asyncio.create_task(gate.sweep())
         await self._stop.wait()
         await self._wait_for_clients(gate)
-        sweeping.cancel()
-        listener.stop(for_all=self._inherited.is_ending.is_set)
+        self._listener.stop(for_all=self._inherited.is_ending.is_set)
         if page is not None:
             page.close()
-        await listener.finish(_HANDSHAKE_SECONDS)
+        await self._listener.finish(_HANDSHAKE_SECONDS)
         await gate.drain(_DRAIN_SECONDS)
-        listening.cancel()
         await parts.drain(_DRAIN_SECONDS)
         self._publish(parts)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if tracer is not None:
             # It sends what is left, and waits for that.
             await asyncio.to_thread(tracer.close)
+
+    def _build_app(self, parts: Parts, tracer: Tracer | None) -> App:
+        flags = self._options.flags
+        return App(
+            parts.admission,
+            parts.desks,
+            self._book,
+            is_ready=lambda: self._is_ready(parts),
+            is_alive=self._is_listening,
+            timeout=float(flags.webhook_timeout),
+            max_in_flight=self._options.max_in_flight,
+            tracer=tracer,
+            dump=build_dump(payload=flags.dump_payload, patches=flags.dump_patches),
+        )
+
+    async def _answer_parent(self, app: App, door: socket.socket) -> None:
+        """By the same handler, at a door that other clients cannot block."""
+        gate = Gate(app, max_body=0, max_connections=_DOOR_CONNECTIONS)
+        try:
+            await Listener(door, gate, self._certificate.context).run()
+        finally:
+            await gate.drain(0)
+
+    def _is_listening(self) -> bool:
+        if self._stop.is_set() or self._listener is None:
+            return True
+        return self._listener.is_accepting
 
     async def _wait_for_clients(self, gate: Gate) -> None:
         """Go on, not ready, until clients have been told elsewhere where to go instead.

@@ -3,6 +3,7 @@
 import http.client
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -138,6 +139,20 @@ def test_a_process_that_dies_or_hangs_is_replaced(folder: Path) -> None:
         _wait_for_others(service, first)
         service.wait("is_ready")
         assert service.ask(make_review({"team": "x"}))["allowed"]
+
+
+def test_a_process_that_accepts_nobody_is_replaced(folder: Path) -> None:
+    """It gives signs of life all the time; but it has no more files to open for connections."""
+    with _serve(folder, workers=2, patience=1.5) as service:
+        (first, other) = service.children
+        # The parent has asked it by then, and was answered.
+        time.sleep(2.5)
+        resource.prlimit(first, resource.RLIMIT_NOFILE, (3, 3))
+        for _ in range(5):
+            assert service.ask(make_review({"team": "x"}))["allowed"]
+        _wait_for_others(service, [first])
+        assert other in service.children
+        service.wait("is_ready")
 
 
 def _wait_for_others(service: Service, gone: list[int]) -> None:
