@@ -8,10 +8,12 @@ What is named in `__all__` is the public API; everything else may change without
 when they are first used, so that `import lictor` costs next to nothing.
 """
 
+__version__ = "0.1.0"
+
 # Known to type checkers, false to Python: `typing` would cost more than the rest of this module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from lictor.assembly import load_policies
+    from lictor.assembly import load_policies, parse_policies
     from lictor.engine import Engine
     from lictor.errors import (
         CompileError,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from lictor.ports import ApiCall, Lookups, NoLookups
 
 _HOMES = {
-    "lictor.assembly": ("load_policies",),
+    "lictor.assembly": ("load_policies", "parse_policies"),
     "lictor.engine": ("Engine",),
     "lictor.errors": (
         "CompileError",
@@ -90,6 +92,7 @@ __all__ = [
     "UsageError",
     "Verdict",
     "load_policies",
+    "parse_policies",
 ]
 
 

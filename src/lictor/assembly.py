@@ -1,16 +1,18 @@
 """Policies in, programs out: the one way in which the command line, servers and users come in."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 import msgspec
+import orjson
 
 from lictor.compile.autogen import expand_rules
 from lictor.compile.classic import Surroundings, compile_policies
 from lictor.compile.cleanup import CleanupProgram, compile_cleanup
 from lictor.engine import Adapt, Engine
+from lictor.errors import LoadError, UsageError
 from lictor.evaluate.expressions import Expressions
 from lictor.files import is_object_file, list_files, read_bytes
 from lictor.lang.watch import Heard, Recorder, WatchRule, watch_nothing
@@ -22,7 +24,7 @@ from lictor.model.program import Program
 from lictor.model.request import Request
 from lictor.model.result import Verdict
 from lictor.ports import HttpLimits, Lookups, NoLookups
-from lictor.raw import JsonObject
+from lictor.raw import Json, JsonObject
 
 if TYPE_CHECKING:
     from lictor.compile.cel.surroundings import CelSurroundings
@@ -94,14 +96,51 @@ def load_policies(*paths: str | Path, lookups: Lookups | None = None) -> tuple[P
     """Read policies, and exceptions from them, from files and folders, ready for an Engine.
 
     Documents that are no policies are left out. Raises LoadError where a file cannot be read, or
-    holds a policy that is wrong or that nothing here can run; the text names every problem with
-    file, line and field.
+    holds a policy that is wrong or that nothing here can run, and where there are no policies at
+    all; the text names every problem with file, line and field.
     """
     loaded = Loaded()
     for path in paths:
+        if not isinstance(path, str | os.PathLike):
+            found = type(path).__name__
+            raise UsageError(
+                f"load_policies takes paths, not {found}; parse_policies takes documents"
+            )
         for file in list_files(os.fspath(path), is_object_file):
             loaded += load_documents(read_bytes(file), file)
+    return _compile_loaded(loaded, ", ".join(map(str, paths)), lookups)
+
+
+def parse_policies(
+    *documents: str | bytes | Mapping[str, Json], lookups: Lookups | None = None
+) -> tuple[Program, ...]:
+    """Policies, and exceptions from them, given as YAML or JSON text or as dicts.
+
+    As `load_policies`; in errors, the first argument is called `document 1`.
+    """
+    loaded = Loaded()
+    for number, document in enumerate(documents, 1):
+        source = f"document {number}"
+        loaded += load_documents(_write_text(document, source), source)
+    return _compile_loaded(loaded, "what was given", lookups)
+
+
+def _write_text(document: str | bytes | Mapping[str, Json], source: str) -> str | bytes:
+    if isinstance(document, str | bytes):
+        return document
+    try:
+        if isinstance(document, Mapping):
+            return orjson.dumps(dict(document))
+    except (TypeError, ValueError) as error:
+        raise LoadError(f"is not JSON ({error})", where=source) from error
+    raise UsageError(f"a document is text or a dict, not {type(document).__name__}")
+
+
+def _compile_loaded(loaded: Loaded, where: str, lookups: Lookups | None) -> tuple[Program, ...]:
     refuse_errors(loaded)
+    if not (loaded.policies or loaded.admission_policies or loaded.cel_policies):
+        # Without policies everything would be allowed.
+        raise LoadError("there are no policies", where=where)
     return compile_documents(
         [sourced.record for sourced in loaded.policies],
         exceptions=[sourced.record for sourced in loaded.exceptions],

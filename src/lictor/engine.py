@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from lictor.errors import DeadlineError, LictorError, TooLargeError
+from lictor.errors import DeadlineError, LictorError, TooLargeError, UsageError
 from lictor.evaluate.scope import build_scope
 from lictor.model.program import Case, CompiledRule, Matcher, Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request
@@ -43,7 +43,7 @@ class Engine:
     def __init__(
         self, programs: Iterable[Program], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.programs = tuple(programs)
+        self.programs = _check_programs(programs)
         self._clock = clock
         self._warning = frozenset(p.policy.key for p in self.programs if p.emit_warning)
         # The index: what can concern a kind, subresource and operation, found once for each.
@@ -57,7 +57,7 @@ class Engine:
         deadline: float | None = None,
     ) -> Verdict:
         """Judge a request, or a resource as if it were created now, by every rule that matches."""
-        request = subject if isinstance(subject, Request) else Request.of(subject)
+        request = subject if isinstance(subject, Request) else _read_resource(subject)
         if adapt is not None:
             return self._evaluate_adapted(request, adapt, deadline)
         results: list[Result] = []
@@ -139,6 +139,25 @@ class Engine:
                 if rules:
                     steps.append(_Step(program, phase, rules))
         return tuple(steps)
+
+
+def _check_programs(programs: Iterable[Program]) -> tuple[Program, ...]:
+    if isinstance(programs, str | bytes) or not isinstance(programs, Iterable):
+        raise UsageError("an Engine takes what load_policies or parse_policies gives")
+    made = tuple(programs)
+    for program in made:
+        if not isinstance(program, Program):
+            found = type(program).__name__
+            raise UsageError(f"an Engine takes programs, not {found}: see load_policies")
+    return made
+
+
+def _read_resource(subject: JsonObject) -> Request:
+    request = Request.of(subject)
+    # No rule is about what has no kind: everything would pass.
+    if not request.kind.kind:
+        raise UsageError("a resource needs `kind` and `apiVersion`")
+    return request
 
 
 def _undecided(policy: PolicyRef, rule: CompiledRule, request: Request, error: Exception) -> Result:

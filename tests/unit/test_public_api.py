@@ -1,6 +1,11 @@
 import importlib
+import json
+import re
 import subprocess
 import sys
+
+import pytest
+import yaml
 
 import lictor
 
@@ -27,3 +32,72 @@ def test_importing_costs_nothing_heavy():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+POLICY = {
+    "apiVersion": "kyverno.io/v1",
+    "kind": "ClusterPolicy",
+    "metadata": {"name": "need-team"},
+    "spec": {
+        "rules": [
+            {
+                "name": "team",
+                "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+                "validate": {
+                    "failureAction": "Enforce",
+                    "message": "a team is needed",
+                    "pattern": {"metadata": {"labels": {"team": "?*"}}},
+                },
+            }
+        ]
+    },
+}
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mine"}}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [POLICY, json.dumps(POLICY), json.dumps(POLICY).encode(), yaml.safe_dump(POLICY)],
+    ids=["dict", "json", "bytes", "yaml"],
+)
+def test_policies_from_dicts_and_text(document):
+    engine = lictor.Engine(lictor.parse_policies(document))
+    assert not engine.evaluate(POD).allowed
+    assert engine.evaluate({**POD, "metadata": {"labels": {"team": "a"}}}).allowed
+
+
+def test_several_documents_and_lists():
+    other = {**POLICY, "metadata": {"name": "other"}}
+    listed = {"apiVersion": "v1", "kind": "List", "items": [POLICY, other]}
+    assert len(lictor.parse_policies(POLICY, yaml.safe_dump(other))) == 2
+    assert len(lictor.parse_policies(listed)) == 2
+
+
+def test_the_version():
+    assert re.fullmatch(r"\d+\.\d+\.\d+", lictor.__version__)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: lictor.Engine("policies/"), "load_policies"),
+        (lambda: lictor.Engine(None), "load_policies"),
+        (lambda: lictor.Engine([POLICY]), "programs, not dict"),
+        (lambda: lictor.load_policies(POLICY), "takes paths, not dict; parse_policies"),
+        (lambda: lictor.load_policies(None), "takes paths, not NoneType"),
+        (lictor.load_policies, "there are no policies"),
+        (lictor.parse_policies, "there are no policies"),
+        (lambda: lictor.parse_policies(POD), "there are no policies"),
+        (lambda: lictor.parse_policies(3), "text or a dict, not int"),
+        (lambda: lictor.parse_policies({"kind": object()}), "document 1: is not JSON"),
+        (lambda: lictor.parse_policies({**POLICY, "spec": 3}), "document 1:1:"),
+        (lambda: lictor.Request.of(None), "a dict as JSON gives it, not NoneType"),
+        (lambda: lictor.Request.of(POD, operation="PATCH"), "'PATCH' is no operation"),
+        (lambda: lictor.Engine(()).evaluate("a Pod"), "not str"),
+        (lambda: lictor.Engine(()).evaluate([POD]), "not list"),
+        (lambda: lictor.Engine(()).evaluate({}), "needs `kind`"),
+    ],
+)
+def test_wrong_calls_are_errors_of_ours(call, message):
+    with pytest.raises(lictor.LictorError, match=re.escape(message)):
+        call()

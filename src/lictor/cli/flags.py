@@ -10,7 +10,7 @@ import msgspec
 
 from lictor.cli.flag_command import FlagCommand
 from lictor.cli.flag_pairs import CHOICES, is_duration
-from lictor.cli.flag_words import IGNORED, WORDS
+from lictor.cli.flag_words import IGNORED, REASONS, WORDS
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.raw import Json
@@ -111,6 +111,8 @@ def _read_go_style(args: Sequence[str]) -> Iterator[str]:
         elif name in IGNORED:
             if not equals and not IGNORED[name]:
                 next(waiting, None)
-            click.echo(f"Warning: --{name} is accepted but has no effect", err=True)
+            click.echo(
+                f"Warning: --{name} is accepted but has no effect: {REASONS[name]}", err=True
+            )
         else:
             yield f"--{name}{equals}{value}"

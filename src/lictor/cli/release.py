@@ -1,6 +1,8 @@
 """Which lictor is this? Constants, so that asking costs no import of package metadata."""
 
-VERSION = "0.1.0"
+from lictor import __version__
+
+VERSION = __version__
 # Set by the build that makes an image; a source tree does not know them.
 BUILT_AT = "---"
 COMMIT = "---"

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
+from lictor.errors import UsageError
 from lictor.raw import Json, JsonObject
 
 
@@ -81,7 +82,13 @@ class Request(msgspec.Struct, frozen=True):
         namespace_labels: Mapping[str, str] | None = None,
     ) -> "Request":
         """A request about a resource from a file; on DELETE it is the old object that goes."""
-        asked = Operation(operation)
+        if not isinstance(resource, dict):
+            found = type(resource).__name__
+            raise UsageError(f"a resource is a dict as JSON gives it, not {found}")
+        try:
+            asked = Operation(operation)
+        except ValueError as error:
+            raise UsageError(f"{operation!r} is no operation of an admission") from error
         kind = GroupVersionKind.of(
             _read_text(resource.get("apiVersion")), _read_text(resource.get("kind"))
         )
