@@ -108,6 +108,8 @@ class Gate:
         self._max_unasked = max(max_connections // _UNASKED_SHARE, 1)
         # Connections closed to make room for others.
         self.evicted = 0
+        # Told how many there are, whenever that changes.
+        self.on_count: Callable[[int], None] | None = None
 
     def __call__(self) -> "Connection":
         """A connection, for the event loop's server."""
@@ -129,6 +131,7 @@ class Gate:
                 return False
         self._connections.add(connection)
         self._unasked[address] += 1
+        self._tell_count()
         return True
 
     def note_asked(self, connection: "Connection") -> None:
@@ -139,8 +142,13 @@ class Gate:
     def remove(self, connection: "Connection") -> None:
         if connection in self._connections:
             self._connections.discard(connection)
+            self._tell_count()
             if connection.is_unasked:
                 self._forget_unasked(connection.address)
+
+    def _tell_count(self) -> None:
+        if self.on_count is not None:
+            self.on_count(len(self._connections))
 
     def _forget_unasked(self, address: str) -> None:
         self._unasked[address] -= 1

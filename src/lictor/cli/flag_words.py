@@ -38,6 +38,7 @@ WORDS = {
     "service_port": "Port of the Service that webhooks go to.",
     "webhook_server_port": "Port of the webhook server.",
     "webhook_server_host": "Address on which the webhook server listens; empty means all.",
+    "memory_limit": "Memory of all webhook processes, such as 512Mi; empty: the container's limit.",
     "shutdown_delay": "How long the webhook server goes on answering, not ready, after SIGTERM.",
     "admission_reports": "Report what admission finds.",
     "max_admission_reports": "Reports of admission that may wait to be aggregated.",

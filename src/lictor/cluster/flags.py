@@ -51,6 +51,7 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     webhook_server_port: int = 9443
     webhook_server_host: str = ""
     shutdown_delay: str = "5s"
+    memory_limit: str = ""
     admission_reports: bool = True
     max_admission_reports: int = 10_000
     max_audit_workers: int = 8

@@ -23,6 +23,10 @@ QUEUE_LENGTH = "lictor_aftermath_queue_length"
 QUEUE_DROPPED = "lictor_aftermath_dropped"
 REFUSED_UNJUDGED = "lictor_admission_unjudged"
 RESTARTS = "lictor_worker_restarts"
+RECYCLED = "lictor_worker_recycled"
+MEMORY = "lictor_worker_memory_bytes"
+CONNECTIONS = "lictor_connections"
+CONNECTIONS_DROPPED = "lictor_connections_dropped"
 CERTIFICATE_RELOADS = "lictor_certificate_reloads"
 
 _REQUEST_LABELS = (
@@ -58,6 +62,10 @@ LABELS: dict[str, tuple[str, ...]] = {
     QUEUE_DROPPED: ("reason",),
     REFUSED_UNJUDGED: ("reason",),
     RESTARTS: ("process",),
+    RECYCLED: ("process",),
+    MEMORY: (),
+    CONNECTIONS: (),
+    CONNECTIONS_DROPPED: ("reason",),
     QUEUE_LENGTH: (),
     CERTIFICATE_RELOADS: (),
     **dict.fromkeys(_CEL_SECONDS.values(), _CEL_LABELS),
@@ -74,6 +82,10 @@ HELP = {
     QUEUE_DROPPED: "Requests that rules which only audit never saw.",
     REFUSED_UNJUDGED: "Requests answered by failure policy, without a verdict.",
     RESTARTS: "Processes that died or hung and were replaced.",
+    RECYCLED: "Processes that used too much memory and gave their place to a new one.",
+    MEMORY: "Memory of all workers; what they share is counted for each.",
+    CONNECTIONS: "Open connections of clients.",
+    CONNECTIONS_DROPPED: "Connections closed: silent, a failed handshake, or to make room.",
     CERTIFICATE_RELOADS: "Serving certificates taken into use.",
 }
 _RULE_TYPES = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lictor.errors import UsageError
-from lictor.serve.capacity import count_cores, find_memory_limit
+from lictor.serve.capacity import count_cores, divide_memory, find_memory
 from lictor.serve.certificate import LiveCertificate, make_temporary
 from lictor.serve.file_policies import FilePolicies
 from lictor.serve.metrics_page import FOLDER_VARIABLE
@@ -50,7 +50,7 @@ _SHARED_WITH_CLUSTER = (
 def run_alone(options: Options, slot: Slot, guest: "Guest") -> None:
     """Serve in this process, which someone else supervises, together with a guest."""
     with _metrics_folder():
-        inherited = _prepare(options, (slot,), 1)
+        inherited = _prepare(options, (slot,), _find_share(options, 1, has_control=True))
         _preload(options)
         from lictor.serve.worker import run_worker
 
@@ -62,32 +62,39 @@ def run_service(options: Options, control: Callable[[], None] | None = None) -> 
     check_tracing(options.flags)
     workers = options.workers or count_cores()
     with _metrics_folder() as folder:
-        slots = tuple(
-            Slot(door=open_door(f"{folder}/{number}") if number < workers else None)
-            for number in range(workers + 2)
-        )
-        inherited = _prepare(options, slots, workers)
+        # Two for each worker, so that a new one can come before the old one goes.
+        doors = [f"{folder}/{number}" for number in range(2 * workers)]
+        slots = (*(Slot(door=open_door(door)) for door in doors), Slot(), Slot())
+        share = _find_share(options, workers, has_control=control is not None)
+        inherited = _prepare(options, slots, share)
         _preload(options)
         from lictor.serve.worker import run_worker
 
-        posts = [
-            Post(
-                f"worker-{number}",
+        def build_post(number: int) -> Post:
+            return Post(
+                f"worker-{number % workers}",
                 lambda slot: run_worker(options, inherited, slot),
                 slots[number],
                 patience=options.patience,
-                probe=Probe(f"{folder}/{number}"),
+                probe=Probe(doors[number]),
             )
-            for number in range(workers)
-        ]
+
+        posts = [build_post(number) for number in range(workers)]
+        for number, post in enumerate(posts):
+            post.successor = build_post(workers + number)
         if control is not None:
             loops = control
-            posts.append(Post("control", lambda _: loops(), slots[workers]))
+            posts.append(Post("control", lambda _: loops(), slots[-2]))
         grace = _GRACE_SECONDS + options.shutdown_delay
         return Supervisor(posts, slots[-1], grace=grace, is_ending=inherited.is_ending).run()
 
 
-def _prepare(options: Options, slots: tuple[Slot, ...], workers: int) -> Inherited:
+def _find_share(options: Options, workers: int, *, has_control: bool) -> int:
+    total = find_memory(options.flags.memory_limit)
+    return divide_memory(total, workers, has_control=has_control)
+
+
+def _prepare(options: Options, slots: tuple[Slot, ...], share: int) -> Inherited:
     flags = options.flags
     listener = _listen(flags.webhook_server_host, flags.webhook_server_port)
     metrics = None
@@ -101,7 +108,7 @@ def _prepare(options: Options, slots: tuple[Slot, ...], workers: int) -> Inherit
         certificate,
         key,
         is_temporary,
-        find_memory_limit(workers),
+        share,
         Flag(),
         _read_policies(options),
     )

@@ -6,6 +6,9 @@ import struct
 import time
 
 _HEAD = struct.Struct("<dQQ")
+# After the head: whether the process is ready, and whether it should be replaced.
+_STATE = struct.Struct("<??")
+_DATA = _HEAD.size + 8
 # Pages that nobody writes to cost nothing.
 _SIZE = 16 * 1024 * 1024
 
@@ -31,7 +34,7 @@ class Slot:
         # Where the parent can ask this process, and no other.
         self.door = door
         self._memory = mmap.mmap(-1, size)
-        self._room = size - _HEAD.size
+        self._room = size - _DATA
 
     def beat(self) -> None:
         """Say that this process is alive."""
@@ -43,6 +46,18 @@ class Slot:
         moment: float = struct.unpack_from("<d", self._memory, 0)[0]
         return moment
 
+    def tell(self, *, is_ready: bool, has_grown: bool) -> None:
+        """Say whether requests can be judged here, and whether too much memory is in use."""
+        _STATE.pack_into(self._memory, _HEAD.size, is_ready, has_grown)
+
+    @property
+    def is_ready(self) -> bool:
+        return bool(_STATE.unpack_from(self._memory, _HEAD.size)[0])
+
+    @property
+    def has_grown(self) -> bool:
+        return bool(_STATE.unpack_from(self._memory, _HEAD.size)[1])
+
     def write(self, data: bytes) -> bool:
         """Lay something down for the others; False where it has no room."""
         if len(data) > self._room:
@@ -50,7 +65,7 @@ class Slot:
         beat, turn, _ = _HEAD.unpack_from(self._memory)
         # An odd turn says that the content is not whole.
         _HEAD.pack_into(self._memory, 0, beat, turn | 1, 0)
-        self._memory[_HEAD.size : _HEAD.size + len(data)] = data
+        self._memory[_DATA : _DATA + len(data)] = data
         _HEAD.pack_into(self._memory, 0, beat, (turn | 1) + 1, len(data))
         return True
 
@@ -58,7 +73,7 @@ class Slot:
         """What was laid down last; nothing where the writer is never done."""
         for _ in range(tries):
             _, turn, length = _HEAD.unpack_from(self._memory)
-            data = self._memory[_HEAD.size : _HEAD.size + min(length, self._room)]
+            data = self._memory[_DATA : _DATA + min(length, self._room)]
             if turn % 2 == 0 and _HEAD.unpack_from(self._memory)[1] == turn:
                 return data
             time.sleep(0.001)
@@ -67,3 +82,4 @@ class Slot:
     def clear(self) -> None:
         """Make the place free for another process."""
         _HEAD.pack_into(self._memory, 0, 0.0, 0, 0)
+        self.tell(is_ready=False, has_grown=False)

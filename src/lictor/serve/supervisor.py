@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from lictor.serve.book import Book, read_tables
-from lictor.serve.instruments import RESTARTS
+from lictor.serve.instruments import RECYCLED, RESTARTS
 from lictor.serve.probe import Probe
 from lictor.serve.slots import Flag, Slot
 
@@ -26,6 +26,9 @@ _START_SECONDS = 120.0
 # An answer takes more of a busy process than a sign of life.
 _PROBE_PATIENCE = 2.0
 _PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0)
+# Between two processes that have grown; and after one that could not be replaced.
+_CHANGE_SECONDS = 10.0
+_CHANGE_RETRY_SECONDS = 300.0
 _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 
@@ -41,6 +44,8 @@ class Post(msgspec.Struct):
     probe: Probe | None = None
     # Without it the others are of no use: it ends last, and all end where it does.
     is_vital: bool = False
+    # Takes its place where it has grown too large; nobody has this one's slot meanwhile.
+    successor: "Post | None" = None
     pid: int = 0
     started: float = 0.0
     failures: int = 0
@@ -59,7 +64,12 @@ class Supervisor:
         grace: float = 30.0,
         is_ending: Flag | None = None,
     ) -> None:
-        self._posts = tuple(posts)
+        self._posts = list(posts)
+        # One that is being started, and the one whose place it will take.
+        self._change: tuple[Post, Post] | None = None
+        self._change_after = 0.0
+        # Those that finish what they have begun, and until when.
+        self._retiring: list[tuple[Post, float]] = []
         self._departed = departed
         # What processes counted that are no more.
         self._book = Book()
@@ -80,21 +90,32 @@ class Supervisor:
                 self._end()
                 return 1
             self._replace_hung()
+            self._replace_grown(time.monotonic())
 
     def _start_missing(self) -> None:
         for post in self._posts:
             if not post.pid and time.monotonic() >= post.start_at:
                 _start(post)
 
+    def _list_all(self) -> list[Post]:
+        new = [] if self._change is None else [self._change[1]]
+        return [*self._posts, *new, *(post for post, _ in self._retiring)]
+
     def _reap(self) -> None:
-        for post in self._posts:
+        for post in self._list_all():
             if not post.pid:
                 continue
             pid, status = os.waitpid(post.pid, os.WNOHANG)
             if pid:
                 self._note_end(post, os.waitstatus_to_exitcode(status))
+        self._retiring = [(post, end) for post, end in self._retiring if post.pid]
 
     def _note_end(self, post: Post, code: int) -> None:
+        if any(post is each for each, _ in self._retiring):
+            log.info("process replaced", extra={"role": post.name, "child": post.pid})
+            post.pid = 0
+            self._inherit(post)
+            return
         lived = time.monotonic() - post.started
         post.failures = 0 if lived > 60 else min(post.failures + 1, len(_PAUSES) - 1)
         post.start_at = time.monotonic() + _PAUSES[post.failures]
@@ -132,6 +153,46 @@ class Supervisor:
                 )
                 _kill(post.pid, signal.SIGKILL)
 
+    def _replace_grown(self, now: float) -> None:
+        """One at a time, and the new one first: requests always find somebody."""
+        for post, end in self._retiring:
+            if now > end:
+                _kill(post.pid, signal.SIGKILL)
+        if self._change is None:
+            if now >= self._change_after:
+                self._begin_change(now)
+            return
+        old, new = self._change
+        if new.pid and new.slot.is_ready:
+            self._finish_change(old, new, now)
+        elif not new.pid or now > new.started + _START_SECONDS:
+            log.error("no new process for one that has grown", extra={"role": old.name})
+            self._change_after = now + _CHANGE_RETRY_SECONDS
+            if not new.pid:
+                self._change = None
+            else:
+                _kill(new.pid, signal.SIGKILL)
+
+    def _begin_change(self, now: float) -> None:
+        for post in self._posts:
+            new = post.successor
+            if post.pid and new is not None and not new.pid and post.slot.has_grown:
+                log.warning("process has grown", extra={"role": post.name, "child": post.pid})
+                self._change_after = now + _CHANGE_SECONDS
+                _start(new)
+                self._change = (post, new)
+                return
+
+    def _finish_change(self, old: Post, new: Post, now: float) -> None:
+        self._change = None
+        self._posts = [new if post is old else post for post in self._posts]
+        old.successor, new.successor = None, old
+        self._book.count(RECYCLED, (old.name,))
+        self._departed.write(self._book.dump())
+        if old.pid:
+            self._retiring.append((old, now + self._grace))
+            _kill(old.pid, signal.SIGTERM)
+
     def _end(self, *, waits_for_clients: bool = False) -> int:
         log.info("ending")
         if waits_for_clients:
@@ -139,7 +200,7 @@ class Supervisor:
         deadline = time.monotonic() + self._grace
         clean = True
         for is_vital in (False, True):
-            running = [post for post in self._posts if post.pid and post.is_vital is is_vital]
+            running = [p for p in self._list_all() if p.pid and p.is_vital is is_vital]
             for post in running:
                 _kill(post.pid, signal.SIGTERM)
             for post in running:

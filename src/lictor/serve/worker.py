@@ -1,12 +1,13 @@
 """One webhook process: its own event loop, caches and engines, on a socket that all share."""
 
 import asyncio
-import contextlib
 import gc
 import logging
 import resource
 import signal
 import socket
+import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import TypeAlias
 
@@ -18,6 +19,8 @@ from lictor.serve.app import App
 from lictor.serve.book import Book
 from lictor.serve.certificate import LiveCertificate
 from lictor.serve.dump import build_dump
+from lictor.serve.instruments import CONNECTIONS, CONNECTIONS_DROPPED, MEMORY
+from lictor.serve.memory import ProcessMemory
 from lictor.serve.metrics_page import MetricsPage
 from lictor.serve.options import MAX_CUT, Inherited, Options
 from lictor.serve.parts import Parts, build_parts
@@ -37,6 +40,10 @@ _PARENT_SECONDS = 0.1
 # For clients that were accepted and have not asked yet.
 _HANDSHAKE_SECONDS = 1.0
 _DOOR_CONNECTIONS = 8
+_OPEN_FILES = 65536
+# A connection's own memory, and what may be on its way to us in it.
+_MEMORY_OF_CONNECTION = 128 * 1024
+_LEAST_PLACES, _MOST_PLACES = 256, 4096
 
 
 def run_worker(
@@ -46,16 +53,23 @@ def run_worker(
 
     `guest`: what else runs on this process's event loop, until it is cancelled.
     """
-    limit = inherited.memory_limit
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    memory = ProcessMemory(inherited.memory_limit)
+    _allow_many_files()
     # What was there before the fork is shared: collecting it would copy its pages.
     gc.freeze()
     _log_cheaply()
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_Worker(options, inherited, slot, guest).run())
+        runner.run(_Worker(options, inherited, slot, memory, guest).run())
+
+
+def _allow_many_files() -> None:
+    """A connection is an open file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _log_cheaply() -> None:
@@ -67,8 +81,14 @@ def _log_cheaply() -> None:
 
 class _Worker:
     def __init__(
-        self, options: Options, inherited: Inherited, slot: Slot, guest: Guest | None
+        self,
+        options: Options,
+        inherited: Inherited,
+        slot: Slot,
+        memory: ProcessMemory,
+        guest: Guest | None,
     ) -> None:
+        self._memory = memory
         self._guest = guest
         self._options = options
         self._inherited = inherited
@@ -77,6 +97,8 @@ class _Worker:
         self._certificate = LiveCertificate(options.client_authorities)
         self._stop = asyncio.Event()
         self._listener: Listener | None = None
+        self._gate: Gate | None = None
+        self._told = Counter[str]()
 
     async def run(self) -> None:
         """From the first sign of life to the last answer."""
@@ -104,12 +126,15 @@ class _Worker:
     async def _serve(self, parts: Parts) -> None:
         tracer = build_tracer(self._options.flags)
         app = self._build_app(parts, tracer)
-        gate = Gate(
+        share = self._inherited.memory_limit
+        gate = self._gate = Gate(
             app,
             max_body=self._options.max_body,
+            max_connections=min(max(share // _MEMORY_OF_CONNECTION, _LEAST_PLACES), _MOST_PLACES),
             knows_clients=bool(self._options.client_authorities),
         )
         gate.max_read = MAX_CUT
+        gate.on_count = self._memory.note_connections
         self._listener = Listener(self._inherited.listener, gate, self._certificate.context)
         tasks = [asyncio.create_task(self._listener.run()), asyncio.create_task(gate.sweep())]
         if self._slot.door is not None:
@@ -189,10 +214,30 @@ class _Worker:
         while parts.judge.oldest < _LOST_THREAD:
             self._slot.beat()
             if turn % _METRICS_EVERY == 0:
+                self._measure(parts)
                 self._publish(parts)
             turn += 1
             await asyncio.sleep(_BEAT)
         raise DeadlineError("a thread has been judging one request for too long")
+
+    def _measure(self, parts: Parts) -> None:
+        """Connections and memory: for the metrics, and for the parent."""
+        if self._gate is None or self._listener is None:
+            return
+        is_ready = self._is_ready(parts)
+        connections = self._gate.count
+        grown = self._memory.has_grown(time.monotonic(), connections, is_ready=is_ready)
+        self._slot.tell(is_ready=is_ready, has_grown=grown or self._slot.has_grown)
+        self._book.level(MEMORY, self._memory.used)
+        self._book.level(CONNECTIONS, connections)
+        counts = self._listener.counts
+        self._count_dropped("silent", counts.dropped_silent)
+        self._count_dropped("handshake", counts.failed_handshakes)
+        self._count_dropped("evicted", self._gate.evicted)
+
+    def _count_dropped(self, reason: str, total: int) -> None:
+        self._book.count(CONNECTIONS_DROPPED, (reason,), total - self._told[reason])
+        self._told[reason] = total
 
     def _publish(self, parts: Parts) -> None:
         parts.aftermath.measure()

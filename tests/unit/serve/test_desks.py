@@ -7,8 +7,9 @@ import orjson
 import pytest
 from serving import Bench, make_policy, make_review, require_label, write_policies
 
+from lictor.errors import UsageError
 from lictor.raw import JsonObject
-from lictor.serve.capacity import count_cores, find_memory_limit
+from lictor.serve.capacity import count_cores, divide_memory, find_memory
 
 STAMP = "kyverno.io/last-request-time"
 
@@ -89,9 +90,63 @@ def test_cores_follow_the_quota(tmp_path: Path, files: dict[str, str], cores: in
     assert count_cores(tmp_path) == (cores or everything)
 
 
+MEGABYTE = 1024 * 1024
+LIMITS = [
+    ("none", {}, "0::/", "", None),
+    ("version 2", {"memory.max": "1048576"}, "0::/", "", 1),
+    ("version 2 without a limit", {"memory.max": "max"}, "0::/", "", None),
+    (
+        "the narrowest around us counts",
+        {"memory.max": "max", "a/memory.max": "2097152", "a/b/memory.max": "4194304"},
+        "0::/a/b",
+        "",
+        2,
+    ),
+    ("version 1", {"memory/memory.limit_in_bytes": "3145728"}, "9:memory:/", "", 3),
+    (
+        "version 1, among others",
+        {"memory/pod/memory.limit_in_bytes": "3145728"},
+        "4:cpu,cpuacct:/\n9:memory:/pod\n0::/",
+        "",
+        3,
+    ),
+    (
+        "version 1 without a limit",
+        {"memory/memory.limit_in_bytes": "9223372036854771712"},
+        "9:memory:/",
+        "",
+        None,
+    ),
+    ("what was said counts for more", {"memory.max": "1048576"}, "0::/", "512Mi", 512),
+]
+
+
 @pytest.mark.parametrize(
-    ("text", "megabytes"), [("max", 2048), ("4294967296", 2048), ("2147483648", 1024), ("1", 512)]
+    ("files", "own", "said", "megabytes"), [c[1:] for c in LIMITS], ids=[c[0] for c in LIMITS]
 )
-def test_memory_is_shared_out(tmp_path: Path, text: str, megabytes: int) -> None:
-    (tmp_path / "memory.max").write_text(text)
-    assert find_memory_limit(2, tmp_path) == megabytes * 1024 * 1024
+def test_memory_follows_the_container(
+    tmp_path: Path, files: dict[str, str], own: str, said: str, megabytes: int | None
+) -> None:
+    for name, text in files.items():
+        (tmp_path / "fs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "fs" / name).write_text(f"{text}\n")
+    (tmp_path / "own").write_text(f"{own}\n")
+    found = find_memory(said, tmp_path / "fs", tmp_path / "own")
+    assert found == (None if megabytes is None else megabytes * MEGABYTE)
+
+
+def test_memory_that_is_no_quantity_is_refused() -> None:
+    with pytest.raises(UsageError, match="--memoryLimit: lots is no quantity"):
+        find_memory("lots")
+
+
+@pytest.mark.parametrize("has_control", [True, False])
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_memory_is_shared_out(workers: int, has_control: bool) -> None:  # noqa: FBT001
+    total = workers * 512 * MEGABYTE
+    share = divide_memory(total, workers, has_control=has_control)
+    # The parent, and a new worker while the old one is still there.
+    assert (workers + has_control) * share + 64 * MEGABYTE <= total
+    assert share > 150 * MEGABYTE
+    assert divide_memory(None, workers, has_control=has_control) == 2048 * MEGABYTE
+    assert divide_memory(1, workers, has_control=has_control) == 96 * MEGABYTE

@@ -85,7 +85,11 @@ class Service:
 
 @contextmanager
 def _serve(
-    folder: Path, workers: int = 2, patience: float = 20.0, shutdown_delay: str = "0s"
+    folder: Path,
+    workers: int = 2,
+    patience: float = 20.0,
+    shutdown_delay: str = "0s",
+    memory_limit: str = "",
 ) -> Iterator[Service]:
     port, metrics = _find_port(), _find_port()
     flags = Flags(
@@ -94,6 +98,7 @@ def _serve(
         metrics_host="127.0.0.1",
         metrics_port=metrics,
         shutdown_delay=shutdown_delay,
+        memory_limit=memory_limit,
     )
     options = Options(flags, Names(), workers, (folder,), patience=patience)
     context = multiprocessing.get_context("fork")
@@ -155,9 +160,9 @@ def test_a_process_that_accepts_nobody_is_replaced(folder: Path) -> None:
         service.wait("is_ready")
 
 
-def _wait_for_others(service: Service, gone: list[int]) -> None:
+def _wait_for_others(service: Service, gone: list[int], count: int = 2) -> None:
     deadline = time.monotonic() + PATIENCE
-    while set(gone) & set(service.children) or len(service.children) < 2:
+    while set(gone) & set(service.children) or len(service.children) < count:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -264,4 +269,36 @@ def test_no_request_is_lost_when_a_process_ends(folder: Path) -> None:
             _wait_for_others(service, before[:1])
             service.wait("is_ready")
         time.sleep(0.2)
+    assert [client.lost for client in clients] == [[]] * len(clients)
+
+
+def test_a_process_that_has_grown_is_replaced_and_nothing_is_lost(folder: Path) -> None:
+    """Grown by bodies that come in part: what was begun is answered by the old process."""
+    body = orjson.dumps(make_review({"team": "x"})).ljust(2_500_000)
+    with (
+        _serve(folder, workers=1, memory_limit="256Mi") as service,
+        _load(_Replicas(service), clients=2) as clients,
+    ):
+        (first,) = service.children
+        # What it uses by then counts as usual.
+        time.sleep(7)
+        begun = [service.connect() for _ in range(24)]
+        for connection in begun:
+            connection.putrequest("POST", "/validate/fail")
+            connection.putheader("content-type", "application/json")
+            connection.putheader("content-length", str(len(body)))
+            connection.endheaders(body[:-10])
+        deadline = time.monotonic() + PATIENCE
+        while len(service.children) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(1)
+        for connection in begun:
+            connection.send(body[-10:])
+            response = orjson.loads(connection.getresponse().read())["response"]
+            assert response["allowed"], response
+            connection.close()
+        _wait_for_others(service, [first], count=1)
+        time.sleep(0.3)
+        assert 'lictor_worker_recycled_total{process="worker-0"} 1.0' in service.read_metrics()
     assert [client.lost for client in clients] == [[]] * len(clients)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from lictor.serve.book import Book, read_tables
-from lictor.serve.instruments import RESTARTS
+from lictor.serve.instruments import RECYCLED, RESTARTS
 from lictor.serve.slots import Slot
 from lictor.serve.supervisor import Post, Supervisor
 
@@ -91,6 +91,43 @@ def test_what_hangs_is_replaced() -> None:
     run = _Run(_hang, patience=0.3)
     run.wait(lambda: run.count(RESTARTS) >= 1)
     run.end()
+
+
+def _grow(slot: Slot) -> None:
+    """A child that soon wants to be replaced."""
+    slot.tell(is_ready=True, has_grown=True)
+    _wait_for_end(slot)
+
+
+def _become_ready(slot: Slot) -> None:
+    slot.beat()
+    time.sleep(0.3)
+    slot.tell(is_ready=True, has_grown=False)
+    _wait_for_end(slot)
+
+
+def test_what_has_grown_is_replaced_when_another_is_ready() -> None:
+    old, new, departed = Slot(65536), Slot(65536), Slot(65536)
+    post = Post("child", _grow, old, successor=Post("child", _become_ready, new))
+    run = _Run.__new__(_Run)
+    run.slot, run.departed = old, departed
+    supervisor = Supervisor([post], departed, grace=5.0)
+    run.process = multiprocessing.get_context("fork").Process(
+        target=lambda: os._exit(supervisor.run())
+    )
+    run.process.start()
+    seen: list[tuple[bool, bool]] = []
+
+    def is_done() -> bool:
+        seen.append((old.last_beat > 0, new.is_ready))
+        return run.count(RECYCLED) == 1 and old.last_beat == 0
+
+    run.wait(is_done)
+    # At no moment was nobody there.
+    begun = seen.index((True, False)) if (True, False) in seen else 0
+    assert all(is_old or is_new for is_old, is_new in seen[begun:])
+    assert run.count(RESTARTS) == 0
+    assert run.end() == 0
 
 
 def test_what_does_not_end_is_killed() -> None:

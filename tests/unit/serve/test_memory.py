@@ -1,0 +1,64 @@
+"""The memory of a webhook process: its limit, and when it is too much."""
+
+import multiprocessing
+import os
+import resource
+from collections.abc import Callable
+
+import pytest
+
+from lictor.serve.memory import ProcessMemory
+
+MEGABYTE = 1024 * 1024
+
+
+def _succeeds(test: Callable[[], bool]) -> bool:
+    """In a process of its own, and a small one: limits stay where they are set."""
+    process = multiprocessing.get_context("spawn").Process(target=_exit_by, args=(test,))
+    process.start()
+    process.join(60)
+    return process.exitcode == 0
+
+
+def _exit_by(test: Callable[[], bool]) -> None:
+    os._exit(not test())
+
+
+def _refuses_too_much() -> bool:
+    ProcessMemory(1)
+    try:
+        bytearray(200 * MEGABYTE)
+    except MemoryError:
+        return len(bytearray(30 * MEGABYTE)) > 0
+    return False
+
+
+def _makes_room_for_connections() -> bool:
+    memory = ProcessMemory(1)
+    before, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    memory.note_connections(1000)
+    during, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    memory.note_connections(0)
+    after, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    return after == before and 250 * MEGABYTE < during - before < 300 * MEGABYTE
+
+
+def _tells_growth() -> bool:
+    memory = ProcessMemory(1)
+    told = [memory.has_grown(moment, 0, is_ready=True) for moment in (1.0, 7.0, 8.0)]
+    kept = [bytes(1000) for _ in range(60_000)]
+    told.append(memory.has_grown(20.0, 0, is_ready=True))
+    # Connections are no growth.
+    told.append(memory.has_grown(40.0, 2000, is_ready=True))
+    kept.clear()
+    told.append(memory.has_grown(60.0, 0, is_ready=True))
+    return told == [False, False, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [_refuses_too_much, _makes_room_for_connections, _tells_growth],
+    ids=lambda f: f.__name__,
+)
+def test_memory_has_a_limit_and_a_measure(test: Callable[[], bool]) -> None:
+    assert _succeeds(test)
