@@ -251,6 +251,19 @@ def test_nobody_reads_secrets_or_runs_things_in_all_namespaces(rule):
     )
 
 
+def test_what_the_background_may_write_without_being_given_more():
+    role = find(USUAL, "ClusterRole", "lictor:background-controller:core")
+    written = {
+        name
+        for rule in role["rules"]
+        for name in rule["resources"]
+        if set(rule["verbs"]) - READ and rule["apiGroups"][0].partition(".")[2] != "kyverno.io"
+        if rule["apiGroups"] != ["kyverno.io"]
+    }
+    furnishing = {"configmaps", "resourcequotas", "limitranges", "networkpolicies"}
+    assert written == {*furnishing, "events"}
+
+
 @pytest.mark.parametrize("rule", list_rules(USUAL, "ClusterRole"))
 def test_policies_and_exceptions_are_written_by_people_only(rule):
     written = set(rule["verbs"]) - READ
