@@ -50,7 +50,9 @@ class Lookups(Protocol):
 
     def call_api(self, call: ApiCall) -> Json: ...
 
-    def global_reference(self, name: str) -> Json: ...
+    def global_reference(self, name: str, namespace: str) -> Json:
+        """Data kept for all policies; `namespace` is that of who asks, empty where it has none."""
+        ...
 
     def image_data(self, reference: str) -> JsonObject: ...
 
@@ -80,7 +82,7 @@ class NoLookups:
     def call_api(self, call: ApiCall) -> Json:
         raise NotProvidedError(f"no cluster to ask for {call.url_path or call.service_url}")
 
-    def global_reference(self, name: str) -> Json:
+    def global_reference(self, name: str, namespace: str) -> Json:  # noqa: ARG002
         raise NotProvidedError(f"global context entry {name} was not given")
 
     def image_data(self, reference: str) -> JsonObject:

@@ -24,6 +24,8 @@ T = TypeVar("T")
 CallApi: TypeAlias = Callable[[ApiCall], Awaitable[Json]]
 _Projections: TypeAlias = dict[str, Fill]
 
+# On an entry: the namespaces whose policies may read it, with commas, or * for all.
+READABLE_IN = "lictor.io/readable-in"
 _INTERVAL = "10m"
 _LEAST_INTERVAL = 1.0
 _RETRIES = 3
@@ -58,6 +60,8 @@ class GlobalContext:
         self._cache = Cache(client, GLOBAL_CONTEXT_ENTRY)
         self._cache.listen(self._take)
         self._entries: dict[str, Entry] = {}
+        # Namespaces whose policies may read an entry, by its name.
+        self._readers: dict[str, frozenset[str]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._listeners: list[Callable[[str, str], None]] = []
 
@@ -77,11 +81,16 @@ class GlobalContext:
         """An entry by its name."""
         return self._entries.get(name)
 
+    def is_readable(self, name: str, namespace: str) -> bool:
+        """May policies of a namespace read an entry? Those of the whole cluster may anyway."""
+        return not {namespace, "*"}.isdisjoint(self._readers.get(name, ()))
+
     def listen(self, listener: Callable[[str, str], None]) -> None:
         """Call `listener(name, error)` after each refresh by an API call; it must not block."""
         self._listeners.append(listener)
 
     def _take(self, change: Change) -> None:
+        self._note_readers(change)
         before = (change.before or {}).get("spec")
         if change.type is ChangeType.MODIFIED and before == change.object.get("spec"):
             return
@@ -95,6 +104,17 @@ class GlobalContext:
         entry = self._build(name, change.object.get("spec") or {})
         self._entries[name] = entry
         self._tasks[name] = asyncio.get_running_loop().create_task(entry.run())
+
+    def _note_readers(self, change: Change) -> None:
+        metadata = change.object["metadata"]
+        if change.type is ChangeType.DELETED:
+            self._readers.pop(metadata["name"], None)
+            return
+        told = str((metadata.get("annotations") or {}).get(READABLE_IN) or "")
+        resource = (change.object.get("spec") or {}).get("kubernetesResource") or {}
+        # What was read from one namespace tells that namespace nothing new.
+        names = (*told.split(","), str(resource.get("namespace") or ""))
+        self._readers[metadata["name"]] = frozenset(filter(None, map(str.strip, names)))
 
     def _build(self, name: str, spec: JsonObject) -> Entry:
         expressions = Expressions(lambda: datetime.now(UTC))

@@ -15,7 +15,7 @@ from lictor.cluster.cache import Cache
 from lictor.cluster.client import Client
 from lictor.cluster.discovery import Discovery
 from lictor.cluster.flags import Flags
-from lictor.cluster.global_context import GlobalContext
+from lictor.cluster.global_context import READABLE_IN, GlobalContext
 from lictor.cluster.http_limits import read_http_limits
 from lictor.cluster.post_rules import read_post_rules
 from lictor.cluster.resource import CONFIG_MAP, Resource
@@ -142,11 +142,16 @@ class ClusterLookups:
         question = _question.get()
         return self._wait(self._call(call, _NOBODY_ASKED if question is None else question.why_not))
 
-    def global_reference(self, name: str) -> Json:
+    def global_reference(self, name: str, namespace: str) -> Json:
         entry, _, projection = name.partition(".")
         found = self.global_context.find(entry)
         if found is None:
             raise NotFoundError(f"failed to fetch entry key={entry}", status=404)
+        if namespace and not self.global_context.is_readable(entry, namespace):
+            raise LookupFailedError(
+                f"global context entry {entry} is not for policies of namespace {namespace}: "
+                f"its annotation {READABLE_IN} does not name it"
+            )
         return found.read(projection.partition(".")[0], self._wait)
 
     def image_data(self, reference: str) -> JsonObject:

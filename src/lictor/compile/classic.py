@@ -245,7 +245,9 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             return check
         from lictor.compile.cel.rule import compile_webhook_conditions
 
-        concerns = compile_webhook_conditions(configuration.match_conditions, self.around.cel())
+        concerns = compile_webhook_conditions(
+            configuration.match_conditions, self.around.cel(), self.ref.namespace
+        )
         return lambda case: check(case) if concerns(case) else ()
 
 

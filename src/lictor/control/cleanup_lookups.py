@@ -50,8 +50,9 @@ class SweepLookups:
         key = ("call", msgspec.json.encode(call))
         return self._remember(key, lambda: self._world.call_api(call))
 
-    def global_reference(self, name: str) -> Json:
-        return self._remember(("global", name), lambda: self._world.global_reference(name))
+    def global_reference(self, name: str, namespace: str) -> Json:
+        key = ("global", name, namespace)
+        return self._remember(key, lambda: self._world.global_reference(name, namespace))
 
     def image_data(self, reference: str) -> JsonObject:
         return self._remember(("image", reference), lambda: self._world.image_data(reference))

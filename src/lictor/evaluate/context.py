@@ -193,7 +193,7 @@ class _LoaderBuilder(msgspec.Struct, frozen=True):
         query = self._query(reference.jmes_path)
 
         def load(scope: Scope) -> Json:
-            found = self.lookups.global_reference(reference.name)
+            found = self.lookups.global_reference(reference.name, self.namespace)
             return found if query is None else query(scope)(found)
 
         return load

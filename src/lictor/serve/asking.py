@@ -46,8 +46,8 @@ class GuardedLookups:
     def call_api(self, call: ApiCall) -> Json:
         return self._let_pass().call_api(call)
 
-    def global_reference(self, name: str) -> Json:
-        return self._let_pass().global_reference(name)
+    def global_reference(self, name: str, namespace: str) -> Json:
+        return self._let_pass().global_reference(name, namespace)
 
     def image_data(self, reference: str) -> JsonObject:
         return self._let_pass().image_data(reference)

@@ -65,7 +65,7 @@ def test_without_a_cluster_nothing_is_known() -> None:
     for ask in (
         lambda: nothing.config_map("a", "b"),
         lambda: nothing.call_api(ApiCall("/api/v1/pods")),
-        lambda: nothing.global_reference("x"),
+        lambda: nothing.global_reference("x", ""),
         lambda: nothing.image_data("nginx"),
         lambda: nothing.resource("v1", "Pod", "a", "p"),
     ):

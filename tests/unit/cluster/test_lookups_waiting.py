@@ -106,7 +106,7 @@ def test_answers():
         (lambda given: given.call_api(ApiCall("/x", method="PUT")), LookupFailedError, "method not supported: PUT"),
         (lambda given: given.call_api(ApiCall("//evil.example/x")), LookupFailedError, "is not a path"),
         (lambda given: given.resource("ex.io/v1", "Gadget", "n", "w"), LookupFailedError, "serves no Gadget of ex.io/v1"),
-        (lambda given: given.global_reference("entry.x"), NotFoundError, "failed to fetch entry key=entry"),
+        (lambda given: given.global_reference("entry.x", ""), NotFoundError, "failed to fetch entry key=entry"),
         (lambda given: given.image_data("nginx"), NotProvidedError, "nginx: asking registries"),
     ],
     ids=["config-map", "absent", "denied", "method", "host", "kind", "global", "image"],

@@ -37,13 +37,13 @@ class LiveLookups:
     def call_api(self, call: ApiCall) -> Json:
         return self._world.call_api(call)
 
-    def global_reference(self, name: str) -> Json:
+    def global_reference(self, name: str, namespace: str) -> Json:
         if not self._follows_entries:
             self._follows_entries = True
             entries = self._cluster.lookups.global_context
             self._cluster.start(entries.run())
             self._cluster.ask(entries.wait())
-        return self._world.global_reference(name)
+        return self._world.global_reference(name, namespace)
 
     def image_data(self, reference: str) -> JsonObject:
         found = self._given.images.get(reference)

@@ -59,7 +59,7 @@ class OfflineLookups:
             raise LookupFailedError(f"no service to call offline: {call.service_url}")
         return _answer_path(call.url_path, self._given.cluster)
 
-    def global_reference(self, name: str) -> Json:
+    def global_reference(self, name: str, namespace: str) -> Json:  # noqa: ARG002
         raise NotProvidedError(f"global context entry {name} was not given")
 
     def image_data(self, reference: str) -> JsonObject:

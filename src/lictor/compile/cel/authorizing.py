@@ -91,7 +91,9 @@ class _Parts(msgspec.Struct, frozen=True):
 def _compile_parts(spec: ValidatingSpec, ref: PolicyRef, around: CelSurroundings) -> _Parts:
     mode = spec.evaluation.mode
     plain = Language(
-        authorization_environment(mode), around.world(), watch=around.watch_rule(ref.name)
+        authorization_environment(mode),
+        around.world(ref.namespace),
+        watch=around.watch_rule(ref.name),
     )
     language = plain.declare(spec.variables)
     ignores_errors = spec.failure_policy == "Ignore"

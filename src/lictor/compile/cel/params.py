@@ -8,6 +8,7 @@ import msgspec
 from lictor.compile.cel.surroundings import CelSurroundings
 from lictor.errors import EvaluationError
 from lictor.evaluate.cel import namespace_of
+from lictor.evaluate.namespace_bounds import check_namespace
 from lictor.lang.entries import MapTest
 from lictor.match.metadata import read_map, read_text
 from lictor.match.selector import compile_selector
@@ -19,13 +20,21 @@ from lictor.raw import JsonObject
 FindParams: TypeAlias = Callable[[Request], tuple[JsonObject, ...]]
 
 
-def compile_params(kind: ParamKind, ref: ParamRef, around: CelSurroundings) -> FindParams:
-    """The objects that a reference means; raises EvaluationError where there must be some."""
+def compile_params(
+    kind: ParamKind, ref: ParamRef, around: CelSurroundings, own: str = ""
+) -> FindParams:
+    """The objects that a reference means; raises EvaluationError where there must be some.
+
+    `own` is the namespace of a policy that has one: its parameters are there.
+    """
     finder = _Finder(kind, ref, around)
     fits = None if ref.selector is None else compile_selector(ref.selector)
 
     def find(request: Request) -> tuple[JsonObject, ...]:
-        found = tuple(finder.find(finder.namespace(request), fits))
+        namespace = finder.namespace(request)
+        if own:
+            check_namespace(namespace, own, "what params refers to")
+        found = tuple(finder.find(namespace, fits))
         if not found and ref.parameter_not_found_action != "Allow":
             raise EvaluationError("no params found")
         return found

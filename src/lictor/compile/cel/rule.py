@@ -33,7 +33,7 @@ def compile_cel_check(cel: Cel, rule: Rule, setting: Setting, around: CelSurroun
     ]
     language = Language(
         kubernetes_environment(has_params=_has_params(cel)),
-        around.world(),
+        around.world(setting.policy.namespace),
         watch=setting.watch,
         lenient=True,
     ).declare(cel.variables)
@@ -41,7 +41,9 @@ def compile_cel_check(cel: Cel, rule: Rule, setting: Setting, around: CelSurroun
     texts = [*list_decision_texts(rule.cel_preconditions, cel.variables, validations)]
     texts += [annotation.value_expression for annotation in cel.audit_annotations]
     view = around.native_viewpoint.view(texts)
-    decide_case = decide_with_params(decide, view, _find_params(cel, around))
+    decide_case = decide_with_params(
+        decide, view, _find_params(cel, around, setting.policy.namespace)
+    )
     tell = _telling(setting)
     annotate = compile_annotations(cel.audit_annotations, language)
 
@@ -60,7 +62,7 @@ def compile_cel_check(cel: Cel, rule: Rule, setting: Setting, around: CelSurroun
 
 
 def compile_webhook_conditions(
-    conditions: Sequence[MatchCondition], around: CelSurroundings
+    conditions: Sequence[MatchCondition], around: CelSurroundings, own: str
 ) -> Callable[[Case], bool]:
     """Whether a policy concerns a request at all.
 
@@ -69,7 +71,7 @@ def compile_webhook_conditions(
     """
     environment = kubernetes_environment(has_params=False)
     matches = compile_match_conditions(
-        conditions, Language(environment, around.world(), lenient=True), ignore_errors=True
+        conditions, Language(environment, around.world(own), lenient=True), ignore_errors=True
     )
     view = around.native_viewpoint.view(condition.expression for condition in conditions)
     return lambda case: matches is None or matches(view(case))
@@ -102,7 +104,7 @@ def _has_params(cel: Cel) -> bool:
     return cel.param_kind is not None and cel.param_ref is not None
 
 
-def _find_params(cel: Cel, around: CelSurroundings) -> FindParams | None:
+def _find_params(cel: Cel, around: CelSurroundings, own: str) -> FindParams | None:
     if cel.param_kind is None or cel.param_ref is None:
         return None
-    return compile_params(cel.param_kind, cel.param_ref, around)
+    return compile_params(cel.param_kind, cel.param_ref, around, own)

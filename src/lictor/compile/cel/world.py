@@ -29,7 +29,7 @@ def bind_world(
     limits: HttpLimits = _NO_LIMITS_TOLD,
 ) -> World:
     """The world of a policy; that of a namespaced one ends at its namespace."""
-    reader = _Reader(lookups, names)
+    reader = _Reader(lookups, names, namespace)
     inside = (*BLOCKED_NETWORKS, *BLOCKED_HOSTS)
     return World(
         get_resource=reader.get,
@@ -51,9 +51,12 @@ def bind_world(
 class _Reader(msgspec.Struct, frozen=True):
     lookups: Lookups
     names: ResourceNames
+    # The namespace of the policy; empty where it has none.
+    own: str
 
     def authorize(self, question: AccessQuestion) -> AccessAnswer:
         """What the API server's own authorizers say."""
+        self._check_question(question)
         call = ApiCall(_ACCESS_PATH, "POST", _review_access(question))
         try:
             answer = self.lookups.call_api(call)
@@ -66,6 +69,15 @@ class _Reader(msgspec.Struct, frozen=True):
             str(status.get("reason") or ""),
             str(status.get("evaluationError") or ""),
         )
+
+    def _check_question(self, question: AccessQuestion) -> None:
+        """Who may do what elsewhere is nothing that a policy of a namespace may find out."""
+        account = question.service_account
+        is_foreign = account is not None and account[0] != self.own
+        if self.own and (is_foreign or question.namespace != self.own):
+            raise LookupFailedError(
+                f"a policy of namespace {self.own} may only ask about rights in that namespace"
+            )
 
     def get(self, api_version: str, resource: str, namespace: str, name: str) -> JsonObject:
         kind = self._kind(api_version, resource, namespace)
@@ -104,7 +116,8 @@ class _Reader(msgspec.Struct, frozen=True):
 
     def global_context(self, name: str, projection: str) -> Json:
         try:
-            return self.lookups.global_reference(f"{name}.{projection}" if projection else name)
+            entry = f"{name}.{projection}" if projection else name
+            return self.lookups.global_reference(entry, self.own)
         except NotFoundError:
             # An entry that is not there (yet) is null to expressions, as Kyverno has it.
             return None

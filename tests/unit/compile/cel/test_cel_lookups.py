@@ -4,7 +4,7 @@ import pytest
 
 from lictor.compile.cel.world import bind_world
 from lictor.errors import LookupFailedError, NotFoundError, NotProvidedError
-from lictor.lang.cel.world import HttpCall
+from lictor.lang.cel.world import AccessQuestion, HttpCall
 from lictor.lang.resource_names import builtin_names
 from lictor.ports import ApiCall, HttpAnswer, HttpLimits, NoLookups
 
@@ -29,7 +29,7 @@ class Recording(NoLookups):
             return {"items": [{"metadata": {"name": "w"}}]}
         return {"called": f"{call.method} {call.url_path or call.service_url}"}
 
-    def global_reference(self, name):
+    def global_reference(self, name, namespace):
         return name
 
 
@@ -123,6 +123,28 @@ def test_what_lives_in_no_namespace_is_not_in_one(resource):
         WORLD.list_resources("v1", resource, "here", {})
 
 
+@pytest.mark.parametrize(
+    ("question", "is_asked"),
+    [
+        (AccessQuestion("get", resource="pods", namespace="here", user="ann"), True),
+        (AccessQuestion("get", resource="pods", namespace="here", service_account=("here", "x")), True),
+        (AccessQuestion("get", resource="pods", namespace="there", user="ann"), False),
+        (AccessQuestion("get", resource="nodes", user="ann"), False),
+        (AccessQuestion("get", path="/metrics", user="ann"), False),
+        (AccessQuestion("get", resource="pods", namespace="here", service_account=("there", "x")), False),
+    ],
+)  # fmt: skip
+def test_a_namespaced_policy_learns_nothing_of_rights_elsewhere(question, is_asked):
+    """What a policy of Kubewarden's could find out: CVE-2026-42541."""
+    world = bind_world(Recording(), builtin_names(), "here")
+    if is_asked:
+        assert not world.authorize(question).allowed
+        return
+    with pytest.raises(LookupFailedError, match="rights in that namespace"):
+        world.authorize(question)
+    assert not WORLD.authorize(question).allowed
+
+
 class Answering(NoLookups):
     """A service that refuses, and no global context entries."""
 
@@ -133,7 +155,7 @@ class Answering(NoLookups):
         self.calls.append(call)
         return HttpAnswer(404, {"why": "gone"})
 
-    def global_reference(self, name):
+    def global_reference(self, name, namespace):
         raise NotFoundError("no such entry")
 
 

@@ -15,6 +15,7 @@ _LABELS = "map<string,string>"
 
 
 def _get(api_version: str, resource: str, namespace: str, name: str) -> JsonObject | None:
+    _stay_inside(namespace)
     try:
         return current_world.get().get_resource(api_version, resource, namespace, name)
     except LookupFailedError as error:
@@ -28,6 +29,7 @@ def _get_here(api_version: str, resource: str, name: str) -> JsonObject | None:
 def _list(
     api_version: str, resource: str, namespace: str, labels: Mapping[str, Json] | None = None
 ) -> JsonObject:
+    _stay_inside(namespace)
     wanted = {name: _as_text(value) for name, value in (labels or {}).items()}
     try:
         return current_world.get().list_resources(api_version, resource, namespace, wanted)
@@ -42,6 +44,7 @@ def _list_here(
 
 
 def _post(api_version: str, resource: str, namespace: str, body: JsonObject) -> JsonObject:
+    _stay_inside(namespace)
     try:
         return current_world.get().post_resource(api_version, resource, namespace, body)
     except LookupFailedError as error:
@@ -59,6 +62,13 @@ def _find(api_version: str, kind: str) -> JsonObject:
     except LookupFailedError as error:
         raise _told(error, "failed to map kind to resource") from error
     return {"Group": group, "Version": version, "Resource": resource}
+
+
+def _stay_inside(namespace: str) -> None:
+    """Also where an environment has the forms with a namespace: a policy of one sees no other."""
+    own = current_world.get().namespace
+    if own and namespace != own:
+        raise FunctionError(f"a policy of namespace {own} sees nothing of {namespace or 'others'}")
 
 
 def _told(error: LookupFailedError, what: str) -> LookupFailedError:
