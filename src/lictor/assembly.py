@@ -1,7 +1,9 @@
 """Policies in, programs out: the one way in which the command line, servers and users come in."""
 
+import gc
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
@@ -9,10 +11,10 @@ import msgspec
 import orjson
 
 from lictor.compile.autogen import expand_rules
-from lictor.compile.classic import Surroundings, compile_policies
+from lictor.compile.classic import Surroundings, compile_failing, compile_policies
 from lictor.compile.cleanup import CleanupProgram, compile_cleanup
 from lictor.engine import Adapt, Engine
-from lictor.errors import LoadError, UsageError
+from lictor.errors import LictorError, LoadError, UsageError
 from lictor.evaluate.expressions import Expressions
 from lictor.files import is_object_file, list_files, read_bytes
 from lictor.lang.watch import Heard, Recorder, WatchRule, watch_nothing
@@ -62,13 +64,40 @@ def compile_documents(
     around = Surroundings(
         Expressions(world.now), world, tuple(exceptions), watch_rule, surround_cel
     )
-    programs = compile_policies(policies, around)
     others = (*cel.get("admission_policies", ()), *cel.get("cel_policies", ()))
-    if not others:
-        return programs
-    from lictor.compile.cel import compile_cel_policies
+    with _keeping_garbage():
+        programs = compile_policies(policies, around)
+        if not others:
+            return programs
+        from lictor.compile.cel import compile_cel_policies
 
-    return (*programs, *compile_cel_policies(others, surround_cel()))
+        return (*programs, *compile_cel_policies(others, surround_cel()))
+
+
+@contextmanager
+def _keeping_garbage() -> Iterator[None]:
+    """Programs are many closures that all stay: to look through them again and again for some that
+    do not takes more time than everything else.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def fail_policy(
+    policy: "Policy | CelPolicy", error: LictorError, **cel: Unpack[CelDocuments]
+) -> tuple[Program, ...]:
+    """Programs that answer with an error where the policy would be asked, without compiling it."""
+    world = NoLookups()
+    if isinstance(policy, Policy):
+        return (compile_failing(policy, error, Surroundings(Expressions(world.now), world)),)
+    from lictor.compile.cel.failing import fail_cel_policy
+
+    return fail_cel_policy(policy, error, _surround_cel(cel, world, watch_nothing)())
 
 
 def compile_cleanups(

@@ -9,13 +9,16 @@ from zlib import crc32
 import msgspec
 import orjson
 
-from lictor.assembly import compile_documents
+from lictor.assembly import compile_documents, fail_policy
 from lictor.cluster import resource as kinds
 from lictor.cluster.cache import Cache, Change
 from lictor.cluster.client import Client
+from lictor.cluster.compile_trial import Job, current_trials
 from lictor.cluster.flags import Flags
 from lictor.cluster.http_limits import read_http_limits
+from lictor.cluster.preparation import Preparation, Task
 from lictor.cluster.resource import Resource
+from lictor.errors import CompileError
 from lictor.lang.resource_names import ResourceNames, builtin_names
 from lictor.load.policies import Loaded, has_errors, load_documents
 from lictor.load.problem import Problem
@@ -132,6 +135,11 @@ class PolicyStore:
         self._listed: tuple[StoredPolicy, ...] = ()
         self._excepted: tuple[PolicyException | CelException, ...] | None = None
         self._names: ResourceNames | None = None
+        trials = current_trials()
+        self._preparation = Preparation(trials) if trials is not None else None
+        self._is_prepared = asyncio.Event()
+        # How often names of kinds have changed.
+        self._epoch = 0
         for cache in self.caches:
             cache.listen(self._hear)
 
@@ -155,6 +163,9 @@ class PolicyStore:
         """Until everything has been read for the first time."""
         for cache in self.caches:
             await cache.wait()
+        if self._preparation is not None:
+            self._wake.set()
+            await self._is_prepared.wait()
 
     @property
     def is_synced(self) -> bool:
@@ -171,17 +182,68 @@ class PolicyStore:
 
     @property
     def policies(self) -> tuple[StoredPolicy, ...]:
-        """All policies, classic ones first, in the order of their names."""
-        if self._stale:
+        """All policies, classic ones first, in the order of their names.
+
+        Where they are prepared beside other work: those that are, as they were then.
+        """
+        if self._stale and self._preparation is None:
             self._stale = False
-            found = [
-                self._store(kind, document)
-                for kind, cache in self._policies.items()
-                for document in cache.list()
-            ]
-            self._read = {(policy.resource, policy.uid): policy for policy in found}
-            self._listed = tuple(found)
+            self._list(self._read_all(self._list_documents()))
         return self._listed
+
+    def _list_documents(self) -> tuple[tuple[Resource, JsonObject], ...]:
+        return tuple(
+            (kind, document) for kind, cache in self._policies.items() for document in cache.list()
+        )
+
+    def _read_all(
+        self, documents: Iterable[tuple[Resource, JsonObject]]
+    ) -> tuple[StoredPolicy, ...]:
+        return tuple(self._store(kind, document) for kind, document in documents)
+
+    def _list(self, found: tuple[StoredPolicy, ...]) -> None:
+        self._read = {(policy.resource, policy.uid): policy for policy in found}
+        self._listed = found
+
+    def find_reason(self, policy: StoredPolicy) -> str:
+        """Why the policy is not compiled, but answers with an error; empty where it is."""
+        made = self._preparation and self._preparation.made.get(policy.uid)
+        return made.reason if made else ""
+
+    async def _prepare(self, preparation: Preparation) -> None:
+        """Read and compile what has changed; until then everyone sees the state before."""
+        # A large policy takes seconds to read.
+        found = await asyncio.to_thread(self._read_all, self._list_documents())
+        marked = [(policy, f"{self.mark(policy)};{self._epoch}") for policy in found]
+        await preparation.prepare(
+            [
+                self._plan(policy, mark)
+                for policy, mark in marked
+                if not preparation.is_current(policy.uid, mark)
+            ]
+        )
+        preparation.keep({policy.uid for policy in found})
+        self._list(found)
+        self._is_prepared.set()
+        pause = preparation.find_pause()
+        if pause is not None:
+            asyncio.get_running_loop().call_later(pause, self._wake.set)
+
+    def _plan(self, policy: StoredPolicy, mark: str) -> Task:
+        exceptions = [each for each in self.exceptions if _concerns(each, policy)]
+        names, record = self.names, policy.record
+
+        def fail(error: CompileError) -> tuple[Program, ...]:
+            return () if record is None else fail_policy(record, error, resource_names=names)
+
+        others = [document for cache in self._exceptions.values() for document in cache.list()]
+        return Task(
+            policy.uid,
+            mark,
+            Job(policy.document, tuple(others) if exceptions else (), tuple(self._crds.list())),
+            compile=lambda: self._compile(policy, exceptions, names),
+            fail=fail,
+        )
 
     @property
     def exceptions(self) -> tuple[PolicyException | CelException, ...]:
@@ -212,17 +274,23 @@ class PolicyStore:
 
     def programs(self, policy: StoredPolicy) -> tuple[Program, ...]:
         """The policy compiled with the exceptions that name it; nothing where it is unreadable."""
+        if self._preparation is not None:
+            prepared = self._preparation.made.get(policy.uid)
+            return prepared.programs if prepared is not None else ()
         exceptions = [each for each in self.exceptions if _concerns(each, policy)]
         key = (policy.uid, self.mark(policy))
         made = self._programs.get(key)
         if made is None:
             for old in [old for old in self._programs if old[0] == policy.uid]:
                 del self._programs[old]
-            made = self._programs[key] = self._compile(policy, exceptions)
+            made = self._programs[key] = self._compile(policy, exceptions, self.names)
         return made
 
     def _compile(
-        self, policy: StoredPolicy, exceptions: Iterable[PolicyException | CelException]
+        self,
+        policy: StoredPolicy,
+        exceptions: Iterable[PolicyException | CelException],
+        names: ResourceNames,
     ) -> tuple[Program, ...]:
         record = policy.record
         if record is None:
@@ -237,7 +305,7 @@ class PolicyStore:
             lookups=self._lookups,
             cel_policies=() if isinstance(record, Policy) else (record,),
             cel_exceptions=cel,
-            resource_names=self.names,
+            resource_names=names,
             http_limits=self._http_limits,
         )
 
@@ -260,6 +328,7 @@ class PolicyStore:
         if change.object.get("kind") == kinds.CUSTOM_RESOURCE_DEFINITION.kind:
             # Policies that were compiled with guessed names must be compiled again.
             self._names = None
+            self._epoch += 1
             self._programs.clear()
         self._stale = True
         self._excepted = None
@@ -270,6 +339,10 @@ class PolicyStore:
             await self._wake.wait()
             await asyncio.sleep(_QUIET)
             self._wake.clear()
+            if self._preparation is not None:
+                if not self.is_synced:
+                    continue
+                await self._prepare(self._preparation)
             live = {policy.uid for policy in self.policies}
             for key in [key for key in self._programs if key[0] not in live]:
                 del self._programs[key]

@@ -48,12 +48,25 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 def compile_policy(policy: Policy, around: Surroundings) -> Program:
     """Turn a policy into a program; a rule that cannot be compiled answers with an error."""
-    ref = _refer(policy)
     around.expressions.begin_policy()
+    return _build_program(policy, around, _RuleCompiler.compile)
+
+
+def compile_failing(policy: Policy, error: LictorError, around: Surroundings) -> Program:
+    """A program of which every rule answers with an error; of a policy that is not compiled."""
+    return _build_program(policy, around, lambda compiler: compiler.fail(error))
+
+
+def _build_program(
+    policy: Policy,
+    around: Surroundings,
+    compile_rule: "Callable[[_RuleCompiler], Iterator[CompiledRule]]",
+) -> Program:
+    ref = _refer(policy)
     rules = tuple(
         compiled
         for rule in expand_rules(policy)
-        for compiled in _RuleCompiler(policy, ref, rule, around).compile()
+        for compiled in compile_rule(_RuleCompiler(policy, ref, rule, around))
     )
     return Program(
         policy=ref,
@@ -92,10 +105,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             select = self._select(self.rule.match, self.rule.exclude)
             override = compile_override(self.policy, self.rule)
         except CompileError as error:
-            # Whom it concerns cannot be told: everything that it might concern gets the error.
-            select = self._select(without_selectors(self.rule.match), None)
-            for phase, _, _ in self._bodies():
-                yield CompiledRule(self.rule.name, phase, select, _failing(error), action)
+            yield from self.fail(error)
             return
         for phase, kind, build in self._bodies():
             check = self._check(kind, build)
@@ -104,6 +114,16 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
                 chosen = but_deletions(select)
             applies = self._applies(kind) if self._works_elsewhere(phase) else None
             yield CompiledRule(self.rule.name, phase, chosen, check, action, override, applies)
+
+    def fail(self, error: LictorError) -> Iterator[CompiledRule]:
+        """The same with an error for an answer.
+
+        Whom the rule concerns cannot be told: everything that it might concern gets the error.
+        """
+        action = base_action(self.policy, self.rule)
+        select = self._select(without_selectors(self.rule.match), None)
+        for phase, _, _ in self._bodies():
+            yield CompiledRule(self.rule.name, phase, select, _failing(error), action)
 
     def _works_elsewhere(self, phase: Phase) -> bool:
         mutate = self.rule.mutate

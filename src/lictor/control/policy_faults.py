@@ -25,6 +25,9 @@ class FaultBook:
 
     def find(self, policy: StoredPolicy) -> tuple[str, ...]:
         """What is wrong with a policy; nothing where it is fine."""
+        reason = self._store.find_reason(policy)
+        if reason:
+            return (reason,)
         known = self._known.get(policy.uid)
         if known is not None and known[0] == policy.generation:
             return known[1]

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from lictor.cluster.client import Client
+from lictor.cluster.compile_trial import start_trials
 from lictor.cluster.config import load_config
 from lictor.cluster.events import EventSink
 from lictor.cluster.flags import Flags
@@ -30,6 +31,7 @@ def run_control_process(
     flags: Flags, names: Names, which: Collection[str] = (), *, health: bool = False
 ) -> None:
     """Run the loops in this process until SIGTERM or SIGINT; with a port for health or without."""
+    start_trials()
     asyncio.run(run_control(which, flags, names, health=health))
 
 

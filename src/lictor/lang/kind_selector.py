@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
@@ -56,6 +57,8 @@ def _parse_two(first: str, second: str) -> KindSelector:
     return KindSelector(kind=first, subresource=second)
 
 
+# Most policies name the same few kinds, and each test is four closures.
+@lru_cache(maxsize=4096)
 def compile_kind_selector(selector: KindSelector) -> KindTest:
     """Turn a selector into a test of group, version, kind and subresource."""
     fits_group = compile_wildcard(selector.group)

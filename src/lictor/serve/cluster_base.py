@@ -139,6 +139,7 @@ class ClusterBase(Base):
         reviewer = PolicyReviewer(
             flags,
             lambda: self._store.names,
+            crds=self._store.crds.list,
             allows=ask_api_server(client),
             cleanup_account=flags.cleanup_service_account_name or names.service_account("cleanup"),
         )

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import TypeAlias
 
+from lictor.cluster.compile_trial import start_trials
 from lictor.errors import DeadlineError
 from lictor.http import Gate
 from lictor.listener import Listener
@@ -24,6 +25,7 @@ from lictor.serve.memory import ProcessMemory
 from lictor.serve.metrics_page import MetricsPage
 from lictor.serve.options import MAX_CUT, Inherited, Options
 from lictor.serve.parts import Parts, build_parts
+from lictor.serve.policy_trial import review_here
 from lictor.serve.slots import Slot
 from lictor.serve.tracing import Tracer, build_tracer
 
@@ -55,6 +57,9 @@ def run_worker(
     """
     memory = ProcessMemory(inherited.memory_limit)
     _allow_many_files()
+    # Before there are threads.
+    if inherited.policies is None:
+        start_trials(review_here)
     # What was there before the fork is shared: collecting it would copy its pages.
     gc.freeze()
     _log_cheaply()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from threading import RLock
 
 from lictor.lang.jmespath.functions.spec import FunctionSpec, Surroundings
 
@@ -26,6 +27,8 @@ class _Functions(Mapping[str, FunctionSpec]):
     def __init__(self) -> None:
         self._known: dict[str, FunctionSpec] = {}
         self._unopened = list(_ROOMS)
+        # Policies are compiled on a thread while others are asked.
+        self._lock = RLock()
 
     def __getitem__(self, name: str) -> FunctionSpec:
         while name not in self._known and self._unopened:
@@ -41,10 +44,15 @@ class _Functions(Mapping[str, FunctionSpec]):
         return sum(1 for _ in self)
 
     def _open(self) -> None:
-        room = self._unopened[0]
-        specs: tuple[FunctionSpec, ...] = getattr(import_module(f"{__name__}.{room}"), room.upper())
-        self._known.update({spec.name: spec for spec in specs})
-        self._unopened.pop(0)
+        with self._lock:
+            if not self._unopened:
+                return
+            room = self._unopened[0]
+            specs: tuple[FunctionSpec, ...] = getattr(
+                import_module(f"{__name__}.{room}"), room.upper()
+            )
+            self._known.update({spec.name: spec for spec in specs})
+            self._unopened.pop(0)
 
 
 FUNCTIONS: Mapping[str, FunctionSpec] = _Functions()

@@ -1,0 +1,156 @@
+"""Is a policy harmless to compile? Tried in a process of its own, within limits of time and memory.
+
+What a trial finds is a reason why not, or nothing. Other work of the same kind, such as looking for
+mistakes in a policy that is about to be stored, is done in the same way.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lictor.cluster.helper_process import HelperProcess, Limits, Outcome
+from lictor.raw import JsonObject
+
+if TYPE_CHECKING:
+    from lictor.lang.resource_names import ResourceNames
+
+# What else a process has done within the same limits.
+Review = Callable[[bytes], bytes]
+
+log = logging.getLogger(__name__)
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A policy, and what belongs to it."""
+
+    policy: JsonObject
+    # Exceptions from it.
+    exceptions: tuple[JsonObject, ...] = ()
+    # Definitions of custom kinds, without their schemas.
+    crds: tuple[JsonObject, ...] = ()
+
+
+class Trials:
+    """Tries policies, in a helper of this process."""
+
+    def __init__(self, review: Review | None = None, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._helper = HelperProcess(lambda data: _work(data, review), _rehearse)
+
+    async def find_reasons(self, jobs: Sequence[Job]) -> list[str]:
+        """For each policy why it must not be compiled; empty where it may be."""
+        try:
+            asked = [_TRY + msgspec.msgpack.encode(job) for job in jobs]
+            outcomes = await self._helper.run(asked, self._limits)
+        except OSError as error:
+            # Expressions have limits of their own: better without this one than no policies.
+            log.exception("policies not tried before they are compiled", exc_info=error)
+            return ["" for _ in jobs]
+        return [tell_failure(outcome) for outcome in outcomes]
+
+    async def review(self, data: bytes) -> Outcome:
+        """What the review of this process says of something; OSError where nobody can tell."""
+        limits = msgspec.structs.replace(self._limits, wall_seconds=_REVIEW_SECONDS)
+        (outcome,) = await self._helper.run([_REVIEW + data], limits)
+        return outcome
+
+    def close(self) -> None:
+        self._helper.close()
+
+
+_TRY, _REVIEW = b"t", b"r"
+# Shorter than an API server waits for the answer of a webhook.
+_REVIEW_SECONDS = 7.0
+_MATCH = {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]}
+_SAMPLES: tuple[JsonObject, ...] = (
+    {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "sample"},
+        "spec": {
+            "rules": [
+                {
+                    "name": "sample",
+                    "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+                    "validate": {"message": "{{ to_upper('x') }}", "pattern": {"kind": "Pod"}},
+                }
+            ]
+        },
+    },
+    {
+        "apiVersion": "policies.kyverno.io/v1",
+        "kind": "ValidatingPolicy",
+        "metadata": {"name": "sample"},
+        "spec": {"matchConstraints": _MATCH, "validations": [{"expression": "object != null"}]},
+    },
+)
+
+
+def _rehearse() -> None:
+    """Load what most policies need."""
+    for sample in _SAMPLES:
+        _work(_TRY + msgspec.msgpack.encode(Job(sample)), None)
+
+
+def _work(data: bytes, review: Review | None) -> bytes:
+    if data[:1] == _REVIEW and review is not None:
+        return review(data[1:])
+    job = msgspec.msgpack.decode(data[1:], type=Job)
+    names = compile_alone(job)
+    _look_for_mistakes(job.policy, names)
+    return b""
+
+
+def tell_failure(outcome: Outcome) -> str:
+    """Why a policy was not compiled; empty where it was."""
+    if not outcome.failure:
+        return ""
+    return f"the policy cannot be compiled within the limits: {outcome.failure}"
+
+
+def compile_alone(job: Job) -> "ResourceNames":
+    """Compile a policy as if there were no cluster, for nothing but to see how that goes."""
+    from lictor.assembly import compile_documents
+    from lictor.lang.resource_names import builtin_names
+    from lictor.load.policies import Loaded, load_documents
+
+    names = builtin_names().with_crds(job.crds)
+    loaded = Loaded()
+    for document in (job.policy, *job.exceptions):
+        loaded += load_documents(msgspec.json.encode(document), "policy")
+    compile_documents(
+        [each.record for each in loaded.policies],
+        exceptions=[each.record for each in loaded.exceptions],
+        cel_policies=[each.record for each in loaded.cel_policies],
+        cel_exceptions=[each.record for each in loaded.cel_exceptions],
+        resource_names=names,
+    )
+    return names
+
+
+def _look_for_mistakes(document: JsonObject, names: "ResourceNames") -> None:
+    if document.get("kind") in ("ClusterPolicy", "Policy"):
+        from lictor.compile.lint import lint_policy
+
+        tuple(lint_policy(document))
+    else:
+        from lictor.compile.lint.cel import lint_cel_policy
+
+        tuple(lint_cel_policy(document, names))
+
+
+_current: list[Trials] = []
+
+
+def start_trials(review: Review | None = None) -> Trials:
+    """Begin to try policies in this process, before it has threads; once is enough."""
+    if not _current:
+        _current.append(Trials(review))
+    return _current[0]
+
+
+def current_trials() -> Trials | None:
+    """The trials of this process; None where policies are compiled without."""
+    return _current[0] if _current else None

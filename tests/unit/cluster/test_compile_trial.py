@@ -1,0 +1,251 @@
+"""Policies are tried in a process of their own: what they do to it stays there, and is told."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from lictor.assembly import fail_policy
+from lictor.cluster.compile_ledger import LEDGER, CompileLedger
+from lictor.cluster.compile_trial import Job, Trials
+from lictor.cluster.helper_process import HelperProcess, Limits
+from lictor.cluster.preparation import Preparation, Task
+from lictor.engine import Engine
+from lictor.errors import CompileError
+from lictor.load.policies import load_documents
+from lictor.model.program import Program
+from lictor.model.result import Status
+
+LIMITS = Limits(cpu_seconds=1, wall_seconds=4.0, memory=64 * 1024 * 1024)
+RULE = {
+    "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+    "validate": {
+        "failureAction": "Enforce",
+        "message": "m",
+        "pattern": {"metadata": {"labels": {"team": "?*"}}},
+    },
+}
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "labels": {"team": "a"}}}
+
+
+def _policy(rules: int = 1) -> dict[str, Any]:
+    return {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "p"},
+        "spec": {"rules": [{"name": f"r{number}", **RULE} for number in range(rules)]},
+    }
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+DEEDS: dict[bytes, Callable[[], object]] = {
+    b"fine": lambda: None,
+    b"spin": _spin,
+    b"sleep": lambda: time.sleep(60),
+    b"fill": lambda: [bytearray(1024 * 1024) for _ in range(10_000)],
+    b"die": _die,
+    b"break": lambda: 1 // 0,
+}
+
+
+def _work(job: bytes) -> bytes:
+    DEEDS[job]()
+    return job
+
+
+def _run(*jobs: bytes) -> list[tuple[bytes, str]]:
+    helper = HelperProcess(_work)
+    try:
+        outcomes = asyncio.run(helper.run(jobs, LIMITS))
+    finally:
+        helper.close()
+    return [(outcome.result, outcome.failure) for outcome in outcomes]
+
+
+def test_what_a_job_does_is_told_and_harms_no_other() -> None:
+    outcomes = _run(
+        b"fine", b"spin", b"fine", b"fill", b"die", b"fine", b"break", b"sleep", b"fine"
+    )
+    told = [failure for _, failure in outcomes]
+    assert told[0] == told[2] == told[5] == told[8] == ""
+    assert told[1] == "it takes more than 1 s of CPU time"
+    assert told[3] == "it needs more than 64 MiB of memory"
+    assert "died (SIGSEGV)" in told[4]
+    assert told[6].startswith("ZeroDivisionError")
+    assert told[7] == "it takes more than 4 s"
+    assert outcomes[8][0] == b"fine"
+
+
+def test_a_helper_that_is_gone_is_told() -> None:
+    helper = HelperProcess(_work)
+    os.kill(helper._pid, signal.SIGKILL)
+    with pytest.raises(OSError, match=r"."):
+        asyncio.run(helper.run([b"fine"], LIMITS))
+    helper.close()
+
+
+@pytest.fixture
+def trials() -> Iterator[Trials]:
+    made = Trials(limits=Limits(cpu_seconds=1))
+    yield made
+    made.close()
+
+
+def test_a_policy_that_takes_too_long_has_a_reason(trials: Trials) -> None:
+    jobs = [Job(_policy()), Job(_policy(rules=6000)), Job(_policy())]
+    reasons = asyncio.run(trials.find_reasons(jobs))
+    assert reasons[0] == reasons[2] == ""
+    assert "cannot be compiled within the limits: it takes more than 1 s of CPU" in reasons[1]
+
+
+def _fail(error: CompileError) -> tuple[Program, ...]:
+    (loaded,) = load_documents(msgspec.json.encode(_policy()), "p").policies
+    return fail_policy(loaded.record, error)
+
+
+def test_such_a_policy_answers_with_an_error_and_holds_up_nobody(trials: Trials) -> None:
+    threads: list[int] = []
+
+    def compile_slowly() -> tuple[Program, ...]:
+        threads.append(threading.get_ident())
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            pass
+        return ()
+
+    tasks = [
+        Task("a", "1", Job(_policy(rules=6000)), compile_slowly, _fail),
+        Task("b", "1", Job(_policy()), compile_slowly, _fail),
+    ]
+    preparation = Preparation(trials)
+    gaps: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.01)
+            gaps.append(time.monotonic() - began)
+
+    async def run() -> None:
+        ticking = asyncio.create_task(tick())
+        await preparation.prepare(tasks)
+        ticking.cancel()
+
+    asyncio.run(run())
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
+    # The loop went on all the time.
+    assert len(gaps) > 20
+    (result,) = Engine(preparation.made["a"].programs).evaluate(POD).results
+    assert result.status is Status.ERROR
+    assert "cannot be compiled within the limits" in result.message
+    assert preparation.made["b"].reason == ""
+    # It is not tried again at every turn, but when it changes.
+    assert preparation.is_current("a", "1")
+    assert not preparation.is_current("a", "2")
+    assert preparation.find_pause() is not None
+
+
+CEL_KINDS = [
+    ("ValidatingPolicy", {"validations": [{"expression": "true"}]}),
+    ("MutatingPolicy", {"mutations": []}),
+    ("GeneratingPolicy", {"generate": [{"expression": "true"}]}),
+    (
+        "ImageValidatingPolicy",
+        {
+            "matchImageReferences": [{"glob": "*"}],
+            "attestors": [{"name": "a", "cosign": {"key": {"data": "x"}}}],
+            "validations": [{"expression": "true"}],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "spec"), CEL_KINDS)
+def test_policies_in_cel_answer_with_an_error_too(kind: str, spec: dict[str, Any]) -> None:
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods"],
+    }
+    document = {
+        "apiVersion": "policies.kyverno.io/v1",
+        "kind": kind,
+        "metadata": {"name": "p"},
+        "spec": {"matchConstraints": {"resourceRules": [rule]}, **spec},
+    }
+    found = load_documents(msgspec.json.encode(document), "p")
+    assert not found.problems
+    (loaded,) = found.cel_policies
+    results = Engine(fail_policy(loaded.record, CompileError("not now"))).evaluate(POD).results
+    assert [(result.status, result.message) for result in results] == [(Status.ERROR, "not now")]
+
+
+def test_whoever_dies_over_a_policy_is_remembered() -> None:
+    ledger = CompileLedger()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with ledger.compiling("bad"):
+            os.write(writer, b"x")
+            time.sleep(60)
+    os.read(reader, 1)
+    # It may take its time.
+    assert ledger.find_reason("bad") == ("", 0.0)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    reason, pause = ledger.find_reason("bad")
+    assert "a process died while compiling" in reason
+    assert 20 < pause <= 30
+    assert ledger.find_reason("good") == ("", 0.0)
+
+
+def test_whoever_gets_done_is_not() -> None:
+    ledger = CompileLedger(entries=4)
+    for number in range(20):
+        with ledger.compiling(f"policy {number}"):
+            pass
+    with pytest.raises(ZeroDivisionError), ledger.compiling("broken"):
+        1 // 0  # noqa: B018
+    assert all(ledger.find_reason(f"policy {number}") == ("", 0.0) for number in range(20))
+    assert ledger.find_reason("broken") == ("", 0.0)
+
+
+def test_a_policy_over_which_a_process_died_is_left_alone(trials: Trials) -> None:
+    pid = os.fork()
+    if pid == 0:
+        with LEDGER.compiling("quarantined:1"):
+            os._exit(9)
+    os.waitpid(pid, 0)
+    compiled: list[int] = []
+
+    def compile_it() -> tuple[Program, ...]:
+        compiled.append(1)
+        return ()
+
+    preparation = Preparation(trials)
+    task = Task("quarantined", "1", Job(_policy()), compile_it, _fail)
+    asyncio.run(preparation.prepare([task]))
+    assert compiled == []
+    made = preparation.made["quarantined"]
+    assert "died while compiling" in made.reason
+    (result,) = Engine(made.programs).evaluate(POD).results
+    assert result.status is Status.ERROR
+    # Another generation of it may be better.
+    asyncio.run(preparation.prepare([msgspec.structs.replace(task, mark="2")]))
+    assert compiled == [1]
