@@ -1,8 +1,8 @@
 """Every function a query may call: what it takes, what it gives, and how it is computed."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
-from threading import RLock
 
 from lictor.lang.jmespath.functions.spec import FunctionSpec, Surroundings
 
@@ -27,8 +27,6 @@ class _Functions(Mapping[str, FunctionSpec]):
     def __init__(self) -> None:
         self._known: dict[str, FunctionSpec] = {}
         self._unopened = list(_ROOMS)
-        # Policies are compiled on a thread while others are asked.
-        self._lock = RLock()
 
     def __getitem__(self, name: str) -> FunctionSpec:
         while name not in self._known and self._unopened:
@@ -44,15 +42,14 @@ class _Functions(Mapping[str, FunctionSpec]):
         return sum(1 for _ in self)
 
     def _open(self) -> None:
-        with self._lock:
-            if not self._unopened:
-                return
-            room = self._unopened[0]
-            specs: tuple[FunctionSpec, ...] = getattr(
-                import_module(f"{__name__}.{room}"), room.upper()
-            )
-            self._known.update({spec.name: spec for spec in specs})
-            self._unopened.pop(0)
+        # Policies are compiled on one thread while others are asked on another: both may come here.
+        room = next(iter(self._unopened), None)
+        if room is None:
+            return
+        specs: tuple[FunctionSpec, ...] = getattr(import_module(f"{__name__}.{room}"), room.upper())
+        self._known.update({spec.name: spec for spec in specs})
+        with suppress(ValueError):
+            self._unopened.remove(room)
 
 
 FUNCTIONS: Mapping[str, FunctionSpec] = _Functions()
