@@ -9,7 +9,7 @@ from lictor.errors import DeadlineError, TooSlowError
 from lictor.model.result import Verdict
 
 # Of the time that it had: whoever waits computes for less, even where many share a core.
-_BUSY_SHARE = 0.1
+_BUSY_SHARE = 0.05
 
 
 class ThreadWork:
