@@ -52,7 +52,7 @@ def test_what_takes_too_long_is_refused_with_the_reason(trials: Trials) -> None:
     large = make_policy("large", *rules)
     opinion = _review(PolicyReview(large), trials)
     assert not opinion.allowed
-    assert "cannot be compiled within the limits: it takes more than 1 s of CPU" in opinion.message
+    assert "cannot be compiled within the limits: it takes more than" in opinion.message
     # What is there already may be labelled, and deleted.
     labelled = {**large, "metadata": {"name": "large", "labels": {"a": "b"}}}
     assert _review(PolicyReview(labelled, large), trials).allowed
