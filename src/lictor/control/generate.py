@@ -270,5 +270,16 @@ def _spoil(result: Result, why: str) -> Result:
 
 
 def _is_leaving(request: Request) -> bool:
-    metadata = (request.object or {}).get("metadata") or {}
-    return request.operation is not Operation.DELETE and "deletionTimestamp" in metadata
+    """Is the trigger on its way out, and nothing else? A finalizer can keep it there for ever."""
+    found = request.object or {}
+    metadata = found.get("metadata") or {}
+    if request.operation is Operation.DELETE or "deletionTimestamp" not in metadata:
+        return False
+    before = request.old_object
+    return before is None or _read_wish(before) == _read_wish(found)
+
+
+def _read_wish(item: JsonObject) -> JsonObject:
+    """What someone wants of an object, without what is told of it."""
+    told = ("apiVersion", "kind", "metadata", "status")
+    return {key: value for key, value in item.items() if key not in told}

@@ -8,6 +8,7 @@ from generation_site import CLONE, DATA, Desk, make_policy, run, until
 from lictor.cluster.cache import Change, ChangeType
 from lictor.cluster.resource import CLUSTER_POLICY, CONFIG_MAP, NAMESPACE, SECRET
 from lictor.errors import EvaluationError, LookupFailedError
+from lictor.model.request import Request
 
 
 def test_made_once_and_then_left_alone():
@@ -172,6 +173,30 @@ def test_copies_follow_their_source():
         assert len(desk.queue) == 0  # nothing is tried for ever
 
     run(desk, work)
+
+
+@pytest.mark.parametrize(
+    ("old", "is_made"),
+    [
+        pytest.param(None, False, id="nothing-is-asked"),
+        pytest.param({"spec": {"a": 1}}, False, id="only-its-finalizers"),
+        pytest.param({"spec": {"a": 2}}, True, id="what-is-wanted-of-it"),
+    ],
+)
+def test_a_trigger_that_never_leaves_is_still_one(old, is_made):
+    """Kyverno's CVE-2023-34091: a finalizer keeps an object that is on its way out for ever."""
+    desk = Desk(make_policy(**DATA, operations=["CREATE", "UPDATE"]))
+    desk.add_namespace("a")
+    metadata = {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x"]}
+    now = {**desk.api.read(NAMESPACE, "a"), "metadata": metadata, "spec": {"a": 1}}
+    before = None if old is None else {**now, "metadata": {"name": "a"}, **old}
+
+    async def work(desk):
+        request = Request.of(now, operation="UPDATE", old=before)
+        await desk.generation.reconcile(desk.unit("a"), request)
+
+    run(desk, work)
+    assert bool(desk.made("a")) is is_made
 
 
 def test_a_missing_source_is_told():

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import orjson
 import pytest
-from serving import make_review
+from serving import Bench, make_policy, make_review, require_label, write_policies
 
 from lictor.cluster.keys import Algorithm, Pair, make_authority, make_serving, write_certificates
 from lictor.cluster.update_requests import build_update_request
 from lictor.engine import Engine
-from lictor.errors import DeadlineError
+from lictor.errors import DeadlineError, LookupFailedError
 from lictor.http import Call, Gate, Reply
 from lictor.load.review import load_review
 from lictor.model.program import Case, CompiledRule, Phase, Program
@@ -231,3 +231,31 @@ def test_our_serving_certificate_makes_nobody_a_client(tmp_path: Path) -> None:
     live = LiveCertificate(write_certificates((authority.certificate,)))
     assert live.load(text, text)
     assert asyncio.run(_serve_and_ask(live, "POST", stolen)) == 0
+
+
+# --- whom policies are about
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"matchLabels": {"zone": "prod"}},
+        {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["test"]}]},
+        {"matchExpressions": [{"key": "free", "operator": "DoesNotExist"}]},
+    ],
+)
+def test_labels_that_cannot_be_read_let_nothing_pass(
+    tmp_path: Path, selector: JsonObject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kyverno's CVE-2025-46342: such a rule was left out, and nobody was told."""
+    rule = require_label("team")
+    rule["match"] = {"any": [{"resources": {"kinds": ["Pod"], "namespaceSelector": selector}}]}
+    bench = Bench(write_policies(tmp_path, make_policy("teams", rule)))
+
+    async def fail(_: str) -> None:
+        raise LookupFailedError("namespace shop: no answer")
+
+    monkeypatch.setattr(bench.world, "find_labels", fail)
+    answer = bench.ask("/validate/fail", make_review())
+    assert not answer["allowed"]
+    assert "namespace shop: no answer" in answer["status"]["message"]
