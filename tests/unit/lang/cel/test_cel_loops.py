@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from lictor.errors import EvaluationError
+from lictor.errors import EvaluationError, TooLargeError
 from lictor.lang.cel.activation import Activation, make_activation
 from lictor.lang.cel.environment import kyverno_environment
 from lictor.lang.cel.expression import NO_VARIABLES, compile_expression, declare_variable
@@ -109,7 +109,7 @@ def test_a_key_that_comes_twice_is_an_error():
     "text", ["lists.range(1000000000)", "lists.range(9000).map(i, lists.range(9000)).size()"]
 )
 def test_ranges_have_an_end(text):
-    with pytest.raises(EvaluationError, match="cost limit exceeded"):
+    with pytest.raises(TooLargeError, match="cost limit exceeded"):
         compile_expression(text, ENVIRONMENT)({})
 
 
