@@ -7,6 +7,7 @@ from typing import TypeAlias
 from lictor.errors import EvaluationError
 from lictor.lang.assertion.values import is_number
 from lictor.lang.jmespath.values import equals, is_false
+from lictor.lang.written_size import check_written
 from lictor.raw import Json
 
 # The value of a variable by its name without the `$`.
@@ -177,12 +178,14 @@ def build_not(inner: Evaluate) -> Evaluate:
 
 def build_list(parts: Sequence[Evaluate]) -> Evaluate:
     """`[a, b]`."""
-    return lambda value, lookup: [part(value, lookup) for part in parts]
+    return lambda value, lookup: check_written([part(value, lookup) for part in parts])
 
 
 def build_object(parts: Mapping[str, Evaluate]) -> Evaluate:
     """`{x: a, y: b}`."""
-    return lambda value, lookup: {key: part(value, lookup) for key, part in parts.items()}
+    return lambda value, lookup: check_written(
+        {key: part(value, lookup) for key, part in parts.items()}
+    )
 
 
 def build_reference(inner: Evaluate) -> Evaluate:
@@ -197,6 +200,7 @@ def build_call(function: Function, arguments: Sequence[Evaluate]) -> Evaluate:
 
 def bind(lookup: Lookup, name: str, bound: Json) -> Lookup:
     """The variables with one more."""
+    check_written(bound)
     return lambda wanted: bound if wanted == name else lookup(wanted)
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
-from lictor.errors import EvaluationError, SyntaxFaultError
+from lictor.errors import EvaluationError, SyntaxFaultError, TooLargeError
 from lictor.lang.cel.activation import Activation, make_activation
 from lictor.lang.cel.environment import (
     Environment,
@@ -18,6 +18,7 @@ from lictor.lang.cel.environment import (
     uncommon_slots,
 )
 from lictor.lang.cel.faults import evaluation_fault, syntax_fault
+from lictor.lang.cel.growth import MAX_LARGE_DEGREE, Growth, measure_growth
 from lictor.lang.cel.kinds import Kind, parse_kind
 from lictor.lang.cel.leniency import forgive
 from lictor.lang.cel.library.ranges import spent
@@ -39,6 +40,7 @@ class Variable(msgspec.Struct, frozen=True):
     slot: Slot
     code: bytes
     uses: tuple["Variable", ...]
+    growth: Growth = Growth()
 
     def closure(self) -> tuple["Variable", ...]:
         """The variables it needs, each after those that it uses, and itself."""
@@ -84,12 +86,18 @@ class Expression:
     """A compiled expression: call it with an Activation (or a mapping); it answers plain JSON."""
 
     __slots__ = (
-        "_code", "_evaluate", "_evaluate_forgiving", "_evaluate_large", "_makes_lists", "_parts",
+        "_code", "_evaluate", "_evaluate_forgiving", "_evaluate_large", "_is_steep", "_makes_lists",
+        "_parts",
         "result_type", "text",
     )  # fmt: skip
 
     def __init__(
-        self, text: str, result_type: str, code: bytes, parts: tuple[Variable, ...] = ()
+        self,
+        text: str,
+        result_type: str,
+        code: bytes,
+        parts: tuple[Variable, ...] = (),
+        degree: int = 0,
     ) -> None:
         self.text = text
         self.result_type = result_type
@@ -97,6 +105,7 @@ class Expression:
         self._evaluate = self._load(self._code)
         self._evaluate_large: Evaluate | None = None
         self._parts = parts
+        self._is_steep = degree > MAX_LARGE_DEGREE
         self._evaluate_forgiving: Evaluate | None = None
         self._makes_lists = _MAKES_LISTS.search(code) is not None
 
@@ -134,6 +143,8 @@ class Expression:
 
     def _answer(self, activation: Activation) -> Json:
         evaluate = self._evaluate
+        if activation.is_large and self._is_steep:
+            raise TooLargeError("loops within loops over long lists would take too long")
         if activation.is_large or self._makes_lists:
             evaluate = self._evaluate_large or self._load_large()
             spent.set(0)
@@ -201,10 +212,12 @@ def compile_expression(
     The same text in the same environment with the same variables is compiled only once.
     """
     code, kind, used = _check(text, environment, variables)
+    growth = _measure(code, used, text)
     if kind.name == "optional_type":
         code = value_or_null(code)
     parts = used if environment.names_variables else ()
-    return _program(text, str(kind), _bind(code, used), parts)
+    degree = max((growth.degree, *(each.growth.degree for each in used)))
+    return _program(text, str(kind), _bind(code, used), parts, degree)
 
 
 def declare_variable(
@@ -213,7 +226,7 @@ def declare_variable(
     """The variables and one more, which may use those before it as `variables.x`."""
     code, kind, used = _check(text, environment, variables)
     count = variables.counts.get(kind, 0)
-    variable = Variable(name, text, (kind, count), code, used)
+    variable = Variable(name, text, (kind, count), code, used, _measure(code, used, text))
     return Variables({**variables.declared, name: variable}, {**variables.counts, kind: count + 1})
 
 
@@ -275,6 +288,11 @@ def _bind(code: bytes, used: tuple[Variable, ...]) -> bytes:
     return code
 
 
+@lru_cache(maxsize=8192)
+def _measure(code: bytes, used: tuple[Variable, ...], text: str) -> Growth:
+    return measure_growth(code, {slot_name(each.slot): each.growth for each in used}, text)
+
+
 def _name_part(part: Variable) -> Expression:
     """A variable by itself."""
     code = value_or_null(part.code) if part.slot[0].name == "optional_type" else part.code
@@ -301,9 +319,9 @@ def _compile(checker: Checker, rewritten: Rewritten, environment: Environment) -
 
 @lru_cache(maxsize=8192)
 def _program(
-    text: str, result_type: str, code: bytes, parts: tuple[Variable, ...] = ()
+    text: str, result_type: str, code: bytes, parts: tuple[Variable, ...] = (), degree: int = 0
 ) -> Expression:
-    return Expression(text, result_type, code, parts)
+    return Expression(text, result_type, code, parts, degree)
 
 
 def _explain(status: str) -> Exception:

@@ -54,6 +54,11 @@ def read_tree(checked: bytes) -> Tree:
     return Tree(root, kinds, places)
 
 
+def read_expression(code: bytes) -> Node:
+    """Decode an expression without types and places."""
+    return _read_node(code)
+
+
 def _message(value: bytes | int) -> bytes:
     return value if isinstance(value, bytes) else b""
 

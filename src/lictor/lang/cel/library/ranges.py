@@ -6,7 +6,7 @@ from lictor.errors import FunctionError, TooLargeError
 from lictor.lang.cel.declaration import function
 from lictor.lang.cel.rewriting import RANGE
 
-_MOST = 100_000
+_MOST = 20_000
 
 
 # How many elements the evaluation that runs has made so far.
