@@ -71,8 +71,48 @@ _PHRASES: tuple[tuple[str, re.Pattern[str], _Phrase], ...] = (
 )
 
 
+def _say_bad_caller(fault: Fault, _: re.Match[str]) -> str:
+    path = write_path(fault.path).replace(".", "/")
+    return f"invalid variable used at path: {path}"
+
+
+def _say_bad_variable(fault: Fault, match: re.Match[str]) -> str:
+    return f"variable {_find_variable(fault) or f'{{{{{match[1]}}}}}'} is not allowed"
+
+
+def _find_variable(fault: Fault) -> str:
+    """The variable as it is written, with its braces; empty where it stands in none."""
+    if fault.spot is None:
+        return ""
+    text, at = fault.spot.text, fault.spot.offset
+    begin, end = text.rfind("{{", 0, at), text.find("}}", at)
+    return text[begin : end + 2] if begin >= 0 and end >= 0 else ""
+
+
+def _say_bad_cel(_: Fault, __: re.Match[str]) -> str:
+    return "celPrecondition can only be used with validate.cel"
+
+
+# What Kyverno says is added to our own words where these say more.
+_Addition: TypeAlias = Callable[[Fault, re.Match[str]], str]
+_ADDITIONS: tuple[tuple[str, re.Pattern[str], _Addition], ...] = (
+    ("background", re.compile("background scans know of no caller"), _say_bad_caller),
+    ("background", re.compile("(.*) is not known in background scans"), _say_bad_variable),
+    ("bad-rule", re.compile("celPreconditions are for validate.cel"), _say_bad_cel),
+)
+
+
 def tell_fault(fault: Fault) -> str:
-    """Path and reason of a fault, and what was probably meant."""
+    """Path and reason of a fault, what was probably meant, and what Kyverno would say."""
+    told = _tell(fault)
+    for check, pattern, addition in _ADDITIONS:
+        match = pattern.match(fault.message) if check == fault.check else None
+        if match is not None:
+            return f"{told} ({addition(fault, match)})"
+    return told
+
+
+def _tell(fault: Fault) -> str:
     for check, pattern, phrase in _PHRASES:
         match = pattern.match(fault.message) if check in ("", fault.check) else None
         if match is not None:

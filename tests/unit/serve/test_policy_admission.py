@@ -79,7 +79,6 @@ WRONG = [
     ("no rules", classic(), "spec: the policy has no rules"),
     ("two of a name", classic(rule(), rule()), "spec.rules[1].name"),
     ("all kinds in scans", classic(rule("*")), "spec.rules[0].match.any[0].resources.kinds[0]"),
-    ("only a subresource", classic(rule("Scale"), background=False), "Kind/subresource"),
     ("callers in scans", classic(rule(validate=CALLER)), "serviceAccountName"),
     ("unknown field", classic(rule(), bakground=True), 'did you mean "background"?'),
     ("does not compile", cel(validations=[{"expression": "objct.x"}]), "spec.validations[0]"),
@@ -110,6 +109,49 @@ WRONG = [
 )
 def test_refused(document, words):
     opinion = review_policy(document, names=NAMES)
+    assert not opinion.allowed
+    assert words in opinion.message
+
+
+@pytest.mark.parametrize("kind", ["PodExecOptions", "Scale", "policy/v1/Eviction"])
+def test_kinds_of_subresources_alone_are_a_warning(kind):
+    opinion = review_policy(classic(rule(kind), background=False), names=NAMES)
+    assert opinion.allowed
+    assert any(f"{kind} is sent to subresources only" in told for told in opinion.warnings)
+
+
+def _condition(key):
+    return {
+        "validate": {
+            "deny": {"conditions": {"all": [{"key": key, "operator": "Equals", "value": 1}]}}
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            {"match": {"any": [{"resources": {"kinds": ["Pod"]}, "clusterRoles": ["view"]}]}},
+            "invalid variable used at path: spec/rules[0]/match/any[0]/clusterRoles",
+        ),
+        (
+            {"exclude": {"any": [{"subjects": [{"kind": "User", "name": "ann"}]}]}},
+            "invalid variable used at path: spec/rules[0]/exclude/any[0]/subjects",
+        ),
+        (_condition("{{request.roles}}"), "variable {{request.roles}} is not allowed"),
+        (
+            _condition("by {{ request.userInfo.username }}"),
+            "variable {{ request.userInfo.username }} is not allowed",
+        ),
+        (
+            {"celPreconditions": [{"name": "a", "expression": "true"}]},
+            "celPrecondition can only be used with validate.cel",
+        ),
+    ],
+)
+def test_words_that_scripts_look_for(body, words):
+    opinion = review_policy(classic({**rule(), **body}))
     assert not opinion.allowed
     assert words in opinion.message
 

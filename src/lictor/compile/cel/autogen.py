@@ -80,5 +80,7 @@ def _constrain(resources: set[str], operations: tuple[str, ...]) -> MatchResourc
                 resources=tuple(sorted(r for r in resources if _CONTROLLERS[r] == group)),
             )
             for group in groups
-        )
+        ),
+        # An API server asks in this version about older ones too; a file of an older one is left alone.
+        match_policy="Exact",
     )

@@ -64,6 +64,7 @@ _WARNINGS = {
     "duplicate-context": "Two context entries of one name: the first is lost.",
     "unknown-controller": "An autogen annotation that names something else than a pod controller.",
     "unknown-resource": "A kind written unlike all kinds, or a resource that does not exist.",
+    "subresource-kind": "A kind that is sent to subresources only, named without one.",
     "unknown-reference": "An exception or binding for what is not among the given files.",
     "deprecated": "Something that works, but has been replaced.",
 }

@@ -56,8 +56,11 @@ def check_subresources(rule: Part, *, background: bool) -> Iterator[Fault]:
             # A Binding can also be sent by itself.
             is_lost = is_part and not selector.subresource and selector.kind != "Binding"
             if is_lost and not background:
-                message = f"{kind.text} is sent to subresources only: write Kind/subresource"
-                yield Fault("never-matches", kind.path, message)
+                message = (
+                    f"{kind.text} is sent to subresources only, and this matches none of them: "
+                    "write Kind/subresource"
+                )
+                yield Fault("subresource-kind", kind.path, message)
             elif background and (selector.subresource or is_part):
                 message = (
                     f"{kind.text} is a subresource, which background scans do not see: set "

@@ -46,6 +46,14 @@ def _load_shapes() -> dict[tuple[str, str], Shape]:
     }
 
 
+@cache
+def list_merge_keys() -> frozenset[str]:
+    """Every field by which elements of some list are told apart: `name`, `port`, `mountPath`."""
+    table = orjson.loads(files(__package__).joinpath("merge_keys.json").read_bytes())
+    fields = [field for fields in table["types"].values() for field in fields.values()]
+    return frozenset(key for field in fields if isinstance(field, list) for key in field[1:])
+
+
 def _items(kinds: JsonObject) -> list[tuple[str, dict[str, str]]]:
     return list(kinds.items())
 

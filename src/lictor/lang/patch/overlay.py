@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from lictor.errors import CompileError, EvaluationError
+from lictor.lang.patch.merge_table import find_shape, list_merge_keys
 from lictor.lang.patch.pointer import MISSING
 from lictor.lang.patch.strategic_merge import merge_strategic, print_scalar, require_kind
 from lictor.lang.pattern import compile_pattern
@@ -21,6 +22,8 @@ from lictor.raw import Json, JsonObject
 # A part of the resource, or MISSING, to the patch for it, or DROPPED; may raise ConditionNotMet.
 Prepare = Callable[[Json], Json]
 Check = Callable[[Mapping[str, Json]], None]
+# An element of a list to the fields by which a patch finds it again.
+Aim = Callable[[JsonObject], JsonObject]
 
 # Nothing is left of a part of the patch: it was all anchors, or empty.
 DROPPED: Final = object()
@@ -55,24 +58,34 @@ def compile_overlay(patch: Json) -> Callable[[Json], Json]:
     """
     try:
         require_kind(dict, patch)
-        prepare = _compile(patch).prepare
+        prepare, prepare_known = _compile_both(patch)
     except EvaluationError as error:
         raise CompileError(f"failed to preProcess rule: {error}") from error
     except RecursionError as error:
         raise CompileError("the patch is nested too deeply") from error
 
     def overlay(resource: Json) -> Json:
-        prepared = prepare(resource)
+        is_known = prepare_known is not prepare and find_shape(resource) is not None
+        prepared = prepare_known(resource) if is_known else prepare(resource)
         return resource if prepared is DROPPED else merge_strategic(resource, prepared)
 
     return overlay
 
 
-def _compile(pattern: Json) -> Part:
+def _compile_both(patch: Json) -> tuple[Prepare, Prepare]:
+    """The patch for kinds of which nothing is known, and that for kinds with merge keys."""
+    part = _compile(patch)
+    if not part.has_anchors:
+        return part.prepare, part.prepare
+    return part.prepare, _compile(patch, keyed=True).prepare
+
+
+def _compile(pattern: Json, *, keyed: bool = False) -> Part:
+    """A part of the patch; where it is `keyed`, elements of lists carry what tells them apart."""
     if isinstance(pattern, dict):
-        return _compile_map(pattern)
+        return _compile_map(pattern, keyed=keyed)
     if isinstance(pattern, list):
-        return _compile_list(pattern)
+        return _compile_list(pattern, keyed=keyed)
     return _hold(pattern)
 
 
@@ -80,7 +93,7 @@ def _hold(constant: Json) -> Part:
     return Part(lambda _: constant, has_anchors=False, constant=constant)
 
 
-def _compile_map(pattern: JsonObject) -> Part:
+def _compile_map(pattern: JsonObject, *, keyed: bool) -> Part:
     checks: list[Check] = []
     fields: dict[str, Part] = {}
     additions: dict[str, Part] = {}
@@ -89,14 +102,14 @@ def _compile_map(pattern: JsonObject) -> Part:
     for key, anchor in sorted([(key, _parse_key(key)) for key in pattern], key=_order):
         value = pattern[key]
         if anchor is None:
-            fields[key] = part = _compile(value)
+            fields[key] = part = _compile(value, keyed=keyed)
         elif anchor.modifier is Modifier.ADDITION:
-            additions[anchor.key] = part = _compile(value)
+            additions[anchor.key] = part = _compile(value, keyed=keyed)
         else:
             checks.append(_compile_check(anchor, value))
             part = _hold(DROPPED)
             if _holds_additions(value):
-                fields[anchor.key] = part = _compile_map(value)
+                fields[anchor.key] = part = _compile_map(value, keyed=keyed)
             has_globals |= anchor.modifier is Modifier.GLOBAL
         has_globals |= part.has_globals
     if not checks and not additions and not any([part.has_anchors for part in fields.values()]):
@@ -196,8 +209,8 @@ def _holds_additions(pattern: Json) -> bool:
     return any([anchor.modifier is Modifier.ADDITION for anchor in anchors if anchor is not None])
 
 
-def _compile_list(pattern: list[Json]) -> Part:
-    parts = [_compile(item) for item in pattern]
+def _compile_list(pattern: list[Json], *, keyed: bool) -> Part:
+    parts = [_compile(item, keyed=keyed) for item in pattern]
     plain = [part.constant for part in parts if not part.has_anchors]
     plain = [value for value in plain if value is not DROPPED]
     anchored = [part for part in parts if part.has_anchors]
@@ -206,17 +219,19 @@ def _compile_list(pattern: list[Json]) -> Part:
         return _hold(plain if plain or not pattern else DROPPED)
     gates = [part.prepare for part in anchored if part.has_globals]
     changes = [part for part in anchored if not part.has_globals]
-    return Part(_bind_list(plain, gates, changes), has_anchors=True, has_globals=bool(gates))
+    aim = _read_merge_keys if keyed else _read_name
+    prepare = _bind_list(plain, gates, changes, aim)
+    return Part(prepare, has_anchors=True, has_globals=bool(gates))
 
 
-def _bind_list(plain: list[Json], gates: list[Prepare], changes: list[Part]) -> Prepare:
+def _bind_list(plain: list[Json], gates: list[Prepare], changes: list[Part], aim: Aim) -> Prepare:
     def prepare(resource: Json) -> Json:
         elements = _get_elements(resource)
         for gate in gates:
             _pass_gate(gate, elements if resource is not MISSING else [MISSING])
         patch = list(plain)
         for change in changes:
-            patch += _match_elements(change.prepare, _preselect(change.name, elements))
+            patch += _match_elements(change.prepare, _preselect(change.name, elements), aim)
         return patch or DROPPED
 
     return prepare
@@ -263,7 +278,7 @@ def _preselect(name: str | None, elements: list[Json]) -> list[Json]:
     return [elements[at] for at, found in enumerate(names) if found == name]
 
 
-def _match_elements(change: Prepare, elements: list[Json]) -> list[Json]:
+def _match_elements(change: Prepare, elements: list[Json], aim: Aim) -> list[Json]:
     """Make a patch for each element that meets the conditions; its name tells which it is."""
     patches = []
     for element in elements:
@@ -275,5 +290,16 @@ def _match_elements(change: Prepare, elements: list[Json]) -> list[Json]:
         except ConditionNotMet:
             continue
         if patch is not DROPPED:
-            patches.append({**patch, "name": name})
+            patches.append({**aim(element), **patch, "name": name})
     return patches
+
+
+def _read_name(_: JsonObject) -> JsonObject:
+    """Nothing but the name is known to tell elements apart."""
+    return _NO_FIELDS
+
+
+def _read_merge_keys(element: JsonObject) -> JsonObject:
+    """What tells the element from others where its list is merged by another field than `name`."""
+    keys = list_merge_keys()
+    return {key: value for key, value in element.items() if key in keys}

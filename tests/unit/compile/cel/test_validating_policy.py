@@ -172,6 +172,7 @@ FAILED = ("", "fail", "CEL expression validation failed at index 0")
         (policy(NO_HOST_PID), POD, [PASSED]),
         (policy(NO_HOST_PID), DEPLOYMENT, [FAILED]),
         (policy(NO_HOST_PID), CRON_JOB, [FAILED]),
+        (policy(NO_HOST_PID), {**CRON_JOB, "apiVersion": "batch/v1beta1"}, []),
         (policy("object.metadata.labels.a == 'b'"), DEPLOYMENT, [PASSED]),
         (
             policy(NO_HOST_PID, autogen={"podControllers": {"controllers": []}}),
