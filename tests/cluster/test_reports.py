@@ -146,6 +146,29 @@ def test_status_and_preview_tell_of_the_cluster(scene: Scene) -> None:
     assert seen["refused"] >= 5
     assert {each["policy"] for each in seen["refusals"]} == {"limits"}
     assert {each["kind"] for each in seen["refusals"]} == {"ConfigMap"}
+    # A pattern judges nothing that goes away; a rule that denies without naming operations does.
+    assert seen["undeletable"] == 0
+    stuck = scene.plane.folder / "stuck.yaml"
+    stuck.write_text(STUCK)
+    seen = run(scene, "preview", str(stuck), "--format", "json")
+    assert seen["undeletable"] >= 10
+    assert {each["rule"] for each in seen["deletions"]} == {"has-data"}
+
+
+# On a deletion, `request.object` is what goes away.
+STUCK = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: stuck}
+spec:
+  rules:
+  - name: has-data
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    validate:
+      deny:
+        conditions:
+          any: [{key: "{{ request.object.data.team || '' }}", operator: Equals, value: ""}]
+"""
 
 
 def run(scene: Scene, *words: str) -> dict[str, Any]:

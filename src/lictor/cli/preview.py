@@ -26,6 +26,8 @@ lictor preview policy.yaml
 # One that only audits: what if it were enforced?
 lictor preview require-labels --format json"""
 
+_UNDELETABLE = "could not be deleted (rules that name no operations judge deletions, too)"
+
 
 @click.command(cls=FlagCommand, arity=(1, 1), examples=_EXAMPLES)
 @click.option(
@@ -70,7 +72,8 @@ def preview(
     )
     found = asyncio.run(_ask(flags, Names(prefix, namespace), given, limit))
     click.echo(_render_json(found) if form == "json" else render_preview(found), nl=False)
-    return 1 if found.refused or found.changed or found.undecided or found.problems else 0
+    affected = found.refused or found.changed or found.undecided or found.undeletable
+    return 1 if affected or found.problems else 0
 
 
 def _load(path: str) -> "list[Record]":
@@ -110,11 +113,12 @@ def _render(found: "PolicyPreview") -> Iterator[str]:
         ("would be refused", found.refused, found.refusals),
         ("would be changed", found.changed, found.changes),
         ("cannot be decided", found.undecided, found.doubts),
+        (_UNDELETABLE, found.undeletable, found.deletions),
     ):
         if count:
             yield f"{count} {title}:"
             yield from _list(findings)
-    if not (found.refused or found.changed or found.undecided):
+    if not (found.refused or found.changed or found.undecided or found.undeletable):
         yield "nothing would be refused or changed"
     for problem in found.problems:
         yield f"not read: {problem}"

@@ -19,7 +19,12 @@ from lictor.evaluate.expressions import Expressions
 from lictor.evaluate.setting import Outcome, Setting
 from lictor.evaluate.validate import compile_validate
 from lictor.lang.watch import Watch, WatchRule, watch_nothing
-from lictor.match.classic import compile_match, names_deletion, without_selectors
+from lictor.match.classic import (
+    compile_match,
+    names_deletion,
+    names_operations,
+    without_selectors,
+)
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Generate, Match, Mutate, Policy, Rule, Validate
 from lictor.model.program import Case, Check, CompiledRule, Matcher, Phase, Program, Select
@@ -113,7 +118,16 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             if phase is Phase.GENERATE and not names_deletion(self.rule.match):
                 chosen = but_deletions(select)
             applies = self._applies(kind) if self._works_elsewhere(phase) else None
-            yield CompiledRule(self.rule.name, phase, chosen, check, action, override, applies)
+            yield CompiledRule(
+                self.rule.name,
+                phase,
+                chosen,
+                check,
+                action,
+                override,
+                applies,
+                any_operation=not names_operations(self.rule.match),
+            )
 
     def fail(self, error: LictorError) -> Iterator[CompiledRule]:
         """The same with an error for an answer.
@@ -148,7 +162,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             mutate = rule.mutate
             yield Phase.MUTATE, RuleType.MUTATION, lambda s: _mutate(mutate, s)
         if rule.verify_images:
-            yield Phase.VERIFY_IMAGES, RuleType.IMAGE_VERIFY, _not_yet("verifyImages")
+            yield Phase.VERIFY_IMAGES, RuleType.IMAGE_VERIFY, lambda _: _verify_images(rule)
         if rule.validate is not None:
             validate = rule.validate
             yield Phase.VALIDATE, RuleType.VALIDATION, lambda s: self._validate(validate, s)
@@ -280,6 +294,12 @@ def _mutate(mutate: Mutate, setting: Setting) -> Check:
     return compile_mutate(mutate, setting)
 
 
+def _verify_images(rule: Rule) -> Check:
+    from lictor.evaluate.verify_images import compile_verify_images
+
+    return compile_verify_images(rule.verify_images, rule.image_extractors)
+
+
 def _generate(generate: Generate, setting: Setting) -> Check:
     from lictor.evaluate.generate import compile_generate
 
@@ -288,13 +308,6 @@ def _generate(generate: Generate, setting: Setting) -> Check:
 
 def _pass(setting: Setting) -> Check:
     return lambda case: (setting.result(case, Outcome(Status.PASS)),)
-
-
-def _not_yet(what: str) -> Callable[[Setting], Check]:
-    def build(_: Setting) -> Check:
-        raise CompileError(f"{what} is not supported yet; this rule decides nothing")
-
-    return build
 
 
 def _failing(error: LictorError) -> Check:

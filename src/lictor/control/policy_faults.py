@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
 from lictor.compile.lint import Fault, lint_policy
+from lictor.compile.lint.unsupported import find_unsupported
 from lictor.lang.resource_names import ResourceNames
 from lictor.load.problem import Severity, write_path
 
@@ -48,11 +49,9 @@ def _find_faults(policy: StoredPolicy, names: ResourceNames) -> tuple[str, ...]:
             for problem in policy.problems
             if problem.severity is Severity.ERROR
         )
-    return tuple(
-        f"{write_path(fault.path)}: {fault.message}"
-        for fault in _lint(policy, names)
-        if fault.check in _FATAL
-    )
+    faults = [(each.path, each.message) for each in _lint(policy, names) if each.check in _FATAL]
+    found = (*faults, *find_unsupported(policy.document))
+    return tuple(f"{write_path(path)}: {message}" for path, message in found)
 
 
 def _lint(policy: StoredPolicy, names: ResourceNames) -> Iterable[Fault]:

@@ -24,7 +24,7 @@ from lictor.errors import ApiError, LictorError, UsageError
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Policy
 from lictor.model.program import Phase, Program
-from lictor.model.request import GroupVersionKind, Request
+from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Status
 from lictor.raw import JsonObject
 
@@ -53,9 +53,12 @@ class PolicyPreview(msgspec.Struct, rename="camel"):
     refused: int = 0
     changed: int = 0
     undecided: int = 0
+    # Could not be deleted any more.
+    undeletable: int = 0
     refusals: list[Finding] = msgspec.field(default_factory=list)
     changes: list[Finding] = msgspec.field(default_factory=list)
     doubts: list[Finding] = msgspec.field(default_factory=list)
+    deletions: list[Finding] = msgspec.field(default_factory=list)
     # Kinds that could not be read, and why.
     problems: list[str] = msgspec.field(default_factory=list)
 
@@ -66,6 +69,11 @@ class _World(msgspec.Struct, frozen=True):
     namespaces: NamespaceBook
     lookups: ClusterLookups
     is_filtered: RequestFilter
+
+
+class _Engines(msgspec.Struct, frozen=True):
+    storing: Engine
+    deleting: Engine
 
 
 async def preview_policies(
@@ -117,12 +125,12 @@ async def _preview_kind(
     concerned = [program for program in concerned if program.rules]
     if not concerned:
         return
-    engine = Engine(concerned)
+    engines = _Engines(Engine(concerned), Engine(_keep_checks(each) for each in concerned))
     preview.kinds += 1
     try:
         async for page in world.client.list_pages(resource, page=_PAGE):
             items = page.get("items") or ()
-            await asyncio.to_thread(_judge, items, engine, world, preview, limit)
+            await asyncio.to_thread(_judge, items, engines, world, preview, limit)
     except ApiError as error:
         preview.problems.append(f"{resource.plural}: {error}")
 
@@ -133,9 +141,15 @@ def _keep_rules(program: Program) -> Program:
     return msgspec.structs.replace(program, rules=rules)
 
 
+def _keep_checks(program: Program) -> Program:
+    """What is asked about a deletion."""
+    rules = tuple(r for r in program.rules if r.phase is Phase.VALIDATE)
+    return msgspec.structs.replace(program, rules=rules)
+
+
 def _judge(
     items: Sequence[JsonObject],
-    engine: Engine,
+    engines: _Engines,
     world: _World,
     preview: PolicyPreview,
     limit: int,
@@ -147,7 +161,9 @@ def _judge(
         if world.is_filtered(request):
             continue
         preview.judged += 1
-        _note(request, engine, preview, limit)
+        _note(request, engines.storing, preview, limit)
+        deletion = Request.of(item, operation=Operation.DELETE, namespace_labels=labels)
+        _note_deletion(deletion, engines.deleting, preview, limit)
 
 
 def _note(request: Request, engine: Engine, preview: PolicyPreview, limit: int) -> None:
@@ -166,6 +182,15 @@ def _note(request: Request, engine: Engine, preview: PolicyPreview, limit: int) 
             setattr(preview, count, getattr(preview, count) + 1)
         for result in results[: max(limit - len(findings), 0)]:
             findings.append(_describe(request, result.policy.key, result.rule, result.message))
+
+
+def _note_deletion(request: Request, engine: Engine, preview: PolicyPreview, limit: int) -> None:
+    results = judge_now(engine, request).results
+    wrong = [each for each in results if each.status in (Status.FAIL, Status.ERROR)]
+    preview.undeletable += bool(wrong)
+    for result in wrong[: max(limit - len(preview.deletions), 0)]:
+        told = _describe(request, result.policy.key, result.rule, result.message)
+        preview.deletions.append(told)
 
 
 def _describe(request: Request, policy: str, rule: str, message: str) -> Finding:

@@ -22,7 +22,7 @@ from lictor.control.webhook_draft import (
 from lictor.control.webhook_guard import build_conditions
 from lictor.control.webhook_kinds import Kinds, collect_kinds
 from lictor.control.webhook_rules import ALL, EVERY_OPERATION, Entry, build_rules, make_rule
-from lictor.control.webhook_selectors import merge_selectors, select_namespaces
+from lictor.control.webhook_selectors import merge_selectors, select_labels, select_namespaces
 from lictor.errors import CompileError
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
@@ -116,7 +116,9 @@ def _complete(
     named: Iterable[tuple[str, str]],
 ) -> Draft:
     selector = merge_selectors(
-        select_namespaces(draft.policies), around.settings.webhook_namespace_selector
+        select_namespaces(draft.policies),
+        select_labels(draft.policies, mutating=draft.path.startswith("/mutate")),
+        around.settings.webhook_namespace_selector,
     )
     guarded = build_conditions(around.guard, rules, named, selector, draft.policies)
     return msgspec.structs.replace(

@@ -4,10 +4,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from lictor.cluster.routes import is_mutating_rule, is_validating_rule
 from lictor.cluster.store import StoredPolicy
-from lictor.lang.wildcard import compile_wildcard
+from lictor.errors import CompileError
+from lictor.lang.wildcard import compile_wildcard, has_wildcard
 from lictor.match.classic import list_descriptions
-from lictor.model.policy import LabelSelector, Policy
+from lictor.match.selector import compile_selector
+from lictor.model.policy import LabelSelector, Policy, Rule
 from lictor.raw import Json, JsonObject
 
 # Every Namespace has this label, and its name as the value.
@@ -46,6 +49,55 @@ def select_namespaces(policies: Iterable[StoredPolicy]) -> JsonObject:
         return {}
     only = {"key": NAME_LABEL, "operator": "In", "values": sorted(namespaces)}
     return {"matchExpressions": [only]}
+
+
+def select_labels(policies: Iterable[StoredPolicy], *, mutating: bool) -> JsonObject:
+    """The namespaceSelector that is the scope of every rule; everywhere where they differ.
+
+    The API server then never asks about other namespaces. What has no namespace it asks about all
+    the same, and a Namespace itself such rules never match: nothing is lost.
+    """
+    scopes = [_find_scope(policy, mutating=mutating) for policy in policies]
+    first = scopes[0] if scopes else None
+    if first is None or any(scope != first for scope in scopes):
+        return {}
+    return write_selector(first)
+
+
+def _find_scope(policy: StoredPolicy, *, mutating: bool) -> LabelSelector | None:
+    if not isinstance(policy.record, Policy):
+        return None
+    is_heard = is_mutating_rule if mutating else is_validating_rule
+    rules = [rule for rule in policy.record.spec.rules if is_heard(rule)]
+    scopes = [_find_rule_scope(rule) for rule in rules]
+    first = scopes[0] if scopes else None
+    return first if all(scope == first for scope in scopes) else None
+
+
+def _find_rule_scope(rule: Rule) -> LabelSelector | None:
+    # What was generated or changed elsewhere is looked after wherever it is.
+    if rule.generate is not None or (rule.mutate is not None and rule.mutate.targets):
+        return None
+    match = rule.match
+    filters = [each.resources for each in match.any] or [match.resources]
+    if match.all:
+        filters = [each.resources for each in match.all if each.resources.namespace_selector]
+    scopes = [each.namespace_selector for each in filters]
+    first = scopes[0] if scopes else None
+    is_one = first is not None and all(scope == first for scope in scopes)
+    return first if first is not None and is_one and _is_plain(first) else None
+
+
+def _is_plain(selector: LabelSelector) -> bool:
+    """Does the API server read it as we do? It knows no wildcards."""
+    texts = (*selector.match_labels.keys(), *selector.match_labels.values())
+    if selector == LabelSelector() or any(map(has_wildcard, texts)):
+        return False
+    try:
+        compile_selector(selector)
+    except CompileError:
+        return False
+    return True
 
 
 def excludes_namespace(selector: JsonObject | None, namespace: str) -> bool:

@@ -17,6 +17,7 @@ from lictor.evaluate.expressions import Expressions
 from lictor.evaluate.namespace_bounds import check_path
 from lictor.evaluate.setting import Setting
 from lictor.lang.dotted import merge_objects, split_dotted
+from lictor.lang.json_type import name_json_type
 from lictor.lang.template import Fill
 from lictor.lang.written_size import check_written
 from lictor.model import policy as model
@@ -243,5 +244,5 @@ def _named(load: Loader, name: str) -> Loader:
 
 def _text(value: Json, what: str) -> str:
     if not isinstance(value, str):
-        raise EvaluationError(f"{what} must become text, not {type(value).__name__}")
+        raise EvaluationError(f"{what} must become text, not {name_json_type(value)}")
     return value

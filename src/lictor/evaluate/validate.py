@@ -10,6 +10,7 @@ from lictor.evaluate.context import Enter, compile_foreach_context
 from lictor.evaluate.messages import Message, compile_message
 from lictor.evaluate.patterns import Judge, compile_pattern_check, compile_patterns
 from lictor.evaluate.setting import Outcome, Setting
+from lictor.lang.json_type import name_json_type
 from lictor.lang.template import Fill
 from lictor.model.policy import Deny, ForEachValidate, Validate
 from lictor.model.program import Case, Check
@@ -136,7 +137,7 @@ class _Loop:
         if self._scoped and not isinstance(element, dict):
             raise EvaluationError(
                 "cannot use elementScope=true foreach rules for elements that are not maps, "
-                f"found {type(element).__name__}"
+                f"found {name_json_type(element)}"
             )
         scope = case.scope.child(**element_values(element, index, self._nesting))
         if self._enter is not None:

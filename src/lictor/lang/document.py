@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from lictor.errors import CompileError, EvaluationError
+from lictor.lang.json_type import name_json_type
 from lictor.lang.template import Fill, compile_template, unescape
 from lictor.lang.written_size import check_written
 from lictor.raw import Json
@@ -76,7 +77,7 @@ def _compile_object(
 
 def _as_key(value: Json) -> str:
     if not isinstance(value, str):
-        raise EvaluationError(f"a key must become text, not {type(value).__name__}")
+        raise EvaluationError(f"a key must become text, not {name_json_type(value)}")
     return value
 
 

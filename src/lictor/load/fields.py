@@ -13,6 +13,7 @@ import msgspec
 from msgspec import inspect
 
 import lictor.model.policy as shapes
+from lictor.lang.json_type import name_json_type
 from lictor.lang.yaml.scalars import write_key
 from lictor.load.problem import FieldFault, Path, Severity
 from lictor.raw import Json, JsonObject
@@ -35,20 +36,11 @@ class _Walk(msgspec.Struct):
 
 
 _Reader: TypeAlias = Callable[[Json, Path, _Walk], Json]
-_NAMES: dict[type, str] = {
-    dict: "an object",
-    list: "a list",
-    str: "a string",
-    bool: "a boolean",
-    int: "an integer",
-    float: "a number",
-    type(None): "null",
-}
 
 
 def describe(value: Json) -> str:
     """What a value is, for a message: `a list`, `the string "x"`."""
-    name = _NAMES.get(type(value), type(value).__name__)
+    name = name_json_type(value)
     if isinstance(value, (dict, list)) or value is None:
         return name
     text = _write(value) if isinstance(value, (bool, int, float)) else f'"{value}"'

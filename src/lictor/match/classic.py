@@ -75,6 +75,11 @@ def compile_filter(
     return _select(_compile_filters(match, manner, where, watch))
 
 
+def names_operations(match: Match) -> bool:
+    """Does it say which operations it is about?"""
+    return any(each.operations for each in list_descriptions(match))
+
+
 def names_deletion(match: Match) -> bool:
     """Does it name DELETE, rather than not speak of operations at all?"""
     return any("DELETE" in each.operations for each in list_descriptions(match))

@@ -77,6 +77,8 @@ class CompiledRule(msgspec.Struct, frozen=True):
     # For rules that make or change other objects: passes where `check` would begin to work. It
     # costs no more than the conditions, and is all that admission needs to know.
     applies: Check | None = None
+    # Does the rule name no operations, so that it also judges deletions?
+    any_operation: bool = False
 
 
 class Program(msgspec.Struct, frozen=True):

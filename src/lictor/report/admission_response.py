@@ -51,6 +51,8 @@ class Voices(msgspec.Struct, frozen=True):
     fails_closed: FailsClosed
     # The keys of those that warn of what they find.
     warning: frozenset[str] = frozenset()
+    # Policies, by key, and their rules that name no operations.
+    any_operation: frozenset[tuple[str, str]] = frozenset()
 
 
 def build_answer(verdict: Verdict, voices: Voices) -> Answer:
@@ -106,7 +108,10 @@ def _is_fine(verdict: Verdict) -> bool:
 def _answer_classic(verdict: Verdict, voices: Voices) -> Answer:
     blocking = [result for result in verdict.results if _blocks(result, voices)]
     if blocking:
-        return Answer(allowed=False, message=_describe_refusal(verdict.request, blocking))
+        told = _describe_refusal(verdict.request, blocking)
+        return Answer(
+            allowed=False, message=f"{told}{_explain_deletion(verdict.request, blocking, voices)}"
+        )
     warnings = tuple(_warn_classic(verdict.results, voices))
     return Answer(warnings=warnings) if warnings else ALLOWED
 
@@ -180,6 +185,22 @@ def _describe_refusal(request: Request, results: Iterable[Result]) -> str:
     return (
         f"\n\nresource {kind}/{namespace}/{name} was blocked due to the following policies \n\n"
         f"{render_refusal(failures)}"
+    )
+
+
+def _explain_deletion(request: Request, blocking: Iterable[Result], voices: Voices) -> str:
+    """Why a deletion was judged at all, where hardly anyone means it to be."""
+    if request.operation is not Operation.DELETE:
+        return ""
+    rules = dict.fromkeys(
+        f"{each.policy.name}.{each.rule}"
+        for each in blocking
+        if (each.policy.key, each.rule) in voices.any_operation
+    )
+    return "".join(
+        f"\nnote that {rule} names no operations, and so refuses deletions, too: add operations "
+        "(such as [CREATE, UPDATE]) to its match\n"
+        for rule in rules
     )
 
 

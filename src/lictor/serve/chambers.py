@@ -5,7 +5,7 @@ All of this follows from the policies alone and is worked out once, until they c
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -126,7 +126,7 @@ class Chambers:
                 asked = program if way.fine_grained else address_rules(program, policy)
                 split = _split(asked, policy, way)
                 parts.append(_Parts(*(enclose_rules(each, gauge) for each in split.each)))
-        voices = _build_voices(way, found, (part.now for part in parts))
+        voices = _build_voices(way, found, [part.now for part in parts])
         return Chamber(
             way,
             voices,
@@ -219,15 +219,21 @@ def _is_closed(way: Way, policies: Iterable[StoredPolicy]) -> bool:
 
 
 def _build_voices(
-    way: Way, policies: Iterable[StoredPolicy], programs: Iterator[Program]
+    way: Way, policies: Iterable[StoredPolicy], programs: Sequence[Program]
 ) -> Voices:
     warning = frozenset(program.policy.key for program in programs if program.emit_warning)
+    any_operation = frozenset(
+        (program.policy.key, rule.name)
+        for program in programs
+        for rule in program.rules
+        if rule.any_operation
+    )
     if way.fails_closed is not None:
         closed = way.fails_closed
-        return Voices(way.manner, lambda _: closed, warning)
+        return Voices(way.manner, lambda _: closed, warning, any_operation)
     failing = frozenset(each.key for each in policies if each.failure_policy != "Ignore")
 
     def fails_closed(policy: PolicyRef) -> bool:
         return policy.key in failing
 
-    return Voices(way.manner, fails_closed, warning)
+    return Voices(way.manner, fails_closed, warning, any_operation)

@@ -5,10 +5,12 @@ from typing import TypeAlias
 
 from lictor.compile.lint import Fault, lint_cleanup, lint_exception, lint_policy
 from lictor.compile.lint.global_context import lint_global_context
+from lictor.compile.lint.unsupported import find_unsupported
 from lictor.lang.resource_names import ResourceNames, builtin_names
 from lictor.load import problem
 from lictor.load.fields import check_fields
 from lictor.load.kinds import absent_fields, find_kind
+from lictor.load.problem import write_path
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Policy
@@ -35,6 +37,7 @@ def review_policy(
     """
     faults = (*_check_form(document), *_lint(document, names or builtin_names()))
     opinion = build_opinion(fault for fault in faults if not _is_filled_in(fault, document))
+    opinion += _review_unsupported(document)
     if not allow_http:
         opinion += _review_http(document)
     if names is not None:
@@ -52,6 +55,11 @@ def _is_filled_in(fault: Fault, document: JsonObject) -> bool:
     if fault.check != "deprecated" or tuple(fault.path) != ("spec", "validationFailureAction"):
         return False
     return bool(document["spec"]["validationFailureAction"] == "Audit")
+
+
+def _review_unsupported(document: JsonObject) -> Opinion:
+    found = find_unsupported(document)
+    return Opinion(warnings=tuple(f"{write_path(path)}: {message}" for path, message in found))
 
 
 def _find_record(document: JsonObject) -> type | None:

@@ -65,6 +65,8 @@ def test_preview_for_people():
     assert render_preview(found) == (
         "p: 9 objects of 1 kinds judged\n1 would be refused:\n  Pod  shop/web  p/r  no team\n"
     )
+    stuck = PolicyPreview(["p"], kinds=1, judged=9, undeletable=1, deletions=[finding])
+    assert "1 could not be deleted (rules that name no operations" in render_preview(stuck)
     calm = render_preview(PolicyPreview(["p"], problems=["pods: forbidden"]))
     assert "nothing would be refused or changed\nnot read: pods: forbidden\n" in calm
 

@@ -1,13 +1,14 @@
 """Label selectors of webhooks."""
 
 import pytest
-from webhook_samples import classic, resource_rule, validating
+from webhook_samples import classic, make, resource_rule, validating
 
 from lictor.control.webhook_selectors import (
     NAME_LABEL,
     excludes_namespace,
     merge_selectors,
     names_namespace,
+    select_labels,
     select_namespaces,
 )
 
@@ -102,3 +103,41 @@ def test_policies_of_namespaces():
 )
 def test_naming(policy, is_named):
     assert names_namespace(policy, "own") is is_named
+
+
+PROD = {"namespaceSelector": {"matchLabels": {"env": "prod"}}}
+ELSEWHERE = {"namespaceSelector": {"matchLabels": {"env": "test"}}}
+CHANGES_OTHERS = {
+    "mutate": {
+        "targets": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "namespace": "b"}],
+        "patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("policies", "selected"),
+    [
+        ([classic("a", ["Pod"], match=PROD)], {"matchLabels": {"env": "prod"}}),
+        ([classic("a", ["Pod"], match=PROD), classic("b", ["Job"], match=PROD)], {"matchLabels": {"env": "prod"}}),
+        # One that is about everything, or about something else, has to be asked everywhere.
+        ([classic("a", ["Pod"], match=PROD), classic("b", ["Pod"])], {}),
+        ([classic("a", ["Pod"], match=PROD), classic("b", ["Pod"], match=ELSEWHERE)], {}),
+        ([classic("a", ["Pod"], match={"namespaceSelector": {"matchLabels": {"env": "p*"}}})], {}),
+        ([classic("a", ["Pod"], match={"namespaceSelector": {}})], {}),
+        ([classic("a", ["Pod"], CHANGES_OTHERS, match=PROD)], {}),
+        ([validating("v", resource_rule())], {}),
+        ([], {}),
+    ],
+)  # fmt: skip
+def test_webhooks_are_limited_to_the_labels_that_all_rules_ask_for(policies, selected):
+    assert select_labels(policies, mutating=False) == selected
+
+
+def test_one_filter_without_a_selector_is_about_every_namespace():
+    policy = classic("a", ["Pod"], match=PROD)
+    both = [{"resources": {"kinds": ["Pod"], **PROD}}, {"resources": {"kinds": ["Job"]}}]
+    for form, selected in (("any", {}), ("all", {"matchLabels": {"env": "prod"}})):
+        rules = [{**policy.document["spec"]["rules"][0], "match": {form: both}}]
+        made = make("ClusterPolicy", "a", {"rules": rules})
+        assert select_labels([made], mutating=False) == selected

@@ -156,6 +156,18 @@ def test_words_that_scripts_look_for(body, words):
     assert words in opinion.message
 
 
+def test_what_cannot_be_verified_yet_is_a_warning():
+    signed = {"imageReferences": ["ghcr.io/*"], "attestors": [], "mutateDigest": False}
+    opinion = review_policy(classic(rule(verifyImages=[signed])))
+    assert opinion.allowed
+    assert any("spec.rules[0].verifyImages: signatures" in each for each in opinion.warnings)
+    asking = [{"expression": "verifyImageSignatures('a/b', [attestors.k]) > 0"}]
+    opinion = review_policy(cel("ImageValidatingPolicy", validations=asking))
+    assert any("spec: signatures of images" in each for each in opinion.warnings)
+    plain = [{"expression": "images.containers.all(i, i != '')"}]
+    assert review_policy(cel("ImageValidatingPolicy", validations=plain)).warnings == ()
+
+
 def test_kyvernos_own_words():
     both = {"validate": {"assert": {"object": {}}, "foreach": [{"list": "x"}]}}
     message = review_policy(classic(rule(**both), background=False)).message

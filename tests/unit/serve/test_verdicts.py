@@ -258,3 +258,57 @@ def test_an_empty_message_expression_names_the_index(tmp_path: Path) -> None:
     response = Bench(write_policies(tmp_path, policy)).ask("/vpol/p", make_review())
     told = "Policy p failed: CEL expression validation failed at index 0"
     assert response["status"]["message"] == told
+
+
+VERIFYING: JsonObject = {
+    "name": "signed",
+    "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+    "verifyImages": [
+        {
+            "failureAction": "Enforce",
+            "imageReferences": ["ghcr.io/shop/*", "docker.io/nginx:*"],
+            "skipImageReferences": ["ghcr.io/shop/free:*"],
+            "attestors": [{"entries": [{"keys": {"publicKeys": "k"}}]}],
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("image", "refused"),
+    [
+        ("ghcr.io/shop/web:1", True),
+        ("nginx", True),
+        ("nginx:1.25", True),
+        ("ghcr.io/shop/free:1", False),
+        ("quay.io/shop/web:1", False),
+        ("docker.io/library/busybox", False),
+        ("Not An Image", True),
+    ],
+)
+def test_images_that_a_rule_names_do_not_pass_unverified(
+    tmp_path: Path, image: str, *, refused: bool
+) -> None:
+    review = make_review()
+    review["request"]["object"]["spec"]["initContainers"] = [{"name": "i", "image": image}]
+    review["request"]["object"]["spec"]["containers"] = [{"name": "c", "image": "quay.io/x/y"}]
+    bench = Bench(write_policies(tmp_path, make_policy("images", VERIFYING)))
+    response = bench.ask("/mutate/fail", review)
+    assert response["allowed"] is not refused
+    if refused and image != "Not An Image":
+        message = response["status"]["message"].replace("\n    ", " ")
+        assert "cannot verify signatures" in message
+        assert "skipImageReferences" in message
+
+
+def test_refused_deletions_say_why_they_were_judged(tmp_path: Path) -> None:
+    told = "note that p.no names no operations, and so refuses deletions, too"
+    bench = Bench(write_policies(tmp_path, make_policy("p", deny("Pod"))))
+    message = bench.ask("/validate/fail", make_review(operation="DELETE"))["status"]["message"]
+    assert message.count(told) == 1
+    assert told not in bench.ask("/validate/fail", make_review())["status"]["message"]
+    meant = {"kinds": ["Pod"], "operations": ["DELETE"]}
+    rule = deny(match={"any": [{"resources": meant}]})
+    bench = Bench(write_policies(tmp_path, make_policy("p", rule)))
+    message = bench.ask("/validate/fail", make_review(operation="DELETE"))["status"]["message"]
+    assert "operations" not in message

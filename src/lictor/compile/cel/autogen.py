@@ -81,6 +81,6 @@ def _constrain(resources: set[str], operations: tuple[str, ...]) -> MatchResourc
             )
             for group in groups
         ),
-        # An API server asks in this version about older ones too; a file of an older one is left alone.
+        # An API server asks about older versions in this one; a file of an older one is left alone.
         match_policy="Exact",
     )

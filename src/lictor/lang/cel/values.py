@@ -97,7 +97,7 @@ def _mend(value: Json, depth: int) -> Json:
         return {_mend_text(str(key)): _mend(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_mend(item, depth + 1) for item in value]
-    raise EvaluationError(f"a {type(value).__name__} is no JSON value")
+    raise EvaluationError("an expression made something that is no JSON value")
 
 
 def _mend_text(text: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from lictor.errors import CompileError, EvaluationError, TooLargeError
+from lictor.lang.json_type import name_json_type
 from lictor.lang.patch.copying import check_copy
 from lictor.lang.patch.pointer import (
     MISSING,
@@ -82,7 +83,7 @@ def _compile_operation(at: int, operation: Json) -> Change:
     name = operation.get("op")
     build = _OPERATIONS.get(name) if isinstance(name, str) else None
     if build is None:
-        shown = repr(name) if name is None or isinstance(name, str) else type(name).__name__
+        shown = repr(name) if isinstance(name, str) else name_json_type(name)
         raise CompileError(f"operation {at}: unsupported operation {shown}")
     try:
         return build(operation)

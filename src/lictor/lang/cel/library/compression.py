@@ -5,6 +5,7 @@ import zlib
 
 from lictor.errors import FunctionError
 from lictor.lang.cel.declaration import function
+from lictor.lang.json_type import name_cel_type
 from lictor.raw import Json
 
 _HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
@@ -14,7 +15,7 @@ _LARGEST = 16 << 20
 
 def _compress(value: Json) -> bytes:
     if not isinstance(value, str):
-        raise FunctionError(f"unsupported type conversion from '{type(value).__name__}' to string")
+        raise FunctionError(f"unsupported type conversion from '{name_cel_type(value)}' to string")
     data = value.encode()
     packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     packed = packer.compress(data) + packer.flush()

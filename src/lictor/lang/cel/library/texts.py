@@ -8,6 +8,7 @@ from lictor.errors import FunctionError
 from lictor.lang.cel.declaration import function
 from lictor.lang.cel.values import emit
 from lictor.lang.go_json import dump_go_json
+from lictor.lang.json_type import name_cel_type
 from lictor.lang.yaml.text import parse_yaml_text
 from lictor.raw import Json
 
@@ -22,7 +23,7 @@ def _marshal(value: Json) -> str:
 
 def _unmarshal(text: Json) -> Json:
     if not isinstance(text, str):
-        raise FunctionError(f"unsupported type conversion from '{type(text).__name__}' to string")
+        raise FunctionError(f"unsupported type conversion from '{name_cel_type(text)}' to string")
     try:
         return with_doubles(orjson.loads(text))
     except (ValueError, RecursionError) as error:
