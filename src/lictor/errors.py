@@ -21,6 +21,7 @@ LictorError
 ├── NotYetError              what was announced is not there yet; knows how long to wait for it
 ├── DeadlineError            the time for this request is over
 │   └── TooSlowError         judging itself took it; nobody outside was waited for
+├── SlowRequestError         judging takes longer than others can wait here; another process must
 ├── DataFileError            a file in which lictor keeps its own data is broken or in use
 └── UsageError               the program was called in a way that makes no sense
 
@@ -149,6 +150,10 @@ class DataFileError(LictorError):
 
 class TooSlowError(DeadlineError):
     """Judging itself took all the time: nobody outside was waited for."""
+
+
+class SlowRequestError(LictorError):
+    """Judging this request would keep others waiting; a process for slow requests must do it."""
 
 
 class UsageError(LictorError):

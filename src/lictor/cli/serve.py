@@ -64,7 +64,7 @@ def serve(  # noqa: PLR0913  (one for each option)
     flags: Flags,
     names: Names,
 ) -> None:
-    """Run the admission webhook: one process for each core, and one for the controllers.
+    """Run the webhook: a process for each core, one for slow requests, one for the controllers.
 
     Flags are Kyverno's where they mean the same.
     """

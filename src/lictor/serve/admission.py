@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
-from lictor.errors import DeadlineError, LictorError, TooLargeError, TooSlowError
+from lictor.errors import DeadlineError, LictorError, SlowRequestError, TooLargeError, TooSlowError
 from lictor.load.review import Review
 from lictor.model.request import GroupVersionKind, Operation, Request, UnknownNamespace
 from lictor.raw import JsonObject
@@ -19,6 +19,7 @@ from lictor.serve.chambers import Chamber, Chambers
 from lictor.serve.instruments import REFUSED_UNJUDGED
 from lictor.serve.judge import Judge
 from lictor.serve.paths import Way
+from lictor.serve.slow_requests import SlowRequests
 from lictor.serve.world import World
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class Court(msgspec.Struct, frozen=True):
     judge: Judge
     aftermath: Aftermath
     book: Book
+    slow: SlowRequests = SlowRequests("")
 
 
 class Admission:
@@ -49,6 +51,7 @@ class Admission:
         self._judge = court.judge
         self._aftermath = court.aftermath
         self._book = court.book
+        self._slow = court.slow
         self._flags = flags
         self._own_accounts = f"system:serviceaccount:{names.namespace}:"
 
@@ -57,6 +60,8 @@ class Admission:
         chamber = self._chambers.open(way)
         try:
             return await self._answer(chamber, review.request, deadline)
+        except SlowRequestError:
+            return await self._ask_elsewhere(chamber, review.request, deadline)
         except TooLargeError as error:
             return self.give_up(chamber, "large", str(error), always=True)
         except TooSlowError as error:
@@ -71,6 +76,13 @@ class Admission:
             log.exception("admission failed", extra={"path": way.path, "uid": review.uid})
             told = f"this should not have happened ({type(error).__name__})"
             return self.give_up(chamber, "error", told)
+
+    async def _ask_elsewhere(self, chamber: Chamber, request: Request, deadline: float) -> Answer:
+        """Where judging would keep others waiting, a process that has time does it."""
+        try:
+            return await self._slow.ask(chamber.way.path, request, deadline)
+        except SlowRequestError as error:
+            return self.give_up(chamber, "slow", str(error), always=True)
 
     def refuse_overload(self, way: Way) -> Answer:
         """The answer where nobody has time to judge."""

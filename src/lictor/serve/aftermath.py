@@ -8,13 +8,14 @@ from typing import Protocol
 
 import msgspec
 
-from lictor.errors import DeadlineError
+from lictor.errors import DeadlineError, SlowRequestError
 from lictor.model.request import Request
 from lictor.model.result import Status, Verdict
 from lictor.serve.book import Book
 from lictor.serve.chambers import Chamber
 from lictor.serve.instruments import QUEUE_DROPPED, QUEUE_LENGTH
 from lictor.serve.judge import Judge
+from lictor.serve.slow_requests import SlowRequests
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +62,17 @@ class Aftermath:
     """A bounded queue between answers and what follows from them."""
 
     def __init__(
-        self, judge: Judge, sinks: Sequence[Sink], book: Book, *, capacity: int, workers: int
+        self,
+        judge: Judge,
+        sinks: Sequence[Sink],
+        book: Book,
+        *,
+        capacity: int,
+        workers: int,
+        slow: SlowRequests | None = None,
     ) -> None:
         self._judge = judge
+        self._slow = slow or SlowRequests("")
         self._sinks = tuple(sinks)
         self._book = book
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(max(capacity, 1))
@@ -129,13 +138,24 @@ class Aftermath:
     async def _finish(self, item: _Item) -> None:
         chamber, outcome = item.chamber, item.outcome
         if outcome.allowed:
-            outcome = msgspec.structs.replace(
-                outcome,
-                later=await self._judge_later(chamber, outcome),
-                triggered=await self._judge_triggered(chamber, outcome),
-            )
+            try:
+                outcome = msgspec.structs.replace(
+                    outcome,
+                    later=await self._judge_later(chamber, outcome),
+                    triggered=await self._judge_triggered(chamber, outcome),
+                )
+            except SlowRequestError:
+                await self._finish_elsewhere(chamber, outcome.request)
+                return
         for sink in self._sinks:
             sink.take(outcome)
+
+    async def _finish_elsewhere(self, chamber: Chamber, request: Request) -> None:
+        """Where this would keep others waiting: asked again, a process that has time tells all."""
+        try:
+            await self._slow.ask(chamber.way.path, request, time.monotonic() + _SECONDS)
+        except SlowRequestError as error:
+            self._lose(str(error), reason="slow")
 
     async def _judge_later(self, chamber: Chamber, outcome: Outcome) -> Verdict | None:
         if not chamber.later.programs:

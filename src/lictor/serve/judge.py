@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from lictor.engine import Engine
-from lictor.errors import DeadlineError, TooSlowError
+from lictor.errors import DeadlineError, SlowRequestError, TooSlowError
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Verdict
 from lictor.serve.thread_work import ThreadWork
@@ -20,6 +20,11 @@ _HASTY_FOR = 30.0
 _MOST_SLOW = 256
 # Questions to the outside world end before the request does, so that other rules are still heard.
 _MARGIN = 0.1
+# Of the processor, where a process for slow requests is at hand: then others are not kept waiting.
+QUICK_SECONDS = 0.02
+# Threads share the processor with the loop, which gets its turn every few milliseconds.
+_QUICK_THREAD_SECONDS = 0.05
+_LOOK_EVERY = 0.05
 _THREADS = 16
 
 Class = tuple[GroupVersionKind, str, Operation]
@@ -41,7 +46,11 @@ class Alarm(Protocol):
 
     def set(self, seconds: float) -> None: ...
 
+    def set_cpu(self, seconds: float) -> None: ...
+
     def clear(self) -> None: ...
+
+    def clear_cpu(self) -> bool: ...
 
 
 class NoAlarm:
@@ -49,7 +58,12 @@ class NoAlarm:
 
     def set(self, seconds: float) -> None: ...
 
+    def set_cpu(self, seconds: float) -> None: ...
+
     def clear(self) -> None: ...
+
+    def clear_cpu(self) -> bool:
+        return False
 
 
 class NoGuard:
@@ -65,8 +79,15 @@ class Judge:
     """Runs engines. Rules that ask the outside world run on threads, the others right here."""
 
     def __init__(
-        self, guard: Guard | None = None, alarm: Alarm | None = None, threads: int = _THREADS
+        self,
+        guard: Guard | None = None,
+        alarm: Alarm | None = None,
+        threads: int = _THREADS,
+        *,
+        hands_over: bool = False,
     ) -> None:
+        """`hands_over`: slow requests raise SlowRequestError, and are judged by another process."""
+        self._hands_over = hands_over
         self._guard = guard or NoGuard()
         self._alarm = alarm or NoAlarm()
         self._threads = threads
@@ -75,6 +96,8 @@ class Judge:
         self._began: dict[int, float] = {}
         # Classes of requests in which a rule took for ever, and until when that counts.
         self._slow: dict[Class, float] = {}
+        # The same where slow requests are handed over, by namespace: policies differ in that.
+        self._handed: dict[tuple[Class, str], float] = {}
 
     @property
     def oldest(self) -> float:
@@ -90,6 +113,8 @@ class Judge:
         are found.
         """
         key = (request.kind, request.subresource, request.operation)
+        if self._hands_over:
+            return await self._judge_quickly(engine, asking, request, deadline)
         if key not in asking:
             verdict = self._judge_here(engine, key, request, deadline)
             if not self._guard.take_asked():
@@ -111,6 +136,39 @@ class Judge:
             if time.monotonic() - began >= LOOP_SECONDS:
                 self._note_slow(key)
 
+    async def _judge_quickly(
+        self, engine: Engine, asking: Asking, request: Request, deadline: float
+    ) -> Verdict:
+        """The verdict, where it costs little; SlowRequestError where it does not."""
+        key = (request.kind, request.subresource, request.operation)
+        place = (key, str((request.admission or {}).get("namespace") or ""))
+        if self._handed and self._handed.get(place, 0.0) > time.monotonic():
+            raise SlowRequestError("requests like this one took too long")
+        try:
+            if key not in asking:
+                verdict = self._judge_within(engine, request, deadline)
+                if not self._guard.take_asked():
+                    return verdict
+                asking.add(key)
+            return await self._judge_on_thread(engine, request, deadline)
+        except (SlowRequestError, TooSlowError) as error:
+            if len(self._handed) >= _MOST_SLOW:
+                self._handed.clear()
+            self._handed[place] = time.monotonic() + _HASTY_FOR
+            raise SlowRequestError(str(error)) from error
+
+    def _judge_within(self, engine: Engine, request: Request, deadline: float) -> Verdict:
+        """The verdict; TooSlowError after a few milliseconds of computing."""
+        self._alarm.set_cpu(QUICK_SECONDS)
+        try:
+            verdict = engine.evaluate(request, deadline=deadline)
+        finally:
+            has_rung = self._alarm.clear_cpu()
+        if has_rung:
+            # The rule that was interrupted is an error in this verdict.
+            raise TooSlowError("the rules took too long")
+        return verdict
+
     def _note_slow(self, key: Class) -> None:
         if len(self._slow) >= _MOST_SLOW:
             self._slow.clear()
@@ -127,10 +185,26 @@ class Judge:
         future = asyncio.get_running_loop().run_in_executor(self._pool, work.run)
         self._began[ticket] = time.monotonic()
         future.add_done_callback(lambda done: self._end(ticket, done))
+        if self._hands_over:
+            await self._watch(work, future, deadline)
         try:
-            return await asyncio.wait_for(asyncio.shield(future), max(left, 0.0))
+            return await asyncio.wait_for(
+                asyncio.shield(future), max(deadline - time.monotonic(), 0.0)
+            )
         except TimeoutError:
             raise work.interrupt() from None
+
+    async def _watch(
+        self, work: ThreadWork, future: "asyncio.Future[Verdict]", deadline: float
+    ) -> None:
+        """Until it is done, or over; TooSlowError where it computes for too long."""
+        while time.monotonic() < deadline:
+            done, _ = await asyncio.wait({future}, timeout=_LOOK_EVERY)
+            if done:
+                return
+            if work.computed > _QUICK_THREAD_SECONDS:
+                work.interrupt()
+                raise TooSlowError("the rules took too long")
 
     def _end(self, ticket: int, done: "asyncio.Future[Verdict]") -> None:
         self._began.pop(ticket, None)

@@ -14,6 +14,7 @@ from lictor.serve.desks import Desks
 from lictor.serve.judge import Alarm, Judge
 from lictor.serve.options import Inherited, Options
 from lictor.serve.policy_reviewer import PolicyReviewer
+from lictor.serve.slow_requests import SlowRequests
 from lictor.serve.world import BareWorld, World
 
 
@@ -57,7 +58,8 @@ def build_parts(
     """Put the parts together, in the process that will use them."""
     base = build_base(options, inherited, book, certificate)
     world = base.world
-    judge = Judge(base.guard, alarm)
+    judge = Judge(base.guard, alarm, hands_over=bool(inherited.slow_address))
+    slow = SlowRequests(inherited.slow_address)
     flags = options.flags
     aftermath = Aftermath(
         judge,
@@ -65,9 +67,10 @@ def build_parts(
         book,
         capacity=flags.max_audit_capacity,
         workers=flags.max_audit_workers,
+        slow=slow,
     )
     chambers = Chambers(world.policies, book, flags)
-    court = Court(chambers, judge, aftermath, book)
+    court = Court(chambers, judge, aftermath, book, slow)
     admission = Admission(world, court, flags, options.names)
     desks = Desks(base.reviewer, options.names)
     return Parts(admission, desks, aftermath, judge, chambers, world, base)

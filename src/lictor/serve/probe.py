@@ -99,9 +99,9 @@ class Probe:
             self._connection = None
 
 
-def open_door(path: str) -> socket.socket:
+def open_door(path: str, backlog: int = 8) -> socket.socket:
     """A door for one process, made before it is started."""
     door = socket.socket(socket.AF_UNIX)
     door.bind(path)
-    door.listen(8)
+    door.listen(backlog)
     return door

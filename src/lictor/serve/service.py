@@ -64,9 +64,10 @@ def run_service(options: Options, control: Callable[[], None] | None = None) -> 
     with _metrics_folder() as folder:
         # Two for each worker, so that a new one can come before the old one goes.
         doors = [f"{folder}/{number}" for number in range(2 * workers)]
-        slots = (*(Slot(door=open_door(door)) for door in doors), Slot(), Slot())
-        share = _find_share(options, workers, has_control=control is not None)
-        inherited = _prepare(options, slots, share)
+        slots = (*(Slot(door=open_door(door)) for door in doors), Slot(), Slot(), Slot())
+        share = _find_share(options, workers + 1, has_control=control is not None)
+        slow = f"{folder}/slow"
+        inherited = msgspec.structs.replace(_prepare(options, slots, share), slow_address=slow)
         _preload(options)
         from lictor.serve.worker import run_worker
 
@@ -82,11 +83,28 @@ def run_service(options: Options, control: Callable[[], None] | None = None) -> 
         posts = [build_post(number) for number in range(workers)]
         for number, post in enumerate(posts):
             post.successor = build_post(workers + number)
+        for_slow = _prepare_slow(inherited, slow)
+        posts.append(
+            Post(
+                "slow-requests",
+                lambda slot: run_worker(options, for_slow, slot),
+                slots[-3],
+                patience=options.patience,
+            )
+        )
         if control is not None:
             loops = control
             posts.append(Post("control", lambda _: loops(), slots[-2]))
         grace = _GRACE_SECONDS + options.shutdown_delay
         return Supervisor(posts, slots[-1], grace=grace, is_ending=inherited.is_ending).run()
+
+
+def _prepare_slow(inherited: Inherited, address: str) -> Inherited:
+    """For the process that judges slow requests: nobody can come in from outside."""
+    door = open_door(address, _BACKLOG)
+    return msgspec.structs.replace(
+        inherited, listener=door, metrics=None, slow_address="", is_for_slow=True
+    )
 
 
 def _find_share(options: Options, workers: int, *, has_control: bool) -> int:

@@ -32,6 +32,15 @@ class ThreadWork:
             with self._lock:
                 self._thread = 0
 
+    @property
+    def computed(self) -> float:
+        """Seconds of the processor that it has taken so far."""
+        with self._lock:
+            if not self._thread:
+                return 0.0
+            clock = time.pthread_getcpuclockid(self._thread)
+            return time.clock_gettime(clock) - self._began_cpu
+
     def interrupt(self) -> DeadlineError:
         """End it, as soon as it comes back from what it waits for; the error that tells why."""
         with self._lock:

@@ -132,15 +132,18 @@ class _Worker:
         tracer = build_tracer(self._options.flags)
         app = self._build_app(parts, tracer)
         share = self._inherited.memory_limit
+        # Those who come to the process for slow requests were let in by another one of ours.
+        is_inside = self._inherited.is_for_slow
         gate = self._gate = Gate(
             app,
             max_body=self._options.max_body,
             max_connections=min(max(share // _MEMORY_OF_CONNECTION, _LEAST_PLACES), _MOST_PLACES),
-            knows_clients=bool(self._options.client_authorities),
+            knows_clients=bool(self._options.client_authorities) and not is_inside,
         )
         gate.max_read = MAX_CUT
         gate.on_count = self._memory.note_connections
-        self._listener = Listener(self._inherited.listener, gate, self._certificate.context)
+        context = None if is_inside else self._certificate.context
+        self._listener = Listener(self._inherited.listener, gate, context)
         tasks = [asyncio.create_task(self._listener.run()), asyncio.create_task(gate.sweep())]
         if self._slot.door is not None:
             tasks.append(asyncio.create_task(self._answer_parent(app, self._slot.door)))

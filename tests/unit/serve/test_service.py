@@ -72,6 +72,7 @@ class Service:
 
     @property
     def children(self) -> list[int]:
+        """The workers and, unless some were replaced, at the end the one for slow requests."""
         path = Path(f"/proc/{self.pid}/task/{self.pid}/children")
         return [int(pid) for pid in path.read_text().split()]
 
@@ -134,7 +135,7 @@ def test_it_answers_counts_and_ends(folder: Path) -> None:
 
 def test_a_process_that_dies_or_hangs_is_replaced(folder: Path) -> None:
     with _serve(folder, workers=2, patience=1.5) as service:
-        first = service.children
+        first = service.children[:2]
         os.kill(first[0], signal.SIGKILL)
         # The other one answers whatever happens, on the same socket.
         for _ in range(5):
@@ -149,7 +150,7 @@ def test_a_process_that_dies_or_hangs_is_replaced(folder: Path) -> None:
 def test_a_process_that_accepts_nobody_is_replaced(folder: Path) -> None:
     """It gives signs of life all the time; but it has no more files to open for connections."""
     with _serve(folder, workers=2, patience=1.5) as service:
-        (first, other) = service.children
+        (first, other, _) = service.children
         # The parent has asked it by then, and was answered.
         time.sleep(2.5)
         resource.prlimit(first, resource.RLIMIT_NOFILE, (3, 3))
@@ -160,11 +161,47 @@ def test_a_process_that_accepts_nobody_is_replaced(folder: Path) -> None:
         service.wait("is_ready")
 
 
-def _wait_for_others(service: Service, gone: list[int], count: int = 2) -> None:
+def _wait_for_others(service: Service, gone: list[int], count: int = 3) -> None:
     deadline = time.monotonic() + PATIENCE
     while set(gone) & set(service.children) or len(service.children) < count:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_others_do_not_wait_for_slow_requests(tmp_path: Path) -> None:
+    """One process for all: while it judged a slow request, nobody else was answered."""
+    slow = require_label("team")
+    # More work than anyone has time for, about some Pods.
+    letters = f"split('{','.join('a' * 400)}', ',')"
+    condition = {"key": "{{ element }}", "operator": "Equals", "value": "b"}
+    work: JsonObject = {"list": letters, "deny": {"conditions": {"any": [condition]}}}
+    for _ in range(2):
+        work = {"list": letters, "foreach": [work]}
+    slow["validate"] = {"failureAction": "Enforce", "message": "no", "foreach": [work]}
+    chosen = {"matchLabels": {"slow": "yes"}}
+    slow["match"] = {"any": [{"resources": {"kinds": ["Pod"], "selector": chosen}}]}
+    write_policies(
+        tmp_path,
+        make_policy("slow", slow),
+        make_policy("teams", require_label("team")),
+    )
+    quick = make_review(namespace="green")
+    heavy = make_review({"team": "x", "slow": "yes"}, namespace="red")
+    with _serve(tmp_path, workers=1) as service:
+        answers: list[JsonObject] = []
+        clients = [
+            threading.Thread(target=lambda: answers.append(service.ask(heavy))) for _ in range(3)
+        ]
+        for client in clients:
+            client.start()
+        answered = 0
+        while any(client.is_alive() for client in clients):
+            assert not service.ask(quick)["allowed"]
+            answered += 1
+        assert len(answers) == 3
+        assert "could not be judged" in str(answers[0])
+    # Where they wait, they are answered between the slow ones.
+    assert answered >= 8
 
 
 def test_open_connections_are_answered_to_the_end(folder: Path) -> None:
@@ -279,7 +316,7 @@ def test_a_process_that_has_grown_is_replaced_and_nothing_is_lost(folder: Path) 
         _serve(folder, workers=1, memory_limit="256Mi") as service,
         _load(_Replicas(service), clients=2) as clients,
     ):
-        (first,) = service.children
+        (first, _) = service.children
         # What it uses by then counts as usual.
         time.sleep(7)
         begun = [service.connect() for _ in range(24)]
@@ -289,7 +326,7 @@ def test_a_process_that_has_grown_is_replaced_and_nothing_is_lost(folder: Path) 
             connection.putheader("content-length", str(len(body)))
             connection.endheaders(body[:-10])
         deadline = time.monotonic() + PATIENCE
-        while len(service.children) < 2:
+        while len(service.children) < 3:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         time.sleep(1)
@@ -298,7 +335,7 @@ def test_a_process_that_has_grown_is_replaced_and_nothing_is_lost(folder: Path) 
             response = orjson.loads(connection.getresponse().read())["response"]
             assert response["allowed"], response
             connection.close()
-        _wait_for_others(service, [first], count=1)
+        _wait_for_others(service, [first], count=2)
         time.sleep(0.3)
         assert 'lictor_worker_recycled_total{process="worker-0"} 1.0' in service.read_metrics()
     assert [client.lost for client in clients] == [[]] * len(clients)

@@ -1,0 +1,144 @@
+"""What takes long to judge is left to another process, and told apart from what does not."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+from lictor.engine import Engine
+from lictor.errors import SlowRequestError
+from lictor.model.program import Case, CompiledRule, Phase, Program
+from lictor.model.request import Request
+from lictor.model.result import PolicyRef, Result, RuleType, Status
+from lictor.raw import JsonObject
+from lictor.report.admission_response import Answer, render_review
+from lictor.serve.alarm import SignalAlarm
+from lictor.serve.judge import Judge
+from lictor.serve.slow_requests import SlowRequests
+
+POD: JsonObject = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}
+POLICY = PolicyRef("any")
+
+
+def make_request(namespace: str) -> Request:
+    request = Request.of(POD)
+    return type(request)(
+        kind=request.kind, object=POD, admission={"namespace": namespace, "uid": "1"}
+    )
+
+
+def make_engine(seconds: float, *, sleeps: bool = False) -> Engine:
+    """One rule that computes, or waits, for so long about what is in `red`."""
+
+    def check(case: Case) -> tuple[Result, ...]:
+        is_slow = (case.request.admission or {})["namespace"] == "red"
+        if is_slow and sleeps:
+            time.sleep(seconds)
+        end = time.process_time() + (seconds if is_slow and not sleeps else 0)
+        while time.process_time() < end:
+            pass
+        return (Result(POLICY, "rule", RuleType.VALIDATION, Status.PASS),)
+
+    rule = CompiledRule("rule", Phase.VALIDATE, lambda *_: lambda _: True, check)
+    return Engine([Program(POLICY, (rule,))])
+
+
+def judge_once(judge: Judge, engine: Engine, namespace: str) -> Status:
+    deadline = time.monotonic() + 30
+    verdict = asyncio.run(judge.judge(engine, set(), make_request(namespace), deadline))
+    return verdict.results[0].status
+
+
+def test_a_request_that_computes_for_long_is_handed_over() -> None:
+    judge, engine = Judge(alarm=SignalAlarm(), hands_over=True), make_engine(5.0)
+    began = time.process_time()
+    with pytest.raises(SlowRequestError):
+        judge_once(judge, engine, "red")
+    assert time.process_time() - began < 1.0
+    # The next one at once; those of other namespaces are judged here.
+    began = time.process_time()
+    with pytest.raises(SlowRequestError):
+        judge_once(judge, engine, "red")
+    assert time.process_time() - began < 0.02
+    assert judge_once(judge, engine, "green") is Status.PASS
+
+
+def test_waiting_for_a_processor_is_not_computing() -> None:
+    judge = Judge(alarm=SignalAlarm(), hands_over=True)
+    assert judge_once(judge, make_engine(0.2, sleeps=True), "red") is Status.PASS
+
+
+def test_without_such_a_process_nothing_is_handed_over() -> None:
+    judge = Judge(alarm=SignalAlarm())
+    assert judge_once(judge, make_engine(0.1), "red") is Status.PASS
+
+
+async def answer_always(path: Path, answer: Answer, seen: list[bytes]) -> asyncio.Server:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"}}"))
+        body = render_review("1", answer)
+        head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\n\r\n"
+        await asyncio.sleep(0.2)
+        writer.write(head.encode() + body)
+        writer.close()
+
+    return await asyncio.start_unix_server(serve, path)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(),
+        Answer(allowed=False, message="no"),
+        Answer(warnings=("mind", "this")),
+        Answer(patch=({"op": "add", "path": "/a", "value": [1]},)),
+    ],
+)
+def test_answers_come_back_as_they_are(tmp_path: Path, answer: Answer) -> None:
+    seen: list[bytes] = []
+
+    async def run() -> Answer:
+        async with await answer_always(tmp_path / "slow", answer, seen):
+            slow = SlowRequests(str(tmp_path / "slow"))
+            return await slow.ask("/validate/fail", make_request("red"), time.monotonic() + 10)
+
+    assert asyncio.run(run()) == answer
+    head, _, body = seen[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /validate/fail?timeout=9s HTTP/1.1")
+    assert orjson.loads(body)["request"] == {"namespace": "red", "uid": "1"}
+
+
+def test_one_namespace_leaves_room_for_others(tmp_path: Path) -> None:
+    async def run() -> list[Answer | BaseException]:
+        async with await answer_always(tmp_path / "slow", Answer(), []):
+            slow = SlowRequests(str(tmp_path / "slow"))
+            names = ["red"] * 6 + ["green"]
+            asked = [
+                slow.ask("/validate/fail", make_request(name), time.monotonic() + 10)
+                for name in names
+            ]
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+    answers = asyncio.run(run())
+    assert [isinstance(each, Answer) for each in answers] == [True] * 4 + [False] * 2 + [True]
+    assert isinstance(answers[4], SlowRequestError)
+
+
+@pytest.mark.parametrize("reply", [b"", b"HTTP/1.1 500 no\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n{}"])
+def test_nothing_is_allowed_where_nobody_answers(tmp_path: Path, reply: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}}")
+        writer.write(reply)
+        writer.close()
+
+    async def run(address: Path) -> None:
+        async with await asyncio.start_unix_server(serve, tmp_path / "slow"):
+            slow = SlowRequests(str(address))
+            await slow.ask("/validate/fail", make_request("red"), time.monotonic() + 10)
+
+    with pytest.raises(SlowRequestError):
+        asyncio.run(run(tmp_path / "slow"))
+    with pytest.raises(SlowRequestError):
+        asyncio.run(run(tmp_path / "nobody"))
