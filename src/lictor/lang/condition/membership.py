@@ -132,14 +132,15 @@ def _compile_many(
     value: Json, quantify: Quantifier, *, negated: bool
 ) -> Callable[[list[Json]], bool | None]:
     test = _compile_test(value, quantify, negated=negated)
-    if test is None:
+    if test is None and not isinstance(value, str):
         return _answer_nothing
 
-    def many(keys: list[Json]) -> bool:
+    def many(keys: list[Json]) -> bool | None:
         texts = [print_value(key) for key in keys]
+        # One text is itself, whatever it says when read as JSON: `[true]` is in "true".
         if len(texts) == 1 and texts[0] == value:
             return not negated
-        return quantify(map(test, texts))
+        return None if test is None else quantify(map(test, texts))
 
     return many
 
