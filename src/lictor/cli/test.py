@@ -170,6 +170,9 @@ class _Run(msgspec.Struct):
         self.outcomes += outcomes
         if not self.flags.fail_only and not self.flags.output_format:
             self.say(f"\n{self._render_table(outcomes)}")
+        for outcome in outcomes:
+            if outcome.error:
+                self.say(f"  ERROR: {outcome.policy} -> {outcome.resource}: {outcome.error}")
 
     def _judge(self, case: TestCase, rows: Iterable[TestResult]) -> list[TestOutcome]:
         run = CaseRun(case, self.say)

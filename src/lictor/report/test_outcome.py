@@ -33,6 +33,8 @@ class TestOutcome(msgspec.Struct, frozen=True):
     ok: bool = True
     # The test file that expects it, for formats that can point at a file.
     source: str = ""
+    # Why a policy could not decide, where it should have.
+    error: str = ""
 
     @property
     def title(self) -> str:

@@ -133,3 +133,38 @@ def test_a_guess_is_told(check):
 def test_counts_say_how_many(check):
     _, out = check(POLICY, MAP)
     assert "Applying 1 policy to 1 resource with 0 exceptions ..." in out
+
+
+def test_an_error_is_told_and_not_only_what_came_of_it(tmp_path, capsys):
+    """A policy that cannot change anything leaves a difference; the reason is the error."""
+    files = {
+        "policy.yaml": """
+apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: {name: label}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "add", path: "/no/such/place", value: "x"}]'}
+""",
+        "pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: mine}\n",
+        "patched.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: mine, labels: {a: b}}\n",
+        "kyverno-test.yaml": """
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Test
+metadata: {name: t}
+policies: [policy.yaml]
+resources: [pod.yaml]
+results:
+- {policy: label, kind: Pod, isMutatingPolicy: true, resources: [mine], patchedResources: patched.yaml, result: pass}
+""",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert run(["test", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "Want pass, got error" in out
+    assert "  ERROR: label -> v1/Pod/default/mine: " in out
+    assert "doc is missing path" in out

@@ -26,6 +26,8 @@ class _Finding(msgspec.Struct, frozen=True):
     ok: bool
     reason: str
     message: str = ""
+    # Why the policy could not decide, where that is what went wrong.
+    error: str = ""
     # The file with the expected resource does not speak of this one: nothing was compared.
     unnamed: bool = False
 
@@ -106,13 +108,16 @@ class Judge:
             finding = self._compare_file(path, label, word, actual) if path else None
             if finding is None:
                 continue
+            is_expected = reported_status(result) == expected.result
+            if result.status is Status.ERROR and not is_expected and not finding.unnamed:
+                # The difference is only what came of it.
+                return _tell_status(expected, result)
             if finding.unnamed and (keep_unnamed or expected.fail_on_missing_resources):
                 return _Finding(ok=False, reason=finding.reason, message=finding.message)
             return finding
         status = reported_status(result)
         if status != expected.result:
-            reason = f"Want {expected.result}, got {status}"
-            return _Finding(ok=False, reason=reason, message=result.message)
+            return _tell_status(expected, result)
         return _Finding(ok=True, reason="Ok", message=result.message)
 
     def _compare_file(
@@ -170,7 +175,14 @@ class Judge:
             message=finding.message,
             ok=finding.ok,
             source=self._source,
+            error=finding.error,
         )
+
+
+def _tell_status(expected: TestResult, result: Result) -> _Finding:
+    reason = f"Want {expected.result}, got {reported_status(result)}"
+    error = result.message if result.status is Status.ERROR else ""
+    return _Finding(ok=False, reason=reason, message=result.message, error=error)
 
 
 def find_target(response: Response, key: ResourceKey) -> Result | None:

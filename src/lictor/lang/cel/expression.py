@@ -25,6 +25,7 @@ from lictor.lang.cel.library.ranges import spent
 from lictor.lang.cel.loops import build_maps_from_pairs, cut_loops
 from lictor.lang.cel.native import Checker, remembered_error
 from lictor.lang.cel.rewriting import Rewritten, rewrite_expression
+from lictor.lang.cel.selections import read_fields
 from lictor.lang.cel.tokens import read_tokens
 from lictor.lang.cel.values import emit
 from lictor.lang.cel.wire import bind_name, extract_expression, pack_expression, value_or_null
@@ -76,6 +77,7 @@ _NO_FIELDS = re.compile(
 )
 
 
+_MOST_EDITS = 1000
 # Functions whose answers may be long, whatever the request is.
 _MAKES_LISTS = re.compile(
     rb"resource\.|globalContext\.|http\.|[Gg]et|[Pp]ost|unmarshal|yaml\.|range|split|findAll"
@@ -236,7 +238,8 @@ def serialize_expression(
     """The checked expression with types and positions, for those who look into it."""
     rewritten, used = _rewrite(text, environment, variables)
     checker = checker_for(environment, uncommon_slots(variable.slot for variable in used))
-    return rewritten, _compile(checker, rewritten, environment).serialize()
+    expression, rewritten = _compile(checker, rewritten, environment)
+    return rewritten, expression.serialize()
 
 
 def _check(
@@ -303,18 +306,26 @@ def _name_part(part: Variable) -> Expression:
 def _checked(
     environment: Environment, slots: frozenset[Slot], rewritten: Rewritten
 ) -> tuple[bytes, Kind]:
-    expression = _compile(checker_for(environment, slots), rewritten, environment)
+    expression, _ = _compile(checker_for(environment, slots), rewritten, environment)
     kind = parse_kind(expression.return_type().name())
     return extract_expression(expression.serialize()), kind
 
 
-def _compile(checker: Checker, rewritten: Rewritten, environment: Environment) -> Json:
+def _compile(
+    checker: Checker, rewritten: Rewritten, environment: Environment
+) -> tuple[Json, Rewritten]:
+    """The checked expression, and the text that was checked."""
     if not rewritten.text.strip():
         raise SyntaxFaultError("the expression is empty", text=rewritten.original)
-    try:
-        return checker.compile(rewritten.text)
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise syntax_fault(str(error), rewritten, environment.names()) from None
+    while True:
+        try:
+            return checker.compile(rewritten.text), rewritten
+        except (RuntimeError, ValueError, TypeError) as error:
+            changed = read_fields(rewritten, str(error))
+            # The checker tells all places at once, but there may be some behind others.
+            if changed is None or len(changed.edits) > _MOST_EDITS:
+                raise syntax_fault(str(error), rewritten, environment.names()) from None
+            rewritten = changed
 
 
 @lru_cache(maxsize=8192)

@@ -10,10 +10,9 @@ import msgspec
 
 from lictor.errors import SyntaxFaultError
 from lictor.lang.cel.rewriting import Edit
+from lictor.lang.cel.selections import PATCH_FIELDS
 from lictor.lang.cel.tokens import Token, find_close
 from lictor.lang.cel.wire import OBJECT_MARK, PATCH_MARK
-
-_PATCH_FIELDS = frozenset({"op", "path", "from", "value"})
 
 
 class _Literal(msgspec.Struct, frozen=True):
@@ -96,7 +95,7 @@ def _check_fields(text: str, literal: _Literal, fields: list[Token]) -> None:
     if literal.name != "JSONPatch":
         return
     for field in fields:
-        if field.text not in _PATCH_FIELDS:
+        if field.text not in PATCH_FIELDS:
             raise SyntaxFaultError(
                 f"undefined field '{field.text}'", text=text, position=field.start
             )

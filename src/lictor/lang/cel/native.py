@@ -29,6 +29,8 @@ _REDECLARED = {
     "string": ("bool", "int", "uint", "double", "string", "bytes", "timestamp", "duration"),
 }
 _MERGED = frozenset({"indexOf", "lastIndexOf", "math.round", "_<_", "_<=_", "_>_", "_>=_"})
+# Opaque to the checker; when it runs they are maps without a name.
+_PLAIN_MAPS = frozenset({"Object", "JSONPatch"})
 _PLAIN = {
     "bool": cel.Type.BOOL, "int": cel.Type.INT, "uint": cel.Type.UINT, "double": cel.Type.DOUBLE,
     "string": cel.Type.STRING, "bytes": cel.Type.BYTES, "timestamp": cel.Type.TIMESTAMP,
@@ -288,11 +290,14 @@ def _dispatch(alike: list[Overload]) -> Implementation:
 
 
 def _has_opaque(overload: Overload) -> bool:
-    return any(kind.is_opaque for kind in overload.parameters)
+    return any(tag is not None for tag in _tags(overload))
 
 
 def _tags(overload: Overload) -> tuple[str | None, ...]:
-    return tuple(kind.name if kind.is_opaque else None for kind in overload.parameters)
+    return tuple(
+        kind.name if kind.is_opaque and kind.name not in _PLAIN_MAPS else None
+        for kind in overload.parameters
+    )
 
 
 def _adapt(overload: Overload) -> Implementation:
