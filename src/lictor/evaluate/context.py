@@ -54,9 +54,11 @@ def _compile(
         if entry.variable is not None or entry.name not in roots:
             loader = setting.watch(f"context.{entry.name}", builder.build(entry))
             earlier = loaders.get(entry.name)
-            loaders[entry.name] = (
-                loader if earlier is None else _redefine(entry.name, earlier, loader)
-            )
+            if earlier is not None:
+                # Entries up to here were made from the earlier one, and so is this.
+                loader = _redefine(entry.name, earlier, loader)
+                loaders = {k: _redefine(entry.name, earlier, v) for k, v in loaders.items()}
+            loaders[entry.name] = loader
     if not loaders and not given:
         return None
     if not given:
@@ -65,7 +67,7 @@ def _compile(
 
 
 def _redefine(name: str, earlier: Loader, later: Loader) -> Loader:
-    """An entry of the same name as one before it, which it may refer to."""
+    """An entry that sees the first of two of the same name, whatever comes later."""
     return lambda scope: later(scope.lazy({name: earlier}))
 
 

@@ -1,6 +1,6 @@
 """Variables of one evaluation: an immutable mapping whose entries load when first used."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from lictor.errors import EvaluationError
@@ -45,10 +45,27 @@ class Scope(dict[str, Json]):
         return made
 
     def lazy(self, loaders: Mapping[str, Loader]) -> "Scope":
-        """A scope with more entries that load when first used; they hide what was there."""
+        """A scope with more entries that load when first used; they hide what was there.
+
+        Only from those who come after: an entry that is there already was made from what is hidden,
+        and means the same when it loads later.
+        """
         kept = {k: v for k, v in self.items() if k not in loaders}
         added = {k: _or_else(v, self[k]) if k in self else v for k, v in loaders.items()}
-        return Scope(kept, {**self._loaders, **added})
+        hidden = tuple(k for k in loaders if k in self or k in self._loaders)
+        if not hidden:
+            return Scope(kept, {**self._loaders, **added})
+        bound = {k: _bind(v, self, hidden) for k, v in self._loaders.items() if k not in loaders}
+        # One that hides another of its name may be made from it.
+        bound |= {k: _bind(v, self, (k,)) if k in hidden else v for k, v in added.items()}
+        return Scope(kept, bound)
+
+    def reveal(self, outer: "Scope", names: Sequence[str]) -> "Scope":
+        """The scope, but for some names that are what they were outside."""
+        kept = {k: v for k, v in self.items() if k not in names}
+        loaders = {k: v for k, v in self._loaders.items() if k not in names}
+        loaders |= {k: _take(outer, k) for k in names}
+        return Scope(kept, loaders)
 
     def names(self) -> set[str]:
         return set(self) | set(self._loaders)
@@ -62,6 +79,14 @@ class Scope(dict[str, Json]):
                 # An entry that nobody named may be broken; whoever names it gets the error.
                 continue
         return dict(self)
+
+
+def _bind(loader: Loader, outer: Scope, names: Sequence[str]) -> Loader:
+    return lambda scope: loader(scope.reveal(outer, names))
+
+
+def _take(outer: Scope, name: str) -> Loader:
+    return lambda _: outer[name]
 
 
 def _or_else(loader: Loader, hidden: Json) -> Loader:

@@ -13,9 +13,10 @@ from lictor.report.json_text import quote_text, render_number
 
 _MAX_DEPTH = 400
 # Words that some YAML reader takes for a boolean, a null, a merge key or a default value.
-_WORDS = frozenset(
-    ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", "=", "<<", ".inf", ".nan")
-)
+_WORDS = frozenset([
+    "y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", "=", "<<", ".nan", ".inf",
+    "+.inf", "-.inf",
+])  # fmt: skip
 # Whatever could be a number, a date or a time to YAML 1.1 or 1.2; text is quoted rather too often.
 _NUMBER = re.compile(r"[-+.0-9][-+.,:_0-9a-fA-FxXoOeEtTzZ ]*")
 _SIMPLE = re.compile(r"[A-Za-z/_][A-Za-z0-9/_.-]*")
