@@ -144,6 +144,29 @@ def test_choices(filled: Cluster, tmp_path: Path, words: tuple[str, ...], counts
     assert counts in done.stdout, done.stdout + done.stderr
 
 
+POSTS = """
+apiVersion: policies.kyverno.io/v1beta1
+kind: ValidatingPolicy
+metadata: {name: posts}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}
+  matchConditions:
+  - {name: ours, expression: "object.metadata.namespace.startsWith('live-')"}
+  validations:
+  - expression: >-
+      resource.Post('v1', 'configmaps', 'live-a', {'metadata': dyn({'generateName': 'posted-'})})
+      .metadata.name != ''
+"""
+
+
+def test_nothing_is_created(filled: Cluster, tmp_path: Path) -> None:
+    done = apply(filled, write(tmp_path / "p.yaml", POSTS), "--cluster")
+    assert "POST is for access reviews" in " ".join(done.stdout.split()), done.stdout
+    assert "posted-" not in filled.kubectl("get", "configmaps", "-n", "live-a").stdout
+
+
 def test_a_name_that_is_not_there(filled: Cluster, tmp_path: Path) -> None:
     done = apply(filled, write(tmp_path / "p.yaml", POLICY), "-c", "-r", "nowhere")
     assert done.returncode == 1

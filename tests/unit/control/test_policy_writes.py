@@ -1,10 +1,13 @@
 """What the work of policies may write, whatever came out of their variables."""
 
 import asyncio
+import re
+from pathlib import Path
 
 import pytest
 from live_api import LiveApi
 
+from lictor import control
 from lictor.cluster.names import Names
 from lictor.cluster.resource import CONFIG_MAP, Resource
 from lictor.control.policy_writes import PolicyWrites
@@ -100,3 +103,14 @@ def test_names_are_those_of_the_installation():
     assert try_all(names, CONFIG_MAP, "policies", "a", "")[0] == 4
     assert try_all(names, ROLE, "", "kyverno:rbac:view:policies", "")[0] == 4
     assert try_all(names, CONFIG_MAP, "lictor", "a", "")[0] == 0
+
+
+DOORS = re.compile(r"client\.(create|replace|apply|patch|delete)\(")
+
+
+@pytest.mark.parametrize("start", ["generate", "mutate_existing", "cleanup_removal", "ttl"])
+def test_there_is_no_way_past_it(start):
+    """What works for policies writes here, and nowhere else."""
+    files = list(Path(control.__file__).parent.glob(f"{start}*.py"))
+    assert files
+    assert not [file.name for file in files if DOORS.search(file.read_text("utf-8"))]
