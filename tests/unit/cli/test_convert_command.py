@@ -33,6 +33,8 @@ def convert(capsys, *words):
     ("name", "kind"),
     [
         ("no-privileged-pods", "ValidatingPolicy"),
+        # With preconditions, and so never relaxed by what the old object broke.
+        ("team-label", "ValidatingPolicy"),
         ("safe-defaults", "MutatingPolicy"),
         ("namespace-network-policy", "GeneratingPolicy"),
     ],

@@ -181,14 +181,18 @@ class _Planner(msgspec.Struct, frozen=True):
         enforced = base_action(self.ground.policy, self.rule) is Action.ENFORCE
         if not enforced or not self.validate.allow_existing_violations:
             return fails
-        if "UPDATE" not in operations:
+        if "UPDATE" not in operations or not self._concerns_old():
             return fails
         return all_of((fails, negate(self._was_bad(operations))))
+
+    def _concerns_old(self) -> bool:
+        """In Kyverno a rule with preconditions, or about subresources only, never does."""
+        return self.rule.preconditions is None and not all(each.subresource for each in self._kinds)
 
     def _was_bad(self, operations: tuple[str, ...]) -> Test:
         # Kyverno judges the old object as if it were created now, by nobody it knows.
         old = replace(self._base, root="oldObject", operation="CREATE")
-        before = all_of((self._match(old), self._asked(old), self._fails(old)))
+        before = all_of((self._match(old), self._fails(old)))
         is_update = (
             compare("request.operation", "==", '"UPDATE"')
             if set(operations) - {"CREATE", "UPDATE"}
