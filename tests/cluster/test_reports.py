@@ -96,6 +96,9 @@ def test_reports_follow_objects_and_policies(scene: Scene) -> None:
     report = scene.reports("shop")[0]
     assert report["metadata"]["name"] == report["scope"]["uid"]
     assert report["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "kyverno"}
+    # Replicas share this work, so nobody leads it.
+    leases = scene.plane.kubectl("get", "lease", "-n", "lictor", "-o", "name").stdout
+    assert f"/lictor-{COMPONENT}\n" not in leases
     # An object changes.
     patch = json.dumps({"data": {"colour": "blue"}})
     scene.plane.kubectl("patch", "cm", "map-0", "-n", "shop", "--type=merge", "-p", patch)

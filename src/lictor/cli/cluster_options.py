@@ -35,6 +35,11 @@ def with_cluster(function: Function) -> Function:
     return function
 
 
+def count_noun(number: int, noun: str) -> str:
+    """`1 kind`, `2 kinds`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def render_columns(rows: Sequence[tuple[str, ...]], indent: str = "  ") -> list[str]:
     """Rows as lines with columns of equal width; no character of theirs can steer a terminal."""
     clean = [tuple(_clean(cell) for cell in row) for row in rows]

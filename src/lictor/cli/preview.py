@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lictor.cli.cluster_options import render_columns, with_cluster
+from lictor.cli.cluster_options import count_noun, render_columns, with_cluster
 from lictor.cli.flag_command import FlagCommand
 from lictor.cli.sources import read_policies
 from lictor.cluster.flags import Flags
@@ -108,7 +108,8 @@ def render_preview(found: "PolicyPreview") -> str:
 
 
 def _render(found: "PolicyPreview") -> Iterator[str]:
-    yield f"{', '.join(found.policies)}: {found.judged} objects of {found.kinds} kinds judged"
+    judged = f"{count_noun(found.judged, 'object')} of {count_noun(found.kinds, 'kind')} judged"
+    yield f"{', '.join(found.policies)}: {judged}"
     for title, count, findings in (
         ("would be refused", found.refused, found.refusals),
         ("would be changed", found.changed, found.changes),

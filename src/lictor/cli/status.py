@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lictor.cli.cluster_options import render_columns, with_cluster
+from lictor.cli.cluster_options import count_noun, render_columns, with_cluster
 from lictor.cli.flag_command import FlagCommand
 from lictor.cluster.names import Names
 
@@ -76,7 +76,7 @@ def _render(found: "InstallationStatus") -> Iterator[str]:
     )
     yield f"Webhook configurations: {len(found.webhooks) or 'none'}"
     yield from _columns(
-        (each.kind, each.name, f"{each.webhooks} webhooks") for each in found.webhooks
+        (each.kind, each.name, count_noun(each.webhooks, "webhook")) for each in found.webhooks
     )
     yield f"Last answer of a webhook: {found.heartbeat or 'not known'}"
     yield f"Leaders: {len(found.leaders) or 'none'}"
@@ -101,10 +101,15 @@ _QUEUES = {
 
 def _tell_scan(scan: "ScanState") -> tuple[str, str, str]:
     if scan.running:
-        state = f"reading {scan.running} kinds: {scan.done} objects done, {scan.waiting} waiting"
+        reading = count_noun(scan.running, "kind")
+        state = f"reading {reading}: {count_noun(scan.done, 'object')} done, {scan.waiting} waiting"
     else:
         state = f"done at {scan.finished_at}" if scan.finished_at else "not begun"
-    return state, f"{scan.kinds} kinds", f"{scan.judged} judged, {scan.written} reports written"
+    return (
+        state,
+        count_noun(scan.kinds, "kind"),
+        f"{scan.judged} judged, {scan.written} reports written",
+    )
 
 
 def _render_reports(reports: "ReportState") -> Iterator[str]:

@@ -131,7 +131,9 @@ class _Shift:
             group.create_task(_run_loops(crew, leader=False))
             for attendant in crew.attendants:
                 group.create_task(attendant())
-            group.create_task(leadership.run(lead))
+            # Replicas that share all their work need nobody to lead it.
+            if any(loop.leader_only for loop in crew.loops):
+                group.create_task(leadership.run(lead))
 
     async def _say_farewell(self, crew: Crew) -> bool:
         """Clean up behind us, if the installation goes away for good. Did we?"""

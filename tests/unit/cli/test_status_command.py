@@ -22,7 +22,7 @@ FULL = InstallationStatus(
         PolicyState("ClusterPolicy", "good", ready=True),
         PolicyState("Policy", "bad", "shop", why="no such kind"),
     ),
-    webhooks=(WebhookState("ValidatingWebhookConfiguration", "w", 2),),
+    webhooks=(WebhookState("ValidatingWebhookConfiguration", "w", 1),),
     leaders=(LeaderState("admission", "pod-a", 1.2),),
     heartbeat="2026-01-01T00:00:01Z",
     queues={"ephemeralReports": 3, "updateRequests": 1, "failedUpdateRequests": 0},
@@ -36,7 +36,7 @@ def test_status_for_people():
     text = render_status(FULL)
     for part in (
         "Policies: 2, 1 ready\n  Policy  shop/bad  no such kind\n",
-        "  ValidatingWebhookConfiguration  w  2 webhooks\n",
+        "  ValidatingWebhookConfiguration  w  1 webhook\n",
         "  admission  pod-a  1 s ago\n",
         "  results of admissions that wait for their report  3\n",
         "reading 2 kinds: 10 objects done, 90 waiting",
@@ -63,7 +63,7 @@ def test_preview_for_people():
     finding = Finding("p", "r", "v1", "Pod", "web", "shop", "no\n  team")
     found = PolicyPreview(["p"], kinds=1, judged=9, refused=1, refusals=[finding])
     assert render_preview(found) == (
-        "p: 9 objects of 1 kinds judged\n1 would be refused:\n  Pod  shop/web  p/r  no team\n"
+        "p: 9 objects of 1 kind judged\n1 would be refused:\n  Pod  shop/web  p/r  no team\n"
     )
     stuck = PolicyPreview(["p"], kinds=1, judged=9, undeletable=1, deletions=[finding])
     assert "1 could not be deleted (rules that name no operations" in render_preview(stuck)
