@@ -85,6 +85,28 @@ def make_secret(name, namespace, text):
 DATA = {"data": {"data": {"text": "right"}}, "synchronize": True}
 
 
+def test_success_is_told_as_soon_as_the_settings_ask_for_it(site):
+    site.install(make_policy("told", **DATA))
+
+    def ask(wish):
+        patch = json.dumps({"data": {"generateSuccessEvents": wish}})
+        words = ("patch", "configmap", "lictor", "-n", HOME, "--type=merge", "-p", patch)
+        site.kubectl(*words)
+
+    def is_told(name):
+        fields = "--field-selector=reason=PolicyApplied"
+        return f"told-{name}" in site.kubectl("get", "events", "-A", fields).stdout
+
+    site.make_namespace("told-a")
+    until(lambda: site.data("made", "told-a"), "generation")
+    assert not is_told("a")
+    ask("true")
+    try:
+        until(lambda: site.make_namespace(f"told-b{time.time_ns()}") or is_told("b"), "an event")
+    finally:
+        ask("false")
+
+
 def test_a_target_edited_by_hand_comes_back(site):
     site.install(make_policy("edited", **DATA))
     site.make_namespace("edited-a")

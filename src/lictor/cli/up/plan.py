@@ -157,7 +157,7 @@ def _choose_flags(folder: Path, installation: Installation, wishes: Wishes) -> F
         server_ip=f"{LOOPBACK}:{port}",
         # Made in a moment, where RSA keys take one that people notice.
         tls_key_algorithm="ECDSA",
-        omit_events="PolicyApplied,PolicySkipped",
+        omit_events="PolicySkipped",
         background_service_account_name=account,
         reports_service_account_name=account,
         cleanup_service_account_name=account,

@@ -32,8 +32,8 @@ _CONTROLLER_RESOURCES = {
     "requests": {"cpu": "100m", "memory": "96Mi"},
     "limits": {"memory": "256Mi"},
 }
-# Events for whatever goes well would be more than all others together.
-_USUAL_FLAGS = {"omitEvents": "PolicyApplied,PolicySkipped"}
+# Every use of an exception would be an event. Those of success come only where the settings ask.
+_USUAL_FLAGS = {"omitEvents": "PolicySkipped"}
 
 
 class Container(msgspec.Struct, frozen=True):
