@@ -52,7 +52,7 @@ class Scope(dict[str, Json]):
         """
         kept = {k: v for k, v in self.items() if k not in loaders}
         added = {k: _or_else(v, self[k]) if k in self else v for k, v in loaders.items()}
-        hidden = tuple(k for k in loaders if k in self or k in self._loaders)
+        hidden = [k for k in loaders if k in self or k in self._loaders]
         if not hidden:
             return Scope(kept, {**self._loaders, **added})
         bound = {k: _bind(v, self, hidden) for k, v in self._loaders.items() if k not in loaders}
