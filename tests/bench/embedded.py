@@ -1,6 +1,6 @@
 """`lictor up`: how soon it is ready, and how it bears many objects and many watches.
 
-    python tests/bench/embedded.py [--objects 5000] [--watches 1000] [--starts 5]
+    python tests/bench/embedded.py [--objects 5000] [--watches 1000] [--starts 5] [--policies 600]
 
 Pods are created by lictor's own client, with the webhook asked about each. Times are wall-clock,
 beside the CPU seconds of all processes together; memory counts shared pages once (PSS).
@@ -9,6 +9,7 @@ beside the CPU seconds of all processes together; memory counts shared pages onc
 import argparse
 import asyncio
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +150,40 @@ async def watch_many(cluster: Cluster, count: int) -> float:
         await client.close()
 
 
+def write_policies(folder: Path, count: int) -> None:
+    """The examples under so many names, a file each."""
+    examples = [file.read_text() for file in sorted(POLICIES.glob("*.yaml"))]
+    for number in range(count):
+        text = examples[number % len(examples)]
+        name = text.partition("\n  name: ")[2].partition("\n")[0]
+        renamed = text.replace(f"\n  name: {name}\n", f"\n  name: {name}-{number}\n", 1)
+        (folder / f"{number:04}.yaml").write_text(renamed)
+
+
+async def run_kubectl(cluster: Cluster, *words: str) -> float:
+    """How long one call of kubectl took."""
+    began = time.monotonic()
+    environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+    process = await asyncio.create_subprocess_exec(
+        "kubectl", *words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    _, told = await process.communicate()
+    if process.returncode:
+        raise SystemExit(told.decode())
+    return time.monotonic() - began
+
+
+def measure_policies(count: int) -> None:
+    """Many policies, applied and deleted in one call each."""
+    with run_cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+        write_policies(Path(folder), count)
+        for word, more in (("apply", ()), ("delete", ("--wait=false",))):
+            words = (word, "-f", folder, *more)
+            took, cpu = measure(cluster, partial(run_kubectl, cluster, *words))
+            shown = f"kubectl {word} of {count} policies"
+            show(shown, f"{took:.1f} s, {cpu:.1f} CPU-s", "< 30 s" if word == "apply" else "< 9 s")
+
+
 def show(what: str, figure: str, bar: str) -> None:
     """One line of the table."""
     print(f"{what:<44} {figure:>22}   {bar}", flush=True)
@@ -165,6 +201,7 @@ def main() -> None:
     parser.add_argument("--objects", type=int, default=5000)
     parser.add_argument("--watches", type=int, default=1000)
     parser.add_argument("--starts", type=int, default=5)
+    parser.add_argument("--policies", type=int, default=600)
     arguments = parser.parse_args()
     starts = []
     for _ in range(arguments.starts):
@@ -181,6 +218,8 @@ def main() -> None:
         took, cpu = measure(cluster, lambda: watch_many(cluster, arguments.watches))
         show(f"a change seen by {arguments.watches} watches", f"{took:.2f} s", "all hold")
         show("memory after that", f"{cluster.measure_memory():.0f} MB", "")
+    if arguments.policies and shutil.which("kubectl"):
+        measure_policies(arguments.policies)
 
 
 if __name__ == "__main__":

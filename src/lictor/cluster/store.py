@@ -8,6 +8,7 @@ from zlib import crc32
 
 import msgspec
 import orjson
+from msgspec.structs import replace
 
 from lictor.assembly import compile_documents, fail_policy
 from lictor.cluster import resource as kinds
@@ -30,6 +31,7 @@ from lictor.ports import Lookups
 from lictor.raw import JsonObject
 
 Record: TypeAlias = Policy | CelPolicy
+Exceptions: TypeAlias = tuple[PolicyException | CelException, ...]
 
 CLASSIC_KINDS = (kinds.CLUSTER_POLICY, kinds.POLICY)
 CEL_KINDS = (
@@ -44,6 +46,8 @@ CEL_KINDS = (
     kinds.DELETING_POLICY,
     kinds.NAMESPACED_DELETING_POLICY,
 )
+# What the API server changes with every write.
+_VOLATILE = frozenset(("managedFields", "resourceVersion"))
 # Changes that come in one burst (`kubectl apply -f folder`) are told once.
 _QUIET = 0.05
 
@@ -128,18 +132,23 @@ class PolicyStore:
                 self._exceptions[kind] = Cache(client, kind, namespace=namespace)
         self._crds = Cache(client, kinds.CUSTOM_RESOURCE_DEFINITION, keep=_keep_names)
         self._read: dict[tuple[Resource, str], StoredPolicy] = {}
-        self._programs: dict[tuple[str, ...], tuple[Program, ...]] = {}
+        # By uid: the mark of the policy that was compiled, and what came of it.
+        self._programs: dict[str, tuple[str, tuple[Program, ...]]] = {}
         self._listeners: list[Callable[[], None]] = []
         self._wake = asyncio.Event()
         self._stale: bool = True
         self._listed: tuple[StoredPolicy, ...] = ()
-        self._excepted: tuple[PolicyException | CelException, ...] | None = None
+        self._excepted: Exceptions | None = None
+        # By uid: the policy and the exceptions for which the mark was made.
+        self._marks: dict[str, tuple[StoredPolicy, Exceptions, str]] = {}
         self._names: ResourceNames | None = None
         trials = current_trials()
         self._preparation = Preparation(trials) if trials is not None else None
         self._is_prepared = asyncio.Event()
         # How often names of kinds have changed.
         self._epoch = 0
+        for cache in self._exceptions.values():
+            cache.listen(self._forget_exceptions)
         for cache in self.caches:
             cache.listen(self._hear)
 
@@ -246,7 +255,7 @@ class PolicyStore:
         )
 
     @property
-    def exceptions(self) -> tuple[PolicyException | CelException, ...]:
+    def exceptions(self) -> Exceptions:
         """Those exceptions that can be read and that the installation heeds."""
         if self._excepted is None:
             self._excepted = tuple(
@@ -266,6 +275,14 @@ class PolicyStore:
 
     def mark(self, policy: StoredPolicy) -> str:
         """Text that changes when the policy or an exception that names it does."""
+        known = self._marks.get(policy.uid)
+        if known is not None and known[0] is policy and known[1] is self.exceptions:
+            return known[2]
+        made = self._make_mark(policy)
+        self._marks[policy.uid] = (policy, self.exceptions, made)
+        return made
+
+    def _make_mark(self, policy: StoredPolicy) -> str:
         exceptions = [each.metadata for each in self.exceptions if _concerns(each, policy)]
         marks = (f"{each.uid}:{each.resource_version}" for each in exceptions)
         # Annotations say which controllers a policy about Pods covers, and are no part of the spec.
@@ -277,13 +294,13 @@ class PolicyStore:
         if self._preparation is not None:
             prepared = self._preparation.made.get(policy.uid)
             return prepared.programs if prepared is not None else ()
+        mark = self.mark(policy)
+        known = self._programs.get(policy.uid)
+        if known is not None and known[0] == mark:
+            return known[1]
         exceptions = [each for each in self.exceptions if _concerns(each, policy)]
-        key = (policy.uid, self.mark(policy))
-        made = self._programs.get(key)
-        if made is None:
-            for old in [old for old in self._programs if old[0] == policy.uid]:
-                del self._programs[old]
-            made = self._programs[key] = self._compile(policy, exceptions, self.names)
+        made = self._compile(policy, exceptions, self.names)
+        self._programs[policy.uid] = (mark, made)
         return made
 
     def _compile(
@@ -313,6 +330,8 @@ class PolicyStore:
         known = self._read.get((kind, str(document["metadata"].get("uid"))))
         if known is not None and known.document is document:
             return known
+        if known is not None and _says_the_same(known.document, document):
+            return replace(known, document=document)
         loaded = load_documents(
             orjson.dumps(document), f"{kind.kind}/{document['metadata']['name']}"
         )
@@ -331,8 +350,10 @@ class PolicyStore:
             self._epoch += 1
             self._programs.clear()
         self._stale = True
-        self._excepted = None
         self._wake.set()
+
+    def _forget_exceptions(self, _: Change) -> None:
+        self._excepted = None
 
     async def _tell(self) -> None:
         while True:
@@ -344,10 +365,22 @@ class PolicyStore:
                     continue
                 await self._prepare(self._preparation)
             live = {policy.uid for policy in self.policies}
-            for key in [key for key in self._programs if key[0] not in live]:
-                del self._programs[key]
+            for uid in self._programs.keys() - live:
+                del self._programs[uid]
+            for uid in self._marks.keys() - live:
+                del self._marks[uid]
             for listener in self._listeners:
                 listener()
+
+
+def _says_the_same(before: JsonObject, now: JsonObject) -> bool:
+    """Is it the same but for what we wrote ourselves: the status, and the versions that follow?"""
+    return _strip(before) == _strip(now)
+
+
+def _strip(document: JsonObject) -> JsonObject:
+    metadata = {key: each for key, each in document["metadata"].items() if key not in _VOLATILE}
+    return {**document, "metadata": metadata, "status": None}
 
 
 def _keep_names(crd: JsonObject) -> JsonObject:

@@ -14,6 +14,12 @@ log = logging.getLogger(__name__)
 
 # A burst of changes becomes one run: wait so long for the burst to end.
 _SETTLE = 0.1
+# While changes keep coming, a loop takes at most about this part of the thread that also answers
+# requests: whoever applies hundreds of policies waits for those answers, one after the other.
+_SHARE = 0.05
+_LONGEST_SETTLE = 3.0
+# After so long without another change the burst is over.
+_LULL = 0.3
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 # Even a loop that is woken all the time leaves a failing API server so much rest.
@@ -72,6 +78,8 @@ class Loop:
         self._timer: asyncio.TimerHandle | None = None
         self._told: set[str] = set()
         self._last_success: float | None = None
+        # Seconds of the thread that the last run took, with all that ran beside it.
+        self._effort = 0.0
         for cache in self._caches:
             cache.listen(self.wake)
 
@@ -109,12 +117,15 @@ class Loop:
 
     async def _run_once(self) -> Exception | None:
         count_reconcile(self.name)
+        began = time.thread_time()
         try:
             async with asyncio.timeout(_RUN_LIMIT):
                 await self._reconcile()
         except Exception as error:  # noqa: BLE001  (a fault in one loop may not end the others)
             self._tell(error)
             return error
+        finally:
+            self._effort = time.thread_time() - began
         self._last_success = time.monotonic()
         if self._told:
             self._told.clear()
@@ -129,6 +140,18 @@ class Loop:
         except TimeoutError:
             return
         await asyncio.sleep(_SETTLE)
+        await self._await_lull(min(self._effort / _SHARE, _LONGEST_SETTLE) - _SETTLE)
+
+    async def _await_lull(self, seconds: float) -> None:
+        """Wait until no more changes come; for so long at most."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._woken.clear()
+            try:
+                async with asyncio.timeout(min(left, _LULL)):
+                    await self._woken.wait()
+            except TimeoutError:
+                return
 
     def _tell(self, error: Exception) -> None:
         if isinstance(error, ConflictError):

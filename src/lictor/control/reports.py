@@ -16,7 +16,7 @@ from lictor.control.native_programs import NativePrograms
 from lictor.control.old_reports import OldReports
 from lictor.control.report_writer import ReportWriter
 from lictor.control.scan import Scanner
-from lictor.control.scan_plan import ScanPlan, build_scan_plan
+from lictor.control.scan_plan import ScanPlan, ScanPlanner
 from lictor.errors import NotFoundError
 from lictor.raw import JsonObject
 from lictor.report.resource_report import MANAGED_BY
@@ -66,6 +66,7 @@ class Reports:
         self._now = now
         self._membership = membership
         self._natives = natives
+        self._planner = ScanPlanner(store)
         self._followed: frozenset[Resource] = frozenset()
         caches = watch_ephemeral(self._client)
         aggregator = Aggregator(
@@ -113,7 +114,7 @@ class Reports:
     async def _plan(self) -> None:
         before = self._now.plan
         native, mutations = self._natives.programs()
-        plan = build_scan_plan(self._store, native, mutations)
+        plan = self._planner.build(native, mutations)
         self._now.plan = plan
         left = await self._scanner.follow(plan)
         self._followed = self._scanner.followed

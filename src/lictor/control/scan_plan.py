@@ -1,7 +1,7 @@
 """Which policies judge what is there already, and what follows for one kind of object?"""
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -40,11 +40,26 @@ class KindPlan(msgspec.Struct, frozen=True):
         return results
 
 
+class Candidate(msgspec.Struct, frozen=True, eq=False):
+    """A program of the background, a text that changes when it does, and kinds asked about."""
+
+    program: Program
+    mark: str
+    _known: dict[GroupVersionKind, bool] = msgspec.field(default_factory=dict)
+
+    def concerns(self, kind: GroupVersionKind) -> bool:
+        """Can any rule of the program be about this kind? Found out once for each."""
+        found = self._known.get(kind)
+        if found is None:
+            found = self._known[kind] = concerns(self.program, kind)
+        return found
+
+
 class ScanPlan(msgspec.Struct, frozen=True, dict=True):
     """The policies of the background, compiled. Made anew when any of them changes."""
 
-    judging: tuple[tuple[Program, str], ...]
-    mutating: tuple[tuple[Program, str], ...]
+    judging: tuple[Candidate, ...]
+    mutating: tuple[Candidate, ...]
     # Source, policy and rule of all policies, whether they are asked in the background or not.
     alive: frozenset[tuple[str, str, str]]
 
@@ -52,21 +67,21 @@ class ScanPlan(msgspec.Struct, frozen=True, dict=True):
     def scanned(self) -> frozenset[tuple[str, str, str]]:
         """Source, policy and rule of every entry that a scan makes."""
         return frozenset(
-            key for program, _ in (*self.judging, *self.mutating) for key in _keys(program)
+            key for each in (*self.judging, *self.mutating) for key in _keys(each.program)
         )
 
     def for_kind(self, resource: Resource) -> KindPlan | None:
         """What concerns one kind; None where nothing does."""
-        kind = GroupVersionKind(resource.group, resource.version, resource.kind)
-        judging = [(p, mark) for p, mark in self.judging if concerns(p, kind)]
-        mutating = [(p, mark) for p, mark in self.mutating if concerns(p, kind)]
+        kind = _find_kind(resource)
+        judging = [each for each in self.judging if each.concerns(kind)]
+        mutating = [each for each in self.mutating if each.concerns(kind)]
         if not judging and not mutating:
             return None
         return KindPlan(
-            Engine(program for program, _ in judging),
-            tuple(Engine((program,)) for program, _ in mutating),
-            hash_text(*(mark for _, mark in (*judging, *mutating))),
-            {program.policy.key: mark for program, mark in (*judging, *mutating)},
+            Engine(each.program for each in judging),
+            tuple(Engine((each.program,)) for each in mutating),
+            hash_text(*(each.mark for each in (*judging, *mutating))),
+            {each.program.policy.key: each.mark for each in (*judging, *mutating)},
         )
 
     def is_scanned(self, entry: JsonObject) -> bool:
@@ -78,27 +93,75 @@ class ScanPlan(msgspec.Struct, frozen=True, dict=True):
         return key in self.alive
 
 
-def build_scan_plan(
-    store: PolicyStore,
-    natives: Iterable[tuple[Program, str]] = (),
-    native_mutations: Iterable[tuple[Program, str]] = (),
-) -> ScanPlan:
-    """The plan from the policies of now; `natives` are admission policies of Kubernetes."""
-    judging, mutating = list(natives), list(native_mutations)
-    alive = {key for program, _ in (*judging, *mutating) for key in _keys(program)}
-    for policy in store.policies:
-        if _DISABLED in (policy.document["metadata"].get("labels") or {}):
-            continue
-        changes = policy.resource.kind.endswith("MutatingPolicy")
-        phases = (Phase.MUTATE,) if changes else _JUDGING
-        asked = policy.background and not policy.is_native and not _is_everywhere(policy)
-        for program in store.programs(policy):
-            alive.update(_keys(program))
-            rules = tuple(rule for rule in program.rules if rule.phase in phases)
-            if asked and rules:
-                mark = f"{policy.uid}:{store.mark(policy)}"
-                (mutating if changes else judging).append((replace(program, rules=rules), mark))
-    return ScanPlan(tuple(judging), tuple(mutating), frozenset(alive))
+class _Known(msgspec.Struct, frozen=True):
+    """What one policy comes to in the plan."""
+
+    programs: tuple[Program, ...]
+    mark: str
+    is_asked: bool
+    candidates: tuple[Candidate, ...]
+    alive: tuple[tuple[str, str, str], ...]
+
+
+class ScanPlanner:
+    """Makes plans; policies that are as they were in the plan before cost next to nothing."""
+
+    def __init__(self, store: PolicyStore) -> None:
+        self._store = store
+        self._known: dict[tuple[Resource, str], _Known] = {}
+
+    def build(
+        self,
+        natives: Iterable[tuple[Program, str]] = (),
+        native_mutations: Iterable[tuple[Program, str]] = (),
+    ) -> ScanPlan:
+        """The plan from the policies of now; `natives` are admission policies of Kubernetes."""
+        judging = [Candidate(*each) for each in natives]
+        mutating = [Candidate(*each) for each in native_mutations]
+        alive = {key for each in (*judging, *mutating) for key in _keys(each.program)}
+        before, self._known = self._known, {}
+        for policy in self._store.policies:
+            if _DISABLED in (policy.document["metadata"].get("labels") or {}):
+                continue
+            key = (policy.resource, policy.uid)
+            known = self._known[key] = self._look_at(policy, before.get(key))
+            alive.update(known.alive)
+            (mutating if _is_changing(policy) else judging).extend(known.candidates)
+        return ScanPlan(tuple(judging), tuple(mutating), frozenset(alive))
+
+    def _look_at(self, policy: StoredPolicy, known: _Known | None) -> _Known:
+        programs, mark = self._store.programs(policy), self._store.mark(policy)
+        is_asked = policy.background and not policy.is_native and not _is_everywhere(policy)
+        if (
+            known is not None
+            and known.programs is programs
+            and (known.mark, known.is_asked) == (mark, is_asked)
+        ):
+            return known
+        phases = (Phase.MUTATE,) if _is_changing(policy) else _JUDGING
+        chosen = [
+            replace(program, rules=rules)
+            for program in (programs if is_asked else ())
+            if (rules := tuple(rule for rule in program.rules if rule.phase in phases))
+        ]
+        marked = f"{policy.uid}:{mark}"
+        return _Known(
+            programs,
+            mark,
+            is_asked,
+            tuple(Candidate(program, marked) for program in chosen),
+            tuple(key for program in programs for key in _keys(program)),
+        )
+
+
+@lru_cache(maxsize=1024)
+def _find_kind(resource: Resource) -> GroupVersionKind:
+    """Always the same record for one kind: every candidate keeps it."""
+    return GroupVersionKind(resource.group, resource.version, resource.kind)
+
+
+def _is_changing(policy: StoredPolicy) -> bool:
+    return policy.resource.kind.endswith("MutatingPolicy")
 
 
 def _keys(program: Program) -> Iterable[tuple[str, str, str]]:

@@ -5,6 +5,7 @@ All of this follows from the policies alone and is worked out once, until they c
 
 import asyncio
 import gc
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -32,6 +33,10 @@ from lictor.serve.paths import Way, read_path
 
 # The API server's paths are few; a forger's are many.
 _MAX_CHAMBERS = 512
+# Warming takes no more of the thread that answers, while policies keep changing; nor does it rest
+# for more seconds than these.
+_WARMING_SHARE = 0.2
+_LONGEST_REST = 1.0
 # So long after the last change of a policy its closures are set aside.
 _QUIET = 2.0
 
@@ -76,6 +81,8 @@ class Chambers:
         self._book = book
         self._flags = flags
         self._made: dict[str, Chamber] = {}
+        # By path and policy: what was made of programs that are still the same.
+        self._shares: dict[str, dict[tuple[str, str], _Share]] = {}
         self._changed = asyncio.Event()
         # Has every policy been compiled once?
         self.is_warm = False
@@ -85,22 +92,29 @@ class Chambers:
         """Compile policies before requests ask for them; until cancelled."""
         while True:
             self._changed.clear()
-            for policy in self._store.policies:
-                if is_served(policy):
-                    self._store.programs(policy)
-                    # Requests come first.
-                    await asyncio.sleep(0)
-            for route in list_routes(self._store.policies, self._flags):
-                way = read_path(route.path)
-                if isinstance(way, Way):
-                    self.open(way)
-                    await asyncio.sleep(0)
+            began = time.thread_time()
+            await self._warm_all()
+            effort = time.thread_time() - began
             self.is_warm = True
             try:
                 await asyncio.wait_for(self._changed.wait(), _QUIET)
             except TimeoutError:
                 _set_aside()
                 await self._changed.wait()
+            # Where hundreds of policies come one after the other, others must have their turn.
+            await asyncio.sleep(min(effort / _WARMING_SHARE, _LONGEST_REST))
+
+    async def _warm_all(self) -> None:
+        for policy in self._store.policies:
+            if is_served(policy):
+                self._store.programs(policy)
+                # Requests come first.
+                await asyncio.sleep(0)
+        for route in list_routes(self._store.policies, self._flags):
+            way = read_path(route.path)
+            if isinstance(way, Way):
+                self.open(way)
+                await asyncio.sleep(0)
 
     def _forget(self) -> None:
         self._made.clear()
@@ -119,13 +133,8 @@ class Chambers:
         found = find_policies(
             way.path, self._store.policies, fine_grained=self._flags.auto_update_webhooks
         )
-        parts: list[_Parts] = []
-        for policy in found:
-            gauge = Gauge(self._book, policy)
-            for program in self._store.programs(policy):
-                asked = program if way.fine_grained else address_rules(program, policy)
-                split = _split(asked, policy, way)
-                parts.append(_Parts(*(enclose_rules(each, gauge) for each in split.each)))
+        shares = self._find_shares(way, found)
+        parts = [part for share in shares for part in share.parts]
         voices = _build_voices(way, found, [part.now for part in parts])
         return Chamber(
             way,
@@ -133,10 +142,35 @@ class Chambers:
             now=_build_engine(part.now for part in parts),
             later=_build_engine(part.later for part in parts),
             triggered=_build_engine(part.triggered for part in parts),
-            needs_roles=any(b"oles" in orjson.dumps(policy.document) for policy in found),
+            needs_roles=any(share.needs_roles for share in shares),
             fails_closed=_is_closed(way, found),
             asking=set(),
         )
+
+    def _find_shares(self, way: Way, policies: Iterable[StoredPolicy]) -> list["_Share"]:
+        """What each policy adds, made anew only where it has changed."""
+        if len(self._shares) > _MAX_CHAMBERS:
+            self._shares.clear()
+        before = self._shares.get(way.path, {})
+        now: dict[tuple[str, str], _Share] = {}
+        for policy in policies:
+            key = (policy.resource.kind, policy.key)
+            known, programs = before.get(key), self._store.programs(policy)
+            is_same = known is not None and known.programs is programs
+            now[key] = known if known and is_same else self._make_share(way, policy, programs)
+        self._shares[way.path] = now
+        return list(now.values())
+
+    def _make_share(
+        self, way: Way, policy: StoredPolicy, programs: tuple[Program, ...]
+    ) -> "_Share":
+        gauge = Gauge(self._book, policy)
+        parts: list[_Parts] = []
+        for program in programs:
+            asked = program if way.fine_grained else address_rules(program, policy)
+            split = _split(asked, policy, way)
+            parts.append(_Parts(*(enclose_rules(each, gauge) for each in split.each)))
+        return _Share(programs, tuple(parts), b"oles" in orjson.dumps(policy.document))
 
 
 def _set_aside() -> None:
@@ -154,6 +188,14 @@ class _Parts(msgspec.Struct, frozen=True):
     @property
     def each(self) -> tuple[Program, Program, Program]:
         return self.now, self.later, self.triggered
+
+
+class _Share(msgspec.Struct, frozen=True):
+    """What one policy adds to a chamber."""
+
+    programs: tuple[Program, ...]
+    parts: tuple[_Parts, ...]
+    needs_roles: bool
 
 
 def _split(program: Program, policy: StoredPolicy, way: Way) -> _Parts:

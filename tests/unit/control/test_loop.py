@@ -102,6 +102,27 @@ def test_a_burst_of_changes_is_one_run():
     asyncio.run(play())
 
 
+def test_a_loop_that_works_hard_leaves_room_for_others():
+    """While hundreds of policies come one by one, the same thread must answer for them."""
+    runs = []
+
+    async def work():
+        runs.append(time.thread_time())
+        while time.thread_time() < runs[-1] + 0.04:
+            pass
+
+    loop = Loop("hard", work, interval=60.0)
+
+    async def change():
+        for _ in range(60):
+            loop.wake()
+            await asyncio.sleep(0.02)
+
+    asyncio.run(run_for(loop, 0.0, change))
+    # Many times as long as each run took; without that there would be eight.
+    assert 2 <= len(runs) <= 5
+
+
 def test_a_change_during_a_run_causes_another():
     async def play():
         runs = []

@@ -199,3 +199,15 @@ def test_paths(path: str, expected: object) -> None:
         assert (found.manner, found.mutating, found.fails_closed) == expected
     else:
         assert found is expected
+
+
+def test_policies_that_did_not_change_are_not_made_anew(tmp_path: Path) -> None:
+    way = read_path("/validate/fail")
+    assert isinstance(way, Way)
+    store = write_policies(tmp_path, make_policy("p", ENFORCE), make_policy("q", AUDIT))
+    chambers = Chambers(store, Book(), Flags())
+    first = chambers.open(way)
+    chambers._forget()
+    second = chambers.open(way)
+    assert second is not first
+    assert [id(each) for each in second.now.programs] == [id(each) for each in first.now.programs]

@@ -237,9 +237,9 @@ def serialize_expression(
 ) -> tuple[Rewritten, bytes]:
     """The checked expression with types and positions, for those who look into it."""
     rewritten, used = _rewrite(text, environment, variables)
-    checker = checker_for(environment, uncommon_slots(variable.slot for variable in used))
-    expression, rewritten = _compile(checker, rewritten, environment)
-    return rewritten, expression.serialize()
+    slots = uncommon_slots(variable.slot for variable in used)
+    found = _serialized(environment, slots, rewritten)
+    return found.rewritten, found.code
 
 
 def _check(
@@ -306,9 +306,27 @@ def _name_part(part: Variable) -> Expression:
 def _checked(
     environment: Environment, slots: frozenset[Slot], rewritten: Rewritten
 ) -> tuple[bytes, Kind]:
-    expression, _ = _compile(checker_for(environment, slots), rewritten, environment)
+    checked = _serialized(environment, slots, rewritten)
+    return extract_expression(checked.code), checked.kind
+
+
+class _Serialized(msgspec.Struct, frozen=True):
+    """A checked expression with types and positions, its type, and the text that was checked."""
+
+    code: bytes
+    kind: Kind
+    rewritten: Rewritten
+
+
+# Those that were looked at lately: an expression is compiled, then looked into for each kind that
+# its policy is about, at admission and for the policy's status.
+@lru_cache(maxsize=512)
+def _serialized(
+    environment: Environment, slots: frozenset[Slot], rewritten: Rewritten
+) -> _Serialized:
+    expression, checked = _compile(checker_for(environment, slots), rewritten, environment)
     kind = parse_kind(expression.return_type().name())
-    return extract_expression(expression.serialize()), kind
+    return _Serialized(expression.serialize(), kind, checked)
 
 
 def _compile(

@@ -1,6 +1,7 @@
 """A checked expression as a tree with types and places, decoded from the engine's bytes."""
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import msgspec
 
@@ -37,6 +38,7 @@ class Tree(msgspec.Struct, frozen=True):
     places: dict[int, int] = {}
 
 
+@lru_cache(maxsize=64)
 def read_tree(checked: bytes) -> Tree:
     """Decode a serialized checked expression."""
     message = _message(dict(fields(checked)).get(2, b""))

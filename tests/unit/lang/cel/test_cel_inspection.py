@@ -3,7 +3,7 @@
 import pytest
 
 from lictor.lang.cel.environment import kubernetes_environment
-from lictor.lang.cel.expression import NO_VARIABLES, declare_variable
+from lictor.lang.cel.expression import NO_VARIABLES, _serialized, declare_variable
 from lictor.lang.cel.inspection import inspect_expression
 from lictor.lang.kind_schema import find_form
 
@@ -96,3 +96,12 @@ def test_typed_literals_may_mix_types():
 
 def test_nothing_is_said_of_kinds_nobody_knows():
     assert inspect_expression("object.spec.whatever == 1", ENVIRONMENT).findings == ()
+
+
+def test_an_expression_is_compiled_once_for_all_kinds() -> None:
+    text = "object.spec.containers.all(each, each.name != 'compiled-once')"
+    before = _serialized.cache_info().misses
+    for _ in range(3):
+        for forms in ({}, FORMS, {"object": FORMS["object"]}):
+            inspect_expression(text, ENVIRONMENT, forms=forms)
+    assert _serialized.cache_info().misses == before + 1
