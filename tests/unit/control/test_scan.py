@@ -17,7 +17,7 @@ from lictor.control.kind_scan import ScanTools
 from lictor.control.ledger import Ledger
 from lictor.control.report_writer import JUDGED, ReportWriter
 from lictor.control.scan import Scanner
-from lictor.control.scan_plan import ScanPlan
+from lictor.control.scan_plan import Candidate, ScanPlan
 from lictor.errors import ApiError, GoneError, UnreachableError
 from lictor.load.policies import load_documents
 from lictor.model.request import Request
@@ -53,7 +53,8 @@ def make_plan(*texts: bytes, mark: str = "1") -> ScanPlan:
     records = [each.record for text in texts for each in load_documents(text, "p").policies]
     programs = compile_documents(records)
     keys = frozenset((p.policy.source, p.policy.key, r.name) for p in programs for r in p.rules)
-    return ScanPlan(tuple((p, f"{p.policy.key}:{mark}") for p in programs), (), keys)
+    candidates = tuple(Candidate(p, f"{p.policy.key}:{mark}") for p in programs)
+    return ScanPlan(candidates, (), keys)
 
 
 class Fixture:
