@@ -2,9 +2,9 @@
 
 On a machine that others use too, an answer waits for a processor with or without us. The kernel
 counts for each thread how long it ran, and how long it was ready to and did not; and for the machine,
-how much time its host took away. Where no more of lictor's threads wanted to run than there are
-processors, they would not have waited had they been alone: others caused it. What goes beyond that,
-lictor did to itself.
+how busy it is and how much time its host took away. Where others (the API server and the attacker
+included, who live elsewhere in a real cluster) keep half of the processors busy, waiting is not
+lictor's fault; the less they do, the more of it is.
 """
 
 import json
@@ -15,7 +15,6 @@ from pathlib import Path
 _TICKS = os.sysconf("SC_CLK_TCK")
 _CORES = len(os.sched_getaffinity(0))
 _FILE = "/proc/{}/schedstat"
-_READ_EVERY = 0.5
 
 
 Times = tuple[float, float]
@@ -31,10 +30,12 @@ def read_times(path: str) -> Times:
     return int(ran) / 1e9, int(waited) / 1e9
 
 
-def read_stolen() -> float:
-    """Seconds that the host took from this machine."""
+def read_machine() -> Times:
+    """Seconds that the processors were busy, and that the host took away."""
     with open("/proc/stat", encoding="ascii") as file:
-        return int(file.readline().split()[8]) / _TICKS
+        # user nice system idle iowait irq softirq steal
+        fields = [int(each) / _TICKS for each in file.readline().split()[1:9]]
+    return sum(fields) - fields[3] - fields[4], fields[7]
 
 
 class Pids:
@@ -58,19 +59,16 @@ class Waiting:
 
     def __init__(self, file: Path) -> None:
         self._pids = Pids(file)
-        self._read = 0.0
         self._began = 0.0
-        self._stolen = 0.0
+        self._machine: Times = (0.0, 0.0)
         self._own: Times = (0.0, 0.0)
         self._before: dict[int, Times] = {}
 
     def begin(self) -> None:
         """A request begins."""
+        self._pids.read()
         self._began = time.monotonic()
-        if self._began - self._read > _READ_EVERY:
-            self._pids.read()
-            self._read = self._began
-        self._stolen = read_stolen()
+        self._machine = read_machine()
         self._before = {pid: read_times(_FILE.format(pid)) for pid in self._pids.all}
         self._own = read_times(_FILE.format("thread-self"))
 
@@ -78,14 +76,14 @@ class Waiting:
         """Seconds since then for which lictor is not to blame; and what that follows from."""
         seconds = time.monotonic() - self._began
         own = read_times(_FILE.format("thread-self"))[1] - self._own[1]
-        ready, waits = 0.0, {}
-        for pid, (ran, waited) in self._before.items():
-            after = read_times(_FILE.format(pid))
-            waits[pid] = max(after[1] - waited, 0.0)
-            ready += max(after[0] - ran, 0.0) + waits[pid]
-        # So many of lictor's threads wanted to run, on average.
-        wanted = ready / seconds
-        waited = own + max((waits.get(pid, 0.0) for pid in self._pids.workers), default=0.0)
-        excused = waited * min(_CORES / max(wanted, _CORES), 1.0)
-        stolen = read_stolen() - self._stolen
-        return excused + stolen, {"waited": waited, "stolen": stolen, "wanted": wanted}
+        after = {pid: read_times(_FILE.format(pid)) for pid in self._before}
+        grown = {
+            pid: (max(after[pid][0] - ran, 0.0), max(after[pid][1] - waited, 0.0))
+            for pid, (ran, waited) in self._before.items()
+        }
+        waits = [grown[pid][1] for pid in self._pids.workers if pid in grown]
+        waited = own + max(waits, default=0.0)
+        busy, stolen = (now - then for now, then in zip(read_machine(), self._machine, strict=True))
+        others = max(busy - sum(ran for ran, _ in grown.values()), 0.0) / seconds
+        excused = waited * min(others / (_CORES / 2), 1.0) + stolen
+        return excused, {"waited": waited, "stolen": stolen, "others": others}

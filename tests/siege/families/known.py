@@ -28,7 +28,8 @@ def list_known() -> Iterator[list[Object]]:
     yield [_posting("resource.Post('v1', 'configmaps', variables.body)")]
     yield [_make("calls", _deny("{{ found }}"), context=[_call("/api/v1/namespaces/red/secrets")])]
     yield [_make("reads", _deny("{{ found }}"), context=[_look("../blue/configmaps/vault")])]
-    yield [_cel_doubled("json.marshal(variables.v39) == ''"), _cel_doubled("variables.v39 == 1")]
+    yield [_cel_doubled("json.marshal(variables.v39) == ''")]
+    yield [_cel_doubled("variables.v39 == variables.v39")]
 
 
 def _make(name: str, body: Object, *, context: list[Object] | None = None) -> Object:
