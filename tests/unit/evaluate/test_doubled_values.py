@@ -150,3 +150,31 @@ def test_one_large_part_for_every_element_of_a_list_has_an_end() -> None:
     loaded = load_documents(orjson.dumps(policy), "p")
     engine = Engine(compile_documents([each.record for each in loaded.policies]))
     assert [r.status for r in engine.evaluate(many).results] == [Status.ERROR]
+
+
+def test_mutations_in_cel_that_put_the_object_into_itself_have_an_end() -> None:
+    twice = "[JSONPatch{op: 'add', path: '/metadata/annotations', value: dyn({'a': A, 'b': A})}]"
+    seen = "object.metadata.?annotations.orValue({'text': object.spec.text})"
+    expression = twice.replace("A", seen)
+    mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods"],
+    }
+    policy = {
+        "apiVersion": "policies.kyverno.io/v1",
+        "kind": "MutatingPolicy",
+        "metadata": {"name": "p"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule]},
+            "mutations": [mutation for _ in range(LEVELS)],
+        },
+    }
+    loaded = load_documents(orjson.dumps(policy), "p")
+    programs = compile_documents([], cel_policies=[each.record for each in loaded.cel_policies])
+    pod = {**POD, "spec": {"text": "x" * 300_000}}
+    (result,) = Engine(programs).evaluate(pod).results
+    assert result.status is Status.ERROR
+    assert "larger than 8 MiB" in result.message

@@ -27,6 +27,16 @@ def test_copies_into_themselves_have_an_end() -> None:
         apply_json_patch(document, INTO_ITSELF)
 
 
+def test_many_copies_of_one_thing_have_an_end() -> None:
+    document = {"a": {"text": "x" * 1_000_000}, "b": {}}
+    copies = [{"op": "copy", "from": "/a", "path": f"/b/{number}"} for number in range(40)]
+    with pytest.raises(TooLargeError):
+        compile_json_patch(copies)(document)
+    with pytest.raises(TooLargeError):
+        apply_json_patch(document, copies)
+    assert len(apply_json_patch(document, copies[:4])["b"]) == 4
+
+
 @pytest.mark.parametrize("value", ["x" * MAX_COPY, ["x"] * MAX_COPY, {"x" * MAX_COPY: 1}])
 def test_large_values_are_not_copied(value: object) -> None:
     with pytest.raises(TooLargeError):

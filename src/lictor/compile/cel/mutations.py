@@ -8,6 +8,7 @@ from lictor.errors import CompileError, EvaluationError
 from lictor.lang.cel.activation import Activation
 from lictor.lang.patch.apply_configuration import apply_configuration
 from lictor.lang.patch.strict_json_patch import apply_json_patch
+from lictor.lang.written_size import check_written
 from lictor.model.admission import Mutation
 from lictor.raw import Json, JsonObject
 
@@ -45,13 +46,26 @@ def compile_mutation(mutation: Mutation, language: Language, index: int) -> Patc
         if mutation.json_patch is None:
             raise CompileError("a patch of type JSONPatch needs `jsonPatch`", where=where)
         text = mutation.json_patch.expression
-        return _patch_json(language.evaluator(text, _OPERATIONS, f"{where}.jsonPatch.expression"))
+        evaluate = language.evaluator(text, _OPERATIONS, f"{where}.jsonPatch.expression")
+        return _measure(_patch_json(evaluate))
     if mutation.apply_configuration is None:
         raise CompileError(
             "a patch of type ApplyConfiguration needs `applyConfiguration`", where=where
         )
     text = mutation.apply_configuration.expression
-    return _merge(language.evaluator(text, _OBJECT, f"{where}.applyConfiguration.expression"))
+    evaluate = language.evaluator(text, _OBJECT, f"{where}.applyConfiguration.expression")
+    return _measure(_merge(evaluate))
+
+
+def _measure(change: Patch) -> Patch:
+    """Each change may put the whole object, as those before left it, into itself again."""
+
+    def patch(activation: Activation, before: JsonObject) -> JsonObject:
+        after = change(activation, before)
+        check_written(after)
+        return after
+
+    return patch
 
 
 def _merge(evaluate: Evaluate) -> Patch:

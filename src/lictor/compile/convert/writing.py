@@ -13,6 +13,8 @@ _WORDS = frozenset((
     "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
     "if", "import", "let", "loop", "package", "return", "var", "void", "while",
 ))  # fmt: skip
+# More than the API server takes.
+_LONGEST = 64 * 1024
 _PRIMARY = re.compile(r"[A-Za-z_][A-Za-z0-9_.?]*(\([^()]*\))?|\"[^\"]*\"|[0-9]+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _MAX_INTEGER = 1 << 63
@@ -52,6 +54,9 @@ def literal(value: Json) -> str:
 
 def wrap(text: str) -> str:
     """Put brackets around what would else be torn apart."""
+    if len(text) > _LONGEST:
+        # Entries of a context that name each other twice make texts without end.
+        raise CompileError("an expression would become too long")
     if _PRIMARY.fullmatch(text) or _is_closed(text):
         return text
     return f"({text})"

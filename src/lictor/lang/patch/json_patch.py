@@ -19,6 +19,7 @@ from lictor.lang.patch.pointer import (
     parse_pointer,
 )
 from lictor.lang.patch.sameness import is_same
+from lictor.lang.written_size import check_written
 from lictor.raw import Json, JsonObject
 
 Change = Callable[[Json], Json]
@@ -63,6 +64,7 @@ def compile_json_patch(operations: Json) -> Change:
     if not isinstance(operations, list):
         raise CompileError("a JSON patch must be a list of operations")
     changes = [_compile_operation(at, operation) for at, operation in enumerate(operations, 1)]
+    copies = any(operation["op"] == "copy" for operation in operations)
 
     def patch(document: Json) -> Json:
         for at, change in enumerate(changes, 1):
@@ -72,7 +74,7 @@ def compile_json_patch(operations: Json) -> Change:
                 raise EvaluationError(f"operation {at}: {error}") from error
             except RecursionError as error:
                 raise TooLargeError(f"operation {at}: nested too deeply") from error
-        return document
+        return check_written(document) if copies else document
 
     return patch
 

@@ -17,6 +17,7 @@ from lictor.lang.patch.pointer import (
     parse_pointer,
 )
 from lictor.lang.patch.sameness import is_same
+from lictor.lang.written_size import check_written
 from lictor.raw import Json, JsonObject
 
 Steps = tuple[Step, ...]
@@ -43,7 +44,12 @@ def apply_json_patch(
         return document
     except RecursionError as error:
         raise TooLargeError("the document is nested too deeply to be patched") from error
-    return patched
+    # One copy has its bounds; many copies of one thing are small until they are written.
+    return check_written(patched) if any(map(_is_copy, operations)) else patched
+
+
+def _is_copy(operation: Json) -> bool:
+    return isinstance(operation, dict) and operation.get("op") == "copy"
 
 
 def _apply(document: Json, operation: Json) -> Json:
