@@ -32,7 +32,7 @@ _LAST_CALL_SECONDS = 0.5
 # A client that takes none of a reply in pieces for so long will not take the rest either.
 _STALL_SECONDS = 30.0
 # From one address, connections that have asked nothing get this share of the places.
-_UNASKED_SHARE = 4
+_UNASKED_SHARE = 2
 # Where all places are taken, this share of them is made free.
 _EVICTED_SHARE = 64
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -108,8 +108,8 @@ class Gate:
         self._max_unasked = max(max_connections // _UNASKED_SHARE, 1)
         # Connections closed to make room for others.
         self.evicted = 0
-        # Told how many there are, whenever that changes.
-        self.on_count: Callable[[int], None] | None = None
+        # Told whenever the number of connections changes.
+        self.on_count: Callable[[], None] | None = None
 
     def __call__(self) -> "Connection":
         """A connection, for the event loop's server."""
@@ -148,7 +148,7 @@ class Gate:
 
     def _tell_count(self) -> None:
         if self.on_count is not None:
-            self.on_count(len(self._connections))
+            self.on_count()
 
     def _forget_unasked(self, address: str) -> None:
         self._unasked[address] -= 1

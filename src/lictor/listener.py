@@ -30,7 +30,7 @@ _PARTIAL_SECONDS = 0.05
 _RETRY_SECONDS = 0.2
 _TROUBLE_LOG_SECONDS = 10.0
 # Where others wait for a place, a handshake that takes longer than this gives its place away.
-_STALLED_SECONDS = 1.0
+_STALLED_SECONDS = 3.0
 # Connections wait in the kernel's queue for so long only while nobody takes them.
 _QUEUED_SECONDS = 5.0
 # A client that does not answer our farewell is not waited for.
@@ -54,15 +54,16 @@ _CLIENT_GONE = frozenset(
 class ListenerLimits(msgspec.Struct, frozen=True):
     """How many connections may be in which state, and for how long."""
 
-    # Connections whose clients have said nothing yet: in all, and from one address.
-    silent: int = 1024
-    silent_per_address: int = 256
+    # Connections whose clients have said nothing yet: in all, and from one address. All API servers
+    # may share an address, and many of their connections begin in the same moment.
+    silent: int = 4096
+    silent_per_address: int = 2048
     silent_seconds: float = 5.0
     # Handshakes at the same time; others wait for their turn.
-    handshakes: int = 128
-    handshake_seconds: float = 5.0
+    handshakes: int = 512
+    handshake_seconds: float = 10.0
     # Clients that have spoken and wait for their turn; more are left in the kernel's queue.
-    waiting: int = 512
+    waiting: int = 1024
 
 
 class ListenerCounts(msgspec.Struct):
@@ -134,6 +135,8 @@ class Listener:
         self._waiting: deque[_Newcomer] = deque()
         # In the order in which they began.
         self._handshakes: dict[asyncio.Task[None], _Newcomer] = {}
+        # Told whenever the number of handshakes changes.
+        self.on_count: Callable[[], None] | None = None
         self._is_reading = False
         self._is_stopped = False
         self._retry_at = 0.0
@@ -162,6 +165,11 @@ class Listener:
         if time.monotonic() - self._taken_at < _QUEUED_SECONDS:
             return True
         return self._count_queued() == 0
+
+    @property
+    def handshakes(self) -> int:
+        """How many are under way."""
+        return len(self._handshakes)
 
     @property
     def unfinished(self) -> int:
@@ -356,6 +364,8 @@ class Listener:
         ):
             newcomer = self._waiting.popleft()
             newcomer.since = time.monotonic()
+            if self.on_count is not None:
+                self.on_count()
             task = self._loop.create_task(self._connect(newcomer))
             self._handshakes[task] = newcomer
             task.add_done_callback(self._note_end)
@@ -363,9 +373,15 @@ class Listener:
     def _drop_stalled(self) -> bool:
         """Whoever has a place longest makes room, where that is too long."""
         task, newcomer = next(iter(self._handshakes.items()))
-        if time.monotonic() - newcomer.since < _STALLED_SECONDS:
+        now = time.monotonic()
+        if now - newcomer.since < _STALLED_SECONDS:
             return False
         del self._handshakes[task]
+        if newcomer.sock.fileno() >= 0 and _count_readable(newcomer.sock):
+            # It is we who are slow: its turn begins anew.
+            newcomer.since = now
+            self._handshakes[task] = newcomer
+            return False
         with contextlib.suppress(OSError):
             newcomer.sock.shutdown(socket.SHUT_RDWR)
         return True
@@ -390,6 +406,8 @@ class Listener:
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         self._handshakes.pop(task, None)
+        if self.on_count is not None:
+            self.on_count()
         if not task.cancelled():
             # Seen: whatever it was has been told.
             task.exception()

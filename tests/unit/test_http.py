@@ -226,7 +226,7 @@ def test_connections_in_use_keep_their_places() -> None:
 
 def test_an_address_gets_a_share_of_the_places_until_it_asks() -> None:
     async def run() -> tuple[list[bool], int]:
-        async with _serve(max_connections=8) as (gate, port):
+        async with _serve(max_connections=4) as (gate, port):
             silent = [await _connect(port) for _ in range(5)]
             found = [await _is_open(reader) for reader, _ in silent]
             for _, writer in silent:

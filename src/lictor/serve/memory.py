@@ -12,8 +12,7 @@ _LEAST_ROOM = 64 * 1024 * 1024
 # The buffers that a TLS connection reserves, and the few pages of them that it really uses.
 _RESERVED_BY_CONNECTION = 272 * 1024
 _USED_BY_CONNECTION = 48 * 1024
-# Handshakes reserve buffers, too, before a connection counts.
-_HANDSHAKES = 128
+# The limit moves in steps of so many connections, and is ahead by one step.
 _STEP = 64
 # Of the room between what it needs and what it may take, this share may stay in use for good.
 _GROWTH_SHARE = 0.5
@@ -45,7 +44,7 @@ class ProcessMemory:
         step = -(-count // _STEP)
         if step != self._step:
             self._step = step
-            limit = self._limit + (step * _STEP + _HANDSHAKES) * _RESERVED_BY_CONNECTION
+            limit = self._limit + (step + 1) * _STEP * _RESERVED_BY_CONNECTION
             with contextlib.suppress(ValueError, OSError):
                 resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
 

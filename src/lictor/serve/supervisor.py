@@ -117,7 +117,9 @@ class Supervisor:
             self._inherit(post)
             return
         lived = time.monotonic() - post.started
-        post.failures = 0 if lived > 60 else min(post.failures + 1, len(_PAUSES) - 1)
+        # One that someone has told to end has not failed.
+        is_well = code == 0 or lived > 60
+        post.failures = 0 if is_well else min(post.failures + 1, len(_PAUSES) - 1)
         post.start_at = time.monotonic() + _PAUSES[post.failures]
         log.error(
             "process ended",

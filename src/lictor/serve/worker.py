@@ -14,7 +14,7 @@ from typing import TypeAlias
 from lictor.cluster.compile_trial import start_trials
 from lictor.errors import DeadlineError
 from lictor.http import Gate
-from lictor.listener import Listener
+from lictor.listener import Listener, ListenerLimits
 from lictor.serve.alarm import SignalAlarm
 from lictor.serve.app import App
 from lictor.serve.book import Book
@@ -43,8 +43,8 @@ _PARENT_SECONDS = 0.1
 _HANDSHAKE_SECONDS = 1.0
 _DOOR_CONNECTIONS = 8
 _OPEN_FILES = 65536
-# A connection's own memory, and what may be on its way to us in it.
-_MEMORY_OF_CONNECTION = 128 * 1024
+# If all of a worker's memory were for connections.
+_MEMORY_OF_CONNECTION = 64 * 1024
 _LEAST_PLACES, _MOST_PLACES = 256, 4096
 
 
@@ -56,7 +56,6 @@ def run_worker(
     `guest`: what else runs on this process's event loop, until it is cancelled.
     """
     memory = ProcessMemory(inherited.memory_limit)
-    _allow_many_files()
     # Before there are threads.
     if inherited.policies is None:
         start_trials(review_here)
@@ -69,12 +68,22 @@ def run_worker(
         runner.run(_Worker(options, inherited, slot, memory, guest).run())
 
 
-def _allow_many_files() -> None:
-    """A connection is an open file."""
+def _allow_many_files() -> int:
+    """A connection is an open file: how many may there be?"""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted if soft < wanted else soft
+
+
+def _limit_silent() -> ListenerLimits:
+    """Silent connections leave most files to those who speak."""
+    usual = ListenerLimits()
+    silent = min(usual.silent, _allow_many_files() // 4)
+    return ListenerLimits(
+        silent=silent, silent_per_address=min(usual.silent_per_address, silent // 2)
+    )
 
 
 def _log_cheaply() -> None:
@@ -141,9 +150,10 @@ class _Worker:
             knows_clients=bool(self._options.client_authorities) and not is_inside,
         )
         gate.max_read = MAX_CUT
-        gate.on_count = self._memory.note_connections
         context = None if is_inside else self._certificate.context
-        self._listener = Listener(self._inherited.listener, gate, context)
+        self._listener = Listener(self._inherited.listener, gate, context, _limit_silent())
+        gate.on_count = self._note_connections
+        self._listener.on_count = self._note_connections
         tasks = [asyncio.create_task(self._listener.run()), asyncio.create_task(gate.sweep())]
         if self._slot.door is not None:
             tasks.append(asyncio.create_task(self._answer_parent(app, self._slot.door)))
@@ -242,6 +252,11 @@ class _Worker:
         self._count_dropped("silent", counts.dropped_silent)
         self._count_dropped("handshake", counts.failed_handshakes)
         self._count_dropped("evicted", self._gate.evicted)
+
+    def _note_connections(self) -> None:
+        """Each of them, also before the end of its handshake, has buffers."""
+        if self._gate is not None and self._listener is not None:
+            self._memory.note_connections(self._gate.count + self._listener.handshakes)
 
     def _count_dropped(self, reason: str, total: int) -> None:
         self._book.count(CONNECTIONS_DROPPED, (reason,), total - self._told[reason])

@@ -3,10 +3,13 @@
 import http.client
 import multiprocessing
 import os
+import re
 import resource
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -70,6 +73,12 @@ class Service:
             connection.request("GET", "/metrics")
             return connection.getresponse().read().decode()
 
+    def read_dropped(self) -> float:
+        """Connections dropped because they said nothing."""
+        page = self.read_metrics()
+        found = re.search(r'lictor_connections_dropped_total\{reason="silent"\} (\S+)', page)
+        return float(found[1]) if found else 0.0
+
     @property
     def children(self) -> list[int]:
         """The workers and, unless some were replaced, at the end the one for slow requests."""
@@ -90,7 +99,6 @@ def _serve(
     workers: int = 2,
     patience: float = 20.0,
     shutdown_delay: str = "0s",
-    memory_limit: str = "",
 ) -> Iterator[Service]:
     port, metrics = _find_port(), _find_port()
     flags = Flags(
@@ -99,7 +107,6 @@ def _serve(
         metrics_host="127.0.0.1",
         metrics_port=metrics,
         shutdown_delay=shutdown_delay,
-        memory_limit=memory_limit,
     )
     options = Options(flags, Names(), workers, (folder,), patience=patience)
     context = multiprocessing.get_context("fork")
@@ -114,6 +121,22 @@ def _serve(
         process.terminate()
         process.join(PATIENCE)
         assert process.exitcode == 0
+
+
+@contextmanager
+def _serve_program(folder: Path, *options: str) -> Iterator[Service]:
+    """The same as a program of its own, which has none of this process's memory."""
+    port, metrics = _find_port(), _find_port()
+    command = [sys.executable, "-m", "lictor", "serve", f"--policies={folder}", *options]
+    command += [f"--webhookServerPort={port}", f"--metricsPort={metrics}", "--shutdownDelay=0s"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        service = Service(port, metrics, process.pid)
+        try:
+            service.wait("is_ready")
+            yield service
+        finally:
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
 
 
 @pytest.fixture
@@ -244,12 +267,14 @@ class _Client(threading.Thread):
         self._replicas = replicas
         self._ended = stop
         self.answered = 0
+        self.seconds: list[float] = []
         self.lost: list[str] = []
 
     def run(self) -> None:
         body = orjson.dumps(make_review({"team": "x"}))
         connection = self._replicas.connect()
         while not self._ended.is_set():
+            began = time.monotonic()
             try:
                 connection.request(
                     "POST", "/validate/fail", body, {"content-type": "application/json"}
@@ -258,6 +283,7 @@ class _Client(threading.Thread):
                 ends = answer.getheader("connection") == "close"
                 assert orjson.loads(answer.read())["response"]["allowed"]
                 self.answered += 1
+                self.seconds.append(time.monotonic() - began)
             except (OSError, http.client.HTTPException) as error:
                 self.lost.append(repr(error))
                 ends = True
@@ -311,15 +337,15 @@ def test_no_request_is_lost_when_a_process_ends(folder: Path) -> None:
 
 def test_a_process_that_has_grown_is_replaced_and_nothing_is_lost(folder: Path) -> None:
     """Grown by bodies that come in part: what was begun is answered by the old process."""
-    body = orjson.dumps(make_review({"team": "x"})).ljust(2_500_000)
+    body = orjson.dumps(make_review({"team": "x"})).ljust(2_000_000)
     with (
-        _serve(folder, workers=1, memory_limit="256Mi") as service,
+        _serve_program(folder, "--workers=1", "--memoryLimit=256Mi") as service,
         _load(_Replicas(service), clients=2) as clients,
     ):
         (first, _) = service.children
         # What it uses by then counts as usual.
         time.sleep(7)
-        begun = [service.connect() for _ in range(24)]
+        begun = [service.connect() for _ in range(31)]
         for connection in begun:
             connection.putrequest("POST", "/validate/fail")
             connection.putheader("content-type", "application/json")
@@ -332,6 +358,7 @@ def test_a_process_that_has_grown_is_replaced_and_nothing_is_lost(folder: Path) 
         time.sleep(1)
         for connection in begun:
             connection.send(body[-10:])
+        for connection in begun:
             response = orjson.loads(connection.getresponse().read())["response"]
             assert response["allowed"], response
             connection.close()
@@ -339,3 +366,36 @@ def test_a_process_that_has_grown_is_replaced_and_nothing_is_lost(folder: Path) 
         time.sleep(0.3)
         assert 'lictor_worker_recycled_total{process="worker-0"} 1.0' in service.read_metrics()
     assert [client.lost for client in clients] == [[]] * len(clients)
+
+
+def test_killed_processes_lose_what_they_had_and_no_more(folder: Path) -> None:
+    with _serve(folder, workers=2) as service, _load(_Replicas(service)) as clients:
+        for _ in range(2):
+            before = service.children
+            os.kill(before[0], signal.SIGKILL)
+            _wait_for_others(service, before[:1])
+        service.wait("is_ready")
+        time.sleep(0.2)
+    assert all(len(client.lost) <= 2 for client in clients), [client.lost for client in clients]
+    assert min(client.answered for client in clients) > 10
+
+
+def test_silent_connections_harm_nobody(folder: Path) -> None:
+    """More than may be open at once, from several addresses; dropped, and others are served."""
+    with _serve(folder, workers=1) as service, _load(_Replicas(service), clients=2) as clients:
+        silent = []
+        for number in range(4500):
+            sock = socket.create_connection(
+                ("127.0.0.1", service.port), source_address=(f"127.0.1.{1 + number // 1500}", 0)
+            )
+            silent.append(sock)
+        for _ in range(5):
+            assert service.ask(make_review({"team": "x"}))["allowed"]
+        deadline = time.monotonic() + PATIENCE
+        while service.read_dropped() < len(silent):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        for sock in silent:
+            sock.close()
+    assert [client.lost for client in clients] == [[]] * len(clients)
+    assert max(max(client.seconds) for client in clients) < 5.0
