@@ -67,7 +67,9 @@ class StatusFacts(msgspec.Struct, frozen=True):
 
 def _list_resources(constraints: MatchResources | None) -> Iterable[tuple[str, str, str]]:
     for rule in constraints.resource_rules if constraints is not None else ():
-        yield from product(rule.api_groups, rule.api_versions, rule.resources)
+        # A part of an object (`policies/status`) is read with the object.
+        resources = dict.fromkeys(resource.partition("/")[0] for resource in rule.resources)
+        yield from product(rule.api_groups, rule.api_versions, resources)
 
 
 class StatusWriter:

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.cluster.access import Access, AccessCheck
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.resource_names import Resource, ResourceNames
 from lictor.lang.wildcard import has_wildcard
 from lictor.raw import Json, JsonObject
+from lictor.serve.escalation_admission import review_escalation
 from lictor.serve.opinion import ACCEPTED, Opinion
 
 _MAKING = ("get", "create")
@@ -45,10 +47,12 @@ class Need(msgspec.Struct, frozen=True):
     def tell(self, lacking: list[str]) -> str:
         """What the author must grant."""
         place = f" in namespace {self.namespace}" if self.namespace else ""
+        is_named = self.name and self.controller == "cleanup"
+        what = f"{self.kind} {self.name}" if is_named else self.kind
         needed = ",".join(lacking)
         return (
             f"{self.path}: auth check fails, additional privileges are required: {self.user} "
-            f"requires permissions {needed} for resource {self.kind}{place}; grant them by a "
+            f"requires permissions {needed} for resource {what}{place}; grant them by a "
             f"ClusterRole with the label {_LABEL.format(self.controller)}"
         )
 
@@ -63,7 +67,7 @@ async def review_permissions(
         if lacking:
             told = need.tell(lacking)
             opinion += Opinion((told,)) if need.is_vital else Opinion(warnings=(told,))
-    return opinion
+    return opinion + await review_escalation(document, accounts.background, allows)
 
 
 async def _may(need: Need, verb: str, names: ResourceNames, allows: AccessCheck) -> bool:
@@ -144,11 +148,34 @@ def _need_for_cleanup(document: JsonObject, accounts: Accounts) -> Iterator[Need
     if not accounts.cleanup:
         return
     namespace = str(_object(document.get("metadata")).get("namespace") or "")
-    for kind in _list_kinds(_object(_object(document.get("spec")).get("match"))):
-        if not has_wildcard(kind):
-            yield Need(
-                accounts.cleanup, _DELETING, kind, "spec.match", namespace, controller="cleanup"
-            )
+    match = _object(_object(document.get("spec")).get("match"))
+    need = Need(accounts.cleanup, _DELETING, "", "spec.match", namespace, controller="cleanup")
+    for kind in dict.fromkeys(_list_kinds(match)):
+        names = _list_names(match, kind)
+        if has_wildcard(kind):
+            continue
+        if not names:
+            yield replace(need, kind=kind)
+            continue
+        # A role may be for these objects alone; nothing can be listed by its name.
+        yield replace(need, kind=kind, verbs=("list",))
+        for name in names:
+            yield replace(need, kind=kind, verbs=("delete",), name=name)
+
+
+def _list_names(match: JsonObject, kind: str) -> tuple[str, ...]:
+    """The only names that objects of a kind can have; empty where they can have others."""
+    found: dict[str, None] = {}
+    for each in (*_objects(match.get("any")), *_objects(match.get("all")), match):
+        resources = _object(each.get("resources"))
+        if kind not in (resources.get("kinds") or ()):
+            continue
+        names = [*(resources.get("names") or ()), *filter(None, [resources.get("name")])]
+        texts = [name for name in names if isinstance(name, str)]
+        if not texts or any(map(has_wildcard, texts)):
+            return ()
+        found |= dict.fromkeys(texts)
+    return tuple(found)
 
 
 def _list_kinds(match: JsonObject) -> Iterator[str]:

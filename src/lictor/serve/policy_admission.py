@@ -18,6 +18,7 @@ from lictor.raw import JsonObject
 from lictor.serve.change_admission import is_untouched, review_change
 from lictor.serve.kind_admission import review_kinds
 from lictor.serve.opinion import Opinion, build_opinion
+from lictor.serve.target_admission import review_targets
 
 _Lint: TypeAlias = Callable[[JsonObject], Iterable[Fault]]
 
@@ -42,6 +43,7 @@ def review_policy(
         opinion += _review_http(document)
     if names is not None:
         opinion += review_kinds(document, names)
+        opinion += review_targets(document, names)
     if old is None:
         return opinion
     if is_untouched(document, old):

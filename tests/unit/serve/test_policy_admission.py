@@ -321,6 +321,108 @@ def test_permissions_of_cleanup():
     assert "cl requires permissions delete,list for resource Pod" in opinion.message
 
 
+def test_permissions_of_cleanup_may_be_for_some_names_alone():
+    match = {"any": [{"resources": {"kinds": ["Pod"], "names": ["a", "b"]}}]}
+    named = {**CLEANUP, "spec": {**CLEANUP["spec"], "match": match}}
+    _, asked = ask(named, granted=("cl",))
+    assert [(each.verb, each.name) for each in asked if each.user == "cl"] == [
+        ("list", ""),
+        ("delete", "a"),
+        ("delete", "b"),
+    ]
+    wild = {"any": [{"resources": {"kinds": ["Pod"], "names": ["a*"]}}]}
+    _, asked = ask({**CLEANUP, "spec": {**CLEANUP["spec"], "match": wild}}, granted=("cl",))
+    assert {each.name for each in asked} == {""}
+
+
+# --- roles and bindings that are generated
+
+
+def granting(kind="ClusterRole", namespace=None, **data):
+    target = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "name": "r", "data": data}
+    place = {} if namespace is None else {"namespace": namespace}
+    return classic(rule("Namespace", generate={**target, **place}))
+
+
+READING = {"rules": [{"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get"]}]}
+
+
+@pytest.mark.parametrize(
+    ("held", "refused"),
+    [
+        ({"escalate"}, False),
+        ({"get pods ", "get pods log"}, False),
+        ({"get pods "}, True),
+        (set(), True),
+    ],
+)
+def test_nobody_grants_rights_that_it_does_not_hold(held, refused):
+    async def allows(access):
+        right = f"{access.verb} {access.resource} {access.subresource}"
+        is_usual = access.group == "rbac.authorization.k8s.io" and access.verb != "escalate"
+        return is_usual or right in held or access.verb in held
+
+    accounts = Accounts(background="bg")
+    opinion = asyncio.run(review_permissions(granting(**READING), accounts, NAMES, allows))
+    assert opinion.allowed is not refused
+    if refused:
+        assert "get pods/log" in opinion.message
+        assert "the verb escalate on clusterroles" in opinion.message
+
+
+def test_bindings_need_the_right_to_bind():
+    data = {"roleRef": {"kind": "ClusterRole", "name": "edit"}, "subjects": []}
+
+    async def allows(access):
+        return access.verb != "bind"
+
+    policy = granting("RoleBinding", "n", **data)
+    accounts = Accounts(background="bg")
+    opinion = asyncio.run(review_permissions(policy, accounts, NAMES, allows))
+    assert opinion.allowed
+    assert any("ClusterRole edit" in told and "verb bind" in told for told in opinion.warnings)
+
+
+# --- where generated objects live
+
+WIDGETS = builtin_names().with_crds(
+    [
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "spec": {
+                "group": "x.y",
+                "names": {"kind": kind, "plural": plural},
+                "scope": scope,
+                "versions": [{"name": "v1", "served": True}],
+            },
+        }
+        for kind, plural, scope in (("Here", "heres", "Namespaced"), ("All", "alls", "Cluster"))
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "is_bound", "words"),
+    [
+        ("Here", "n", False, ""),
+        ("Here", None, False, "target namespace must be set for a namespaced resource"),
+        ("All", None, False, ""),
+        ("All", "n", False, "target namespace must not be set for a cluster-wide resource"),
+        ("All", None, True, "a namespaced policy cannot generate cluster-wide resources"),
+        ("Unknown", None, False, ""),
+    ],
+)
+def test_targets_live_where_their_kind_does(kind, namespace, is_bound, words):
+    target = {"apiVersion": "x.y/v1", "kind": kind, "name": "a", "data": {"a": "b"}}
+    place = {} if namespace is None else {"namespace": namespace}
+    body = rule("ConfigMap", generate={**target, **place})
+    policy = classic(body, **({"kind": "Policy", "namespace": "n"} if is_bound else {}))
+    opinion = review_policy(policy, names=WIDGETS)
+    assert opinion.allowed is not bool(words), opinion.message
+    assert words in opinion.message
+
+
 # --- by path
 
 
