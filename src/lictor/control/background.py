@@ -113,6 +113,7 @@ class Background:
         await tools.trigger_watch.follow(rules, kinds)
         self._meet_all(rules, kinds)
         await tools.watch.sweep()
+        await tools.watch.release(target for rule in rules for target in self._name_targets(rule))
         if is_resync:
             self._swept_at = time.monotonic()
         if is_resync or time.monotonic() >= self._heal_at:

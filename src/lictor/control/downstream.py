@@ -32,6 +32,8 @@ UnitKey: TypeAlias = tuple[str, str, str, str]
 _PATIENCE = 20.0
 _LOOK_AGAIN = 0.02
 _POLL = 3.0
+# A kind is watched for so long after it was last asked for, even where nobody seems to need it.
+_LINGER = 30.0
 _AT_ONCE = 4
 
 
@@ -48,6 +50,8 @@ class _Watch(msgspec.Struct):
     task: asyncio.Task[None]
     # How often everything had been read when we last asked for haste.
     reads: int = -1
+    # When someone last wanted it watched.
+    used: float = 0.0
 
     @property
     def is_refused(self) -> bool:
@@ -67,8 +71,9 @@ class _Watch(msgspec.Struct):
 class Downstream:
     """Caches of made objects and of what they are copies of, kind by kind as they are needed."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, linger: float = _LINGER) -> None:
         self._client = client
+        self.linger = linger
         self._made: dict[Resource, _Watch] = {}
         self._sources: dict[Resource, _Watch] = {}
         self._units: dict[UnitKey, dict[Place, JsonObject]] = {}
@@ -84,6 +89,7 @@ class Downstream:
         Raises LookupFailedError where it cannot be read.
         """
         watch = self._begin(resource, sources=sources)
+        watch.used = time.monotonic()
         cache = watch.cache
         reads, faults = 0, cache.faults
         if watch.is_refused:
@@ -108,6 +114,26 @@ class Downstream:
             cache.listen(self._hear_source(resource) if sources else self._hear(resource))
             watch = watches[resource] = _Watch(cache, asyncio.create_task(cache.run()))
         return watch
+
+    async def release(self, made: set[Resource], sources: set[Resource]) -> None:
+        """Watch no kinds any more but these: those of policies that are gone hold secrets."""
+        recent = time.monotonic() - self.linger
+        ended = []
+        for watches, wanted in ((self._made, made), (self._sources, sources)):
+            for resource, watch in list(watches.items()):
+                if resource not in wanted and watch.used < recent:
+                    ended.append(watches.pop(resource).task)
+        for task in ended:
+            task.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+        for place, item in list(self.all()):
+            if place.resource not in self._made:
+                self.forget(place, item)
+
+    @property
+    def watched(self) -> frozenset[Resource]:
+        """The kinds that are watched now."""
+        return frozenset((*self._made, *self._sources))
 
     async def poll(self) -> None:
         """List again and again what may be listed, but not watched; until cancelled."""

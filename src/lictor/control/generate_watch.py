@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Iterable
 
 from lictor.cluster.cache import Change, ChangeType
 from lictor.cluster.client import Client
+from lictor.cluster.resource import Resource
 from lictor.control.downstream import Downstream, Place
 from lictor.control.generate import Generation
 from lictor.control.generate_labels import Unit, goes_with_policy, read_source, read_unit
@@ -86,6 +87,22 @@ class GenerationWatch:
             await self._generation.drop_ruleless(unit)
         for source in sources:
             await self._check_source(source)
+
+    async def release(self, targets: Iterable[Resource]) -> None:
+        """Watch only what rules of now make and copy; `targets` are the kinds that they name."""
+        made, sources = set(targets), set()
+        for place, item in list(self._downstream.all()):
+            unit = read_unit(item)
+            if unit is None or (self._policies.find(unit) is None and not goes_with_policy(item)):
+                continue
+            made.add(place.resource)
+            source = read_source(item)
+            if source is not None:
+                namespaced = bool(source.namespace)
+                sources.add(
+                    self._triggers.locate(source.api_version, source.kind, namespaced=namespaced)
+                )
+        await self._downstream.release(made, sources)
 
     async def _check_source(self, source: SourceRef) -> None:
         if not source.name:

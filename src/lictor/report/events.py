@@ -95,6 +95,8 @@ class EventOptions(msgspec.Struct, frozen=True):
     with_success: bool = True
     # The uid of a policy, so that `kubectl describe` finds its events.
     find_uid: FindUid = lambda _: ""
+    # Does someone else tell the same of the object? One such event is enough for each violation.
+    is_told_elsewhere: Callable[[PolicyRef], bool] = lambda _: False
 
 
 _ADMITTED = EventOptions()
@@ -143,7 +145,7 @@ def _build_for_policy(
     broken = [result for result in results if result.status in _BROKEN]
     for result in broken:
         yield _tell_policy(result, resource, options)
-        if not options.blocked:
+        if not options.blocked and not _is_told_elsewhere(result, options):
             yield _tell_resource(result, resource, options)
     skipped = [result for result in results if result.status is Status.SKIP]
     for result in skipped:
@@ -151,6 +153,10 @@ def _build_for_policy(
             yield from _tell_exceptions(result, resource, options)
     if options.with_success and not broken and not skipped:
         yield _tell_success(results, resource, options)
+
+
+def _is_told_elsewhere(result: Result, options: EventOptions) -> bool:
+    return result.type in _CHECKING and options.is_told_elsewhere(result.policy)
 
 
 def refer_to_policy(policy: PolicyRef, find_uid: FindUid) -> ObjectReference:

@@ -150,7 +150,8 @@ class ClusterBase(Base):
         flags = options.flags
         background = flags.background_service_account_name
         account = background or options.names.service_account("background")
-        yield AdmissionEvents(self._events, lambda: self._settings.current, self._find_uids)
+        settings = lambda: self._settings.current  # noqa: E731
+        yield AdmissionEvents(self._events, settings, self._find_uids, self._is_scanned)
         yield AdmissionUpdates(self._updates, account, lambda: self._store.policies)
         if flags.admission_reports:
             yield AdmissionReports(self._reports, read_form(flags), self._is_scanned)

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from lictor.cluster.events import EventSink
 from lictor.cluster.settings import Settings
+from lictor.model.request import Operation
 from lictor.model.result import PolicyRef
 from lictor.report.events import EventOptions, build_events
 from lictor.serve.aftermath import Outcome
@@ -21,10 +22,12 @@ class AdmissionEvents:
         events: EventSink,
         settings: Callable[[], Settings],
         find_uids: Callable[[], Mapping[tuple[str, str], str]],
+        is_scanned: Callable[[PolicyRef], bool] = lambda _: False,
     ) -> None:
         self._events = events
         self._settings = settings
         self._find_uids = find_uids
+        self._is_scanned = is_scanned
 
     @property
     def wants_passes(self) -> bool:
@@ -41,6 +44,16 @@ class AdmissionEvents:
             return uids.get((policy.kind, policy.key), "")
 
         options = EventOptions(
-            blocked=not outcome.allowed, with_success=self.wants_passes, find_uid=find_uid
+            blocked=not outcome.allowed,
+            with_success=self.wants_passes,
+            find_uid=find_uid,
+            is_told_elsewhere=self._is_told_by_scan(outcome),
         )
         self._events.emit(*build_events(verdict, options))
+
+    def _is_told_by_scan(self, outcome: Outcome) -> Callable[[PolicyRef], bool]:
+        """A scan sees every object that is stored, and nothing of subresources and deletions."""
+        request = outcome.request
+        if request.subresource or request.operation is Operation.DELETE:
+            return lambda _: False
+        return self._is_scanned

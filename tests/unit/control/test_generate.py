@@ -121,6 +121,31 @@ def test_the_policy_goes(generate, stays):
     assert bool(desk.made("a", kind=kind)) is stays
 
 
+def test_nothing_is_watched_for_a_policy_that_is_gone():
+    desk = Desk(make_policy(**CLONE))
+    uid = desk.add_namespace("a")
+    desk.api.seed(SECRET, {"metadata": {"name": "source", "namespace": "vault"}, "data": {}})
+
+    async def work(desk):
+        await desk.ask("a")
+        await until(lambda: desk.downstream.units_of(uid))
+        await desk.watch.sweep()
+        desk.downstream.linger = -1.0
+        await desk.watch.release([])
+        # As long as the policy is there, its copies and their source are.
+        assert {each.kind for each in desk.downstream.watched} == {"Secret"}
+        desk.set()
+        await desk.watch.sweep()
+        await desk.watch.release([])
+        assert desk.downstream.watched == frozenset()
+        assert desk.downstream.units_of(uid) == []
+        # Whoever needs them again hears of them again.
+        await desk.downstream.follow(SECRET)
+        assert desk.downstream.units_of(uid)
+
+    run(desk, work)
+
+
 def test_a_policy_that_only_seems_to_be_gone_takes_nothing_along():
     desk = Desk(make_policy(**DATA))
     uid = desk.add_namespace("a")

@@ -55,6 +55,15 @@ def test_violation_that_was_blocked():
     ]
 
 
+def test_what_a_scan_tells_of_an_object_is_not_told_twice():
+    events = tell(result(Status.FAIL), is_told_elsewhere=lambda policy: policy.name == "p")
+    assert [event.about.kind for event in events] == ["ClusterPolicy"]
+    # A scan changes nothing, and says nothing about changes.
+    changed = result(Status.ERROR, kind=RuleType.MUTATION)
+    events = tell(changed, is_told_elsewhere=lambda _: True)
+    assert [event.about.kind for event in events] == ["ClusterPolicy", "Pod"]
+
+
 def test_what_could_not_be_decided_is_told():
     [first, _] = tell(result(Status.ERROR))
     assert first.message == "Pod n/a: [r] error; said"
