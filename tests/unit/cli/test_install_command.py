@@ -73,3 +73,8 @@ def test_a_wrong_call(capsys, words, said):
 def test_uninstalling_from_nowhere_says_so(capsys):
     assert rim.run(["uninstall", "--kubeconfig", "/nowhere/config"]) == 1
     assert "/nowhere/config" in capsys.readouterr().err
+
+
+def test_kinds_cannot_be_kept_and_deleted_at_once(capsys):
+    assert rim.run(["uninstall", "--keep-crds", "--delete-crds"]) == 2
+    assert "give one of them" in capsys.readouterr().err
