@@ -45,6 +45,18 @@ def test_a_wrong_password_opens_nothing(honest: GitServer) -> None:
     assert "not-this-word" not in str(caught.value)
 
 
+def test_a_password_in_the_address_is_used_and_never_shown(honest: GitServer) -> None:
+    place = honest.url.removeprefix("http://")
+    assert read(f"http://ali:{PASSWORD}@{place}/owner/store", GitAccess("main")) == [b"one"]
+    for name in ("store", "nothing"):
+        with pytest.raises(LoadError, match="failed to clone") as caught:
+            read(f"http://ali:not-this-word@{place}/owner/{name}", GitAccess("main"))
+        assert "not-this-word" not in str(caught.value)
+    with pytest.raises(LoadError, match="no folder") as caught:
+        read(f"http://ali:{PASSWORD}@{place}/owner/store/nowhere", GitAccess("main"))
+    assert PASSWORD not in str(caught.value)
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_another_host_gets_neither_password_nor_question(
     honest: GitServer, stranger: GitServer, method: str

@@ -41,7 +41,12 @@ def run_clone(repository: str, branch: str, target: Path, access: GitAccess) -> 
         if moved is None:
             return
         asked = follow_redirect(asked, moved)
-    raise LoadError("failed to clone repository (too many redirects)", where=repository)
+    raise LoadError("failed to clone repository (too many redirects)", where=hide_user(repository))
+
+
+def hide_user(url: str) -> str:
+    """A URL for messages: without the user and password that may stand in it."""
+    return _without_user(urlsplit(url))
 
 
 def follow_redirect(repository: str, location: str) -> str:
@@ -100,10 +105,14 @@ def _try_clone(repository: str, branch: str, target: Path, access: GitAccess) ->
         except subprocess.CalledProcessError as error:
             if moved := _read_redirect(trace):
                 return moved
-            reason = error.stderr.decode(errors="replace").strip()
-            raise LoadError(f"failed to clone repository ({reason})", where=repository) from error
+            shown = hide_user(repository)
+            reason = error.stderr.decode(errors="replace").strip().replace(repository, shown)
+            # Not chained: the command holds the whole address.
+            raise LoadError(f"failed to clone repository ({reason})", where=shown) from None
         except (subprocess.TimeoutExpired, OSError) as error:
-            raise LoadError(f"failed to clone repository ({error})", where=repository) from error
+            reason = type(error).__name__ if isinstance(error, subprocess.TimeoutExpired) else error
+            told = f"failed to clone repository ({reason})"
+            raise LoadError(told, where=hide_user(repository)) from None
     return None
 
 

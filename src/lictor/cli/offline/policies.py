@@ -1,6 +1,6 @@
 """Policy files sorted by what can be done with them: use, except, or say why neither."""
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -71,14 +71,13 @@ class LoadedPolicies(msgspec.Struct, frozen=True):
 def load_policy_files(texts: Iterable[Text]) -> LoadedPolicies:
     """Sort the documents of all files."""
     loaded = _load(texts)
-    names = {(policy.kind, policy.metadata.name) for policy in _list_policies(loaded)}
     errors = [found for found in loaded.problems if found.severity is Severity.ERROR]
     return LoadedPolicies(
         usable=tuple(policy.record for policy in loaded.policies if policy.record.spec.rules),
         exceptions=tuple(exception.record for exception in loaded.exceptions),
         cleanups=tuple(cleanup.record for cleanup in loaded.cleanups),
         unusable=(
-            *_list_broken(errors, names),
+            *_list_broken(errors),
             *_list_without_rules(loaded),
             *_list_later(loaded),
         ),
@@ -118,12 +117,10 @@ def _list_policies(loaded: Loaded) -> "Iterator[Policy | AdmissionPolicy | CelPo
     yield from (sourced.record for sourced in loaded.cel_policies)
 
 
-def _list_broken(errors: Iterable[Problem], usable: Set[tuple[str, str]]) -> list[Unusable]:
+def _list_broken(errors: Iterable[Problem]) -> list[Unusable]:
     """One entry for each broken document, with the first thing that is wrong with it."""
     found: dict[tuple[str, str, str], Unusable] = {}
     for error in errors:
-        if (error.kind, error.name) in usable:
-            continue
         key = (error.source, error.kind, error.name or str(error.line))
         name = error.name or error.source
         found.setdefault(key, Unusable(name, error.kind, str(error)))

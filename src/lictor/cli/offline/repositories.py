@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from lictor.cli.offline.git_clone import GitAccess, run_clone
+from lictor.cli.offline.git_clone import GitAccess, hide_user, run_clone
 from lictor.errors import LoadError, UsageError
 from lictor.files import YAML_ENDINGS, is_within, list_files
 
@@ -54,7 +54,7 @@ def clone_repository(url: str, access: GitAccess) -> str:
 
     parsed = parse_repository_url(url, access.branch)
     if shutil.which("git") is None:
-        raise LoadError("needs the program 'git', which was not found", where=url)
+        raise LoadError("needs the program 'git', which was not found", where=hide_user(url))
     root = os.path.realpath(tempfile.mkdtemp(prefix="lictor-git-"))
     atexit.register(shutil.rmtree, root, ignore_errors=True)
     run_clone(parsed.repository, parsed.branch, Path(root), access)
@@ -65,9 +65,10 @@ def clone_repository(url: str, access: GitAccess) -> str:
         _remove_links_outside(root, url)
     start = os.path.realpath(os.path.join(root, parsed.folder))
     if not is_within(start, root):
-        raise UsageError(f"{url}: the folder {parsed.folder!r} lies outside of the repository")
+        shown = hide_user(url)
+        raise UsageError(f"{shown}: the folder {parsed.folder!r} lies outside of the repository")
     if not os.path.exists(start):
-        raise LoadError(f"the repository has no folder {parsed.folder!r}", where=url)
+        raise LoadError(f"the repository has no folder {parsed.folder!r}", where=hide_user(url))
     return start
 
 
@@ -108,8 +109,8 @@ def _remove_links_outside(root: str, url: str) -> None:
     if removed:
         listed = ", ".join(sorted(removed)[:5]) + (", ..." if len(removed) > 5 else "")
         click.echo(
-            f"warning: {url}: left out {len(removed)} symbolic links that lead out of the "
-            f"repository: {listed}",
+            f"warning: {hide_user(url)}: left out {len(removed)} symbolic links that lead out of "
+            f"the repository: {listed}",
             err=True,
         )
 
