@@ -31,7 +31,7 @@ class Limits(msgspec.Struct, frozen=True):
     # Longer, as others may need the processor too.
     wall_seconds: float = 30.0
     # Beyond what the process has before it begins.
-    memory: int = 192 * _MEBIBYTE
+    memory: int = 128 * _MEBIBYTE
 
 
 class Outcome(msgspec.Struct, frozen=True):

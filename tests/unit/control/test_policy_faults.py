@@ -1,25 +1,42 @@
-"""Why a stored policy is not ready."""
+"""What the status of a policy says where it is not compiled."""
 
-from types import SimpleNamespace
+from typing import Any, cast
 
-from webhook_samples import classic
-
+from lictor.cluster.resource import CLUSTER_POLICY
+from lictor.cluster.store import PolicyStore, StoredPolicy
 from lictor.control.policy_faults import FaultBook
 from lictor.lang.resource_names import builtin_names
+from lictor.report.policy_status import PolicyFacts, build_policy_status
 
-SIGNED = {
-    "verifyImages": [
-        {
-            "failureAction": "Enforce",
-            "imageReferences": ["ghcr.io/*"],
-            "attestors": [{"entries": [{"keys": {"publicKeys": "k"}}]}],
-        }
-    ]
-}
+REASON = "the policy cannot be compiled within the limits: it takes more than 3 s of CPU time"
 
 
-def test_what_cannot_be_verified_yet_is_not_ready():
-    book = FaultBook(SimpleNamespace(names=builtin_names(), find_reason=lambda _: ""))
-    (told,) = book.find(classic("signed", ["Pod"], SIGNED))
-    assert told.startswith("spec.rules[0].verifyImages: signatures of images cannot be verified")
-    assert book.find(classic("fine", ["ConfigMap"])) == ()
+class _Store:
+    """A store that has tried a policy."""
+
+    names = builtin_names()
+    reason = REASON
+
+    def find_reason(self, _: StoredPolicy) -> str:
+        return self.reason
+
+
+def test_the_reason_is_told_until_it_is_gone() -> None:
+    document: dict[str, Any] = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "p", "uid": "1", "generation": 1},
+        "spec": {"rules": []},
+    }
+    policy = StoredPolicy(CLUSTER_POLICY, document, None)
+    store = _Store()
+    faults = FaultBook(cast(PolicyStore, store))
+    problems = faults.find(policy)
+    assert problems == (REASON,)
+    facts = PolicyFacts(webhook=True, problems=problems)
+    status = build_policy_status(None, "ClusterPolicy", {}, facts, "2026-01-01T00:00:00Z")
+    (condition,) = status["conditions"]
+    assert condition["status"] == "False"
+    assert condition["message"] == REASON
+    store.reason = ""
+    assert faults.find(policy) == ()
