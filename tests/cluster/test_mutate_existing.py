@@ -143,3 +143,41 @@ def test_what_may_not_be_changed_is_told(site):
 
     until(failed, "the update says that it failed")
     assert "refused" in failed()[0]
+
+
+def test_what_a_mutating_policy_did_to_others_is_reported(site):
+    """The scan of the trigger must not take the report of its admission away."""
+    site.installation.start_controller("reports-controller")
+    site.apply({**SECRET, "metadata": {"name": "reported"}})
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"]}
+    note = "Object{metadata: Object.metadata{annotations: Object.metadata.annotations{by: 'cel'}}}"
+    policy = {
+        "apiVersion": "policies.kyverno.io/v1beta1",
+        "kind": "MutatingPolicy",
+        "metadata": {"name": "reported"},
+        "spec": {
+            "evaluation": {"mutateExisting": {"enabled": True}},
+            "matchConstraints": {
+                "resourceRules": [
+                    {**rule, "resources": ["configmaps"], "resourceNames": ["reported-a"]}
+                ]
+            },
+            "targetMatchConstraints": {
+                "resourceRules": [{**rule, "resources": ["secrets"], "resourceNames": ["reported"]}]
+            },
+            "mutations": [
+                {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": note}}
+            ],
+        },
+    }
+    site.install(policy)
+    site.apply(make_map("reported-a"))
+    until(lambda: read_notes(site, "secret", "reported").get("by") == "cel", "changed")
+
+    def is_reported():
+        found = json.loads(site.kubectl("get", "policyreports", "-A", "-o", "json").stdout)
+        results = [each for item in found["items"] for each in item.get("results") or ()]
+        return any(each["policy"] == "reported" and each["result"] == "pass" for each in results)
+
+    until(is_reported, "reported")
+    stays(is_reported, "still reported after the scan", seconds=4.0)

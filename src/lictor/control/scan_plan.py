@@ -11,6 +11,7 @@ from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
 from lictor.control.judging import judge_now
 from lictor.control.ledger import hash_text
 from lictor.engine import Engine
+from lictor.model.cel_policy import MutatingPolicy
 from lictor.model.policy import Policy
 from lictor.model.program import Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request
@@ -131,7 +132,12 @@ class ScanPlanner:
 
     def _look_at(self, policy: StoredPolicy, known: _Known | None) -> _Known:
         programs, mark = self._store.programs(policy), self._store.mark(policy)
-        is_asked = policy.background and not policy.is_native and not _is_everywhere(policy)
+        is_asked = (
+            policy.background
+            and not policy.is_native
+            and not _is_everywhere(policy)
+            and not _changes_others(policy)
+        )
         if (
             known is not None
             and known.programs is programs
@@ -162,6 +168,15 @@ def _find_kind(resource: Resource) -> GroupVersionKind:
 
 def _is_changing(policy: StoredPolicy) -> bool:
     return policy.resource.kind.endswith("MutatingPolicy")
+
+
+def _changes_others(policy: StoredPolicy) -> bool:
+    """A policy that changes existing objects: who does it reports it, on the trigger.
+
+    A scan of the trigger would find nothing, and take the place of what was reported.
+    """
+    record = policy.record
+    return isinstance(record, MutatingPolicy) and record.spec.evaluation.mutate_existing.enabled
 
 
 def _keys(program: Program) -> Iterable[tuple[str, str, str]]:

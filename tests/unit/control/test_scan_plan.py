@@ -1,69 +1,36 @@
-"""Plans of the background: made anew for what changed, and only for that."""
+"""Which policies a scan asks."""
 
-from pathlib import Path
+import pytest
+from webhook_samples import make, resource_rule
 
-from lictor.cluster.resource import Resource
+from lictor.assembly import compile_documents
 from lictor.control.scan_plan import ScanPlanner
-from lictor.serve.file_policies import FilePolicies
 
-PODS = Resource("", "v1", "pods", "Pod")
-SERVICES = Resource("", "v1", "services", "Service")
-POLICY = """\
-apiVersion: kyverno.io/v1
-kind: ClusterPolicy
-metadata:
-  name: {name}
-  uid: {name}
-spec:
-  rules:
-  - name: rule
-    match:
-      any:
-      - resources:
-          kinds: [{kind}]
-    validate:
-      message: "a label is missing"
-      pattern:
-        metadata:
-          labels:
-            team: "?*"
-"""
+LABEL = "Object{metadata: Object.metadata{labels: Object.metadata.labels{a: 'b'}}}"
 
 
 class Store:
-    """Policies from files, each with a mark that a test can change."""
-
-    def __init__(self, folder: Path, *kinds: str) -> None:
-        for number, kind in enumerate(kinds):
-            (folder / f"{number}.yaml").write_text(POLICY.format(name=f"p{number}", kind=kind))
-        self._files = FilePolicies(folder)
-        self.policies = self._files.policies
-        self.marks: dict[str, str] = {}
+    def __init__(self, *policies):
+        self.policies = policies
 
     def programs(self, policy):
-        return self._files.programs(policy)
+        return compile_documents([], cel_policies=[policy.record])
 
     def mark(self, policy):
-        return self.marks.get(policy.name, "1")
+        return str(policy.generation)
 
 
-def test_what_concerns_a_kind(tmp_path):
-    plan = ScanPlanner(Store(tmp_path, "Pod", "Service", "Pod")).build()
-    pods, services = plan.for_kind(PODS), plan.for_kind(SERVICES)
-    assert sorted(pods.marks) == ["p0", "p2"]
-    assert sorted(services.marks) == ["p1"]
-    assert plan.for_kind(Resource("", "v1", "secrets", "Secret")) is None
-    assert len(plan.alive) >= 3
-
-
-def test_only_what_changed_is_made_anew(tmp_path):
-    store = Store(tmp_path, "Pod", "Pod", "Pod")
-    planner = ScanPlanner(store)
-    before = planner.build()
-    store.marks["p1"] = "2"
-    after = planner.build()
-    kept = [old is new for old, new in zip(before.judging, after.judging, strict=True)]
-    assert kept == [True, False, True]
-    assert before.for_kind(PODS).key != after.for_kind(PODS).key
-    store.policies = store.policies[:2]
-    assert len(planner.build().judging) == 2
+@pytest.mark.parametrize(("existing", "is_scanned"), [(False, True), (True, False)])
+def test_what_changes_others_is_reported_by_whoever_changed_them(existing, is_scanned):
+    change = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": LABEL}}
+    spec = {
+        "matchConstraints": {"resourceRules": [resource_rule()]},
+        "mutations": [change],
+        "evaluation": {"mutateExisting": {"enabled": existing}},
+    }
+    plan = ScanPlanner(Store(make("MutatingPolicy", "m", spec))).build()
+    assert bool(plan.mutating) is is_scanned
+    entry = {"source": "KyvernoMutatingPolicy", "policy": "m", "rule": ""}
+    assert plan.is_scanned(entry) is is_scanned
+    # What was reported when it happened stays as long as the policy is there.
+    assert plan.is_alive(entry)
