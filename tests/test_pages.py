@@ -5,14 +5,22 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+from lictor.cli.main import cli
 from lictor.cli.rim import run
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 _ECHO_CODE = "; echo $?"
+# A call in a line of its own or between backticks, as far as it is without quotes and pipes.
+CALL = re.compile(r"(?:^ {4,}(?:[$>] )?|`)(lictor [a-z][^`\n#|>;()\"']*)", re.MULTILINE)
+YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(
+    r"^```python\n(.*?)^```\n+prints\n+```text\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
 
 
 def find_examples(page: Path) -> Iterator[tuple[str, list[str]]]:
@@ -55,3 +63,45 @@ def test_links_lead_somewhere(page):
 
 def test_there_are_examples():
     assert len(EXAMPLES) >= 10
+    assert sum(len(CALL.findall(page.read_text())) for page in PAGES) >= 80
+
+
+# --- what pages name and show must be there
+
+
+def find_command(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that a call means, and what is left of the call."""
+    command: click.Command = cli
+    while words and isinstance(command, click.Group):
+        found = command.get_command(click.Context(command), words[0].rstrip(",."))
+        assert found is not None, f"there is no command {words[0]}"
+        command, words = found, words[1:]
+    return command, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_and_flags_that_a_page_names_are_there(page):
+    for call in CALL.findall(page.read_text()):
+        command, words = find_command(call.split()[1:])
+        known = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+        flags = {word.partition("=")[0].rstrip(",.") for word in words if word.startswith("-")}
+        assert flags <= known | {"-h", "--help"}, f"{page.name}: {call}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_policies_that_a_page_shows_are_right(page, tmp_path, capsys):
+    shown = [text for text in YAML.findall(page.read_text()) if "kyverno.io/" in text]
+    for number, text in enumerate(shown):
+        # A test names files beside it, which are not there.
+        if "kind: Test" not in text:
+            (tmp_path / f"{number}.yaml").write_text(text)
+    if any(tmp_path.iterdir()):
+        code = run(["lint", str(tmp_path)])
+        assert code == 0, capsys.readouterr().out
+
+
+def test_python_that_a_page_shows_prints_what_it_says(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    [(program, output)] = PYTHON.findall((ROOT / "docs" / "python.md").read_text())
+    exec(program, {})
+    assert capsys.readouterr().out == output
