@@ -75,10 +75,14 @@ def _make_triggers(random: Random, number: int) -> tuple[Object, ...]:
     where = random.choice(ELSEWHERE)
     data = {"where": where, "key": "where", "name": f"../../{where}/secrets/vault", "word": "a"}
     many = {f"k{place}": "a" * 50 for place in range(random.choice((10, 200)))}
+    # As large as an object can be stored, in few pieces or in many.
+    pieces = random.choice((1, 30, 3000))
+    large = {f"k{place}": "a" * (600_000 // pieces) for place in range(pieces)}
     container = {"name": "main", "image": "registry.local/main:1"}
     return (
         _object("ConfigMap", f"t{abs(number)}", data=data),
         _object("ConfigMap", f"m{abs(number)}", data={**many, **data}),
+        _object("ConfigMap", f"l{abs(number)}", data={**large, **data}),
         _object("Secret", f"t{abs(number)}", stringData=data),
         _object("Pod", f"t{abs(number)}", spec={"containers": [container]}),
     )

@@ -106,6 +106,31 @@ def grow(random: Random) -> str:
     )
 
 
+def loop(random: Random) -> str:
+    """Work for each part of the object, on all of the object, within every limit of size."""
+    inner = random.choice(
+        (
+            "object.data[k].size() + json.marshal(object).size() > 0",
+            "object.data[k].matches('(a|b|c)*d(e|f)+')",
+            "object.data[k].replace('a', 'b').size() > 0",
+            "object.data[k].split('').size() > 0",
+            "object.data[k].upperAscii() != object.data[k].lowerAscii()",
+            "object.data.exists(j, object.data[j] == object.data[k] + 'b')",
+            "object.data.all(j, object.data[j].contains(object.data[k] + 'b') == false)",
+            "hash.sha256(json.marshal(object.data)) != ''",
+            "object.data[k].findAll('a').size() >= 0",
+            "'%s%s'.format([object.data, object.data]).size() > 0",
+            "base64.encode(bytes(object.data[k])).size() > 0",
+            "object.data == object.data && object in [object, object]",
+            "[object.data, object.data, object.data].all(x, x == object.data)",
+        )
+    )
+    macro = random.choice(("all", "exists", "exists_one", "filter"))
+    if macro == "filter":
+        return f"object.data.filter(k, {inner}).size() >= 0"
+    return f"object.data.{macro}(k, {inner})"
+
+
 def nest(random: Random) -> str:
     """An expression that is deep rather than wide."""
     depth = random.choice((10, 25, 100, 1000))
@@ -132,12 +157,14 @@ def expression(random: Random) -> str:
             if choice < 0.15
             else f"json.marshal({reach(random)}) == ''"
         )
-    return grow(random) if choice < 0.75 else nest(random)
+    if choice < 0.65:
+        return loop(random)
+    return grow(random) if choice < 0.85 else nest(random)
 
 
 def doubling(random: Random) -> list[dict[str, str]]:
     """Variables of which each holds the one before at least twice."""
-    first = random.choice(("[1,2,3]", "{'a': 1}", "'aaaaaaaaaa'"))
+    first = random.choice(("[1,2,3]", "{'a': 1}", "'aaaaaaaaaa'", "[object]", "{'a': object}"))
     form = {
         "[": ("dyn([{0}, {0}])", "{0} + {0}", "dyn([{0}].map(x, [x, x]))"),
         "{": ("dyn({{'a': {0}, 'b': {0}}})", "dyn({{'a': [{0}, {0}]}})"),
@@ -145,7 +172,7 @@ def doubling(random: Random) -> list[dict[str, str]]:
     }[first[0]]
     chosen = random.choice(form)
     made = [{"name": "v0", "expression": first}]
-    for number in range(1, random.choice((8, 20, 40, 48))):
+    for number in range(1, random.choice((3, 6, 8, 9, 20, 40))):
         text = chosen.format(f"variables.v{number - 1}")
         made.append({"name": f"v{number}", "expression": text})
     return made

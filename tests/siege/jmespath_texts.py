@@ -176,7 +176,7 @@ def query(random: Random) -> str:
 
 def doubling(random: Random) -> list[dict[str, object]]:
     """Variables of which each holds the one before at least twice."""
-    first = random.choice((["a", "b"], {"a": "b"}, "a" * 50, [[1], [2]]))
+    first = random.choice((["a", "b"], {"a": "b"}, "a" * 50, "{{ request.object }}"))
     made: list[dict[str, object]] = [{"name": "v0", "variable": {"value": first}}]
     form = random.choice(
         (
@@ -190,7 +190,7 @@ def doubling(random: Random) -> list[dict[str, object]]:
             "[{0}, {0}, {0}]",
         )
     )
-    for number in range(1, random.choice((8, 20, 40, 70))):
+    for number in range(1, random.choice((4, 8, 12, 20, 40, 70))):
         path = form.format(f"v{number - 1}")
         made.append({"name": f"v{number}", "variable": {"jmesPath": path}})
     return made
