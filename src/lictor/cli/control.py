@@ -26,6 +26,8 @@ def control(arguments: tuple[str, ...], flags: Flags, names: Names) -> None:
     """
     from lictor.cli.logs import set_up_logging
     from lictor.control.run import run_control_process
+    from lictor.serve.memory import limit_controllers
 
     set_up_logging(flags)
+    limit_controllers(flags.memory_limit)
     run_control_process(flags, names, arguments, health=True)

@@ -7,6 +7,8 @@ import os
 import resource
 from pathlib import Path
 
+from lictor.serve.capacity import find_memory
+
 # What a process may take beyond what it has at its start, however small its share is.
 _LEAST_ROOM = 64 * 1024 * 1024
 # The buffers that a TLS connection reserves, and the few pages of them that it really uses.
@@ -21,6 +23,8 @@ _SETTLING_SECONDS = 5.0
 _TRIM_SECONDS = 10.0
 # mallopt(3).
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+# Of a container's memory: programs and libraries, and what helpers of controllers take.
+_FILES_OF_CONTROLLERS = 64 * 1024 * 1024
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _STATM = Path("/proc/self/statm")
 
@@ -69,6 +73,17 @@ class ProcessMemory:
     def _is_too_much(self, connections: int) -> bool:
         room = max((self._limit - self._usual) * _GROWTH_SHARE, _LEAST_GROWTH)
         return self.used - connections * _USED_BY_CONNECTION > self._usual + room
+
+
+def limit_controllers(said: str) -> None:
+    """Hold this process within its container's memory, or what was said.
+
+    A policy that takes too much gets an error; else the kernel would end the process, and with it
+    the work for all other namespaces, again and again.
+    """
+    total = find_memory(said)
+    if total is not None:
+        ProcessMemory(total - _FILES_OF_CONTROLLERS)
 
 
 def _read_used() -> int:

@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -62,3 +64,19 @@ def _tells_growth() -> bool:
 )
 def test_memory_has_a_limit_and_a_measure(test: Callable[[], bool]) -> None:
     assert _succeeds(test)
+
+
+@pytest.mark.parametrize(("said", "megabytes", "code"), [("256Mi", 150, 0), ("256Mi", 400, 7)])
+def test_controllers_run_out_of_memory_before_the_kernel_ends_them(
+    said: str, megabytes: int, code: int
+) -> None:
+    script = (
+        "import sys\n"
+        "from lictor.serve.memory import limit_controllers\n"
+        f"limit_controllers({said!r})\n"
+        "try:\n"
+        f"    bytearray({megabytes} << 20)\n"
+        "except MemoryError:\n"
+        "    sys.exit(7)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == code
