@@ -5,10 +5,13 @@ mistakes in a policy that is about to be stored, is done in the same way.
 """
 
 import logging
+import os
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import msgspec
+import orjson
 
 from lictor.cluster.helper_process import HelperProcess, Limits, Outcome
 from lictor.raw import JsonObject
@@ -38,9 +41,28 @@ class Trials:
     def __init__(self, review: Review | None = None, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
         self._helper = HelperProcess(lambda data: _work(data, review), _rehearse)
+        # What was tried and found harmless, the oldest first. Trying costs more than compiling, and
+        # the same policy comes by when it is admitted and for everyone here who keeps it compiled.
+        self._harmless: dict[bytes, None] = {}
 
     async def find_reasons(self, jobs: Sequence[Job]) -> list[str]:
         """For each policy why it must not be compiled; empty where it may be."""
+        prints = [_fingerprint(job) for job in jobs]
+        doubtful = [n for n, each in enumerate(prints) if each not in self._harmless]
+        reasons = ["" for _ in jobs]
+        if doubtful:
+            found = await self._try([jobs[number] for number in doubtful])
+            for number, reason in zip(doubtful, found, strict=True):
+                reasons[number] = reason
+        return reasons
+
+    def note_harmless(self, job: Job) -> None:
+        """It was compiled in a process of its own, within the same limits."""
+        self._harmless[_fingerprint(job)] = None
+        while len(self._harmless) > _MOST_KNOWN:
+            del self._harmless[next(iter(self._harmless))]
+
+    async def _try(self, jobs: Sequence[Job]) -> list[str]:
         try:
             asked = [_TRY + msgspec.msgpack.encode(job) for job in jobs]
             outcomes = await self._helper.run(asked, self._limits)
@@ -48,6 +70,9 @@ class Trials:
             # Expressions have limits of their own: better without this one than no policies.
             log.exception("policies not tried before they are compiled", exc_info=error)
             return ["" for _ in jobs]
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if not outcome.failure:
+                self.note_harmless(job)
         return [tell_failure(outcome) for outcome in outcomes]
 
     async def review(self, data: bytes) -> Outcome:
@@ -58,6 +83,31 @@ class Trials:
 
     def close(self) -> None:
         self._helper.close()
+
+
+_MOST_KNOWN = 4096
+# Of the metadata only these say something to a compiler.
+_TOLD = ("name", "namespace", "labels", "annotations")
+
+
+def _fingerprint(job: Job) -> bytes:
+    """The same for the same content, whatever the API server has added to it."""
+    documents = [
+        (each.get("apiVersion"), each.get("kind"), each.get("spec"), _pick_metadata(each))
+        for each in (job.policy, *job.exceptions)
+    ]
+    kinds = [(each["metadata"].get("uid"), each["spec"]) for each in job.crds]
+    try:
+        data = orjson.dumps([documents, kinds], option=orjson.OPT_SORT_KEYS)
+    except (TypeError, ValueError):
+        # What is too deep, or a number too large, is like nothing else.
+        return os.urandom(32)
+    return sha256(data).digest()
+
+
+def _pick_metadata(document: JsonObject) -> JsonObject:
+    metadata = document.get("metadata") or {}
+    return {name: metadata.get(name) for name in _TOLD}
 
 
 _TRY, _REVIEW = b"t", b"r"

@@ -251,3 +251,20 @@ def test_a_policy_over_which_a_process_died_is_left_alone(trials: Trials) -> Non
     # Another generation of it may be better.
     asyncio.run(preparation.prepare([msgspec.structs.replace(task, mark="2")]))
     assert compiled == [1]
+
+
+def test_what_was_harmless_is_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    trials = Trials(limits=LIMITS)
+    stored = {**_policy(), "status": {"ready": True}}
+    stored["metadata"] = {"name": "p", "uid": "1", "resourceVersion": "7"}
+
+    async def run() -> None:
+        assert await trials.find_reasons([Job(_policy())]) == [""]
+        # From now on there is nobody who could try anything.
+        trials.close()
+        assert await trials.find_reasons([Job(_policy()), Job(stored)]) == ["", ""]
+        assert not caplog.records
+        await trials.find_reasons([Job(_policy(rules=2))])
+        assert "not tried" in caplog.text
+
+    asyncio.run(run())
