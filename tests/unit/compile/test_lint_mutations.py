@@ -319,6 +319,7 @@ MUTATIONS = [
     ("mutate", "op: add", "op: ad", "bad-mutate", "patchesJson6902"),
     ("mutate", "path: /metadata", "path: metadata", "bad-mutate", "patchesJson6902"),
     ("mutate", "path: /metadata/labels/team", "path: /metadata/{{ request.name }}", "misplaced-variable", "patchesJson6902"),
+    ("mutate", "path: /metadata/labels/team", "path: /spec/volumes/-", "repeated-patch", "patchesJson6902"),
     ("mutate", 'value: "{{ request.object', 'valu: "{{ request.object', "bad-mutate", "patchesJson6902"),
     ("mutate", '"{{ request.object.metadata.name }}"', '"{{ request.object.metadata.name) }}"', "bad-expression", "metadata.name) }}"),
     ("mutate", "+(seen)", "+seen)", "bad-pattern", "+seen)"),

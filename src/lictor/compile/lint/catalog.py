@@ -66,6 +66,7 @@ _WARNINGS = {
     "unknown-resource": "A kind written unlike all kinds, or a resource that does not exist.",
     "subresource-kind": "A kind that is sent to subresources only, named without one.",
     "unknown-reference": "An exception or binding for what is not among the given files.",
+    "repeated-patch": "A patch that would add the same element twice.",
     "deprecated": "Something that works, but has been replaced.",
 }
 

@@ -12,6 +12,8 @@ from lictor.raw import Json
 _VARIABLE = re.compile(r"\{\{(?:\{[^{}]*\}|[^{}])*\}\}")
 # What stands in for a variable: a word that YAML and JSON take at any place.
 _WORD = "variable"
+# The end of a list in which no name may stand twice.
+_NAMED = re.compile(r"/(containers|initContainers|volumes)/-$")
 _OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
 _WITHOUT_VALUE = ("remove", "move", "copy")
 
@@ -21,6 +23,25 @@ def check_json_patches(rule: Part) -> Iterator[Fault]:
     mutate = rule["mutate"]
     yield from _check_patch(mutate["patchesJson6902"], may_vary=False)
     yield from _check_loops(mutate["foreach"])
+    if not rule.present("preconditions") and not mutate.present("targets"):
+        yield from _check_repetition(mutate["patchesJson6902"])
+
+
+def _check_repetition(patch: Part) -> Iterator[Fault]:
+    """API servers ask a webhook again when someone has changed the object after it."""
+    try:
+        operations = parse_json_patch(patch.text) if patch.text else ()
+    except CompileError:
+        return
+    for number, operation in enumerate(operations, 1):
+        path = operation.get("path") if isinstance(operation, dict) else None
+        if not isinstance(path, str) or not _NAMED.search(path) or operation.get("op") != "add":
+            continue
+        message = (
+            f"operation {number}: adds to {path} again when the API server asks again, and the "
+            "Pod is refused for a duplicate name: add a precondition that it is not there yet"
+        )
+        yield Fault("repeated-patch", patch.path, message)
 
 
 def _check_loops(loops: Part) -> Iterator[Fault]:
