@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from lictor.cluster.compile_ledger import LEDGER, LONGEST_PAUSE
+from lictor.cluster.compile_ledger import FIRST_PAUSE, LEDGER, LONGEST_PAUSE
 from lictor.cluster.compile_trial import Job, Trials
 from lictor.errors import CompileError
 from lictor.model.program import Program
@@ -80,15 +80,23 @@ class Preparation:
         if not reason:
             reason, pause = LEDGER.find_reason(identity)
         if reason:
-            log.error("policy not compiled", extra={"uid": task.uid, "why": reason})
-            failing = task.fail(CompileError(reason))
-            return Prepared(task.mark, failing, reason, time.monotonic() + pause)
+            return _refuse(task, reason, pause)
         usual = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_SECONDS)
         try:
             with LEDGER.compiling(identity):
                 loop = asyncio.get_running_loop()
                 made = await loop.run_in_executor(self._thread, task.compile)
+        except Exception as error:
+            # A mistake of ours over one policy must not end the process, over and over.
+            log.exception("policy broke the compiler", extra={"uid": task.uid})
+            return _refuse(task, f"this should not have happened ({type(error).__name__})", pause)
         finally:
             sys.setswitchinterval(usual)
         return Prepared(task.mark, made)
+
+
+def _refuse(task: Task, reason: str, pause: float) -> Prepared:
+    log.error("policy not compiled", extra={"uid": task.uid, "why": reason})
+    failing = task.fail(CompileError(reason))
+    return Prepared(task.mark, failing, reason, time.monotonic() + max(pause, FIRST_PAUSE))

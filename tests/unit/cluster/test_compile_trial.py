@@ -268,3 +268,16 @@ def test_what_was_harmless_is_not_tried_again(caplog: pytest.LogCaptureFixture) 
         assert "not tried" in caplog.text
 
     asyncio.run(run())
+
+
+def test_a_policy_that_breaks_the_compiler_is_an_error(trials: Trials) -> None:
+    def broken() -> tuple[Program, ...]:
+        raise TypeError("oops")
+
+    preparation = Preparation(trials)
+    task = Task("broken", "1", Job(_policy()), broken, _fail)
+    asyncio.run(preparation.prepare([task]))
+    made = preparation.made["broken"]
+    assert "TypeError" in made.reason
+    (result,) = Engine(made.programs).evaluate(POD).results
+    assert result.status is Status.ERROR
