@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import heapq
 import logging
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -100,6 +101,9 @@ class Gate:
         self.keeps_headers = keeps_headers
         # Of headers whose names are not known beforehand.
         self.keeps_prefix = keeps_prefix
+        # Bytes of bodies that may be held for all connections together; what is over is cut.
+        self.max_held = sys.maxsize
+        self._held = 0
         self.is_draining = False
         self._max_connections = max_connections
         self._connections: set[Connection] = set()
@@ -145,6 +149,18 @@ class Gate:
             self._tell_count()
             if connection.is_unasked:
                 self._forget_unasked(connection.address)
+
+    def hold(self, size: int) -> None:
+        """Count what is held of a body; where it is too much, the largest body is cut."""
+        self._held += size
+        if self._held > self.max_held:
+            largest = max(self._connections, key=Connection.count_held, default=None)
+            if largest is not None:
+                largest.cut_body()
+
+    def release(self, size: int) -> None:
+        """Something of a body is held no more."""
+        self._held -= size
 
     def _tell_count(self) -> None:
         if self.on_count is not None:
@@ -192,7 +208,8 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_asked", "_body", "_busy", "_close", "_closing", "_cut", "_expects", "_gate", "_has_head",
-        "_headers", "_length", "_loop", "_parser", "_pending", "_room", "_since", "_streaming",
+        "_headers", "_held", "_length", "_loop", "_parser", "_pending", "_room", "_since",
+        "_streaming",
         "_task", "_transport", "_type", "_url", "_within", "address",
     )  # fmt: skip
 
@@ -213,6 +230,7 @@ class Connection(asyncio.Protocol):
         # Unset where the client reads more slowly than pieces come.
         self._room: asyncio.Event | None = None
         self._since = time.monotonic()
+        self._held = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -239,6 +257,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._gate.remove(self)
         self._transport = None
+        self._forget_body()
+        for call, _ in self._pending:
+            self._gate.release(len(call.body))
         self._pending.clear()
         if self._streaming and self._task is not None:
             self._task.cancel()
@@ -308,9 +329,30 @@ class Connection(asyncio.Protocol):
             return
         if not self._cut:
             self._body.append(body)
+            self._held += len(body)
+            self._gate.hold(len(body))
             if self._length > self._gate.max_body:
-                self._cut = True
-                self._body = [b"".join(self._body)[:_MAX_HEAD]]
+                self.cut_body()
+
+    def count_held(self) -> int:
+        """Bytes of the body that is on its way."""
+        return self._held
+
+    def cut_body(self) -> None:
+        """Keep the beginning only: enough to say whose request is refused."""
+        if self._held <= _MAX_HEAD:
+            return
+        self._cut = True
+        kept = b""
+        for piece in self._body:
+            kept += piece[: _MAX_HEAD - len(kept)]
+        self._body = [kept]
+        self._gate.release(self._held - len(kept))
+        self._held = len(kept)
+
+    def _forget_body(self) -> None:
+        self._gate.release(self._held)
+        self._held = 0
 
     def on_message_complete(self) -> None:
         self._within = False
@@ -325,10 +367,13 @@ class Connection(asyncio.Protocol):
         elif self._gate.knows_clients and not self._is_known(call):
             self._refuse(HTTPStatus.UNAUTHORIZED, "show a client certificate\n")
         elif self._busy:
+            # Held until its turn comes.
             self._pending.append((call, self._close))
+            self._held = 0
             if len(self._pending) >= _MAX_PIPELINE and self._transport is not None:
                 self._transport.pause_reading()
         else:
+            self._forget_body()
             self._start(call, close=self._close)
 
     # --- requests and replies
@@ -384,6 +429,7 @@ class Connection(asyncio.Protocol):
         self._since = time.monotonic()
         if self._pending and not self._closing and self._transport is not None:
             following, close = self._pending.popleft()
+            self._gate.release(len(following.body))
             self._transport.resume_reading()
             self._start(following, close=close)
 

@@ -224,6 +224,39 @@ def test_connections_in_use_keep_their_places() -> None:
     assert b"hello" in served
 
 
+def test_bodies_on_their_way_have_a_limit_together() -> None:
+    """The largest is cut; who sends little is not harmed."""
+    cut: dict[str, bool] = {}
+
+    async def note(call: Call) -> Reply:
+        cut[call.path] = call.is_cut
+        return Reply(HTTPStatus.OK, b"hello")
+
+    async def run() -> int:
+        async with _serve(note) as (gate, port):
+            gate.max_body = gate.max_read = 1_000_000
+            gate.max_held = 300_000
+            large = _post(b"x" * 250_000, b"/large")
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(large[:-1])
+            await asyncio.sleep(0.1)
+            for path, size in ((b"/medium", 100_000), (b"/small", 10)):
+                assert b"hello" in await _talk(port, _post(b"x" * size, path))
+            writer.write(large[-1:])
+            await reader.readuntil(b"hello")
+            writer.close()
+            # Who goes in the middle of a body is forgotten.
+            _, gone = await asyncio.open_connection("127.0.0.1", port)
+            gone.write(large[:-1])
+            await asyncio.sleep(0.1)
+            gone.close()
+            await asyncio.sleep(0.1)
+            return gate._held
+
+    assert asyncio.run(run()) == 0
+    assert cut == {"/medium": False, "/small": False, "/large": True}
+
+
 def test_an_address_gets_a_share_of_the_places_until_it_asks() -> None:
     async def run() -> tuple[list[bool], int]:
         async with _serve(max_connections=4) as (gate, port):

@@ -45,6 +45,8 @@ _DOOR_CONNECTIONS = 8
 _OPEN_FILES = 65536
 # If all of a worker's memory were for connections.
 _MEMORY_OF_CONNECTION = 64 * 1024
+# Of a worker's memory, for bodies that are on their way.
+_SHARE_OF_BODIES = 8
 _LEAST_PLACES, _MOST_PLACES = 256, 4096
 
 
@@ -150,6 +152,7 @@ class _Worker:
             knows_clients=bool(self._options.client_authorities) and not is_inside,
         )
         gate.max_read = MAX_CUT
+        gate.max_held = max(share // _SHARE_OF_BODIES, 2 * self._options.max_body)
         context = None if is_inside else self._certificate.context
         self._listener = Listener(self._inherited.listener, gate, context, _limit_silent())
         gate.on_count = self._note_connections

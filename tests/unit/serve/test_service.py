@@ -8,8 +8,6 @@ import resource
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from serving import make_policy, make_review, require_label, write_policies
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.raw import JsonObject
+from lictor.serve import memory
 from lictor.serve.options import Options
 from lictor.serve.service import run_service
 
@@ -121,22 +120,6 @@ def _serve(
         process.terminate()
         process.join(PATIENCE)
         assert process.exitcode == 0
-
-
-@contextmanager
-def _serve_program(folder: Path, *options: str) -> Iterator[Service]:
-    """The same as a program of its own, which has none of this process's memory."""
-    port, metrics = _find_port(), _find_port()
-    command = [sys.executable, "-m", "lictor", "serve", f"--policies={folder}", *options]
-    command += [f"--webhookServerPort={port}", f"--metricsPort={metrics}", "--shutdownDelay=0s"]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        service = Service(port, metrics, process.pid)
-        try:
-            service.wait("is_ready")
-            yield service
-        finally:
-            process.terminate()
-            assert process.wait(PATIENCE) == 0
 
 
 @pytest.fixture
@@ -335,17 +318,21 @@ def test_no_request_is_lost_when_a_process_ends(folder: Path) -> None:
     assert [client.lost for client in clients] == [[]] * len(clients)
 
 
-def test_a_process_that_has_grown_is_replaced_and_nothing_is_lost(folder: Path) -> None:
+def test_a_process_that_has_grown_is_replaced_and_nothing_is_lost(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Grown by bodies that come in part: what was begun is answered by the old process."""
-    body = orjson.dumps(make_review({"team": "x"})).ljust(2_000_000)
+    monkeypatch.setattr(memory, "_LEAST_GROWTH", 5_000_000)
+    monkeypatch.setattr(memory, "_GROWTH_SHARE", 0.0)
+    body = orjson.dumps(make_review({"team": "x"})).ljust(1_000_000)
     with (
-        _serve_program(folder, "--workers=1", "--memoryLimit=256Mi") as service,
+        _serve(folder, workers=1) as service,
         _load(_Replicas(service), clients=2) as clients,
     ):
         (first, _) = service.children
         # What it uses by then counts as usual.
         time.sleep(7)
-        begun = [service.connect() for _ in range(31)]
+        begun = [service.connect() for _ in range(16)]
         for connection in begun:
             connection.putrequest("POST", "/validate/fail")
             connection.putheader("content-type", "application/json")
