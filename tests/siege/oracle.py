@@ -114,7 +114,8 @@ class Oracle:
             if collection.name in CHURN or collection.name in REPORTS or collection.name in _OWN:
                 continue
             for address, body in list_objects(self._client, collection, "", whole=False):
-                if address.namespace == "red":
+                # What has no version is no object, but an answer about something else.
+                if address.namespace == "red" or "resourceVersion" not in body["metadata"]:
                     continue
                 if self._versions.get(address) == body["metadata"]["resourceVersion"]:
                     yield address, body
