@@ -6,6 +6,7 @@ nobody answers also in test_webhook_configurations.py, malformed reviews in
 tests/unit/serve/test_malformed.py.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -355,6 +356,22 @@ def test_a_worker_that_dies_is_replaced_under_load(site: Site) -> None:
     tell(stream.describe(killed))
     # Only what it had in its hands is lost, which fails closed.
     assert len(stream.wrong(killed)) <= 2
+    assert stream.count(End.LET_THROUGH) == 0
+
+
+def test_processes_that_start_again_let_nothing_through(site: Site) -> None:
+    """None of them knows a policy at first, and the port is open all the time."""
+    replica = site.replicas()[0]
+    with load(site.plane, SAMPLES) as stream:
+        stream.wait_for(20)
+        for _ in range(3):
+            for role in ("worker-0", "worker-1", "slow-requests"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(find_child(replica, role), signal.SIGKILL)
+            stream.wait_for(20)
+        site.lictor.wait_ready(replica)
+        stream.wait_for(20)
+    tell(stream.describe())
     assert stream.count(End.LET_THROUGH) == 0
 
 

@@ -1,5 +1,6 @@
 """A review in, an answer out: who is left alone, what is protected, what policies say."""
 
+import asyncio
 import logging
 import time
 
@@ -54,6 +55,20 @@ class Admission:
         self._slow = court.slow
         self._flags = flags
         self._own_accounts = f"system:serviceaccount:{names.namespace}:"
+
+    async def is_read(self, deadline: float) -> bool:
+        """Whether all policies have been read once, waiting for that until the deadline.
+
+        A process that has just started knows none, and none would mean that all is allowed.
+        """
+        if self._world.is_ready:
+            return True
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await self._world.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def answer(self, way: Way, review: Review, deadline: float) -> Answer:
         """What the API server is told about a request."""

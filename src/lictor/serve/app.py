@@ -93,7 +93,11 @@ class App:
             review = _read_review(call)
         except LoadError as error:
             return self._refuse_unread(call, str(error))
-        answer = await self._answer(target, review, find_deadline(call.query, self._timeout))
+        deadline = find_deadline(call.query, self._timeout)
+        if isinstance(target, Way) and not await self._admission.is_read(deadline):
+            # No answer of ours: the API server does as its webhook's failure policy says.
+            return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, "policies have not been read yet")
+        answer = await self._answer(target, review, deadline)
         body = render_review(review.uid, answer, review.api_version)
         seconds = time.monotonic() - began
         self._note(target, review, answer, seconds)

@@ -39,6 +39,7 @@ _METRICS_EVERY = 4
 _LOST_THREAD = 120.0
 _DRAIN_SECONDS = 15.0
 _PARENT_SECONDS = 0.1
+_TURN_SECONDS = 0.02
 # For clients that were accepted and have not asked yet.
 _HANDSHAKE_SECONDS = 1.0
 _DOOR_CONNECTIONS = 8
@@ -139,9 +140,21 @@ class _Worker:
         parts.judge.close()
         await parts.close()
 
+    async def _leave_requests_to_others(self, parts: Parts) -> None:
+        """Until this process knows the policies, as long as another one of this port does."""
+        others = [slot for slot in self._inherited.slots if slot.door and slot is not self._slot]
+        while not (self._stop.is_set() or self._is_ready(parts)):
+            if not any(slot.is_ready for slot in others):
+                return
+            await asyncio.sleep(_TURN_SECONDS)
+
     async def _serve(self, parts: Parts) -> None:
         tracer = build_tracer(self._options.flags)
         app = self._build_app(parts, tracer)
+        tasks: list[asyncio.Task[None]] = []
+        if self._slot.door is not None:
+            tasks.append(asyncio.create_task(self._answer_parent(app, self._slot.door)))
+        await self._leave_requests_to_others(parts)
         share = self._inherited.memory_limit
         # Those who come to the process for slow requests were let in by another one of ours.
         is_inside = self._inherited.is_for_slow
@@ -157,9 +170,7 @@ class _Worker:
         self._listener = Listener(self._inherited.listener, gate, context, _limit_silent())
         gate.on_count = self._note_connections
         self._listener.on_count = self._note_connections
-        tasks = [asyncio.create_task(self._listener.run()), asyncio.create_task(gate.sweep())]
-        if self._slot.door is not None:
-            tasks.append(asyncio.create_task(self._answer_parent(app, self._slot.door)))
+        tasks += [asyncio.create_task(self._listener.run()), asyncio.create_task(gate.sweep())]
         page = await self._show_metrics(parts)
         await self._stop.wait()
         await self._wait_for_clients(gate)

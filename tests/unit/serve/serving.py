@@ -31,17 +31,23 @@ PATHS = ("/validate/fail", "/validate/ignore", "/mutate/fail", "/mutate/ignore")
 class FakeWorld:
     """A cluster that says what the test tells it."""
 
-    is_ready = True
-
     def __init__(self, policies: Policies) -> None:
         self.policies = policies
+        # What a test sets to hold requests until it is done.
+        self.reading: asyncio.Event | None = None
         self.needs_roles = False
         self.left_alone: Callable[[Request], bool] = lambda _: False
         self.labels: Mapping[str, str] | None = {}
         self.roles: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
         self.asked_roles = 0
 
-    async def wait(self) -> None: ...
+    @property
+    def is_ready(self) -> bool:
+        return self.reading is None or self.reading.is_set()
+
+    async def wait(self) -> None:
+        if self.reading is not None:
+            await self.reading.wait()
 
     def is_left_alone(self, request: Request) -> bool:
         return self.left_alone(request)

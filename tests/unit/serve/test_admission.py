@@ -340,6 +340,24 @@ def test_beyond_the_limit_answers_come_at_once(tmp_path: Path) -> None:
     assert "too many requests at once" in response["warnings"][0]
 
 
+def test_nothing_is_answered_before_policies_are_read(tmp_path: Path) -> None:
+    """A process that has just started knows no policies; that must not mean that all is well."""
+    policies = FixedPolicies(write_policies(tmp_path, make_policy("teams", require_label("team"))))
+    known, policies.policies = policies.policies, ()
+    bench = Bench(policies)
+
+    async def run() -> tuple[HTTPStatus, bool]:
+        bench.world.reading = asyncio.Event()
+        late = await bench.post("/validate/fail", make_review(), b"timeout=1s")
+        waiting = asyncio.create_task(bench.post("/validate/fail", make_review()))
+        await asyncio.sleep(0)
+        policies.policies = known
+        bench.world.reading.set()
+        return late.status, orjson.loads((await waiting).body)["response"]["allowed"]
+
+    assert asyncio.run(run()) == (HTTPStatus.SERVICE_UNAVAILABLE, False)
+
+
 def test_a_policy_that_does_not_compile_refuses_what_it_concerns(tmp_path: Path) -> None:
     rule = require_label("x")
     rule["preconditions"] = {"all": [{"key": "{{ request.[ }}", "operator": "Equals", "value": 1}]}
