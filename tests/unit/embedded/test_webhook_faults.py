@@ -221,6 +221,17 @@ def test_undecided_conditions_refuse() -> None:
     run_step(step)
 
 
+def test_conditions_that_cost_too_much_refuse() -> None:
+    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+        condition = {"name": "b", "expression": "lists.range(1000000000).size() > 0"}
+        world.put(webhooks.configure(matchConditions=[condition], failurePolicy="Ignore"))
+        code, reason, told = read_refusal(await admit(world, admission))
+        assert (code, reason) == (403, "Forbidden")
+        assert "actual cost limit exceeded" in told
+
+    run_step(step)
+
+
 # --- connections
 
 

@@ -11,7 +11,13 @@ from lictor.embedded.admission.webhook_calls import WebhookCaller
 from lictor.embedded.admission.webhooks import Candidate, Hook, WebhookBook
 from lictor.embedded.reading import Reader, read_object, read_text
 from lictor.embedded.refusals import internal_error
-from lictor.errors import CompileError, EvaluationError, LookupFailedError, RefusedRequestError
+from lictor.errors import (
+    CompileError,
+    EvaluationError,
+    LookupFailedError,
+    RefusedRequestError,
+    TooLargeError,
+)
 from lictor.lang.patch.strict_json_patch import apply_json_patch
 from lictor.model.request import Operation
 from lictor.raw import Json, JsonObject
@@ -84,7 +90,7 @@ class WebhookAdmission:
             return fits
         try:
             return hook.conditions(submission, candidate.place)
-        except (EvaluationError, LookupFailedError) as error:
+        except (EvaluationError, LookupFailedError, TooLargeError) as error:
             raise submission.forbid(str(error)) from error
 
     def _fits_labels(self, hook: Hook, submission: Submission) -> bool:

@@ -18,7 +18,7 @@ from lictor.embedded.kinds.schema_words import (
     show,
 )
 from lictor.embedded.kinds.structural import Schema
-from lictor.errors import EvaluationError, SyntaxFaultError
+from lictor.errors import EvaluationError, SyntaxFaultError, TooLargeError
 from lictor.lang.cel.activation import Activation
 from lictor.lang.cel.environment import Environment, kubernetes_environment, runtime
 from lictor.lang.cel.expression import Expression, compile_expression
@@ -128,7 +128,7 @@ def _ask(rule: Rule, activation: Activation, value: Json, *, is_known: bool) -> 
     try:
         if expression(activation) is True:
             return None
-    except EvaluationError as error:
+    except (EvaluationError, TooLargeError) as error:
         about = message or f"rule: {raw['rule']}"
         return _blame("", value, f"{error} evaluating rule: {about.removeprefix('rule: ')}")
     return _blame(raw.get("reason") or "", value, _tell(rule, activation, message))
@@ -138,7 +138,7 @@ def _tell(rule: Rule, activation: Activation, message: str) -> str:
     if rule.tell is not None:
         try:
             told = rule.tell(activation)
-        except EvaluationError:
+        except (EvaluationError, TooLargeError):
             told = None
         if isinstance(told, str) and told.strip() and "\n" not in told:
             return told

@@ -80,7 +80,7 @@ _NO_FIELDS = re.compile(
 _MOST_EDITS = 1000
 # Functions whose answers may be long, whatever the request is.
 _MAKES_LISTS = re.compile(
-    rb"resource\.|globalContext\.|http\.|[Gg]et|[Pp]ost|unmarshal|yaml\.|range|split|findAll"
+    rb"resource\.|globalContext\.|http\.|[Gg]et|[Pp]ost|unmarshal|yaml\.|[Rr]ange|split|(?:find|extract)All|flatten"
 )
 
 

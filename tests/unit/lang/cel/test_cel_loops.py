@@ -82,6 +82,24 @@ def test_long_lists_take_no_seconds(text):
     assert time.process_time() - started < 0.5
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lists.range(4000).map(x, string(x)).size()",
+        f"'{'a,' * 3999}'.split(',').map(x, x + x).size()",
+        f"'{'a' * 4000}'.findAll('a').map(x, x + x).size()",
+    ],
+    ids=["range", "split", "findAll"],
+)
+def test_long_lists_that_an_expression_makes_take_no_seconds(text):
+    """Whole, each step of a loop would copy what the steps before have made: gigabytes."""
+    expression = compile_expression(text, ENVIRONMENT)
+    expression({})
+    started = time.process_time()
+    assert expression({}) == 4000
+    assert time.process_time() - started < 0.2
+
+
 def test_long_answers_of_the_world_take_no_seconds():
     world = World(list_resources=lambda *place: {"items": [{"n": n} for n in range(4000)]})
     expression = compile_expression(
