@@ -7,13 +7,12 @@ process has no threads yet, and stays small, so that its own forks are cheap.
 import asyncio
 import contextlib
 import gc
+import math
 import os
 import resource
-import select
 import signal
 import socket
 import struct
-import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -22,6 +21,7 @@ Work = Callable[[bytes], bytes]
 
 _LENGTH = struct.Struct("<I")
 _MEBIBYTE = 1024 * 1024
+_MOST_JOBS = 64
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -98,82 +98,109 @@ def _serve_parent(channel: socket.socket, work: Work, rehearse: Callable[[], Non
         if rehearse is not None:
             rehearse()
         gc.freeze()
-        while (order := _receive(channel)) is not None:
-            data = msgspec.msgpack.encode(run_jobs(order.jobs, work, order.limits))
-            channel.sendall(_LENGTH.pack(len(data)) + data)
+        runner = _Runner(work)
+        while (data := _read_frame(channel)) is not None:
+            order = msgspec.msgpack.decode(data, type=_Order)
+            outcomes = [runner.run(job, order.limits) for job in order.jobs]
+            _write_frame(channel, msgspec.msgpack.encode(outcomes))
     finally:
         os._exit(0)
 
 
 def _part_from_parent(kept: int) -> None:
     """Hold nothing of the parent's open, and end with it."""
-    import ctypes
-
     os.closerange(3, kept)
     os.closerange(kept + 1, 65536)
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with_parent()
+
+
+def _end_with_parent() -> None:
+    import ctypes
+
     pr_set_pdeathsig = 1
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
-def _receive(channel: socket.socket) -> _Order | None:
-    head = _read_exactly(channel, _LENGTH.size)
-    if head is None:
-        return None
-    data = _read_exactly(channel, _LENGTH.unpack(head)[0])
-    return None if data is None else msgspec.msgpack.decode(data, type=_Order)
+class _Child(msgspec.Struct):
+    """A process that runs jobs, and how many it has run."""
+
+    pid: int
+    channel: socket.socket
+    jobs: int = 0
 
 
-def _read_exactly(channel: socket.socket, size: int) -> bytes | None:
-    parts = bytearray()
-    while len(parts) < size:
-        part = channel.recv(min(size - len(parts), _MEBIBYTE))
-        if not part:
-            return None
-        parts += part
-    return bytes(parts)
+class _Runner:
+    """Runs jobs in a child. One child does many: to fork costs more than most jobs.
+
+    A job that fails is the end of its child, and so is a number of jobs: what they leave behind
+    must not add up.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._child: _Child | None = None
+
+    def run(self, job: bytes, limits: Limits) -> Outcome:
+        child = self._child
+        if child is None:
+            child = self._child = self._fork()
+        child.jobs += 1
+        outcome, is_late = _ask(child, msgspec.msgpack.encode(_Order([job], limits)), limits)
+        if outcome is not None and not outcome.failure and child.jobs < _MOST_JOBS:
+            return outcome
+        code = self._end(child)
+        return outcome or Outcome(failure=_explain_end(code, limits, is_late=is_late))
+
+    def _fork(self) -> _Child:
+        own, other = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            own.close()
+            _work_in_child(other, self._work)
+        other.close()
+        return _Child(pid, own)
+
+    def _end(self, child: _Child) -> int:
+        """End a child; what it had ended with, where it was before us."""
+        self._child = None
+        child.channel.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)
+        _, status = os.waitpid(child.pid, 0)
+        return os.waitstatus_to_exitcode(status)
 
 
-def run_jobs(jobs: Sequence[bytes], work: Work, limits: Limits) -> list[Outcome]:
-    """Run jobs in children; one child does many, until a job is the end of it."""
-    outcomes: list[Outcome] = []
-    while len(outcomes) < len(jobs):
-        outcomes += _run_child(jobs[len(outcomes) :], work, limits)
-    return outcomes
-
-
-def _run_child(jobs: Sequence[bytes], work: Work, limits: Limits) -> list[Outcome]:
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reader)
-        _work_in_child(jobs, work, limits, writer)
-    os.close(writer)
-    outcomes, is_late = _collect(reader, len(jobs), limits)
-    os.close(reader)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    if len(outcomes) < len(jobs):
-        code = os.waitstatus_to_exitcode(status)
-        outcomes.append(Outcome(failure=_explain_end(code, limits, is_late=is_late)))
-    return outcomes
-
-
-def _work_in_child(jobs: Sequence[bytes], work: Work, limits: Limits, writer: int) -> None:
+def _ask(child: _Child, order: bytes, limits: Limits) -> tuple[Outcome | None, bool]:
+    """What became of a job; None where the child died, and whether it only took too long."""
+    child.channel.settimeout(limits.wall_seconds)
     try:
-        _limit_memory(limits.memory)
+        _write_frame(child.channel, order)
+        answer = _read_frame(child.channel)
+    except TimeoutError:
+        return None, True
+    except OSError:
+        return None, False
+    return (None if answer is None else msgspec.msgpack.decode(answer, type=Outcome)), False
+
+
+# --- in a child of the helper
+
+
+def _work_in_child(channel: socket.socket, work: Work) -> None:
+    try:
+        _end_with_parent()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        for job in jobs:
-            used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
-            hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-            resource.setrlimit(resource.RLIMIT_CPU, (used + limits.cpu_seconds, hard))
-            data = msgspec.msgpack.encode(_work_on(job, work, limits))
-            _write_all(writer, _LENGTH.pack(len(data)) + data)
+        while (data := _read_frame(channel)) is not None:
+            order = msgspec.msgpack.decode(data, type=_Order)
+            _limit_memory(order.limits.memory)
+            _limit_time(order.limits.cpu_seconds)
+            outcome = _work_on(order.jobs[0], work, order.limits)
+            _write_frame(channel, msgspec.msgpack.encode(outcome))
     finally:
         os._exit(0)
 
@@ -196,33 +223,33 @@ def _limit_memory(more: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
-def _write_all(writer: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(writer, view) :]
+def _limit_time(more: int) -> None:
+    # The kernel counts whole seconds: one more, or a job might get none at all.
+    used = math.ceil(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (used + more, hard))
 
 
-def _collect(reader: int, count: int, limits: Limits) -> tuple[list[Outcome], bool]:
-    """What the child tells until it has told all, ends, or takes too long over one job."""
-    outcomes: list[Outcome] = []
-    data = bytearray()
-    deadline = time.monotonic() + limits.wall_seconds
-    while len(outcomes) < count:
-        ready, _, _ = select.select([reader], [], [], max(deadline - time.monotonic(), 0.0))
-        if not ready:
-            return outcomes, True
-        part = os.read(reader, _MEBIBYTE)
+# --- frames: a length, and so many bytes
+
+
+def _write_frame(channel: socket.socket, data: bytes) -> None:
+    channel.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def _read_frame(channel: socket.socket) -> bytes | None:
+    head = _read_exactly(channel, _LENGTH.size)
+    return None if head is None else _read_exactly(channel, _LENGTH.unpack(head)[0])
+
+
+def _read_exactly(channel: socket.socket, size: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < size:
+        part = channel.recv(min(size - len(parts), _MEBIBYTE))
         if not part:
-            break
-        data += part
-        while len(data) >= _LENGTH.size:
-            end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
-            if len(data) < end:
-                break
-            outcomes.append(msgspec.msgpack.decode(data[_LENGTH.size : end], type=Outcome))
-            del data[:end]
-            deadline = time.monotonic() + limits.wall_seconds
-    return outcomes, False
+            return None
+        parts += part
+    return bytes(parts)
 
 
 def _explain_end(code: int, limits: Limits, *, is_late: bool) -> str:

@@ -87,6 +87,21 @@ def test_what_a_job_does_is_told_and_harms_no_other() -> None:
     assert outcomes[7][0] == b"fine"
 
 
+def test_one_child_does_many_jobs_until_one_is_the_end_of_it() -> None:
+    helper = HelperProcess(lambda job: _work(job) and str(os.getpid()).encode())
+    try:
+        jobs = (b"fine", b"fine", b"die", b"fine", b"break", b"fine")
+        outcomes = asyncio.run(helper.run(jobs, LIMITS))
+        many = asyncio.run(helper.run([b"fine"] * 100, LIMITS))
+    finally:
+        helper.close()
+    first, same, _, second, _, third = (outcome.result for outcome in outcomes)
+    assert first == same
+    assert len({first, second, third}) == 3
+    # What harmless jobs leave behind does not add up for ever.
+    assert len({outcome.result for outcome in many}) == 2
+
+
 def test_a_job_that_only_waits_has_an_end_too() -> None:
     limits = msgspec.structs.replace(LIMITS, wall_seconds=0.5)
     assert _run(b"sleep", limits=limits) == [(b"", "it takes more than 0.5 s")]
