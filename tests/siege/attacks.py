@@ -49,12 +49,12 @@ def split_attack(attack: Attack) -> list[Attack]:
     ]
 
 
-def list_attacks(seed: int, listener: str) -> Iterator[Attack]:
-    """What is known, then what this seed makes; without end."""
+def list_attacks(seed: int, listener: str, first: int = 0) -> Iterator[Attack]:
+    """What is known, then what this seed makes, from this number on; without end."""
     for number, policies in enumerate(known.list_known()):
         triggers = _make_triggers(Random(number), -number - 1)
         yield Attack(f"known-{number}", tuple(policies), triggers)
-    for number in count():
+    for number in count(first):
         yield make_attack(seed, number, listener)
 
 

@@ -40,7 +40,7 @@ class Keeper:
         for replica in self._site.replicas:
             self._read_log(replica)
             if not replica.process.is_running():
-                self._note(replica.component, f"exit {replica.process.popen.returncode}")
+                self._note(replica.component, f"exit {replica.process.popen.returncode}", replica)
                 self._start_again(replica)
         self._write()
 
@@ -56,12 +56,13 @@ class Keeper:
                 self._children[role] = int(child)
             elif event == "ended":
                 self._children.pop(role, None)
-                self._note(f"serve {role}", f"code {code}")
+                self._note(f"serve {role}", f"code {code}", replica)
 
-    def _note(self, role: str, how: str) -> None:
+    def _note(self, role: str, how: str, replica: Replica) -> None:
         now = time.monotonic()
         self._ledger.tell(f"{role} ended: {how}; under way: {self._ledger.name_attacks()}")
         self.deaths[f"{role} ({how})"] += 1
+        self._ledger.keep_log(f"death-{self.deaths.total():03}", replica.process.read_log(20_000))
         count, seconds = _LOOP
         recent = [at for at in self._ended[role] if at > now - seconds]
         self._ended[role] = [*recent, now]

@@ -21,12 +21,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Attack a running lictor with policies")
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--seed", type=int, default=0, help="0 takes one from the clock")
+    parser.add_argument("--first", type=int, default=0, help="number of the first attack")
     parser.add_argument("--cluster", choices=("embedded", "real"), default="embedded")
     parser.add_argument("--folder", type=Path, default=Path("build/siege"), help="for violations")
     parser.add_argument("--replay", type=Path, help="an attack from such a folder")
     given = parser.parse_args()
     seed = given.seed or int(time.time())
-    siege = besiege(given.cluster, given.folder, given.seconds, seed, given.replay)
+    siege = besiege(
+        given.cluster, given.folder, given.seconds, seed, first=given.first, replay=given.replay
+    )
     for line in siege.describe():
         print(line)
     return 1 if siege.ledger.counts else 0

@@ -155,14 +155,20 @@ def open_cluster(kind: str) -> LocalCluster:
 
 
 def besiege(
-    kind: str, folder: Path, seconds: float, seed: int, replay: Path | None = None
+    kind: str,
+    folder: Path,
+    seconds: float,
+    seed: int,
+    *,
+    first: int = 0,
+    replay: Path | None = None,
 ) -> Siege:
-    """A whole run on a new cluster."""
+    """A whole run on a new cluster: the attacks of a seed from a number on, or one once more."""
     with open_cluster(kind) as cluster:
         siege = Siege(cluster, folder)
         with listener(cluster, siege.ledger) as address, siege.watched():
             if replay is None:
-                attacks = list_attacks(seed, address)
+                attacks = list_attacks(seed, address, first)
             else:
                 attacks = iter(split_attack(load_attack(replay.read_text(encoding="utf-8"))))
             count = siege.attack(attacks, seconds)

@@ -33,9 +33,11 @@ class Limited(LocalCluster):
 
     def lictor_prefix(self, words: tuple[str, ...]) -> tuple[str, ...]:
         limit = _SERVE_MEMORY if words[0] == "serve" else _CONTROL_MEMORY
+        # Where native code breaks, the log tells in which function.
+        traced = ("env", "PYTHONFAULTHANDLER=1")
         group = MemoryGroup(f"{len(self._lictors)}", limit)
         self.__dict__.setdefault("groups", []).append(group)
-        return group.wrap(self._network.prefix)
+        return (*group.wrap(self._network.prefix), *traced)
 
     def stop(self) -> None:
         super().stop()

@@ -62,9 +62,17 @@ class Ledger:
         if number <= _MOST_KEPT:
             self._keep(number, kind, {"subject": subject, **facts}, attacks)
 
+    def keep_log(self, name: str, text: str) -> None:
+        """Last words of a process, and the attacks under way."""
+        self._keep_attacks(self.folder / name, [each for each, _ in self._under_way.values()])
+        (self.folder / name / "log.txt").write_text(text, encoding="utf-8")
+
     def _keep(self, number: int, kind: str, facts: dict[str, Any], attacks: list[Attack]) -> None:
         folder = self.folder / f"{number:03}-{kind.replace(' ', '-')}"
-        folder.mkdir(parents=True, exist_ok=True)
+        self._keep_attacks(folder, attacks)
         (folder / "facts.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+
+    def _keep_attacks(self, folder: Path, attacks: list[Attack]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         for attack in attacks:
             (folder / f"attack-{attack.name}.json").write_text(attack.dump(), encoding="utf-8")
