@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import orjson
 
+from lictor.lang.memory_room import ensure_room
 from lictor.raw import Json
 
 Made = TypeVar("Made")
@@ -17,6 +18,7 @@ def remember_compiled(compile_one: Callable[[Json], Made]) -> Callable[[Json], M
     known: dict[bytes, Made] = {}
 
     def compile_filled(filled: Json) -> Made:
+        ensure_room(filled)
         try:
             key = orjson.dumps(filled)
         except TypeError:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 import orjson
 
+from lictor.lang.memory_room import ensure_room
 from lictor.lang.patch.diff import diff
 from lictor.model.request import Operation, Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status, Verdict
@@ -15,6 +16,9 @@ from lictor.raw import JsonObject
 from lictor.report.refusal_text import render_refusal
 
 API_VERSION = "admission.k8s.io/v1"
+# Nobody reads more; a policy can make its message as large as memory is.
+_LONGEST = 64 * 1024
+_MOST_WARNINGS = 100
 _BROKEN = (Status.FAIL, Status.ERROR)
 _TOLD = (Status.FAIL, Status.ERROR, Status.WARN)
 _VERBS = {Status.FAIL: "failed", Status.ERROR: "error"}
@@ -73,10 +77,12 @@ def build_answer(verdict: Verdict, voices: Voices) -> Answer:
 def render_review(uid: str, answer: Answer, api_version: str = API_VERSION) -> bytes:
     """The AdmissionReview that carries an answer."""
     response: JsonObject = {"uid": uid, "allowed": answer.allowed}
+    if answer.patch:
+        ensure_room(list(answer.patch))
     if not answer.allowed:
-        response["status"] = {"status": "Failure", "message": answer.message}
+        response["status"] = {"status": "Failure", "message": _shorten(answer.message)}
     if answer.warnings:
-        response["warnings"] = answer.warnings
+        response["warnings"] = [_shorten(text) for text in answer.warnings[:_MOST_WARNINGS]]
     if answer.patch and answer.allowed:
         response["patchType"] = "JSONPatch"
         response["patch"] = b64encode(orjson.dumps(answer.patch)).decode()
@@ -86,6 +92,10 @@ def render_review(uid: str, answer: Answer, api_version: str = API_VERSION) -> b
         "response": response,
     }
     return orjson.dumps(review)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 def name_resource(request: Request) -> tuple[str, str, str]:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 
-from lictor.errors import LoadError
+from lictor.errors import LoadError, TooLargeError
 from lictor.http import JSON, Call, Reply
 from lictor.load.review import Review, find_head, load_review
 from lictor.raw import Json, JsonObject
@@ -98,7 +98,12 @@ class App:
             # No answer of ours: the API server does as its webhook's failure policy says.
             return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, "policies have not been read yet")
         answer = await self._answer(target, review, deadline)
-        body = render_review(review.uid, answer, review.api_version)
+        try:
+            body = render_review(review.uid, answer, review.api_version)
+        except (MemoryError, TooLargeError):
+            # Without an answer a failure policy would count, and could let the request pass.
+            answer = Answer(allowed=False, message="the answer is too large")
+            body = render_review(review.uid, answer, review.api_version)
         seconds = time.monotonic() - began
         self._note(target, review, answer, seconds)
         if self._dump is not None:

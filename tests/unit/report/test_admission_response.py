@@ -190,3 +190,10 @@ def test_patches_are_encoded() -> None:
 )
 def test_refusals_as_yaml(rules: dict[str, str], text: str) -> None:
     assert render_refusal({"p": rules}) == text
+
+
+def test_answers_have_a_largest_size() -> None:
+    """A policy can make its messages as large as memory is; nobody could read them."""
+    texts = tuple("x" * 200_000 for _ in range(200))
+    assert len(render_review("1", Answer(allowed=False, message=texts[0]))) < 70_000
+    assert len(render_review("1", Answer(warnings=texts))) < 7_000_000

@@ -18,6 +18,7 @@ from lictor.errors import FunctionError, LictorError
 from lictor.lang.cel.declaration import Implementation, Overload
 from lictor.lang.cel.kinds import Kind
 from lictor.lang.cel.values import admit, admit_text
+from lictor.lang.memory_room import ensure_room
 from lictor.raw import Json
 
 Checker: TypeAlias = Json
@@ -343,6 +344,8 @@ def _finish_json(value: Json) -> Json:
         return Timestamp(value)
     if isinstance(value, timedelta):
         return Duration(value)
+    if isinstance(value, dict | list):
+        ensure_room(value)
     return admit(value) if isinstance(value, dict | list | str) else value
 
 
