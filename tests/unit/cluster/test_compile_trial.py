@@ -117,7 +117,7 @@ def test_a_helper_that_is_gone_is_told() -> None:
 
 @pytest.fixture
 def trials() -> Iterator[Trials]:
-    made = Trials(limits=Limits(cpu_seconds=1))
+    made = Trials(limits=Limits(cpu_seconds=1, memory=1 << 30))
     yield made
     made.close()
 
