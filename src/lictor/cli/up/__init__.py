@@ -86,37 +86,27 @@ def up(  # noqa: PLR0913  (one for each option)
     """
     began = time.monotonic()
     from lictor.cli.flag_pairs import read_flags
+    from lictor.cli.up import plan
     from lictor.cli.up.kubeconfig import hold_kubeconfig
-    from lictor.cli.up.plan import (
-        OWN_FLAGS,
-        Wishes,
-        bind,
-        check_address,
-        choose_kubeconfig,
-        make_plan,
-        open_folder,
-    )
     from lictor.cli.up.policy_files import read_objects
     from lictor.cli.up.processes import run_cluster
 
-    def tell(note: str) -> None:
-        if verbose:
-            click.echo(f"note: {note}", err=True)
-
-    objects = read_objects(policies, tell)
-    address = check_address(address)
-    wishes = Wishes(
-        keeps_objects=data is not None,
-        is_bare=bare,
-        is_verbose=verbose,
-        prefix=prefix,
-        flags=read_flags(flags, OWN_FLAGS),
+    objects = read_objects(policies, _tell if verbose else lambda _: None)
+    address = plan.check_address(address)
+    own_flags = read_flags(flags, plan.OWN_FLAGS)
+    is_kept = data is not None
+    wishes = plan.Wishes(
+        keeps_objects=is_kept, is_bare=bare, is_verbose=verbose, prefix=prefix, flags=own_flags
     )
-    file = choose_kubeconfig(kubeconfig, data)
+    file = plan.choose_kubeconfig(kubeconfig, data)
     with (
-        open_folder(data) as folder,
+        plan.open_folder(data) as folder,
         hold_kubeconfig(file),
-        bind(address, port) as listener,
+        plan.bind(address, port) as listener,
     ):
-        plan = make_plan(folder, listener, file, wishes)
-        raise SystemExit(run_cluster(plan, objects, began))
+        made = plan.make_plan(folder, listener, file, wishes)
+        raise SystemExit(run_cluster(made, objects, began))
+
+
+def _tell(note: str) -> None:
+    click.echo(f"note: {note}", err=True)
