@@ -25,6 +25,8 @@ class Review(msgspec.Struct, frozen=True):
     uid: str
     api_version: str
     request: Request
+    # Bytes that came; 0 where nobody counted.
+    size: int = 0
 
 
 def _read_object(holder: JsonObject, name: str) -> JsonObject | None:
@@ -108,4 +110,5 @@ def load_review(data: bytes, *, namespace_labels: Mapping[str, str] | None = Non
         raise LoadError(f"not JSON: {error}", where=_WHERE) from error
     except Fault as fault:
         raise LoadError(fault.message, where=_WHERE) from fault
-    return build_review(body, namespace_labels=namespace_labels)
+    review = build_review(body, namespace_labels=namespace_labels)
+    return Review(review.uid, review.api_version, review.request, len(data))

@@ -74,7 +74,7 @@ class Admission:
         """What the API server is told about a request."""
         chamber = self._chambers.open(way)
         try:
-            return await self._answer(chamber, review.request, deadline)
+            return await self._answer(chamber, review, deadline)
         except SlowRequestError:
             return await self._ask_elsewhere(chamber, review.request, deadline)
         except TooLargeError as error:
@@ -116,8 +116,8 @@ class Admission:
             return Answer(allowed=False, message=f"the request could not be judged: {why}")
         return Answer(warnings=(f"policies were not asked: {why}",))
 
-    async def _answer(self, chamber: Chamber, request: Request, deadline: float) -> Answer:
-        way = chamber.way
+    async def _answer(self, chamber: Chamber, review: Review, deadline: float) -> Answer:
+        way, request = chamber.way, review.request
         admission: JsonObject = request.admission or {}
         namespace = str(admission.get("namespace") or "")
         if _is_unchanging(way, request) or (way.namespaced and not namespace):
@@ -127,14 +127,16 @@ class Admission:
             return _PROTECTED
         if self._world.is_left_alone(request) or self._is_own_change(way, request):
             return ALLOWED
-        return await self._judge_now(chamber, request, deadline)
+        return await self._judge_now(chamber, request, deadline, review.size)
 
-    async def _judge_now(self, chamber: Chamber, request: Request, deadline: float) -> Answer:
+    async def _judge_now(
+        self, chamber: Chamber, request: Request, deadline: float, size: int
+    ) -> Answer:
         verdict = await self._judge.judge(chamber.now, chamber.asking, request, deadline)
         answer = build_answer(verdict, chamber.voices)
         if not (request.admission or {}).get("dryRun"):
             outcome = Outcome(request, answer.allowed, chamber.way.mutating, verdict)
-            self._aftermath.follow(chamber, outcome)
+            self._aftermath.follow(chamber, outcome, size)
         return answer
 
     async def _complete(self, chamber: Chamber, request: Request, namespace: str) -> Request:

@@ -21,6 +21,10 @@ log = logging.getLogger(__name__)
 
 _SECONDS = 30.0
 _COMPLAIN_EVERY = 10.0
+# Of reviews that wait; in memory they take about three times as much.
+_MOST_BYTES = 8 * 1024 * 1024
+# Smaller ones are counted, but only their number is bounded: large ones must not crowd them out.
+_SMALL_BYTES = 16 * 1024
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -56,10 +60,11 @@ class Sink(Protocol):
 class _Item(msgspec.Struct, frozen=True):
     chamber: Chamber
     outcome: Outcome
+    size: int
 
 
 class Aftermath:
-    """A bounded queue between answers and what follows from them."""
+    """A queue between answers and what follows from them, bounded in number and in bytes."""
 
     def __init__(
         self,
@@ -77,15 +82,24 @@ class Aftermath:
         self._book = book
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(max(capacity, 1))
         self._workers = max(workers, 1)
+        # Bytes of the reviews that wait or are being worked on.
+        self._held = 0
         self._complained = 0.0
         self._lost = 0
 
-    def follow(self, chamber: Chamber, outcome: Outcome) -> None:
-        """Let what follows happen soon. Never waits: on a full queue the request is told lost."""
+    def follow(self, chamber: Chamber, outcome: Outcome, size: int = 0) -> None:
+        """Let what follows happen soon. Never waits: on a full queue the request is told lost.
+
+        `size`: bytes of the review. One review alone always has room.
+        """
         if not self._concerns(chamber, outcome):
             return
+        if size > _SMALL_BYTES and self._held and self._held + size > _MOST_BYTES:
+            self._lose("queue full of large requests")
+            return
         try:
-            self._queue.put_nowait(_Item(chamber, outcome))
+            self._queue.put_nowait(_Item(chamber, outcome, size))
+            self._held += size
         except asyncio.QueueFull:
             self._lose("queue full")
 
@@ -131,6 +145,7 @@ class Aftermath:
                 # One request must not keep the others from what follows.
                 log.exception("what follows a request failed", extra=_name(item.outcome.request))
             finally:
+                self._held -= item.size
                 self._queue.task_done()
             # Requests come first.
             await asyncio.sleep(0)

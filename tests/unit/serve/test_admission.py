@@ -206,6 +206,19 @@ def test_a_full_queue_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     assert "requests not audited" in caplog.text
 
 
+def test_a_queue_is_full_of_few_large_requests(tmp_path: Path) -> None:
+    policies = write_policies(tmp_path, make_policy("teams", require_label("team", "Audit")))
+    bench = Bench(policies, sinks=(Notes(),), capacity=1000)
+    large = make_review({"note": "x" * 3_000_000})
+    for _ in range(4):
+        assert bench.ask("/validate/fail", large)["allowed"]
+    assert bench.count(QUEUE_DROPPED) == 2
+    # What was worked on makes room again.
+    bench.follow("/validate/fail", make_review())
+    bench.ask("/validate/fail", large)
+    assert bench.count(QUEUE_DROPPED) == 2
+
+
 def test_who_is_left_alone_is_allowed(tmp_path: Path) -> None:
     bench = Bench(write_policies(tmp_path, make_policy("teams", require_label("team"))))
     bench.world.left_alone = lambda request: (
