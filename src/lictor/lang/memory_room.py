@@ -10,8 +10,8 @@ from typing import Final
 from lictor.lang.written_size import measure_written
 from lictor.raw import Json
 
-# Smaller values find room wherever a process still works at all.
-_SMALL: Final = 256 * 1024
+# Also for small values, as others may have taken everything.
+_LEAST: Final = 1024 * 1024
 # While a buffer is doubled there are two of them; what is measured is no more than a rough size.
 _TIMES: Final = 4
 
@@ -19,10 +19,8 @@ _TIMES: Final = 4
 def ensure_room(value: Json) -> None:
     """Raise MemoryError where this value could not be written, TooLargeError beyond all limits."""
     size = measure_written(value)
-    if size < _SMALL:
-        return
     try:
         # Asked for and given back untouched: this costs some microseconds, and no memory.
-        mmap.mmap(-1, size * _TIMES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+        mmap.mmap(-1, _LEAST + size * _TIMES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except OSError:
         raise MemoryError("no room to write a value out") from None

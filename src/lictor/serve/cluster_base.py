@@ -29,6 +29,7 @@ from lictor.serve.book import Book
 from lictor.serve.certificate import LiveCertificate, read_secret
 from lictor.serve.event_sink import AdmissionEvents
 from lictor.serve.instruments import CERTIFICATE_RELOADS
+from lictor.serve.lasting import keep_running
 from lictor.serve.metrics_settings import read_metrics_settings
 from lictor.serve.options import Options
 from lictor.serve.policy_reviewer import PolicyReviewer
@@ -163,9 +164,9 @@ class ClusterBase(Base):
                 self._settings, self._namespaces, self._roles, self._store, self._lookups,
                 self._events, self._reports, self._updates, self._metrics_map,
             ):  # fmt: skip
-                group.create_task(part.run())
+                group.create_task(keep_running(part.run))
             if not self._has_own_certificate:
-                group.create_task(self._secret.run())
+                group.create_task(keep_running(self._secret.run))
             await self._wait()
             self._world.note_read()
             log.info("ready to judge", extra={"policies": len(self._store.policies)})

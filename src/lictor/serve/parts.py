@@ -12,6 +12,7 @@ from lictor.serve.certificate import LiveCertificate
 from lictor.serve.chambers import Chambers
 from lictor.serve.desks import Desks
 from lictor.serve.judge import Alarm, Judge
+from lictor.serve.lasting import keep_running
 from lictor.serve.options import Inherited, Options
 from lictor.serve.policy_reviewer import PolicyReviewer
 from lictor.serve.slow_requests import SlowRequests
@@ -33,7 +34,7 @@ class Parts(msgspec.Struct, frozen=True):
         """Keep what is known of the cluster in step, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.base.run())
-            group.create_task(self.aftermath.run())
+            group.create_task(keep_running(self.aftermath.run))
             await self.world.wait()
             group.create_task(self.chambers.keep_warm())
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import orjson
 
 from lictor.errors import SlowRequestError
+from lictor.lang.memory_room import ensure_room
 from lictor.model.request import Request
 from lictor.raw import JsonObject
 from lictor.report.admission_response import API_VERSION, Answer
@@ -35,10 +36,11 @@ class SlowRequests:
         left = deadline - time.monotonic()
         with self._wait(str(asked.get("namespace") or "")):
             try:
+                ensure_room(asked)
                 async with asyncio.timeout(left):
                     target = f"{path}?timeout={max(int(left), 1)}s"
                     response = await self._send(target, orjson.dumps(review))
-            except (OSError, EOFError, ValueError, LookupError) as error:
+            except (OSError, EOFError, ValueError, LookupError, MemoryError) as error:
                 raise SlowRequestError("the rules take too long to be asked now") from error
             except TimeoutError:
                 raise SlowRequestError("the rules took too long") from None

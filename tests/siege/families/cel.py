@@ -125,6 +125,9 @@ def _resource_rule(random: Random) -> Object:
         "operations": random.choice((["CREATE"], ["CREATE", "UPDATE"], ["*"])),
         "resources": [random.choice(("configmaps", "configmaps", *_RESOURCES))],
     }
+    if "*" in rule["resources"]:
+        # Not policies: who refuses that they are deleted has locked himself out, and attacks no more.
+        rule["apiGroups"] = [""]
     if random.random() < 0.1:
         rule["resourceNames"] = [VAULT]
     return rule

@@ -8,7 +8,7 @@ import jmespath_texts as texts
 
 Object = dict[str, Any]
 Names = Sequence[str]
-_KINDS = ("Pod", "Secret", "*", "v1/ConfigMap", "Namespace", "*/*", "Deployment")
+_KINDS = ("Pod", "Secret", "v1/*", "v1/ConfigMap", "Namespace", "v1/*/*", "Deployment")
 _RBAC = "rbac.authorization.k8s.io/v1"
 _DEEPEST = 60
 

@@ -344,9 +344,10 @@ def _finish_json(value: Json) -> Json:
         return Timestamp(value)
     if isinstance(value, timedelta):
         return Duration(value)
-    if isinstance(value, dict | list):
-        ensure_room(value)
-    return admit(value) if isinstance(value, dict | list | str) else value
+    if not isinstance(value, dict | list | str):
+        return value
+    ensure_room(value)
+    return admit(value)
 
 
 def _remembering(call: Implementation) -> Implementation:
