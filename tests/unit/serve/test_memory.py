@@ -48,7 +48,7 @@ def _makes_room_for_connections() -> bool:
 def _tells_growth() -> bool:
     memory = ProcessMemory(1)
     told = [memory.has_grown(moment, 0, is_ready=True) for moment in (1.0, 7.0, 8.0)]
-    kept = [bytes(1000) for _ in range(60_000)]
+    kept = [bytes(1000) for _ in range(100_000)]
     told.append(memory.has_grown(20.0, 0, is_ready=True))
     # Connections are no growth.
     told.append(memory.has_grown(40.0, 2000, is_ready=True))
