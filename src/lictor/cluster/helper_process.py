@@ -22,6 +22,8 @@ Work = Callable[[bytes], bytes]
 _LENGTH = struct.Struct("<I")
 _MEBIBYTE = 1024 * 1024
 _MOST_JOBS = 64
+# A child that holds so much more than at its beginning has done enough.
+_MOST_KEPT = 16 * _MEBIBYTE
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -131,7 +133,13 @@ class _Child(msgspec.Struct):
 
     pid: int
     channel: socket.socket
+    # What it held at its beginning.
+    memory: int
     jobs: int = 0
+
+    @property
+    def is_worn(self) -> bool:
+        return self.jobs >= _MOST_JOBS or _read_memory(self.pid) > self.memory + _MOST_KEPT
 
 
 class _Runner:
@@ -151,7 +159,7 @@ class _Runner:
             child = self._child = self._fork()
         child.jobs += 1
         outcome, is_late = _ask(child, msgspec.msgpack.encode(_Order([job], limits)), limits)
-        if outcome is not None and not outcome.failure and child.jobs < _MOST_JOBS:
+        if outcome is not None and not outcome.failure and not child.is_worn:
             return outcome
         code = self._end(child)
         return outcome or Outcome(failure=_explain_end(code, limits, is_late=is_late))
@@ -163,7 +171,7 @@ class _Runner:
             own.close()
             _work_in_child(other, self._work)
         other.close()
-        return _Child(pid, own)
+        return _Child(pid, own, _read_memory(pid))
 
     def _end(self, child: _Child) -> int:
         """End a child; what it had ended with, where it was before us."""
@@ -173,6 +181,15 @@ class _Runner:
             os.kill(child.pid, signal.SIGKILL)
         _, status = os.waitpid(child.pid, 0)
         return os.waitstatus_to_exitcode(status)
+
+
+def _read_memory(pid: int) -> int:
+    """Bytes of data that a process has of its own; 0 where it is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[5]) * resource.getpagesize()
+    except OSError:
+        return 0
 
 
 def _ask(child: _Child, order: bytes, limits: Limits) -> tuple[Outcome | None, bool]:
@@ -215,9 +232,7 @@ def _work_on(job: bytes, work: Work, limits: Limits) -> Outcome:
 
 
 def _limit_memory(more: int) -> None:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        pages = int(file.read().split()[5])
-    limit = pages * resource.getpagesize() + more
+    limit = _read_memory(os.getpid()) + more
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))

@@ -11,7 +11,7 @@ from lictor.serve.capacity import find_memory
 
 # What a process may take beyond what it has at its start, however small its share is: compiled
 # policies are in it, and what is left must do for requests. Native code does not survive without.
-_LEAST_ROOM = 160 * 1024 * 1024
+_LEAST_ROOM = 128 * 1024 * 1024
 # The buffers that a TLS connection reserves, and the few pages of them that it really uses.
 _RESERVED_BY_CONNECTION = 272 * 1024
 _USED_BY_CONNECTION = 48 * 1024

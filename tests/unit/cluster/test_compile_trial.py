@@ -59,7 +59,9 @@ DEEDS: dict[bytes, Callable[[], object]] = {
     b"fill": lambda: [bytearray(1024 * 1024) for _ in range(10_000)],
     b"die": _die,
     b"break": lambda: 1 // 0,
+    b"keep": lambda: _KEPT.extend(bytes(1000) for _ in range(40_000)),
 }
+_KEPT: list[bytes] = []
 
 
 def _work(job: bytes) -> bytes:
@@ -93,6 +95,7 @@ def test_one_child_does_many_jobs_until_one_is_the_end_of_it() -> None:
         jobs = (b"fine", b"fine", b"die", b"fine", b"break", b"fine")
         outcomes = asyncio.run(helper.run(jobs, LIMITS))
         many = asyncio.run(helper.run([b"fine"] * 100, LIMITS))
+        kept = asyncio.run(helper.run([b"keep", b"fine"], LIMITS))
     finally:
         helper.close()
     first, same, _, second, _, third = (outcome.result for outcome in outcomes)
@@ -100,6 +103,7 @@ def test_one_child_does_many_jobs_until_one_is_the_end_of_it() -> None:
     assert len({first, second, third}) == 3
     # What harmless jobs leave behind does not add up for ever.
     assert len({outcome.result for outcome in many}) == 2
+    assert kept[0].result != kept[1].result
 
 
 def test_a_job_that_only_waits_has_an_end_too() -> None:
