@@ -39,6 +39,8 @@ _WARMING_SHARE = 0.2
 _LONGEST_REST = 1.0
 # So long after the last change of a policy its closures are set aside.
 _QUIET = 2.0
+# What was replaced meanwhile takes memory until then.
+_COLLECT_EVERY = 600.0
 
 
 class Policies(Protocol):
@@ -84,6 +86,7 @@ class Chambers:
         # By path and policy: what was made of programs that are still the same.
         self._shares: dict[str, dict[tuple[str, str], _Share]] = {}
         self._changed = asyncio.Event()
+        self._collect_at = 0.0
         # Has every policy been compiled once?
         self.is_warm = False
         store.listen(self._forget)
@@ -99,10 +102,23 @@ class Chambers:
             try:
                 await asyncio.wait_for(self._changed.wait(), _QUIET)
             except TimeoutError:
-                _set_aside()
+                self._set_aside()
                 await self._changed.wait()
             # Where hundreds of policies come one after the other, others must have their turn.
             await asyncio.sleep(min(effort / _WARMING_SHARE, _LONGEST_REST))
+
+    def _set_aside(self) -> None:
+        """Keep the collector from walking through all compiled policies while requests wait.
+
+        It walks through them once before, and requests wait for that, too: whoever changes a policy
+        every few seconds must not bring that about each time.
+        """
+        now = time.monotonic()
+        if now > self._collect_at:
+            self._collect_at = now + _COLLECT_EVERY
+            gc.unfreeze()
+            gc.collect()
+        gc.freeze()
 
     async def _warm_all(self) -> None:
         for policy in self._store.policies:
@@ -171,13 +187,6 @@ class Chambers:
             split = _split(asked, policy, way)
             parts.append(_Parts(*(enclose_rules(each, gauge) for each in split.each)))
         return _Share(programs, tuple(parts), b"oles" in orjson.dumps(policy.document))
-
-
-def _set_aside() -> None:
-    """Keep the collector from walking through all compiled policies while requests wait."""
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
 
 
 class _Parts(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from lictor.errors import UsageError
 from lictor.serve.capacity import count_cores, divide_memory, find_memory
 from lictor.serve.certificate import LiveCertificate, make_temporary
 from lictor.serve.file_policies import FilePolicies
+from lictor.serve.memory import ProcessMemory
 from lictor.serve.metrics_page import FOLDER_VARIABLE
 from lictor.serve.options import Inherited, Options
 from lictor.serve.probe import Probe, open_door
@@ -93,10 +94,20 @@ def run_service(options: Options, control: Callable[[], None] | None = None) -> 
             )
         )
         if control is not None:
-            loops = control
+            loops = _hold(control, share)
             posts.append(Post("control", lambda _: loops(), slots[-2]))
         grace = _GRACE_SECONDS + options.shutdown_delay
         return Supervisor(posts, slots[-1], grace=grace, is_ending=inherited.is_ending).run()
+
+
+def _hold(control: Callable[[], None], share: int) -> Callable[[], None]:
+    """The controllers, within their part of the memory: else the kernel would choose who ends."""
+
+    def run() -> None:
+        ProcessMemory(share)
+        control()
+
+    return run
 
 
 def _prepare_slow(inherited: Inherited, address: str) -> Inherited:
