@@ -35,7 +35,7 @@ def test_nobody_outside_is_harmed(tmp_path: Path) -> None:
     # `make siege` counts each of them.
     late = harm.pop("slow answer", 0)
     assert harm == {}, told
-    assert late <= siege.foreign.answers.count["webhook"] / 200, told
+    assert late <= siege.foreign.answers.count["webhook"] / 100, told
     # An attack that nobody carried out proves nothing.
     assert siege.attacker.tally.accepted.total() > SECONDS / 10
     assert siege.foreign.answers.count["webhook"] > SECONDS

@@ -78,6 +78,12 @@ class Service:
         found = re.search(r'lictor_connections_dropped_total\{reason="silent"\} (\S+)', page)
         return float(found[1]) if found else 0.0
 
+    def wait_for_children(self, count: int) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while len(self.children) < count:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
     @property
     def children(self) -> list[int]:
         """The workers and, unless some were replaced, at the end the one for slow requests."""
@@ -115,6 +121,8 @@ def _serve(
     service = Service(port, metrics, process.pid)
     try:
         service.wait("is_ready")
+        # One more for slow requests; it may come after the first of the workers is ready.
+        service.wait_for_children(workers + 1)
         yield service
     finally:
         process.terminate()
