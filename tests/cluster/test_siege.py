@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,9 @@ SEED = 20_261_115
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Siege]:
     """A cluster that nobody attacks, with everyone watching."""
-    with open_cluster("embedded") as cluster:
-        yield Siege(cluster, tmp_path_factory.mktemp("violations"))
+    folder = tmp_path_factory.mktemp("violations")
+    with open_cluster("embedded") as cluster, closing(Siege(cluster, folder)) as siege:
+        yield siege
 
 
 def test_nobody_outside_is_harmed(tmp_path: Path) -> None:

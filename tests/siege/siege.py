@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -43,6 +43,11 @@ class Siege:
         self.attacker = Attacker(self.site.connect_attacker(), self.oracle, self.ledger)
         self.unlooked = 0
         self._enough = threading.Event()
+
+    def close(self) -> None:
+        """Close the connections to the cluster; the figures stay."""
+        self._admin.close()
+        self.attacker.client.close()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -164,8 +169,7 @@ def besiege(
     replay: Path | None = None,
 ) -> Siege:
     """A whole run on a new cluster: the attacks of a seed from a number on, or one once more."""
-    with open_cluster(kind) as cluster:
-        siege = Siege(cluster, folder)
+    with open_cluster(kind) as cluster, closing(Siege(cluster, folder)) as siege:
         with listener(cluster, siege.ledger) as address, siege.watched():
             if replay is None:
                 attacks = list_attacks(seed, address, first)
