@@ -189,7 +189,7 @@ async def _delete_definitions(client: Client) -> AsyncIterator[str]:
 async def _delete_namespace(client: Client, installation: Installation) -> AsyncIterator[str]:
     """Only where it is ours, and where nothing of anybody else would go with it."""
     found = await client.find(kinds.NAMESPACE, installation.namespace)
-    if found is None or not is_ours(found):
+    if found is None or not is_ours(found) or _is_going(found):
         return
     if held := [line async for line in _list_held(client, installation.namespace)]:
         yield f"{_describe_namespace(installation)} left as it is: it holds {', '.join(held)}"
