@@ -23,7 +23,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TARGET = Path(__file__).parent.parent / "src/lictor/embedded/kinds/builtin_kinds.json"
+TARGET = Path(__file__).parent.parent / "src/lictor/apiserver/kinds/builtin_kinds.json"
 FIELDS = TARGET.parent.parent / "lang/kind_schemas.json"
 SCALARS = ("string", "number", "boolean")
 PREFIXES = ("io.k8s.api.", "io.k8s.apimachinery.pkg.apis.", "io.k8s.apimachinery.pkg.", "io.k8s.")

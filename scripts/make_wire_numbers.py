@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-TARGET = ROOT / "src/lictor/embedded/wire_numbers.json"
+TARGET = ROOT / "src/lictor/apiserver/wire_numbers.json"
 SCHEMAS = ROOT / "src/lictor/lang/kind_schemas.json"
 STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 ALIAS = re.compile(r"^\s*(?:type )?(\w+) = (v\w+)\.(\w+)$", re.MULTILINE)

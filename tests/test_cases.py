@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 import lictor
-from lictor.cli.offline.case_run import CaseRun
-from lictor.cli.offline.cases import TestCase, load_cases
-from lictor.cli.offline.checks import run_checks
-from lictor.cli.offline.resources import load_resources
-from lictor.cli.offline.responses import Answers
 from lictor.cli.rim import run as run_program
 from lictor.model.offline import TestResult
+from lictor.offline.case_run import CaseRun
+from lictor.offline.cases import TestCase, load_cases
+from lictor.offline.checks import run_checks
+from lictor.offline.resources import load_resources
+from lictor.offline.responses import Answers
 from lictor.report.test_outcome import TestOutcome
 
 CASES = Path(__file__).parent / "cases"

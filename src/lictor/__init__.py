@@ -8,7 +8,9 @@ What is named in `__all__` is the public API; everything else may change without
 when they are first used, so that `import lictor` costs next to nothing.
 """
 
-__version__ = "0.1.0"
+from lictor.release import VERSION
+
+__version__ = VERSION
 
 # Known to type checkers, false to Python: `typing` would cost more than the rest of this module.
 TYPE_CHECKING = False

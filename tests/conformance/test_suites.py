@@ -5,10 +5,10 @@ import json
 import pytest
 from conftest import CASES
 
-from lictor.cli.offline.case_run import CaseRun
-from lictor.cli.offline.cases import load_cases
-from lictor.cli.offline.checks import run_checks
 from lictor.errors import LictorError
+from lictor.offline.case_run import CaseRun
+from lictor.offline.cases import load_cases
+from lictor.offline.checks import run_checks
 
 # Families whose policies need signatures, which come later.
 LATER_FAMILIES = {"verifyImages", "ImageValidatingPolicy"}

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from lictor.cli.flag_command import FlagCommand, WordText, slice_option, tell_notes
-from lictor.cli.offline.application import Application, ApplyPlan, select_documents
-from lictor.cli.offline.apply_output import Printer, print_summary, print_unusable
-from lictor.cli.offline.git_clone import GitAccess
-from lictor.cli.offline.inputs import (
+from lictor.cli.flag_command import FlagCommand, WordText, slice_option
+from lictor.errors import UsageError
+from lictor.lang.duration import parse_duration
+from lictor.offline.application import Application, ApplyPlan, select_documents
+from lictor.offline.apply_output import Printer, print_summary, print_unusable
+from lictor.offline.git_clone import GitAccess
+from lictor.offline.inputs import (
     load_caller,
     load_context,
     load_definitions,
@@ -19,20 +21,19 @@ from lictor.cli.offline.inputs import (
     read_definitions,
     read_resource_texts,
 )
-from lictor.cli.offline.lookups import GivenObjects
-from lictor.cli.offline.pieces import Output, PieceOptions
-from lictor.cli.offline.policies import (
+from lictor.offline.lookups import GivenObjects
+from lictor.offline.notes import tell_notes
+from lictor.offline.pieces import Output, PieceOptions
+from lictor.offline.policies import (
     GivenExceptions,
     LoadedPolicies,
     load_exceptions,
     load_policy_files,
 )
-from lictor.cli.offline.requests import World
-from lictor.cli.offline.resources import load_resources
-from lictor.cli.offline.values import GivenValues
-from lictor.cli.sources import STDIN, PolicySource, Text, read_any, read_file, read_policies
-from lictor.errors import UsageError
-from lictor.lang.duration import parse_duration
+from lictor.offline.requests import World
+from lictor.offline.resources import load_resources
+from lictor.offline.sources import STDIN, PolicySource, Text, read_any, read_file, read_policies
+from lictor.offline.values import GivenValues
 from lictor.raw import Json, JsonObject
 from lictor.report.policy_report import REPORT_APIS, Format
 from lictor.report.summary import Counts
@@ -269,7 +270,7 @@ def _print_cleanups(plan: ApplyPlan, printer: Printer, live: "LiveRun | None") -
     """What policies would delete; that is no verdict, and counts for nothing."""
     if not (plan.policies.cleanups or plan.policies.cel.deleting):
         return
-    from lictor.cli.offline.cleanups import list_cleanups
+    from lictor.offline.cleanups import list_cleanups
 
     for line in list_cleanups(plan, None if live is None else live.find_resources):
         printer.say(line)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from lictor.cli.flag_command import FlagCommand, slice_option
-from lictor.cli.sources import read_policies
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.errors import LoadError, UsageError
 from lictor.load.policies import load_documents, refuse_errors
+from lictor.offline.sources import read_policies
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from lictor.cli.flag_command import FlagCommand, slice_option
-from lictor.cli.sources import read_policies
-from lictor.compile.convert.conversion import Target
+from lictor.convert.conversion import Target
 from lictor.errors import CompileError, LoadError
 from lictor.load.policies import Loaded, load_documents, refuse_errors
 from lictor.model.policy import Policy
+from lictor.offline.sources import read_policies
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
-    from lictor.compile.convert.comparison import Comparison
+    from lictor.convert.comparison import Comparison
 
 _EXAMPLES = """\
 # Print a classic policy as CEL policies
@@ -74,7 +74,7 @@ class _Work:
     """Converts policies one by one, and tells what came of it."""
 
     def __init__(self, target: Target, resources: list[JsonObject], *, as_json: bool) -> None:
-        from lictor.compile.convert.world import SampleWorld
+        from lictor.convert.world import SampleWorld
         from lictor.lang.resource_names import builtin_names
 
         self._target = target
@@ -86,8 +86,8 @@ class _Work:
 
     def convert(self, policy: Policy) -> tuple[str, bool]:
         """The new policies as text, empty where there are none, and whether all is well."""
-        from lictor.compile.convert.conversion import convert_policy
-        from lictor.report.conversion import render_comparison, render_documents, render_refusal
+        from lictor.convert.conversion import convert_policy
+        from lictor.convert.rendering import render_comparison, render_documents, render_refusal
 
         name = policy.metadata.name
         try:
@@ -103,11 +103,11 @@ class _Work:
 
     def _compare(self, policy: Policy, documents: tuple[JsonObject, ...]) -> "Comparison":
         from lictor.assembly import compile_documents
-        from lictor.compile.convert.comparison import compare_forms
-        from lictor.compile.convert.samples import make_requests
+        from lictor.convert.comparison import compare_forms
+        from lictor.convert.rendering import render_documents
+        from lictor.convert.samples import make_requests
         from lictor.engine import Engine
         from lictor.model.request import Request
-        from lictor.report.conversion import render_documents
 
         text = render_documents(documents, as_json=False).encode()
         made = load_documents(text, f"{policy.metadata.name} (converted)")
@@ -137,8 +137,8 @@ def _load(paths: tuple[str, ...]) -> Loaded:
 
 
 def _load_resources(paths: tuple[str, ...]) -> Iterator[JsonObject]:
-    from lictor.cli.offline.inputs import read_resource_texts
-    from lictor.cli.offline.resources import load_resources
+    from lictor.offline.inputs import read_resource_texts
+    from lictor.offline.resources import load_resources
 
     for text in read_resource_texts(paths):
         yield from load_resources(text.content, text.path)

@@ -10,30 +10,30 @@ import orjson
 from lictor.assembly import Told, compile_cleanups
 from lictor.assembly import explain as explain_request
 from lictor.cli.flag_command import FlagCommand, slice_option
-from lictor.cli.offline.deletions import judge_deletion
-from lictor.cli.offline.inputs import (
-    load_caller,
-    load_context,
-    load_values_file,
-    read_resource_texts,
-)
-from lictor.cli.offline.lookups import GivenObjects, OfflineLookups
-from lictor.cli.offline.policies import (
-    GivenExceptions,
-    LoadedPolicies,
-    load_exceptions,
-    load_policy_files,
-)
-from lictor.cli.offline.programs import describe_world
-from lictor.cli.offline.requests import World
-from lictor.cli.offline.resources import load_resources
-from lictor.cli.offline.values import GivenValues
-from lictor.cli.sources import read_file, read_policies
 from lictor.errors import LoadError, UsageError
 from lictor.lang.watch import Heard, Recorder
 from lictor.model.policy import Policy
 from lictor.model.request import Request
 from lictor.model.result import Result
+from lictor.offline.deletions import judge_deletion
+from lictor.offline.inputs import (
+    load_caller,
+    load_context,
+    load_values_file,
+    read_resource_texts,
+)
+from lictor.offline.lookups import GivenObjects, OfflineLookups
+from lictor.offline.policies import (
+    GivenExceptions,
+    LoadedPolicies,
+    load_exceptions,
+    load_policy_files,
+)
+from lictor.offline.programs import describe_world
+from lictor.offline.requests import World
+from lictor.offline.resources import load_resources
+from lictor.offline.sources import read_file, read_policies
+from lictor.offline.values import GivenValues
 from lictor.raw import JsonObject
 from lictor.report.explanation import (
     Explanation,

@@ -183,20 +183,6 @@ def take_log_flags(arguments: Sequence[str]) -> LogFlags:
     return LogFlags(tuple(kept), verbosity)
 
 
-def is_verbose() -> bool:
-    """Whether the user asked to be told more."""
-    context = click.get_current_context(silent=True)
-    verbosity = context.find_root().obj if context is not None else None
-    return isinstance(verbosity, int) and verbosity > 0
-
-
-def tell_notes(notes: Iterable[str]) -> None:
-    """Say on standard error what only those want to know who ask."""
-    if is_verbose():
-        for note in notes:
-            click.echo(f"note: {note}", err=True)
-
-
 def read_bool(text: str) -> bool | None:
     """A boolean as Go's flags read it; None where it is none."""
     if text in _TRUE:

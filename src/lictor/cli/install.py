@@ -9,8 +9,8 @@ import click
 from click.core import ParameterSource
 
 from lictor.cli.flag_command import FlagCommand, slice_option
-from lictor.cli.release import VERSION
 from lictor.raw import Json, JsonObject
+from lictor.release import VERSION
 
 if TYPE_CHECKING:
     from lictor.cluster.config import ClusterConfig

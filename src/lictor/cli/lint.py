@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from lictor.cli.flag_command import FlagCommand
-from lictor.cli.offline.repositories import is_repository_url
-from lictor.cli.release import VERSION
-from lictor.cli.sources import (
+from lictor.errors import LoadError, LookupFailedError, UsageError
+from lictor.files import is_visible, is_yaml, list_files
+from lictor.offline.repositories import is_repository_url
+from lictor.offline.sources import (
     STDIN,
     expand_glob,
     is_url,
@@ -17,8 +18,7 @@ from lictor.cli.sources import (
     read_policies,
     resolve_path,
 )
-from lictor.errors import LoadError, LookupFailedError, UsageError
-from lictor.files import is_visible, is_yaml, list_files
+from lictor.release import VERSION
 
 _FORMATS = ("text", "json", "sarif", "github")
 _EXAMPLES = """\
@@ -51,7 +51,8 @@ def lint(*, arguments: tuple[str, ...], form: str, strict: bool) -> int:
 
     Exits with 0 where there are no errors, with 1 where there are, and with 2 on a wrong call.
     """
-    from lictor.report.problems import Format, lint_texts, render_report
+    from lictor.lint.render import Format, render_report
+    from lictor.lint.run import lint_texts
 
     report = lint_texts(_read_texts(arguments), _read_named)
     click.echo(render_report(report, Format(form), version=VERSION), nl=False)

@@ -3,7 +3,7 @@
 import click
 
 from lictor.cli.lazy_group import LazyCommand, LazyGroup
-from lictor.cli.release import VERSION
+from lictor.release import VERSION
 
 PROGRAM = "lictor"
 # Set by completion scripts when the shell wants answers.

@@ -9,11 +9,11 @@ import click
 
 from lictor.cli.cluster_options import count_noun, render_columns, with_cluster
 from lictor.cli.flag_command import FlagCommand
-from lictor.cli.sources import read_policies
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.errors import LoadError
 from lictor.load.policies import load_documents, refuse_errors
+from lictor.offline.sources import read_policies
 
 if TYPE_CHECKING:
     from lictor.cluster.store import Record

@@ -8,13 +8,13 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.cli.flag_command import FlagCommand, WordText
-from lictor.cli.offline.case_run import CaseRun
-from lictor.cli.offline.cases import TEST_FILE, TestCase, find_test_files, hint_at_fix, load_cases
-from lictor.cli.offline.checks import run_checks
-from lictor.cli.offline.git_clone import GitAccess
-from lictor.cli.offline.selector import Selector, compile_selector, parse_selector
 from lictor.errors import LictorError, UsageError
 from lictor.model.offline import TestResult
+from lictor.offline.case_run import CaseRun
+from lictor.offline.cases import TEST_FILE, TestCase, find_test_files, hint_at_fix, load_cases
+from lictor.offline.checks import run_checks
+from lictor.offline.git_clone import GitAccess
+from lictor.offline.selector import Selector, compile_selector, parse_selector
 from lictor.raw import Json
 from lictor.report.table import render_table
 from lictor.report.test_outcome import TestOutcome, keep_failures
@@ -231,7 +231,7 @@ def render_format(outcomes: Sequence[TestOutcome], name: str, *, detailed: bool)
 
         return render_markdown(outcomes, detailed=detailed)
     if name == "sarif":
-        from lictor.cli.release import VERSION
+        from lictor.release import VERSION
         from lictor.report.sarif import render_test_sarif
 
         return render_test_sarif(outcomes, version=VERSION)

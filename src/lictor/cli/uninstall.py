@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lictor.cli.flag_command import FlagCommand
-from lictor.cli.release import VERSION
 from lictor.errors import UsageError
+from lictor.release import VERSION
 
 if TYPE_CHECKING:
     from lictor.cluster.client import Client

@@ -1,7 +1,7 @@
 """What people are told when an admission policy of Kubernetes was made from a policy."""
 
 from lictor.cluster.store import StoredPolicy
-from lictor.compile.native import NativePair
+from lictor.convert.native import NativePair
 from lictor.report.events import Event, ObjectReference, Outcome, Reason, Source
 
 

@@ -13,8 +13,6 @@ from lictor.cluster.resource import (
     Resource,
 )
 from lictor.cluster.store import StoredPolicy
-from lictor.compile.native import Found, NativePair, Owner, build_classic
-from lictor.compile.native.objects import GROUP, UNREPORTED_LABEL
 from lictor.control.loop import Loop
 from lictor.control.native_events import tell_generated
 from lictor.control.native_objects import (
@@ -29,6 +27,8 @@ from lictor.control.native_objects import (
 from lictor.control.native_state import NativeState
 from lictor.control.webhook_state import WebhookState
 from lictor.control.workplace import Workplace
+from lictor.convert.native import Found, NativePair, Owner, build_classic
+from lictor.convert.native.objects import GROUP, UNREPORTED_LABEL
 from lictor.errors import ApiError, CompileError
 from lictor.model.cel_policy import CelException, MutatingPolicy, ValidatingPolicy
 from lictor.model.exception import PolicyException
@@ -127,7 +127,7 @@ class NativeKeeper:
             return build_classic(record, _own(policy), classic, self._find)
         if not isinstance(record, ValidatingPolicy | MutatingPolicy):
             return None
-        from lictor.compile.native import build_mutating, build_validating
+        from lictor.convert.native import build_mutating, build_validating
 
         exceptions = [e for e in self._store.exceptions if isinstance(e, CelException)]
         if isinstance(record, ValidatingPolicy):

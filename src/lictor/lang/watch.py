@@ -49,7 +49,7 @@ class Recorder(msgspec.Struct):
                 self.heard.append(Heard(rule, what, given, answer))
                 return answer
 
-            return cast(Closure, watched)
+            return cast("Closure", watched)
 
         return watch
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from lictor.compile.lint import CHECKS, Fault, Severity
+from lictor.lint import CHECKS, Fault, Severity
 from lictor.serve.wording import tell_fault
 
 # The API server cuts what is longer, and people read the first lines.

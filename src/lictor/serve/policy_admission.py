@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from lictor.compile.lint import Fault, lint_cleanup, lint_exception, lint_policy
-from lictor.compile.lint.global_context import lint_global_context
-from lictor.compile.lint.unsupported import find_unsupported
 from lictor.lang.resource_names import ResourceNames, builtin_names
+from lictor.lint import Fault, lint_cleanup, lint_exception, lint_policy
+from lictor.lint.global_context import lint_global_context
+from lictor.lint.unsupported import find_unsupported
 from lictor.load import problem
 from lictor.load.fields import check_fields
 from lictor.load.kinds import absent_fields, find_kind
@@ -105,7 +105,7 @@ def _lint(document: JsonObject, names: ResourceNames) -> Iterable[Fault]:
 
 
 def _lint_cel(document: JsonObject, names: ResourceNames) -> Iterable[Fault]:
-    from lictor.compile.lint.cel import lint_cel_exception, lint_cel_policy
+    from lictor.lint.cel import lint_cel_exception, lint_cel_policy
 
     if document.get("kind") == "PolicyException":
         return lint_cel_exception(document, ())
@@ -114,9 +114,9 @@ def _lint_cel(document: JsonObject, names: ResourceNames) -> Iterable[Fault]:
 
 def _review_http(document: JsonObject) -> Opinion:
     """A policy of one namespace must not reach services that its author cannot reach."""
-    from lictor.compile.lint.cel.places import list_texts
-    from lictor.compile.lint.part import Part
     from lictor.lang.cel.tokens import read_tokens
+    from lictor.lint.cel.places import list_texts
+    from lictor.lint.part import Part
 
     if not str(document.get("kind")).startswith("Namespaced"):
         return Opinion()

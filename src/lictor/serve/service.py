@@ -43,7 +43,7 @@ _SHARED = (
 _SHARED_WITH_CLUSTER = (
     "lictor.compile.cel.mutating",
     "lictor.compile.cel.validating",
-    "lictor.compile.lint.cel",
+    "lictor.lint.cel",
     "lictor.serve.cluster_base",
 )
 

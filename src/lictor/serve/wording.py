@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from lictor.compile.lint import Fault
+from lictor.lint import Fault
 from lictor.load.problem import Path, write_path
 
 _Phrase: TypeAlias = Callable[[Path, re.Match[str]], str]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lictor.cli.offline.exceptions import make_object_name
 from lictor.cli.rim import run
+from lictor.offline.exceptions import make_object_name
 
 POLICY = """
 apiVersion: kyverno.io/v1

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from git_http import PASSWORD, GitServer, make_repository, serving
 
-from lictor.cli.offline.git_clone import GitAccess, follow_redirect
-from lictor.cli.sources import PolicySource, read_policies
 from lictor.errors import LoadError
+from lictor.offline.git_clone import GitAccess, follow_redirect
+from lictor.offline.sources import PolicySource, read_policies
 
 ACCESS = GitAccess(branch="main", username="ali", password=PASSWORD)
 

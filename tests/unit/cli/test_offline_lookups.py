@@ -2,9 +2,9 @@
 
 import pytest
 
-from lictor.cli.offline.lookups import GivenObjects, OfflineLookups, guess_plural
-from lictor.cli.offline.values import GivenValues
 from lictor.errors import LookupFailedError, NotProvidedError
+from lictor.offline.lookups import GivenObjects, OfflineLookups, guess_plural
+from lictor.offline.values import GivenValues
 from lictor.ports import ApiCall
 
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from lictor.cli.parallel import WorkerError, choose_processes, map_chunks, split_evenly
 from lictor.errors import LoadError
+from lictor.offline.parallel import WorkerError, choose_processes, map_chunks, split_evenly
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 7])

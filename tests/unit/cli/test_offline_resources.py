@@ -2,9 +2,9 @@
 
 import pytest
 
-from lictor.cli.offline.comparison import describe_difference, same_resource
-from lictor.cli.offline.resources import find_documents, load_resources
 from lictor.errors import LoadError
+from lictor.offline.comparison import describe_difference, same_resource
+from lictor.offline.resources import find_documents, load_resources
 
 POD = b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 

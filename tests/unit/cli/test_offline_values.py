@@ -2,11 +2,11 @@
 
 import pytest
 
-from lictor.cli.offline.requests import World
-from lictor.cli.offline.values import GivenValues
 from lictor.load.test_files import load_values
 from lictor.model.request import GroupVersionKind, Operation
 from lictor.model.result import PolicyRef
+from lictor.offline.requests import World
+from lictor.offline.values import GivenValues
 
 VALUES = """
 apiVersion: cli.kyverno.io/v1alpha1

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from lictor.cli.offline.git_clone import GitAccess
-from lictor.cli.offline.repositories import (
+from lictor.errors import LictorError, LoadError, UsageError
+from lictor.offline.git_clone import GitAccess
+from lictor.offline.repositories import (
     RepositoryUrl,
     is_repository_url,
     list_repository_files,
     parse_repository_url,
 )
-from lictor.cli.sources import (
+from lictor.offline.sources import (
     PolicySource,
     expand_glob,
     fetch_url,
@@ -22,7 +23,6 @@ from lictor.cli.sources import (
     read_policies,
     resolve_path,
 )
-from lictor.errors import LictorError, LoadError, UsageError
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lictor.compile.lint import lint_policy
-from lictor.compile.lint.cel import lint_binding, lint_cel_exception, lint_cel_policy
 from lictor.lang.resource_names import builtin_names
+from lictor.lint import lint_policy
+from lictor.lint.cel import lint_binding, lint_cel_exception, lint_cel_policy
 
 NAMES = builtin_names()
 PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}

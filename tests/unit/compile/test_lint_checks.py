@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.compile.lint import (
+from lictor.lint import (
     CHECKS,
     Inventory,
     lint_cleanup,
@@ -10,9 +10,9 @@ from lictor.compile.lint import (
     lint_policy,
     lint_test,
 )
-from lictor.compile.lint.expressions import ANYTHING, Zone, check_query, check_text
-from lictor.compile.lint.part import Part
-from lictor.compile.lint.places import entry_names
+from lictor.lint.expressions import ANYTHING, Zone, check_query, check_text
+from lictor.lint.part import Part
+from lictor.lint.places import entry_names
 
 INNER = Zone(names=frozenset(["team"]), has_element=True, has_target=True)
 SCAN = Zone(has_caller=False)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lictor.compile.lint import CHECKS
-from lictor.report.problems import lint_texts
+from lictor.lint import CHECKS
+from lictor.lint.run import lint_texts
 
 VALIDATE = """\
 apiVersion: kyverno.io/v1

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from lictor.compile.native import Found, Owner, build_classic, build_mutating, build_validating
+from lictor.convert.native import Found, Owner, build_classic, build_mutating, build_validating
 from lictor.errors import CompileError
 from lictor.model.cel_policy import CelException, MutatingPolicy, ValidatingPolicy
 from lictor.model.exception import PolicyException

@@ -30,7 +30,7 @@ def test_the_reason_is_told_until_it_is_gone() -> None:
     }
     policy = StoredPolicy(CLUSTER_POLICY, document, None)
     store = _Store()
-    faults = FaultBook(cast(PolicyStore, store))
+    faults = FaultBook(cast("PolicyStore", store))
     problems = faults.find(policy)
     assert problems == (REASON,)
     facts = PolicyFacts(webhook=True, problems=problems)

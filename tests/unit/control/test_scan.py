@@ -75,7 +75,7 @@ class Fixture:
         self._deaf = deaf
         self.labels: dict[str, str] = {}
         self.told: list[tuple[str, list[Result]]] = []
-        client = cast(Client, api)
+        client = cast("Client", api)
         self.tools = ScanTools(
             client,
             ReportWriter(client, Rights(plan), openreports=False),

@@ -12,14 +12,14 @@ from http import HTTPStatus
 
 import orjson
 
+from lictor.apiserver.access.authorization import Authorization
+from lictor.apiserver.admission.chain import Admission
+from lictor.apiserver.attributes import Attributes, User
+from lictor.apiserver.kind import Kind
+from lictor.apiserver.kinds.catalogue import build_catalogue
+from lictor.apiserver.reading import Reader
+from lictor.apiserver.store import Store
 from lictor.cluster.keys import Algorithm, Pair, make_authority, make_serving
-from lictor.embedded.access.authorization import Authorization
-from lictor.embedded.admission.chain import Admission
-from lictor.embedded.attributes import Attributes, User
-from lictor.embedded.kind import Kind
-from lictor.embedded.kinds.catalogue import build_catalogue
-from lictor.embedded.reading import Reader
-from lictor.embedded.store import Store
 from lictor.errors import RefusedRequestError
 from lictor.http import Call, Gate, Reply
 from lictor.model.request import Operation

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from lictor.apiserver.attributes import User
+from lictor.apiserver.server import Server, ServerSettings, build_server
 from lictor.cluster.wire import Reply, Wire
-from lictor.embedded.attributes import User
-from lictor.embedded.server import Server, ServerSettings, build_server
 from lictor.raw import Json, JsonObject
 
 TOKEN = "secret"

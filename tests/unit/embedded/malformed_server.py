@@ -7,8 +7,8 @@ import asyncio
 import logging
 import sys
 
-from lictor.embedded.attributes import User
-from lictor.embedded.server import ServerSettings, build_server
+from lictor.apiserver.attributes import User
+from lictor.apiserver.server import ServerSettings, build_server
 
 
 async def serve(token: str) -> None:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 from embedded_site import CONFIG_MAPS, Answer, Site, config_map, run_on_site
 
-from lictor.embedded import store, watches
+from lictor.apiserver import store, watches
 from lictor.raw import JsonObject
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"

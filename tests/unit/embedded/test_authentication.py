@@ -3,11 +3,11 @@
 import pytest
 from access_world import World, make
 
-from lictor.embedded.access.authentication import Authentication
-from lictor.embedded.access.service_tokens import BoundTo, Grant, ServiceTokens
-from lictor.embedded.access.token_requests import TokenRequests
-from lictor.embedded.attributes import User
-from lictor.embedded.kind import Kind
+from lictor.apiserver.access.authentication import Authentication
+from lictor.apiserver.access.service_tokens import BoundTo, Grant, ServiceTokens
+from lictor.apiserver.access.token_requests import TokenRequests
+from lictor.apiserver.attributes import User
+from lictor.apiserver.kind import Kind
 from lictor.errors import RefusedRequestError
 from lictor.http import Call
 from lictor.raw import Json

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from access_world import ADMIN, World, make
 
-from lictor.embedded.access.access_reviews import AccessReviews
-from lictor.embedded.access.authentication import Authentication
-from lictor.embedded.access.bootstrap_roles import list_bootstrap_bindings, list_bootstrap_roles
-from lictor.embedded.access.rbac import Question
-from lictor.embedded.access.role_aggregation import RoleAggregation
-from lictor.embedded.access.service_tokens import Grant, ServiceTokens
-from lictor.embedded.attributes import Attributes, User
+from lictor.apiserver.access.access_reviews import AccessReviews
+from lictor.apiserver.access.authentication import Authentication
+from lictor.apiserver.access.bootstrap_roles import list_bootstrap_bindings, list_bootstrap_roles
+from lictor.apiserver.access.rbac import Question
+from lictor.apiserver.access.role_aggregation import RoleAggregation
+from lictor.apiserver.access.service_tokens import Grant, ServiceTokens
+from lictor.apiserver.attributes import Attributes, User
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from access_world import World, config_map, make
 
-from lictor.embedded.admission.chain import Admission
+from lictor.apiserver.admission.chain import Admission
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from lictor.embedded.kinds.builtin_table import load_builtin_table, load_fields
-from lictor.embedded.kinds.catalogue import build_catalogue, sort_versions
+from lictor.apiserver.kinds.builtin_table import load_builtin_table, load_fields
+from lictor.apiserver.kinds.catalogue import build_catalogue, sort_versions
 
 CRD = yaml.safe_load("""
 apiVersion: apiextensions.k8s.io/v1

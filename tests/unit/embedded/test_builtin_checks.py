@@ -5,7 +5,7 @@ import copy
 import pytest
 import yaml
 
-from lictor.embedded.kinds.catalogue import build_catalogue
+from lictor.apiserver.kinds.catalogue import build_catalogue
 
 CATALOGUE = build_catalogue()
 

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from lictor.embedded.kinds.catalogue import build_catalogue
+from lictor.apiserver.kinds.catalogue import build_catalogue
 from lictor.errors import RefusedRequestError
 
 CRD = yaml.safe_load("""

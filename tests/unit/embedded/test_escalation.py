@@ -3,8 +3,8 @@
 import pytest
 from access_world import ADMIN, World, make
 
-from lictor.embedded.access.escalation import Escalation
-from lictor.embedded.attributes import User
+from lictor.apiserver.access.escalation import Escalation
+from lictor.apiserver.attributes import User
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 

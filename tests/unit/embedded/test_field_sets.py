@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lictor.embedded.ownership.field_sets import (
+from lictor.apiserver.ownership.field_sets import (
     LEAF,
     exclude,
     has_path,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lictor.embedded.ownership.field_sets import list_paths, print_path
-from lictor.embedded.ownership.field_walks import (
+from lictor.apiserver.ownership.field_sets import list_paths, print_path
+from lictor.apiserver.ownership.field_walks import (
     add_named,
     collect_fields,
     compare_fields,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.embedded.tables.json_path import compile_path
+from lictor.apiserver.tables.json_path import compile_path
 from lictor.errors import SyntaxFaultError
 
 VALUE = {

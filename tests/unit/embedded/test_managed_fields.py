@@ -2,8 +2,8 @@
 
 import pytest
 
-from lictor.embedded.kinds.catalogue import build_catalogue
-from lictor.embedded.ownership.managed_fields import track
+from lictor.apiserver.kinds.catalogue import build_catalogue
+from lictor.apiserver.ownership.managed_fields import track
 
 NOW, LATER = "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
 MAP = build_catalogue().find_kind("v1", "ConfigMap")

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from access_world import ADMIN, World, config_map, make
 
-from lictor.embedded.admission.chain import Admission, Admitted
-from lictor.embedded.admission.native_policy_status import PolicyStatus
-from lictor.embedded.attributes import User
+from lictor.apiserver.admission.chain import Admission, Admitted
+from lictor.apiserver.admission.native_policy_status import PolicyStatus
+from lictor.apiserver.attributes import User
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 

@@ -11,9 +11,9 @@ import pytest
 from embedded_site import CONFIG_MAPS, Site, config_map, run_on_site
 from test_object_store import KIND, thing
 
-from lictor.embedded.database import Database
-from lictor.embedded.persistence import SqliteJournal, open_store
-from lictor.embedded.store import Change
+from lictor.apiserver.database import Database
+from lictor.apiserver.persistence import SqliteJournal, open_store
+from lictor.apiserver.store import Change
 from lictor.errors import DataFileError, RefusedRequestError
 
 

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from lictor.embedded.kinds.catalogue import build_catalogue
-from lictor.embedded.kinds.scale import read_scale, write_scale
+from lictor.apiserver.kinds.catalogue import build_catalogue
+from lictor.apiserver.kinds.scale import read_scale, write_scale
 from lictor.errors import RefusedRequestError
 
 CATALOGUE = build_catalogue()

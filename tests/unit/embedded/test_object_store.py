@@ -2,9 +2,9 @@
 
 import pytest
 
-from lictor.embedded import store as store_module
-from lictor.embedded.kind import Kind
-from lictor.embedded.store import ADDED, DELETED, MODIFIED, Change, Store
+from lictor.apiserver import store as store_module
+from lictor.apiserver.kind import Kind
+from lictor.apiserver.store import ADDED, DELETED, MODIFIED, Change, Store
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import yaml
 
-from lictor.embedded.kinds.catalogue import build_catalogue
-from lictor.embedded.tables.ages import tell_length
-from lictor.embedded.tables.render import find_layout, render_table
+from lictor.apiserver.kinds.catalogue import build_catalogue
+from lictor.apiserver.tables.ages import tell_length
+from lictor.apiserver.tables.render import find_layout, render_table
 
 NOW = datetime(2024, 1, 1, 12, 0, tzinfo=UTC)
 BORN = "2024-01-01T11:55:00Z"

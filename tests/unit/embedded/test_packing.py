@@ -2,7 +2,7 @@
 
 import random
 
-from lictor.embedded.packing import PackedObjects, Packer
+from lictor.apiserver.packing import PackedObjects, Packer
 
 
 def make_object(number):

@@ -4,8 +4,8 @@ import orjson
 import pytest
 import yaml
 
-from lictor.embedded.kinds.catalogue import build_catalogue
-from lictor.embedded.kinds.documents import Documents
+from lictor.apiserver.kinds.catalogue import build_catalogue
+from lictor.apiserver.kinds.documents import Documents
 
 CRD = yaml.safe_load("""
 metadata: {name: things.example.com}

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from malformed import Generator, make_honest
 
-from lictor.embedded.kinds.catalogue import build_catalogue
-from lictor.embedded.ownership.apply import apply_patch
-from lictor.embedded.ownership.managed_fields import track
+from lictor.apiserver.kinds.catalogue import build_catalogue
+from lictor.apiserver.ownership.apply import apply_patch
+from lictor.apiserver.ownership.managed_fields import track
 from lictor.errors import RefusedRequestError
 
 FOLDER = Path(__file__).parent / "apply"

@@ -1,6 +1,6 @@
 """Objects in other versions of their kinds."""
 
-from lictor.embedded.kinds.catalogue import build_catalogue
+from lictor.apiserver.kinds.catalogue import build_catalogue
 
 CATALOGUE = build_catalogue()
 

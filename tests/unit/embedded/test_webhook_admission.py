@@ -14,8 +14,8 @@ from access_world import (
     run_step,
 )
 
-from lictor.embedded.admission.chain import Admission
-from lictor.embedded.attributes import User
+from lictor.apiserver.admission.chain import Admission
+from lictor.apiserver.attributes import User
 from lictor.raw import JsonObject
 
 JANE = User("jane", ("devs",), "7", {"scopes": ("a", "b")})

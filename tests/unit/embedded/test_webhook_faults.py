@@ -16,7 +16,7 @@ from access_world import (
     run_step,
 )
 
-from lictor.embedded.admission.chain import Admission, Admitted
+from lictor.apiserver.admission.chain import Admission, Admitted
 from lictor.errors import RefusedRequestError
 from lictor.http import Reply
 from lictor.raw import Json, JsonObject

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from embedded_site import open_site
 
-from lictor.embedded.workloads.crew import Workloads
-from lictor.embedded.workloads.cron import _find_due
+from lictor.apiserver.workloads.crew import Workloads
+from lictor.apiserver.workloads.cron import _find_due
 from lictor.lang.cron import compile_schedule
 
 APPS = "/apis/apps/v1/namespaces/default"

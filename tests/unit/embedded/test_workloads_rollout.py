@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.embedded.workloads.rollout import plan_rollout, read_rollout, resolve
+from lictor.apiserver.workloads.rollout import plan_rollout, read_rollout, resolve
 
 
 def deployment(replicas, **strategy):

@@ -10,9 +10,9 @@ import msgspec
 from lictor.cli.fix.files import find_files, read_documents, write_documents
 from lictor.cli.fix.repair_test import repair_kind, repair_test
 from lictor.cli.flag_command import FlagCommand
-from lictor.cli.sources import Text, read_policies, resolve_path
 from lictor.errors import LictorError, LoadError, UsageError
 from lictor.load.policies import load_documents
+from lictor.offline.sources import Text, read_policies, resolve_path
 from lictor.raw import Json, JsonObject
 
 _EXAMPLES = """\

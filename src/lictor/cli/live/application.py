@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from lictor.cli.live.cluster import LiveCluster
 from lictor.cli.live.resources import Choice, LiveResources, Warn, choose_kinds
-from lictor.cli.offline.application import Application, ApplyPlan, Judged
-from lictor.cli.offline.pieces import PieceOptions
 from lictor.errors import LictorError
 from lictor.model.request import Operation
+from lictor.offline.application import Application, ApplyPlan, Judged
+from lictor.offline.pieces import PieceOptions
 from lictor.raw import JsonObject
 
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from lictor.cli.live.cluster import LiveCluster
-from lictor.cli.offline.lookups import GivenObjects
-from lictor.cli.offline.values import GivenValues
 from lictor.cluster.resource import NAMESPACE
 from lictor.control.cleanup_lookups import SweepLookups
+from lictor.offline.lookups import GivenObjects
+from lictor.offline.values import GivenValues
 from lictor.ports import ApiCall
 from lictor.raw import Json, JsonObject
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator
 import orjson
 
 from lictor.cli.live.cluster import LiveCluster
-from lictor.cli.sources import Text
 from lictor.cluster.cache import drop_managed_fields
 from lictor.cluster.client import Client
 from lictor.cluster.resource import CEL_EXCEPTION, POLICY_EXCEPTION, Resource
 from lictor.cluster.store import CEL_KINDS, CLASSIC_KINDS
 from lictor.errors import NotFoundError
+from lictor.offline.sources import Text
 from lictor.raw import JsonObject
 
 

@@ -14,14 +14,14 @@ from lictor.cli.live.cluster import LiveCluster
 from lictor.cli.live.lookups import LiveLookups
 from lictor.cli.live.policies import read_cluster_exceptions, read_cluster_policies
 from lictor.cli.live.resources import Choice, list_pages
-from lictor.cli.offline.application import Application, ApplyPlan
-from lictor.cli.offline.lookups import GivenObjects
-from lictor.cli.offline.pieces import PieceOptions
-from lictor.cli.offline.policies import GivenExceptions, load_exceptions
-from lictor.cli.sources import STDIN, Text, is_url
 from lictor.cluster.cleanup_kinds import CleanupRecord, find_targets
 from lictor.errors import UsageError
 from lictor.lang.resource_names import Resource
+from lictor.offline.application import Application, ApplyPlan
+from lictor.offline.lookups import GivenObjects
+from lictor.offline.pieces import PieceOptions
+from lictor.offline.policies import GivenExceptions, load_exceptions
+from lictor.offline.sources import STDIN, Text, is_url
 from lictor.raw import JsonObject
 
 

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import click
 
+from lictor.apiserver.server import Server, ServerSettings, build_server
+from lictor.apiserver.workloads.crew import Workloads
 from lictor.cli.up.credentials import (
     AUTHORITY_FILE,
     CERTIFICATE_FILE,
@@ -19,8 +21,6 @@ from lictor.cli.up.credentials import (
 from lictor.cli.up.own_objects import find_own_user, install
 from lictor.cli.up.own_webhooks import renew_webhooks
 from lictor.cli.up.plan import Plan
-from lictor.embedded.server import Server, ServerSettings, build_server
-from lictor.embedded.workloads.crew import Workloads
 from lictor.errors import LictorError
 
 # What is done once the server answers.

@@ -3,14 +3,14 @@
 What runs is processes of ours; a Deployment would only make Pods that never start.
 """
 
+from lictor.apiserver.access.role_aggregation import gather_rules
+from lictor.apiserver.access.service_tokens import account_groups
+from lictor.apiserver.attributes import User
+from lictor.apiserver.server import Server
+from lictor.apiserver.verbs import SYSTEM
 from lictor.cluster.manifests.build import build_manifests
 from lictor.cluster.manifests.installation import Installation
 from lictor.cluster.manifests.rights import name_user
-from lictor.embedded.access.role_aggregation import gather_rules
-from lictor.embedded.access.service_tokens import account_groups
-from lictor.embedded.attributes import User
-from lictor.embedded.server import Server
-from lictor.embedded.verbs import SYSTEM
 from lictor.raw import JsonObject
 
 # Of everyone's objects these are the ones that people change.

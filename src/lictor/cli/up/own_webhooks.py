@@ -7,10 +7,10 @@ nothing slips past policies meanwhile.
 
 from collections.abc import Iterator
 
+from lictor.apiserver.kind import Kind
+from lictor.apiserver.server import Server
 from lictor.cli.up.plan import LOOPBACK, Plan
 from lictor.cluster.manifests.rights import list_webhook_names
-from lictor.embedded.kind import Kind
-from lictor.embedded.server import Server
 from lictor.raw import JsonObject
 
 _GROUP = "admissionregistration.k8s.io"

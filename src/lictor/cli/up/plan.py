@@ -11,13 +11,13 @@ from pathlib import Path
 import msgspec
 
 from lictor.cli.flag_pairs import change_flags
-from lictor.cli.release import VERSION
 from lictor.cli.up.lock import hold
 from lictor.cluster.flags import Flags
 from lictor.cluster.manifests.installation import Installation, check_installation
 from lictor.cluster.manifests.rights import name_user
 from lictor.cluster.names import Names
 from lictor.errors import UsageError
+from lictor.release import VERSION
 
 USUAL_PORT = 6443
 ANY_PORT = 0

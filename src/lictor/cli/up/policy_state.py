@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from lictor.embedded.server import Server
+from lictor.apiserver.server import Server
 from lictor.raw import JsonObject
 
 _GROUPS = ("kyverno.io", "policies.kyverno.io")

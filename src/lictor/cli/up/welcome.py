@@ -9,15 +9,15 @@ from pathlib import Path
 
 import click
 
+from lictor.apiserver.attributes import User
+from lictor.apiserver.patches import PatchKind
+from lictor.apiserver.server import Server
+from lictor.apiserver.store import Place
 from lictor.cli.up.credentials import ADMIN
 from lictor.cli.up.own_webhooks import are_current
 from lictor.cli.up.plan import LOOPBACK, Plan
 from lictor.cli.up.policy_files import FileObject
 from lictor.cli.up.policy_state import StoredPolicy, is_policy, is_waited_for, list_policies
-from lictor.embedded.attributes import User
-from lictor.embedded.patches import PatchKind
-from lictor.embedded.server import Server
-from lictor.embedded.store import Place
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 

@@ -3,10 +3,10 @@
 import yaml
 
 from lictor.assembly import compile_documents
-from lictor.compile.convert.comparison import compare_forms
-from lictor.compile.convert.conversion import Target, convert_policy
-from lictor.compile.convert.samples import make_requests
-from lictor.compile.convert.world import SampleWorld
+from lictor.convert.comparison import compare_forms
+from lictor.convert.conversion import Target, convert_policy
+from lictor.convert.samples import make_requests
+from lictor.convert.world import SampleWorld
 from lictor.engine import Engine
 from lictor.lang.resource_names import builtin_names
 from lictor.load.policies import load_documents

@@ -3,7 +3,7 @@
 import pytest
 from converting import build_policy, compare, convert
 
-from lictor.compile.convert.conversion import Target
+from lictor.convert.conversion import Target
 
 
 def pattern(body):

@@ -3,7 +3,7 @@
 import pytest
 from converting import build_policy, compare, convert, translate
 
-from lictor.compile.convert.conversion import Target
+from lictor.convert.conversion import Target
 from lictor.errors import CompileError
 
 LABEL = {"validate": {"message": "label it", "pattern": {"metadata": {"labels": {"team": "?*"}}}}}

@@ -1,0 +1,168 @@
+"""Tokens of ServiceAccounts: signed by a key of the server, read back as users."""
+
+import hashlib
+import hmac
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+import orjson
+
+from lictor.apiserver.attributes import User
+from lictor.apiserver.reading import Reader, read_object, read_text
+from lictor.errors import FunctionError
+from lictor.lang.json_web_token import decode_token
+from lictor.raw import Json, JsonObject
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+AUDIENCES = (ISSUER,)
+ACCOUNT_PREFIX = "system:serviceaccount:"
+_CLAIM = "kubernetes.io"
+_HEADER = {"alg": "HS256", "typ": "JWT"}
+_MAX_REMEMBERED = 1024
+
+
+class BoundTo(msgspec.Struct, frozen=True):
+    """The object with which a token ends."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """What a token shall say."""
+
+    namespace: str
+    name: str
+    uid: str
+    audiences: tuple[str, ...] = AUDIENCES
+    seconds: int = 3600
+    bound: BoundTo = BoundTo()
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    user: User
+    namespace: str
+    account: str
+    until: float
+    audiences: tuple[str, ...]
+    bound: BoundTo
+
+
+class ServiceTokens:
+    """Makes tokens and reads them; a token ends with its account, or the object it is bound to.
+
+    Whoever has the key can make tokens: it is kept where the objects are.
+    """
+
+    def __init__(
+        self, key: bytes, reader: Reader, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._key = key
+        self._reader = reader
+        self._clock = clock
+        self._known: dict[str, _Claims] = {}
+
+    def sign(self, grant: Grant) -> tuple[str, float]:
+        """A token, and when it ends."""
+        now = int(self._clock())
+        named: JsonObject = {
+            "namespace": grant.namespace,
+            "serviceaccount": {"name": grant.name, "uid": grant.uid},
+        }
+        if grant.bound.kind:
+            named[grant.bound.kind.lower()] = {"name": grant.bound.name, "uid": grant.bound.uid}
+        claims = {
+            "aud": list(grant.audiences),
+            "exp": now + grant.seconds,
+            "iat": now,
+            "iss": ISSUER,
+            "jti": str(uuid.uuid4()),
+            _CLAIM: named,
+            "nbf": now,
+            "sub": f"{ACCOUNT_PREFIX}{grant.namespace}:{grant.name}",
+        }
+        signed = f"{_encode(orjson.dumps(_HEADER))}.{_encode(orjson.dumps(claims))}"
+        mark = hmac.digest(self._key, signed.encode(), hashlib.sha256().name)
+        return f"{signed}.{_encode(mark)}", float(now + grant.seconds)
+
+    def read(self, token: str, audiences: tuple[str, ...] = ()) -> User | None:
+        """Whom a token stands for, if it is ours, and still good for one of the audiences."""
+        claims = self._known.get(token) or self._decode(token)
+        if claims is None or claims.until <= self._clock():
+            return None
+        if not set(claims.audiences) & set(audiences or AUDIENCES):
+            return None
+        return claims.user if self._is_there(claims) else None
+
+    def audiences_of(self, token: str, audiences: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Which of the audiences a token is meant for."""
+        claims = self._known.get(token) or self._decode(token)
+        meant = () if claims is None else claims.audiences
+        return tuple(each for each in (audiences or AUDIENCES) if each in meant)
+
+    def _decode(self, token: str) -> _Claims | None:
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        key = {"kty": "oct", "alg": "HS256", "secret": self._key}
+        try:
+            decoded = decode_token(token, [key], now)
+        except (FunctionError, ValueError):
+            return None
+        claims = _read_claims(decoded["Claims"]) if decoded["Valid"] else None
+        if claims is not None:
+            if len(self._known) >= _MAX_REMEMBERED:
+                self._known.clear()
+            self._known[token] = claims
+        return claims
+
+    def _is_there(self, claims: _Claims) -> bool:
+        account = self._reader.get("", "serviceaccounts", claims.namespace, claims.account)
+        if read_text(read_object(account, "metadata"), "uid") != claims.user.uid:
+            return False
+        bound = claims.bound
+        if not bound.kind:
+            return True
+        namespace = "" if bound.kind == "Node" else claims.namespace
+        found = self._reader.get("", f"{bound.kind.lower()}s", namespace, bound.name)
+        return read_text(read_object(found, "metadata"), "uid") == bound.uid
+
+
+def account_groups(namespace: str) -> tuple[str, ...]:
+    """The groups of all accounts of a namespace."""
+    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+
+
+def _read_claims(claims: Json) -> _Claims | None:
+    named = read_object(claims, _CLAIM)
+    account = read_object(named, "serviceaccount")
+    namespace, name = read_text(named, "namespace"), read_text(account, "name")
+    if read_text(claims, "iss") != ISSUER or not namespace or not name:
+        return None
+    bound = _read_bound(named)
+    extra = {"authentication.kubernetes.io/credential-id": (f"JTI={read_text(claims, 'jti')}",)}
+    if bound.kind in ("Pod", "Node"):
+        word = f"authentication.kubernetes.io/{bound.kind.lower()}"
+        extra |= {f"{word}-name": (bound.name,), f"{word}-uid": (bound.uid,)}
+    user = User(
+        f"{ACCOUNT_PREFIX}{namespace}:{name}",
+        account_groups(namespace),
+        read_text(account, "uid"),
+        extra,
+    )
+    return _Claims(user, namespace, name, float(claims["exp"]), tuple(claims["aud"]), bound)
+
+
+def _read_bound(named: JsonObject) -> BoundTo:
+    for kind in ("Pod", "Secret", "Node"):
+        found = read_object(named, kind.lower())
+        if found:
+            return BoundTo(kind, read_text(found, "name"), read_text(found, "uid"))
+    return BoundTo()
+
+
+def _encode(content: bytes) -> str:
+    return urlsafe_b64encode(content).rstrip(b"=").decode()

@@ -1,0 +1,136 @@
+"""What Kubernetes' own admission does that people notice: namespaces, accounts, tolerations."""
+
+from collections.abc import Iterator
+
+from lictor.apiserver.admission.submission import Submission, is_namespace, missing_namespace
+from lictor.apiserver.admission.token_volumes import add_pull_secrets, add_token_volume
+from lictor.apiserver.reading import Reader, read_list, read_object, read_text
+from lictor.errors import RefusedRequestError
+from lictor.model.request import Operation
+from lictor.raw import Json, JsonObject
+
+_IMMORTAL = frozenset(("default", "kube-system", "kube-public"))
+_REVIEWS = ("authorization.k8s.io", "localsubjectaccessreviews")
+_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_PATIENCE = 300
+_SYSTEM_PRIORITIES = {"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}
+
+
+class BuiltinAdmission:
+    """NamespaceLifecycle, ServiceAccount, DefaultTolerationSeconds and Priority."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def mutate(self, submission: Submission) -> None:
+        """Refuse what may not be, and complete Pods."""
+        self._check_namespace(submission)
+        attributes = submission.attributes
+        document = submission.document
+        if (
+            document is not None
+            and submission.operation is Operation.CREATE
+            and attributes.kind.plural == "pods"
+            and not attributes.kind.group
+            and not attributes.subresource
+        ):
+            self._complete_pod(submission, document)
+
+    # --- namespaces
+
+    def _check_namespace(self, submission: Submission) -> None:
+        kind, name = submission.attributes.kind, submission.attributes.name
+        if is_namespace(kind):
+            if submission.operation is Operation.DELETE and name in _IMMORTAL:
+                raise submission.forbid("this namespace may not be deleted")
+            return
+        if not submission.namespace or submission.operation is Operation.DELETE:
+            return
+        if (kind.group, kind.plural) == _REVIEWS:
+            return
+        namespace = self._reader.get("", "namespaces", "", submission.namespace)
+        if namespace is None:
+            raise missing_namespace(submission.namespace)
+        phase = read_text(read_object(namespace, "status"), "phase")
+        if submission.operation is Operation.CREATE and phase == "Terminating":
+            raise _terminating(submission)
+
+    # --- Pods
+
+    def _complete_pod(self, submission: Submission, document: JsonObject) -> None:
+        spec = dict(read_object(document, "spec"))
+        account = read_text(spec, "serviceAccountName") or read_text(spec, "serviceAccount")
+        account = account or "default"
+        found = self._find_account(submission, account)
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+        spec = dict(add_token_volume(add_pull_secrets(spec, found), found))
+        tolerations = read_list(spec, "tolerations")
+        added = [*_list_tolerations(tolerations)]
+        if added:
+            spec["tolerations"] = [*tolerations, *added]
+        self._set_priority(submission, spec)
+        submission.replace({**document, "spec": spec})
+
+    def _find_account(self, submission: Submission, account: str) -> JsonObject:
+        namespace = submission.namespace
+        found = self._reader.get("", "serviceaccounts", namespace, account)
+        if found is None:
+            raise submission.forbid(
+                f"error looking up service account {namespace}/{account}: "
+                f'serviceaccount "{account}" not found'
+            )
+        return found
+
+    def _set_priority(self, submission: Submission, spec: JsonObject) -> None:
+        name = read_text(spec, "priorityClassName")
+        found = self._find_priority(name)
+        if found is None:
+            raise submission.forbid(f"no PriorityClass with name {name} was found")
+        spec["priority"], spec["preemptionPolicy"] = found
+
+    def _find_priority(self, name: str) -> tuple[int, str] | None:
+        usual = "PreemptLowerPriority"
+        if name in _SYSTEM_PRIORITIES:
+            return _SYSTEM_PRIORITIES[name], usual
+        for each in self._reader.list("scheduling.k8s.io", "priorityclasses"):
+            named = read_text(read_object(each, "metadata"), "name") == name
+            if named if name else each.get("globalDefault") is True:
+                return int(each.get("value", 0)), read_text(each, "preemptionPolicy") or usual
+        return None if name else (0, usual)
+
+
+def _list_tolerations(known: list[Json]) -> Iterator[JsonObject]:
+    for key in _TAINTS:
+        if not any(_tolerates(each, key) for each in known):
+            yield {
+                "key": key,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": _PATIENCE,
+            }
+
+
+def _tolerates(toleration: Json, key: str) -> bool:
+    return (
+        isinstance(toleration, dict)
+        and toleration.get("key") in (None, "", key)
+        and toleration.get("effect") in (None, "", "NoExecute")
+    )
+
+
+def _terminating(submission: Submission) -> RefusedRequestError:
+    namespace = submission.namespace
+    error = submission.forbid(
+        f"unable to create new content in namespace {namespace} because it is being terminated"
+    )
+    cause = {
+        "reason": "NamespaceTerminating",
+        "message": f"namespace {namespace} is being terminated",
+        "field": "metadata.namespace",
+    }
+    return RefusedRequestError(
+        error.message,
+        code=error.code,
+        reason=error.reason,
+        details={**(error.details or {}), "causes": [cause]},
+    )

@@ -1,0 +1,124 @@
+"""ValidatingAdmissionPolicies and MutatingAdmissionPolicies, as the API server itself asks them."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from lictor.apiserver.admission.reinvocation import Rounds
+from lictor.apiserver.admission.submission import Submission
+from lictor.apiserver.admission.webhooks import is_exempt
+from lictor.apiserver.kinds.catalogue import BuiltCatalogue
+from lictor.apiserver.reading import Reader
+from lictor.apiserver.refusals import internal_error
+from lictor.errors import CompileError, RefusedRequestError
+from lictor.ports import Lookups
+
+if TYPE_CHECKING:
+    from lictor.apiserver.admission.native_judges import Judges
+    from lictor.apiserver.admission.native_verdict import Denial
+
+GROUP: Final = "admissionregistration.k8s.io"
+VALIDATING: Final = "validatingadmissionpolicies"
+_PLURALS: Final = (
+    VALIDATING,
+    "validatingadmissionpolicybindings",
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+)
+_CODES: Final = {
+    "Forbidden": HTTPStatus.FORBIDDEN,
+    "Unauthorized": HTTPStatus.UNAUTHORIZED,
+    "RequestEntityTooLarge": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+}
+
+
+class NativePolicies:
+    """The policies of the moment; compiled when one of them, or a kind, has changed."""
+
+    def __init__(self, reader: Reader, catalogue: BuiltCatalogue, lookups: Lookups) -> None:
+        self._reader = reader
+        self._catalogue = catalogue
+        self._lookups = lookups
+        self._judges: Judges | None = None
+        # Known to be without any policy in force: then nothing heavy is ever loaded.
+        self._is_idle = False
+        for plural in _PLURALS:
+            reader.on_change(GROUP, plural, self._forget)
+        catalogue.listen(self._forget)
+
+    def mutate(self, submission: Submission, rounds: Rounds) -> None:
+        """Let policies change the object; raises RefusedRequestError."""
+        judges = self._find_judges(submission)
+        if judges is None or not judges.mutating:
+            return
+        denials = judges.mutate(submission, rounds)
+        if denials:
+            raise _refuse_mutation(submission, denials)
+
+    def validate(self, submission: Submission, warnings: list[str]) -> None:
+        """Let policies check the object; raises RefusedRequestError."""
+        judges = self._find_judges(submission)
+        if judges is None or not judges.validating:
+            return
+        denied: Denial | None = None
+        for denial in judges.validate(submission):
+            if denied is None and "Deny" in denial.actions:
+                denied = denial
+            if "Warn" in denial.actions:
+                warnings.append(
+                    f"Validation failed for ValidatingAdmissionPolicy '{denial.policy}' with "
+                    f"binding '{denial.binding}': {denial.message}"
+                )
+        if denied is not None:
+            raise _refuse(submission, denied)
+
+    def _forget(self) -> None:
+        self._judges = None
+        self._is_idle = False
+
+    def _find_judges(self, submission: Submission) -> "Judges | None":
+        if self._is_idle or is_exempt(submission.attributes.kind):
+            return None
+        if self._judges is None:
+            documents = {plural: self._reader.list(GROUP, plural) for plural in _PLURALS}
+            if not any(documents[plural] for plural in _PLURALS[1::2]):
+                self._is_idle = True
+                return None
+            # The engine of that language is heavy, and most clusters have no such policies.
+            from lictor.apiserver.admission.native_judges import build_judges
+
+            try:
+                self._judges = build_judges(documents, self._reader, self._catalogue, self._lookups)
+            except CompileError as error:
+                # Policies themselves are exempt: whoever wrote it can still repair it.
+                raise internal_error(str(error)) from error
+        return self._judges
+
+
+def _refuse(submission: Submission, denial: "Denial") -> RefusedRequestError:
+    bound = f" with binding '{denial.binding}'" if denial.binding else ""
+    told = f"ValidatingAdmissionPolicy '{denial.policy}'{bound} denied request: {denial.message}"
+    error = submission.forbid(told)
+    reason = denial.reason or "Invalid"
+    return RefusedRequestError(
+        error.message,
+        code=_CODES.get(reason, HTTPStatus.UNPROCESSABLE_ENTITY),
+        reason=reason,
+        details={**(error.details or {}), "causes": [{"message": told}]},
+    )
+
+
+def _refuse_mutation(submission: Submission, denials: "Sequence[Denial]") -> RefusedRequestError:
+    told = [
+        f"policy '{each.policy}' with binding '{each.binding}' denied request: {each.message}"
+        if each.binding
+        else f'policy "{each.policy}" denied request: {each.message}'
+        for each in denials
+    ]
+    error = submission.forbid("admission request denied by policy")
+    return RefusedRequestError(
+        told[0],
+        code=HTTPStatus.FORBIDDEN,
+        reason=denials[0].reason or "Forbidden",
+        details={**(error.details or {}), "causes": [{"message": text} for text in told]},
+    )

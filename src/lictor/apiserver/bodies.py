@@ -1,0 +1,201 @@
+"""Bodies of requests, read: JSON or YAML that claims to be an object of a kind."""
+
+import json
+from collections.abc import Callable
+
+import orjson
+
+from lictor.apiserver.kind import Kind
+from lictor.apiserver.kinds.decoding import explain_metadata
+from lictor.apiserver.refusals import bad_request, unsupported_media
+from lictor.apiserver.wire_format import MEDIA_TYPE, read_protobuf
+from lictor.errors import RefusedRequestError
+from lictor.raw import Json, JsonObject
+
+_JSON = b"application/json"
+_YAML = b"application/yaml"
+_ACCEPTED = ("application/json", "application/yaml", MEDIA_TYPE.decode())
+# Deeper than anyone writes, and not so deep that walking through it fails.
+_MAX_DEPTH = 200
+_OPENING = (b"{", b"[")
+
+
+def read_document(body: bytes, content_type: bytes) -> Json:
+    """The value of a body; raises RefusedRequestError where it has none."""
+    media = content_type.partition(b";")[0].strip().lower()
+    if media in (_JSON, b"") or media.endswith(b"+json"):
+        return read_json(body)
+    if media == _YAML or media.endswith(b"+yaml"):
+        return read_yaml(body)
+    if media == MEDIA_TYPE:
+        return read_protobuf(body)
+    raise unsupported_media(_ACCEPTED)
+
+
+def read_json(body: bytes) -> Json:
+    """The value of a body of JSON."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise bad_request(f"the body is not valid JSON: {error}") from error
+    # Few openings cannot be deep, and nearly all bodies have few.
+    if body.count(b"{") + body.count(b"[") > _MAX_DEPTH:
+        _check_depth(value)
+    return value
+
+
+def read_yaml(body: bytes) -> Json:
+    """The value of a body of YAML; JSON is YAML too, and read faster."""
+    if body.lstrip()[:1] in _OPENING:
+        try:
+            return read_json(body)
+        except RefusedRequestError:
+            pass
+    # Few send YAML, and reading it takes a while to learn.
+    from lictor.lang.yaml.build import Builder
+    from lictor.lang.yaml.nodes import Fault, check_aliases, compose
+
+    try:
+        root = next(compose(body.decode()), None)
+        if root is None:
+            return None
+        check_aliases(root)
+        value = Builder().build(root)
+    except (Fault, ValueError, RecursionError) as error:
+        raise bad_request(f"error decoding YAML: {error}") from error
+    _check_depth(value)
+    return value
+
+
+def _check_depth(value: Json) -> None:
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(_MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return
+    raise bad_request("the body is nested too deeply")
+
+
+def list_duplicates(body: bytes) -> list[str]:
+    """Names of fields that an object of a JSON body has twice, as strict decoding tells them."""
+    duplicates: list[str] = []
+
+    def build(pairs: list[tuple[str, Json]]) -> JsonObject:
+        built = dict(pairs)
+        if len(built) < len(pairs):
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key in seen:
+                    duplicates.append(key)
+                seen.add(key)
+        return built
+
+    try:
+        json.loads(body, object_pairs_hook=build)
+    except (ValueError, RecursionError):
+        return []
+    return list(dict.fromkeys(duplicates))
+
+
+def read_object(kind: Kind, document: Json) -> JsonObject:
+    """A document as an object of a kind, with kind and apiVersion filled in where left out."""
+    if document is None:
+        document = {}
+    if not isinstance(document, dict):
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind.kind}): "
+            f"couldn't get version/kind; cannot read {_name_type(document)} as an object"
+        )
+    if document.get("metadata") is None:
+        document = {**document, "metadata": {}}
+    read_identity(kind, document)
+    return {**document, "apiVersion": kind.api_version, "kind": kind.kind}
+
+
+def read_identity(kind: Kind, document: JsonObject) -> None:
+    """Refuse what is not of the kind, or has metadata that nobody here could read."""
+    version = document.get("apiVersion") or kind.api_version
+    name = document.get("kind") or kind.kind
+    if (version, name) != (kind.api_version, kind.kind):
+        raise bad_request(
+            f'{name} in version "{version}" cannot be handled as a {kind.kind}: '
+            f'no kind "{name}" is registered for version "{version}" here'
+        )
+    check_metadata(kind, document)
+
+
+def check_metadata(kind: Kind, document: JsonObject) -> None:
+    """Refuse metadata that is not of the shape that everything here relies on."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict):
+        what = _name_go_type(metadata)
+        raise cannot_handle(
+            kind,
+            f"json: cannot unmarshal {what} into Go struct field {kind.kind}.metadata "
+            "of type v1.ObjectMeta",
+        )
+    for field, value in metadata.items():
+        fits = _METADATA.get(field)
+        if fits is not None and value is not None and not fits(value):
+            told = explain_metadata(metadata)
+            raise cannot_handle(kind, told or f"metadata.{field} is not of the right type")
+
+
+def cannot_handle(kind: Kind, why: str) -> RefusedRequestError:
+    """What was sent cannot be read as an object of the kind."""
+    return bad_request(
+        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
+    )
+
+
+def _name_type(value: Json) -> str:
+    names = {list: "a list", str: "text", bool: "a boolean"}
+    return names.get(type(value), "a number")
+
+
+def _name_go_type(value: Json) -> str:
+    names = {list: "array", str: "string", bool: "bool", type(None): "null"}
+    return names.get(type(value), "number")
+
+
+def _is_text(value: Json) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_text_map(value: Json) -> bool:
+    return isinstance(value, dict) and all([isinstance(each, str) for each in value.values()])
+
+
+def _is_texts(value: Json) -> bool:
+    return isinstance(value, list) and all([isinstance(each, str) for each in value])
+
+
+def _is_objects(value: Json) -> bool:
+    return isinstance(value, list) and all([isinstance(each, dict) for each in value])
+
+
+_METADATA: dict[str, Callable[[Json], bool]] = {
+    "name": _is_text,
+    "namespace": _is_text,
+    "generateName": _is_text,
+    "uid": _is_text,
+    "resourceVersion": _is_text,
+    "creationTimestamp": _is_text,
+    "deletionTimestamp": _is_text,
+    "generation": _is_number,
+    "deletionGracePeriodSeconds": _is_number,
+    "labels": _is_text_map,
+    "annotations": _is_text_map,
+    "finalizers": _is_texts,
+    "ownerReferences": _is_objects,
+    "managedFields": _is_objects,
+}

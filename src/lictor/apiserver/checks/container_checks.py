@@ -1,0 +1,174 @@
+"""What is wrong with a container of a Pod?"""
+
+import re
+
+from lictor.apiserver.checks.check_basics import (
+    Say,
+    check_choice,
+    check_counts,
+    check_named,
+    check_port,
+    check_unique,
+    need,
+)
+from lictor.apiserver.checks.name_rules import check_label, check_qualified
+from lictor.apiserver.kind import Cause
+from lictor.apiserver.kinds.schema_words import invalid, required, show
+from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.lang.quantity import Quantity, parse_quantity
+from lictor.raw import Json, JsonObject
+
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
+_PROBE_COUNTS = (
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+)
+_STANDARD = frozenset(("cpu", "memory", "ephemeral-storage", "storage"))
+_ENVIRONMENT = re.compile(r"[\x20-\x3c\x3e-\x7e]+")
+_MAX_ID = 2**31 - 1
+_SOURCES = (
+    "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+)
+
+
+def check_container(container: JsonObject, volumes: set[str], path: str, say: Say) -> None:
+    """Everything about one container; `volumes` are those that it may mount."""
+    need(container, ("name",), path, say)
+    check_named(container.get("name"), check_label, f"{path}.name", say)
+    need(container, ("image",), path, say)
+    _check_ports(read_list(container, "ports"), f"{path}.ports", say)
+    for index, variable in enumerate(read_list(container, "env")):
+        _check_variable(variable, f"{path}.env[{index}]", say)
+    _check_mounts(read_list(container, "volumeMounts"), volumes, f"{path}.volumeMounts", say)
+    _check_resources(read_object(container, "resources"), f"{path}.resources", say)
+    for field in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if isinstance(probe := container.get(field), dict):
+            _check_probe(probe, f"{path}.{field}", say)
+    for name, hook in read_object(container, "lifecycle").items():
+        if not any(handler in hook for handler in _HANDLERS):
+            say(required(f"{path}.lifecycle.{name}", "must specify a handler type"))
+    choice = container.get("terminationMessagePolicy")
+    check_choice(choice, _MESSAGE_POLICIES, f"{path}.terminationMessagePolicy", say)
+    check_choice(container.get("imagePullPolicy"), _PULL_POLICIES, f"{path}.imagePullPolicy", say)
+    check_user_ids(read_object(container, "securityContext"), f"{path}.securityContext", say)
+
+
+def check_user_ids(context: JsonObject, path: str, say: Say) -> None:
+    """Users and groups of processes."""
+    for field in ("runAsUser", "runAsGroup", "fsGroup"):
+        value = context.get(field)
+        if isinstance(value, int) and not 0 <= value <= _MAX_ID:
+            told = f"must be between 0 and {_MAX_ID}, inclusive"
+            say(invalid(f"{path}.{field}", value, told))
+
+
+def _check_ports(ports: list[Json], path: str, say: Say) -> None:
+    for index, port in enumerate(ports):
+        place = f"{path}[{index}]"
+        if not port.get("containerPort"):
+            say(required(f"{place}.containerPort"))
+        check_port(port.get("containerPort") or None, f"{place}.containerPort", say)
+        check_port(port.get("hostPort") or None, f"{place}.hostPort", say)
+        check_choice(port.get("protocol"), _PROTOCOLS, f"{place}.protocol", say)
+        check_port_name(port.get("name"), f"{place}.name", say)
+    check_unique((read_text(each, "name") for each in ports), path, "name", say)
+
+
+def check_port_name(name: Json, path: str, say: Say) -> None:
+    """The name of a port; nothing said is fine."""
+    if not isinstance(name, str) or not name:
+        return
+    if len(name) > 15:
+        say(invalid(path, name, "must be no more than 15 characters"))
+    if not re.fullmatch(r"[-a-z0-9]+", name):
+        told = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
+        say(invalid(path, name, told))
+    if not re.search(r"[a-z]", name):
+        say(invalid(path, name, "must contain at least one letter (a-z)"))
+    if "--" in name:
+        say(invalid(path, name, "must not contain consecutive hyphens"))
+    if name.startswith("-") or name.endswith("-"):
+        say(invalid(path, name, "must not begin or end with a hyphen"))
+
+
+def _check_variable(variable: JsonObject, path: str, say: Say) -> None:
+    name = read_text(variable, "name")
+    if not name:
+        say(required(f"{path}.name"))
+    elif not _ENVIRONMENT.fullmatch(name):
+        told = (
+            "a valid environment variable name must consist only of printable ASCII characters "
+            "other than '='"
+        )
+        say(invalid(f"{path}.name", name, told))
+    source = variable.get("valueFrom")
+    if isinstance(source, dict):
+        place = f"{path}.valueFrom"
+        if not source:
+            say(invalid(place, "", _SOURCES))
+        if variable.get("value"):
+            say(invalid(place, "", "may not be specified when `value` is not empty"))
+        for field in ("configMapKeyRef", "secretKeyRef"):
+            if isinstance(reference := source.get(field), dict):
+                need(reference, ("key",), f"{place}.{field}", say)
+
+
+def _check_mounts(mounts: list[Json], volumes: set[str], path: str, say: Say) -> None:
+    seen: set[str] = set()
+    for index, mount in enumerate(mounts):
+        place = f"{path}[{index}]"
+        name, target = read_text(mount, "name"), read_text(mount, "mountPath")
+        if not name:
+            say(required(f"{place}.name"))
+        elif name not in volumes:
+            say(Cause("FieldValueNotFound", f"Not found: {show(name)}", f"{place}.name"))
+        if not target:
+            say(required(f"{place}.mountPath"))
+        elif target in seen:
+            say(invalid(f"{place}.mountPath", target, "must be unique"))
+        seen.add(target)
+
+
+def _check_resources(resources: JsonObject, path: str, say: Say) -> None:
+    limits = _check_amounts(read_object(resources, "limits"), f"{path}.limits", say)
+    requests = _check_amounts(read_object(resources, "requests"), f"{path}.requests", say)
+    for name, amount in requests.items():
+        limit = limits.get(name)
+        if limit is not None and limit < amount:
+            told = f"must be less than or equal to {name} limit of {limit}"
+            say(invalid(f"{path}.requests", str(amount), told))
+
+
+def _check_amounts(amounts: JsonObject, path: str, say: Say) -> dict[str, Quantity]:
+    read = {}
+    for name, text in amounts.items():
+        place = f"{path}[{name}]"
+        if name not in _STANDARD and "/" not in name and not name.startswith("hugepages-"):
+            say(invalid(place, name, "must be a standard resource type or fully qualified"))
+            say(invalid(place, name, "must be a standard resource for containers"))
+        check_named(name, check_qualified, place, say)
+        try:
+            read[name] = parse_quantity(str(text))
+        except ValueError:
+            continue
+        if read[name] < Quantity(0):
+            say(invalid(place, str(text), "must be greater than or equal to 0"))
+    return read
+
+
+def _check_probe(probe: JsonObject, path: str, say: Say) -> None:
+    handlers = [name for name in _HANDLERS if name in probe]
+    if not handlers:
+        say(required(path, "must specify a handler type"))
+    if isinstance(action := probe.get("exec"), dict):
+        need(action, ("command",), f"{path}.exec", say)
+    for name in ("httpGet", "tcpSocket"):
+        if isinstance(action := probe.get(name), dict):
+            check_port(action.get("port"), f"{path}.{name}.port", say)
+    check_counts(probe, _PROBE_COUNTS, path, say)

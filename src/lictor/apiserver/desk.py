@@ -1,0 +1,353 @@
+"""Requests about objects: from a call to a reply."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+import msgspec
+import orjson
+
+from lictor.apiserver.access.access_reviews import REVIEWS, AccessReviews
+from lictor.apiserver.annexes import Annexes
+from lictor.apiserver.attributes import Attributes, User
+from lictor.apiserver.bodies import list_duplicates, read_document, read_json, read_object
+from lictor.apiserver.deletion import DeleteOptions, read_options
+from lictor.apiserver.field_validation import FieldValidation, refuse_fields
+from lictor.apiserver.house import House
+from lictor.apiserver.kind import Cause, Kind
+from lictor.apiserver.kind_habits import is_namespace
+from lictor.apiserver.lists import ListQuery, list_page
+from lictor.apiserver.negotiation import Wish, read_accept
+from lictor.apiserver.objects import key_of
+from lictor.apiserver.parameters import (
+    Parameters,
+    choose_manager,
+    describe_options,
+    read_count,
+    read_dry_run,
+    read_flag,
+    read_parameters,
+    read_validation,
+    refuse_options,
+)
+from lictor.apiserver.patches import PatchKind, compile_patch, read_patch_kind
+from lictor.apiserver.refusals import bad_request, no_such_resource, not_allowed
+from lictor.apiserver.rendering import build_show, render_object, render_page
+from lictor.apiserver.routes import Route
+from lictor.apiserver.selectors import compile_selectors
+from lictor.apiserver.verbs import Api
+from lictor.apiserver.watches import Watches, WatchQuery
+from lictor.apiserver.writing import Applied, Written
+from lictor.http import Call, Reply, Stream
+from lictor.model.request import Operation
+from lictor.raw import JsonObject
+
+_OPTIONS = {
+    "create": ("CreateOptions", Operation.CREATE),
+    "update": ("UpdateOptions", Operation.UPDATE),
+    "patch": ("PatchOptions", Operation.UPDATE),
+    "delete": ("DeleteOptions", Operation.DELETE),
+    "deletecollection": ("DeleteOptions", Operation.DELETE),
+}
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+class Visit(msgspec.Struct, frozen=True):
+    """A call, and what was found out about it so far."""
+
+    call: Call
+    route: Route
+    parameters: Parameters
+    wish: Wish
+    attributes: Attributes
+
+    @property
+    def include(self) -> str:
+        """How much of an object a row of a table carries."""
+        return self.parameters.get("includeObject") or "Metadata"
+
+
+class Desk:
+    """Answers requests about objects."""
+
+    def __init__(
+        self,
+        house: House,
+        api: Api,
+        watches: Watches,
+        annexes: Annexes,
+        reviews: AccessReviews,
+    ) -> None:
+        self._house = house
+        self._api = api
+        self._watches = watches
+        self._annexes = annexes
+        self._reviews = reviews
+        self._verbs: dict[str, Callable[[Visit], Awaitable[Reply | Stream]]] = {
+            "get": self._get,
+            "list": self._list,
+            "watch": self._watch,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+            "deletecollection": self._delete_collection,
+        }
+
+    async def answer(self, call: Call, user: User, route: Route) -> Reply | Stream:
+        """The reply to a call; raises RefusedRequestError."""
+        visit = _enter(call, user, route)
+        self._authorize(visit.attributes)
+        _check_verb(visit)
+        annex = self._annexes.find(visit.attributes)
+        if annex is not None:
+            return _reply_annex(await annex(visit.attributes, call))
+        return await self._verbs[visit.attributes.verb](visit)
+
+    def _authorize(self, attributes: Attributes) -> None:
+        if attributes.name and is_namespace(attributes.kind):
+            # To those who decide, a namespace lies in itself.
+            attributes = msgspec.structs.replace(attributes, namespace=attributes.name)
+        self._house.authorization.check(attributes)
+
+    # --- reading
+
+    async def _get(self, visit: Visit) -> Reply:
+        found = self._house.find(visit.attributes)
+        return _reply(render_object(visit.wish, visit.route.kind, found, visit.include))
+
+    async def _list(self, visit: Visit) -> Reply:
+        page = list_page(self._house, visit.route.kind, _read_query(visit))
+        return _reply(render_page(visit.wish, visit.route.kind, page, visit.include))
+
+    async def _watch(self, visit: Visit) -> Stream:
+        kind, parameters = visit.route.kind, visit.parameters
+        initial = read_flag(parameters, "sendInitialEvents")
+        fields = parameters.get("fieldSelector", "")
+        if visit.route.name:
+            fields = f"metadata.name={visit.route.name}"
+        show = build_show(visit.wish, kind, visit.include)
+        seconds = read_count(parameters, "timeoutSeconds")
+        query = WatchQuery(
+            namespace=visit.route.namespace,
+            test=compile_selectors(kind, parameters.get("labelSelector", ""), fields),
+            version=parameters.get("resourceVersion", ""),
+            bookmarks=bool(read_flag(parameters, "allowWatchBookmarks")),
+            initial=initial,
+            seconds=float(seconds) if seconds else None,
+            style=f"{visit.wish.form}/{visit.wish.version}/{visit.include}" if show else "",
+            show=show,
+        )
+        return Stream(self._watches.open(kind, query).pieces())
+
+    # --- writing
+
+    async def _create(self, visit: Visit) -> Reply:
+        document, validation = _read_body(visit)
+        kind = visit.route.kind
+        if (kind.group, kind.plural) in REVIEWS:
+            user, namespace = visit.attributes.user, visit.route.namespace
+            answer = self._reviews.answer(kind, user, document, namespace)
+            return _reply(answer, HTTPStatus.CREATED)
+        attributes = msgspec.structs.replace(
+            visit.attributes, name=document["metadata"].get("name") or ""
+        )
+        written = await self._api.writer.create(attributes, document, validation)
+        return _reply_written(visit, written)
+
+    async def _update(self, visit: Visit) -> Reply:
+        document, validation = _read_body(visit)
+        written = await self._api.writer.update(visit.attributes, document, validation)
+        return _reply_written(visit, written)
+
+    async def _patch(self, visit: Visit) -> Reply:
+        call, writer = visit.call, self._api.writer
+        patch_kind = read_patch_kind(visit.route.kind, call.content_type.decode("latin-1"))
+        validation = read_validation(visit.parameters, "PatchOptions")
+        force = bool(read_flag(visit.parameters, "force"))
+        _check_patch_options(visit.parameters, patch_kind, force=force)
+        if patch_kind is PatchKind.APPLY:
+            document = read_object(visit.route.kind, read_document(call.body, call.content_type))
+            if not document["metadata"].get("name"):
+                raise bad_request(
+                    f"the name of the object ({visit.route.name} based on URL) was "
+                    "undeterminable: name must be provided"
+                )
+            written = await writer.apply(visit.attributes, Applied(document, force))
+        else:
+            edit = compile_patch(patch_kind, read_json(call.body))
+            written = await writer.edit(visit.attributes, edit, validation)
+        return _reply_written(visit, written)
+
+    # --- deleting
+
+    async def _delete(self, visit: Visit) -> Reply:
+        attributes, options = _read_deletion(visit)
+        deleted = await self._api.deleter.delete(attributes, options)
+        return _reply(deleted.reply, warnings=deleted.warnings)
+
+    async def _delete_collection(self, visit: Visit) -> Reply:
+        kind = visit.route.kind
+        attributes, options = _read_deletion(visit)
+        page = list_page(self._house, kind, _read_query(visit))
+        for document in page.items:
+            namespace, name = key_of(document)
+            one = msgspec.structs.replace(attributes, namespace=namespace, name=name)
+            await self._api.deleter.delete(one, options)
+            await asyncio.sleep(0)
+        return _reply(render_page(visit.wish, kind, page, visit.include))
+
+
+def _enter(call: Call, user: User, route: Route) -> Visit:
+    parameters = read_parameters(call.query)
+    verb = _find_verb(call, route, parameters)
+    kind, operation = _OPTIONS.get(verb, ("", None))
+    agent = call.headers.get(b"user-agent", [b""])[0]
+    attributes = Attributes(
+        user,
+        verb,
+        route.kind,
+        route.namespace,
+        route.name or _find_name(verb, parameters),
+        route.subresource,
+        operation,
+        read_dry_run(parameters, kind) if kind else False,
+        describe_options(parameters, kind) if kind else {},
+        choose_manager(parameters, agent, kind) if kind else "",
+    )
+    accept = b",".join(call.headers.get(b"accept", ()))
+    return Visit(call, route, parameters, read_accept(accept), attributes)
+
+
+def _find_name(verb: str, parameters: Parameters) -> str:
+    """Whoever selects one object by its name needs no more rights than for that one."""
+    if verb not in ("list", "watch", "deletecollection"):
+        return ""
+    for part in parameters.get("fieldSelector", "").split(","):
+        field, _, name = part.replace("==", "=").partition("=")
+        if field == "metadata.name" and not field.endswith("!"):
+            return name
+    return ""
+
+
+def _find_verb(call: Call, route: Route, parameters: Parameters) -> str:
+    if call.method in ("GET", "HEAD"):
+        if read_flag(parameters, "watch"):
+            return "watch"
+        return "get" if route.name else "list"
+    if call.method == "DELETE":
+        return "delete" if route.name else "deletecollection"
+    verb = _VERBS.get(call.method, "")
+    # Objects are created in a list, and changed where they are.
+    fits = bool(route.name) if verb != "create" else not route.name or bool(route.subresource)
+    if not verb or not fits:
+        raise not_allowed()
+    return verb
+
+
+def _check_verb(visit: Visit) -> None:
+    route, verb = visit.route, visit.attributes.verb
+    if route.subresource and route.subresource not in route.kind.subresources:
+        raise no_such_resource()
+    if not route.subresource and verb not in route.kind.verbs:
+        raise not_allowed()
+    if verb == "create" and route.kind.namespaced and not route.namespace:
+        raise not_allowed()
+
+
+def _read_query(visit: Visit) -> ListQuery:
+    parameters = visit.parameters
+    return ListQuery(
+        visit.route.namespace,
+        parameters.get("labelSelector", ""),
+        parameters.get("fieldSelector", ""),
+        read_count(parameters, "limit") or 0,
+        parameters.get("continue", ""),
+        parameters.get("resourceVersion", ""),
+        parameters.get("resourceVersionMatch", ""),
+    )
+
+
+def _read_body(visit: Visit) -> tuple[JsonObject, FieldValidation]:
+    call, kind = visit.call, visit.route.kind
+    validation = read_validation(visit.parameters, str(visit.attributes.options["kind"]))
+    document = read_object(kind, read_document(call.body, call.content_type))
+    if validation is FieldValidation.STRICT:
+        _refuse_duplicates(kind, call.body)
+    return document, validation
+
+
+def _refuse_duplicates(kind: Kind, body: bytes) -> None:
+    told = [f'duplicate field "{name}"' for name in list_duplicates(body)]
+    if told:
+        raise refuse_fields(kind, told)
+
+
+def _check_patch_options(parameters: Parameters, kind: PatchKind, *, force: bool) -> None:
+    if kind is PatchKind.APPLY:
+        if not parameters.get("fieldManager"):
+            told = "Required value: is required for apply patch"
+            cause = Cause("FieldValueRequired", told, "fieldManager")
+            raise refuse_options("PatchOptions", cause)
+    elif force:
+        told = "Forbidden: may not be specified for non-apply patch"
+        raise refuse_options("PatchOptions", Cause("FieldValueForbidden", told, "force"))
+
+
+def _read_deletion(visit: Visit) -> tuple[Attributes, DeleteOptions]:
+    """Options come in the body, in the query, or not at all."""
+    call, parameters = visit.call, visit.parameters
+    sent: JsonObject = {}
+    if call.body.strip():
+        body = read_document(call.body, call.content_type)
+        sent = body if isinstance(body, dict) else {}
+    else:
+        grace = read_count(parameters, "gracePeriodSeconds")
+        if grace is not None:
+            sent["gracePeriodSeconds"] = grace
+        if parameters.get("propagationPolicy"):
+            sent["propagationPolicy"] = parameters["propagationPolicy"]
+        orphans = read_flag(parameters, "orphanDependents")
+        if orphans is not None:
+            sent["orphanDependents"] = orphans
+    options = read_options(sent)
+    attributes = visit.attributes
+    shown = {**attributes.options, **sent, "kind": "DeleteOptions"}
+    shown["apiVersion"] = "meta.k8s.io/v1"
+    dry = attributes.dry_run or sent.get("dryRun") == ["All"]
+    return msgspec.structs.replace(attributes, options=shown, dry_run=dry), options
+
+
+def _reply_annex(answer: Written | Reply) -> Reply:
+    if isinstance(answer, Reply):
+        return answer
+    status = HTTPStatus.CREATED if answer.is_new else HTTPStatus.OK
+    return _reply(answer.document, status, answer.warnings)
+
+
+def _reply_written(visit: Visit, written: Written) -> Reply:
+    status = HTTPStatus.CREATED if written.is_new else HTTPStatus.OK
+    shown = render_object(visit.wish, visit.route.kind, written.document, visit.include)
+    return _reply(shown, status, written.warnings)
+
+
+def _reply(
+    document: JsonObject,
+    status: HTTPStatus = HTTPStatus.OK,
+    warnings: tuple[str, ...] = (),
+) -> Reply:
+    headers = tuple(write_warnings(warnings))
+    return Reply(status, orjson.dumps(document) + b"\n", JSON_TYPE, headers=headers)
+
+
+JSON_TYPE = b"application/json"
+
+
+def write_warnings(warnings: tuple[str, ...]) -> list[tuple[bytes, bytes]]:
+    """Headers that clients print; each warning once."""
+    headers = []
+    for text in dict.fromkeys(warnings):
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        clean = "".join([each if each.isprintable() else " " for each in quoted])
+        headers.append((b"warning", f'299 - "{clean}"'.encode()))
+    return headers

@@ -1,0 +1,145 @@
+"""All kinds that are served at the moment: built in, and those of CustomResourceDefinitions."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from lictor.apiserver.kind import Kind
+from lictor.apiserver.kinds.builtin_shapes import BuiltinShape
+from lictor.apiserver.kinds.builtin_table import BuiltinTable, KindFacts, load_builtin_table
+from lictor.apiserver.kinds.conversions import convert_object
+from lictor.apiserver.kinds.custom_kinds import read_kinds, read_storage_version
+from lictor.lang.resource_names import builtin_names
+from lictor.raw import JsonObject
+
+_STAGES = ("", "beta", "alpha")
+_VERSION = re.compile(r"v(?P<major>\d+)(?:(?P<stage>alpha|beta)(?P<minor>\d+))?", re.ASCII)
+
+# Called whenever kinds come or go.
+Listener = Callable[[], None]
+
+
+class BuiltCatalogue:
+    """Implements `Catalogue`; kinds of CustomResourceDefinitions come and go."""
+
+    def __init__(self, kinds: Iterable[Kind], groups: dict[str, tuple[str, ...]]) -> None:
+        self._builtin = tuple(kinds)
+        self._groups = groups
+        # Name of the definition -> its kinds, and the version in which objects are kept.
+        self._custom: dict[str, tuple[Kind, ...]] = {}
+        self._storage: dict[tuple[str, str], str] = {}
+        self._by_plural: dict[tuple[str, str, str], Kind] = {}
+        self._by_kind: dict[tuple[str, str], Kind] = {}
+        self._listeners: list[Listener] = []
+        self._index()
+
+    def _index(self) -> None:
+        self._by_plural = {(each.group, each.version, each.plural): each for each in self}
+        self._by_kind = {(each.api_version, each.kind): each for each in self}
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        """The kind that is served there."""
+        return self._by_plural.get((group, version, plural))
+
+    def find_kind(self, api_version: str, kind: str) -> Kind | None:
+        """The same by apiVersion and kind."""
+        return self._by_kind.get((api_version, kind))
+
+    def preferred(self, group: str, plural: str) -> Kind | None:
+        """The version in which objects are kept; any served one where that is not served."""
+        stored = self._storage.get((group, plural))
+        if stored is not None and (found := self.find(group, stored, plural)):
+            return found
+        for version in self.versions(group):
+            if found := self.find(group, version, plural):
+                return found
+        return None
+
+    def versions(self, group: str) -> tuple[str, ...]:
+        """The versions of a group, the preferred one first; empty where there is no such group."""
+        known = self._groups.get(group)
+        if known is not None:
+            return known
+        return sort_versions({each.version for each in self if each.group == group})
+
+    def groups(self) -> list[str]:
+        """All groups in the order of discovery; the core group is the empty one."""
+        custom = {each.group for kinds in self._custom.values() for each in kinds}
+        return [*self._groups, *sorted(custom - self._groups.keys())]
+
+    def __iter__(self) -> Iterator[Kind]:
+        """All, in the order of discovery."""
+        yield from self._builtin
+        for _, kinds in sorted(self._custom.items()):
+            yield from kinds
+
+    def define(self, crd: JsonObject) -> None:
+        """Serve the kinds of a CustomResourceDefinition, in place of what it said before."""
+        name = crd["metadata"]["name"]
+        spec = crd["spec"]
+        self._custom[name] = read_kinds(crd)
+        self._storage[spec["group"], spec["names"]["plural"]] = read_storage_version(crd)
+        self._announce()
+
+    def forget(self, name: str) -> None:
+        """Serve the kinds of this CustomResourceDefinition no longer."""
+        for kind in self._custom.pop(name, ()):
+            self._storage.pop((kind.group, kind.plural), None)
+        self._announce()
+
+    def listen(self, listener: Listener) -> None:
+        """Call it whenever kinds came or went."""
+        self._listeners.append(listener)
+
+    def _announce(self) -> None:
+        self._index()
+        for listener in self._listeners:
+            listener()
+
+    def convert(self, document: JsonObject, kind: Kind) -> JsonObject:
+        """The same object in another version of its kind."""
+        if document.get("apiVersion") == kind.api_version:
+            return document
+        return convert_object(document, kind.api_version, kind.kind)
+
+
+def sort_versions(versions: Iterable[str]) -> tuple[str, ...]:
+    """v2 before v1 before v1beta1 before v1alpha1, and others after them by name."""
+    return tuple(sorted(versions, key=_rank))
+
+
+def _rank(version: str) -> tuple[int, int, int, str]:
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        return len(_STAGES), 0, 0, version
+    stage = _STAGES.index(found["stage"] or "")
+    return stage, -int(found["major"]), -int(found["minor"] or 0), ""
+
+
+def build_catalogue() -> BuiltCatalogue:
+    """The built-in kinds, and room for others."""
+    table = load_builtin_table()
+    return BuiltCatalogue(_list_builtin(table), dict(table.groups))
+
+
+def _list_builtin(table: BuiltinTable) -> Iterator[Kind]:
+    for api_version, kinds in table.kinds.items():
+        for kind, facts in kinds.items():
+            yield _make_builtin(api_version, kind, facts)
+
+
+def _make_builtin(api_version: str, kind: str, facts: KindFacts) -> Kind:
+    group, _, version = api_version.rpartition("/")
+    names = builtin_names().of_kind(group, version, kind)
+    return Kind(
+        group=group,
+        version=version,
+        kind=kind,
+        plural=names.resource,
+        singular=kind.lower(),
+        namespaced=bool(names.namespaced),
+        shape=BuiltinShape(api_version, kind),
+        short_names=facts.short,
+        categories=facts.categories,
+        verbs=facts.verbs,
+        subresources=frozenset(facts.subresources),
+    )

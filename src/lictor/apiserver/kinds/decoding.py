@@ -1,0 +1,169 @@
+"""Why can an object not be read as its kind? The first value of a wrong type, as Kubernetes tells
+it. Only asked where something looks wrong."""
+
+import base64
+import binascii
+import re
+
+from lictor.apiserver.kinds.builtin_table import NO_FACTS, load_builtin_table, load_fields
+from lictor.lang.quantity import parse_quantity
+from lictor.raw import Json, JsonObject
+
+_GO_TYPES = {"string": "string", "boolean": "bool", "number": "int32"}
+_LIMITS = {"int32": 2**31, "int64": 2**63}
+_QUANTITY = "api.resource.Quantity"
+_TIMES = frozenset(("meta.v1.Time", "meta.v1.MicroTime"))
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+
+def explain_mismatch(api_version: str, kind: str, document: JsonObject) -> str:
+    """What stands in the way of reading it; empty where nothing does."""
+    name = load_fields()["kinds"].get(api_version, {}).get(kind)
+    if name is None:
+        return ""
+    version = api_version.rpartition("/")[2]
+    fault = _visit(document, f"={name}", _Place("", "", ""))
+    return f'{kind} in version "{version}" cannot be handled as a {kind}: {fault}' if fault else ""
+
+
+class _Place:
+    """Where we are: the Go struct, the path of fields, and the format of a number there."""
+
+    __slots__ = ("form", "path", "struct")
+
+    def __init__(self, struct: str, path: str, form: str) -> None:
+        self.struct = struct
+        self.path = path
+        self.form = form
+
+    def tell(self, value: Json, expected: str) -> str:
+        where = f"Go struct field {self.struct}.{self.path}" if self.path else "Go value"
+        return f"json: cannot unmarshal {_name(value, expected)} into {where} of type {expected}"
+
+
+def _name(value: Json, expected: str) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, (int, float)):
+        return f"number {value}" if expected in _LIMITS else "number"
+    return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
+
+
+def _visit(value: Json, form: Json, place: _Place) -> str:
+    if value is None or form in ("deduced", "untyped"):
+        return ""
+    if isinstance(form, str):
+        return _visit_type(value, form[1:], place) if form[0] == "=" else _check(value, form, place)
+    if isinstance(form.get("atomic"), str):
+        return _visit(value, form["atomic"], place)
+    element = form.get("list") or form.get("set") or form.get("keyed")
+    if element is not None:
+        return _visit_list(value, element, form, place)
+    return _visit_map(value, form, place)
+
+
+def _visit_type(value: Json, name: str, place: _Place) -> str:
+    form = load_fields()["types"].get(name, "deduced")
+    if name == _QUANTITY:
+        return _check_quantity(value)
+    if name in _TIMES:
+        return _check_time(value, place)
+    if isinstance(form, str) or "fields" not in form:
+        return _visit(value, form, place)
+    if not isinstance(value, dict):
+        return place.tell(value, _go_type(f"={name}"))
+    facts = load_builtin_table().types.get(name, NO_FACTS)
+    struct = name.rpartition(".")[2]
+    for field, inner in value.items():
+        path = f"{place.path}.{field}" if place.path else field
+        form_of_field = form["fields"].get(field, "deduced")
+        found = _visit(inner, form_of_field, _Place(struct, path, facts.formats.get(field, "")))
+        if found:
+            return found
+    return ""
+
+
+def _visit_list(value: Json, element: Json, form: Json, place: _Place) -> str:
+    if not isinstance(value, list):
+        return place.tell(value, _go_type(form))
+    return next((found for each in value if (found := _visit(each, element, place))), "")
+
+
+def _visit_map(value: Json, form: Json, place: _Place) -> str:
+    if not isinstance(value, dict):
+        return place.tell(value, _go_type(form))
+    inner = form.get("map", "deduced")
+    return next((found for each in value.values() if (found := _visit(each, inner, place))), "")
+
+
+def _check(value: Json, form: str, place: _Place) -> str:
+    match form:
+        case "string":
+            if place.form == "byte" and isinstance(value, str):
+                return _check_bytes(value)
+            fits = isinstance(value, str)
+        case "boolean":
+            fits = isinstance(value, bool)
+        case "number":
+            return _check_number(value, place)
+        case _:
+            # An int-or-string.
+            fits = isinstance(value, (str, int)) and not isinstance(value, bool)
+    return "" if fits else place.tell(value, _GO_TYPES.get(form, "int32"))
+
+
+def _check_number(value: Json, place: _Place) -> str:
+    kind = "float64" if place.form == "double" else place.form or "int32"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return place.tell(value, kind)
+    limit = _LIMITS.get(kind)
+    fits = limit is None or (isinstance(value, int) and -limit <= value < limit)
+    return "" if fits else place.tell(value, kind)
+
+
+def _check_bytes(value: str) -> str:
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        wrong = re.search(r"[^A-Za-z0-9+/\r\n]", value)
+        position = wrong.start() if wrong else len(value) // 4 * 4
+        return f"illegal base64 data at input byte {position}"
+    return ""
+
+
+def _check_quantity(value: Json) -> str:
+    try:
+        parse_quantity(str(value))
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _check_time(value: Json, place: _Place) -> str:
+    if not isinstance(value, str):
+        return place.tell(value, "string")
+    if _TIME.fullmatch(value):
+        return ""
+    layout = "2006-01-02T15:04:05Z07:00"
+    return f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"'
+
+
+def _go_type(form: Json) -> str:
+    """A type as Go prints it, nearly."""
+    if isinstance(form, str):
+        if not form.startswith("="):
+            return _GO_TYPES.get(form, "interface {}")
+        parts = form[1:].split(".")
+        return ".".join(parts[-2:])
+    element = form.get("list") or form.get("set") or form.get("keyed")
+    if element is not None:
+        return f"[]{_go_type(element)}"
+    inner = form.get("map", "deduced")
+    return "v1.ResourceList" if inner == f"={_QUANTITY}" else f"map[string]{_go_type(inner)}"
+
+
+def explain_metadata(metadata: Json) -> str:
+    """What stands in the way of reading the metadata of a custom kind; empty where nothing does."""
+    if metadata is None:
+        return ""
+    return _visit(metadata, "=meta.v1.ObjectMeta", _Place("ObjectMeta", "", ""))

@@ -1,0 +1,141 @@
+"""OpenAPI v3 documents, one per group and version, as far as kubectl reads them: kinds, fields,
+types and merge keys. Built when first asked for; there are no descriptions but those of CRDs."""
+
+from collections.abc import Iterable
+from hashlib import sha256
+
+import orjson
+
+from lictor.apiserver.kind import Kind
+from lictor.apiserver.kinds.builtin_schemas import collect_schemas, name_reference
+from lictor.apiserver.kinds.catalogue import BuiltCatalogue
+from lictor.apiserver.kinds.custom_shapes import CustomShape
+from lictor.apiserver.kinds.discovery import VERSION, list_subresources
+from lictor.raw import Json, JsonObject
+
+_GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
+_METHODS = {
+    "get": ("get", "get"),
+    "update": ("put", "put"),
+    "patch": ("patch", "patch"),
+    "delete": ("delete", "delete"),
+}
+_COLLECTION_METHODS = {
+    "list": ("get", "list"),
+    "create": ("post", "post"),
+    "deletecollection": ("delete", "deletecollection"),
+}
+_WRITE_PARAMETERS = [
+    {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+    for name in ("dryRun", "fieldManager", "fieldValidation")
+]
+_FORCE = {"name": "force", "in": "query", "schema": {"type": "boolean", "uniqueItems": True}}
+_PATCH_TYPES = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+)
+# kubectl looks here to learn how it may patch a kind.
+_STRATEGIC = "application/strategic-merge-patch+json"
+
+
+def index_documents(catalogue: BuiltCatalogue) -> JsonObject:
+    """The answer of `/openapi/v3`: where the documents are, each with a hash of its content."""
+    paths: JsonObject = {}
+    for group in catalogue.groups():
+        for version in catalogue.versions(group):
+            kinds = _kinds_of(catalogue, group, version)
+            path = f"apis/{group}/{version}" if group else f"api/{version}"
+            mark = _hash(kinds)
+            paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={mark}"}
+    return {"paths": paths}
+
+
+def _kinds_of(catalogue: BuiltCatalogue, group: str, version: str) -> list[Kind]:
+    return [each for each in catalogue if (each.group, each.version) == (group, version)]
+
+
+def _hash(kinds: Iterable[Kind]) -> str:
+    """Built-in kinds change with the release only; it need not be built to be hashed."""
+    digest = sha256(VERSION.encode())
+    for kind in kinds:
+        digest.update(kind.resource.encode())
+        if isinstance(kind.shape, CustomShape):
+            digest.update(orjson.dumps(kind.shape.schema, option=orjson.OPT_SORT_KEYS))
+    return digest.hexdigest().upper()
+
+
+def build_document(catalogue: BuiltCatalogue, group: str, version: str) -> JsonObject | None:
+    """The answer of `/openapi/v3/api/v1` and `/openapi/v3/apis/GROUP/VERSION`."""
+    if version not in catalogue.versions(group):
+        return None
+    kinds = _kinds_of(catalogue, group, version)
+    paths: JsonObject = {}
+    for kind in kinds:
+        paths.update(_list_paths(kind))
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": VERSION},
+        "paths": paths,
+        "components": {"schemas": dict(sorted(collect_schemas(kinds).items()))},
+    }
+
+
+# --- paths
+
+
+def _list_paths(kind: Kind) -> JsonObject:
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    collection = f"{root}/namespaces/{{namespace}}" if kind.namespaced else root
+    collection = f"{collection}/{kind.plural}"
+    paths: JsonObject = {collection: _describe_path(kind, kind.verbs, _COLLECTION_METHODS)}
+    if kind.namespaced and "list" in kind.verbs:
+        paths[f"{root}/{kind.plural}"] = _describe_path(kind, ("list",), _COLLECTION_METHODS)
+    if item := _describe_path(kind, kind.verbs, _METHODS):
+        paths[f"{collection}/{{name}}"] = item
+    methods = {**_METHODS, "create": _COLLECTION_METHODS["create"]}
+    for name, subresource in list_subresources(kind).items():
+        paths[f"{collection}/{{name}}/{name}"] = _describe_path(
+            kind, subresource.verbs, methods, subresource.kind
+        )
+    return paths
+
+
+def _describe_path(
+    kind: Kind,
+    verbs: Iterable[str],
+    methods: dict[str, tuple[str, str]],
+    other: tuple[str, str] | None = None,
+) -> JsonObject:
+    """The operations of a path; `other` is the apiVersion and kind of what is sent there."""
+    named: JsonObject = {"group": kind.group, "kind": kind.kind, "version": kind.version}
+    schema: JsonObject = {"$ref": name_reference(kind)}
+    if other is not None:
+        group, _, version = other[0].rpartition("/")
+        named, schema = {"group": group, "kind": other[1], "version": version}, {}
+    patches = _PATCH_TYPES if kind.is_custom else (*_PATCH_TYPES, _STRATEGIC)
+    return {
+        method: {
+            **_describe_body(verb, schema, patches),
+            "responses": {"200": _describe_content(schema, ("application/json",))},
+            "x-kubernetes-action": action,
+            _GROUP_VERSION_KIND: named,
+        }
+        for verb, (method, action) in methods.items()
+        if verb in verbs
+    }
+
+
+def _describe_body(verb: str, schema: JsonObject, patches: Iterable[str]) -> JsonObject:
+    if verb == "patch":
+        content = _describe_content({"type": "object"}, patches)
+        return {"parameters": [*_WRITE_PARAMETERS, _FORCE], "requestBody": content}
+    if verb in ("create", "update"):
+        content = _describe_content(schema, ("application/json",))
+        return {"parameters": _WRITE_PARAMETERS, "requestBody": content}
+    return {}
+
+
+def _describe_content(schema: JsonObject, types: Iterable[str]) -> JsonObject:
+    inner: Json = {"schema": schema} if schema else {}
+    return {"description": "OK", "content": {each: inner for each in types}}

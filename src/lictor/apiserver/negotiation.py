@@ -1,0 +1,54 @@
+"""In which form does a client want its objects?"""
+
+from enum import StrEnum
+from functools import lru_cache
+
+import msgspec
+
+from lictor.apiserver.refusals import not_acceptable
+
+_ACCEPTED = ("application/json",)
+_WILD = frozenset(("*/*", "application/*", "application/json"))
+_META = "meta.k8s.io"
+
+
+class Form(StrEnum):
+    """What is made of objects."""
+
+    OBJECT = "Object"
+    TABLE = "Table"
+    METADATA = "PartialObjectMetadata"
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """A form, in a version of it."""
+
+    form: Form = Form.OBJECT
+    version: str = "v1"
+
+
+_FORMS = {
+    "Table": Form.TABLE,
+    "PartialObjectMetadata": Form.METADATA,
+    "PartialObjectMetadataList": Form.METADATA,
+}
+
+
+@lru_cache(maxsize=256)
+def read_accept(header: bytes) -> Wish:
+    """The first form that the client names and we know; raises RefusedRequestError 406."""
+    text = header.decode("latin-1")
+    if not text.strip():
+        return Wish()
+    for clause in text.split(","):
+        media, *parameters = (part.strip() for part in clause.split(";"))
+        if media.lower() not in _WILD:
+            continue
+        named = dict(part.split("=", 1) for part in parameters if "=" in part)
+        if "as" not in named:
+            return Wish()
+        form = _FORMS.get(named["as"])
+        version = named.get("v", "")
+        if form is not None and named.get("g") == _META and version in ("v1", "v1beta1"):
+            return Wish(form, version)
+    raise not_acceptable(_ACCEPTED)

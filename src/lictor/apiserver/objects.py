@@ -1,0 +1,209 @@
+"""What every object has, whatever its kind: names, versions, times; who may write which of them."""
+
+import secrets
+import uuid
+from datetime import UTC, datetime
+
+from lictor.apiserver.kind import Cause, Kind
+from lictor.apiserver.kind_habits import counts_generations, is_born_with_status
+from lictor.apiserver.refusals import bad_request
+from lictor.errors import RefusedRequestError
+from lictor.lang.patch.sameness import is_same
+from lictor.raw import Json, JsonObject
+
+# No vowels and nothing that looks like another: generated names shall not become words.
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_RANDOM_LENGTH = 5
+_MAX_PREFIX = 63 - _RANDOM_LENGTH
+# What a client that creates an object has no say in.
+_SYSTEM = frozenset(
+    ("creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+)
+_KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_NO_CONTENT = frozenset(("apiVersion", "kind", "metadata"))
+_NOT_SPECIFIED = frozenset(("apiVersion", "kind", "metadata", "status"))
+
+
+def read_clock() -> str:
+    """The time as objects tell it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def make_name(prefix: str) -> str:
+    """A name that begins so, and that hopefully nobody else has."""
+    tail = "".join(secrets.choice(_LETTERS) for _ in range(_RANDOM_LENGTH))
+    return prefix[:_MAX_PREFIX] + tail
+
+
+def name_of(document: JsonObject) -> str:
+    """The name, or nothing while it has none."""
+    return document["metadata"].get("name") or ""
+
+
+def key_of(document: JsonObject) -> tuple[str, str]:
+    """Namespace (or nothing) and name."""
+    metadata = document["metadata"]
+    return metadata.get("namespace") or "", metadata["name"]
+
+
+def version_of(document: JsonObject) -> str:
+    """The resourceVersion, or nothing."""
+    return document["metadata"].get("resourceVersion") or ""
+
+
+def is_ending(document: JsonObject) -> bool:
+    """Has someone deleted it already?"""
+    return bool(document["metadata"].get("deletionTimestamp"))
+
+
+# --- creation
+
+
+def begin_object(kind: Kind, document: JsonObject, namespace: str) -> JsonObject:
+    """What a client sent to be created, without what it has no say in."""
+    metadata = {key: value for key, value in document["metadata"].items() if key not in _SYSTEM}
+    metadata.pop("generation", None)
+    if metadata.pop("resourceVersion", None):
+        told = "resourceVersion should not be set on objects to be created"
+        raise RefusedRequestError(told, code=500)
+    _settle_namespace(metadata, namespace)
+    begun = {**document, "metadata": metadata}
+    if not is_born_with_status(kind):
+        begun.pop("status", None)
+    return begun
+
+
+def _settle_namespace(metadata: JsonObject, namespace: str) -> None:
+    found = metadata.get("namespace") or ""
+    if not namespace:
+        metadata.pop("namespace", None)
+    elif not found:
+        metadata["namespace"] = namespace
+    elif found != namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def complete_birth(kind: Kind, document: JsonObject, now: str) -> JsonObject:
+    """The same object with what the server gives it: uid, time, and a name where it has none."""
+    metadata = {**document["metadata"], "uid": str(uuid.uuid4()), "creationTimestamp": now}
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = make_name(metadata["generateName"])
+    if counts_generations(kind):
+        metadata["generation"] = 1
+    return {**document, "metadata": metadata}
+
+
+# --- changes
+
+
+def carry_over(kind: Kind, old: JsonObject, new: JsonObject, subresource: str) -> JsonObject:
+    """What a client wants an object to become, as far as it has a say in it through this door."""
+    if subresource and (subresource != "status" or kind.is_custom):
+        return _carry_part(old, new, subresource)
+    before = old["metadata"]
+    metadata = dict(new["metadata"])
+    _settle_namespace(metadata, before.get("namespace") or "")
+    for field in (*_KEPT, "generation", "resourceVersion"):
+        if field in before:
+            metadata[field] = before[field]
+        else:
+            metadata.pop(field, None)
+    changed = {**new, "metadata": metadata}
+    if subresource == "status":
+        # Who reports on a built-in object may label it; Deployments may only be annotated.
+        if kind.plural == "deployments":
+            metadata = _with_field(metadata, "labels", before.get("labels"))
+        return {**_with_field(old, "status", new.get("status")), "metadata": metadata}
+    if kind.has_status:
+        return _with_field(changed, "status", old.get("status"))
+    return changed
+
+
+def _carry_part(old: JsonObject, new: JsonObject, subresource: str) -> JsonObject:
+    """The object with only that part changed which this door is for."""
+    sent = new.get("spec") or {}
+    before = old.get("spec") or {}
+    match subresource:
+        case "finalize":
+            changed = {**old, "spec": {**before, "finalizers": sent.get("finalizers") or []}}
+        case "ephemeralcontainers":
+            changed = {**old, "spec": {**before, **_pick(sent, "ephemeralContainers")}}
+        case "resize":
+            changed = {**old, "spec": {**before, **_pick(sent, "containers", "initContainers")}}
+        case _:
+            changed = _with_field(old, "status", new.get("status"))
+    managers = new["metadata"].get("managedFields")
+    if managers is None or managers == old["metadata"].get("managedFields"):
+        return changed
+    return {**changed, "metadata": {**old["metadata"], "managedFields": managers}}
+
+
+def _pick(holder: JsonObject, *fields: str) -> JsonObject:
+    return {field: holder[field] for field in fields if field in holder}
+
+
+def _with_field(document: JsonObject, field: str, value: Json) -> JsonObject:
+    if value is None:
+        return {key: inner for key, inner in document.items() if key != field}
+    return {**document, field: value}
+
+
+def count_generation(kind: Kind, old: JsonObject, new: JsonObject) -> JsonObject:
+    """One generation more, where the kind counts them and the content is another."""
+    if not counts_generations(kind) or _content(kind, old) == _content(kind, new):
+        return new
+    generation = int(old["metadata"].get("generation") or 0) + 1
+    return {**new, "metadata": {**new["metadata"], "generation": generation}}
+
+
+def _content(kind: Kind, document: JsonObject) -> JsonObject:
+    left_out = _NOT_SPECIFIED if kind.has_status or not kind.is_custom else _NO_CONTENT
+    return {key: value for key, value in document.items() if key not in left_out}
+
+
+def check_identity(old: JsonObject, new: JsonObject) -> list[Cause]:
+    """Is it another object that someone wants to put in the place of this one?"""
+    uid = new["metadata"].get("uid")
+    if not uid or uid == old["metadata"].get("uid"):
+        return []
+    return [
+        Cause("FieldValueInvalid", f'Invalid value: "{uid}": field is immutable', "metadata.uid")
+    ]
+
+
+def check_change(old: JsonObject, new: JsonObject) -> list[Cause]:
+    """What is wrong with the metadata of an object that replaces another."""
+    causes = []
+    before, after = old["metadata"], new["metadata"]
+    if after.get("name") != before.get("name"):
+        told = f'Invalid value: "{after.get("name")}": field is immutable'
+        causes.append(Cause("FieldValueInvalid", told, "metadata.name"))
+    if before.get("deletionTimestamp"):
+        added = sorted({*(after.get("finalizers") or ())} - {*(before.get("finalizers") or ())})
+        if added:
+            listed = ", ".join(f'"{each}"' for each in added)
+            told = (
+                "Forbidden: no new finalizers can be added if the object is being deleted, "
+                f"found new finalizers []string{{{listed}}}"
+            )
+            causes.append(Cause("FieldValueForbidden", told, "metadata.finalizers"))
+    return causes
+
+
+def is_unchanged(old: JsonObject, new: JsonObject, *, with_managers: bool) -> bool:
+    """Would writing it change anything? Who owns which field only counts where asked for."""
+    left, right = old, new
+    if not with_managers:
+        left, right = _without_managers(old), _without_managers(new)
+    # The first comparison is fast, but takes 1 and true for the same.
+    return left == right and is_same(left, right)
+
+
+def _without_managers(document: JsonObject) -> JsonObject:
+    metadata = document["metadata"]
+    if "managedFields" not in metadata:
+        return document
+    kept = {key: value for key, value in metadata.items() if key != "managedFields"}
+    return {**document, "metadata": kept}

@@ -1,0 +1,212 @@
+"""What does a write do to the owners of an object's fields? As Kubernetes keeps managedFields."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from lictor.apiserver.kind import Kind
+from lictor.apiserver.ownership.field_owners import (
+    APPLY,
+    UPDATE,
+    Manager,
+    Share,
+    Shares,
+    list_entries,
+    make_manager,
+    read_shares,
+    write_shares,
+)
+from lictor.apiserver.ownership.field_sets import (
+    LEAF,
+    FieldSet,
+    exclude,
+    intersect,
+    share_fields,
+    subtract,
+    unite,
+)
+from lictor.apiserver.ownership.field_walks import Comparison, compare_fields
+from lictor.errors import EvaluationError
+from lictor.raw import JsonObject
+
+# More of those who update than this are taken together: the oldest first.
+_MAX_UPDATERS = 10
+_ANCIENT = "ancient-changes"
+# What nobody owns, since the server itself writes it.
+_SERVER_METADATA = frozenset((
+    "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation",
+    "managedFields", "resourceVersion",
+))  # fmt: skip
+_SERVER_FIELDS: FieldSet = {
+    "f:apiVersion": LEAF,
+    "f:kind": LEAF,
+    "f:metadata": {".": LEAF, **{f"f:{name}": LEAF for name in _SERVER_METADATA}},
+}
+# What an empty object of a built-in kind holds already, so that nobody adds it.
+_EMPTY: JsonObject = {"metadata": {}, "spec": {}, "status": {}}
+_EMPTY_POD: JsonObject = {"metadata": {}, "spec": {"containers": None}}
+_EMPTY_TEMPLATE: JsonObject = {"spec": {"template": _EMPTY_POD}}
+_EMPTY_KINDS: Mapping[tuple[str, str], JsonObject] = {
+    ("", "Pod"): _EMPTY_POD,
+    ("", "PersistentVolumeClaim"): {"spec": {"resources": {}}},
+    ("", "PodTemplate"): {"template": _EMPTY_POD},
+    ("", "ReplicationController"): {"spec": {}},
+    ("apps", "DaemonSet"): {"spec": {"template": _EMPTY_POD, "updateStrategy": {}}},
+    ("apps", "Deployment"): {"spec": {"template": _EMPTY_POD, "strategy": {}}},
+    ("apps", "ReplicaSet"): _EMPTY_TEMPLATE,
+    ("apps", "StatefulSet"): {"spec": {"template": _EMPTY_POD, "updateStrategy": {}}},
+    ("batch", "CronJob"): {"spec": {"jobTemplate": {"metadata": {}, **_EMPTY_TEMPLATE}}},
+    ("batch", "Job"): _EMPTY_TEMPLATE,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): {"spec": {"names": {}}},
+}
+
+
+def list_reset_fields(kind: Kind, subresource: str) -> FieldSet:
+    """What a write through this door cannot change, so that nobody owns it by it."""
+    if subresource == "status":
+        return _STATUS_RESETS.get((kind.group, kind.kind), {"f:spec": LEAF})
+    return {"f:status": LEAF} if kind.has_status else {}
+
+
+_STATUS_RESETS: Mapping[tuple[str, str], FieldSet] = {
+    ("apps", "Deployment"): {"f:spec": LEAF, "f:metadata": {"f:labels": LEAF}},
+    ("", "Pod"): {
+        "f:spec": LEAF,
+        "f:metadata": {"f:deletionTimestamp": LEAF, "f:ownerReferences": LEAF},
+    },
+}
+
+
+def compare_objects(old: JsonObject, new: JsonObject, kind: Kind, resets: FieldSet) -> Comparison:
+    """What a write changes, apart from what it cannot change and what the server itself writes."""
+    compared = compare_fields(_bare(old), _bare(new), kind.shape.form)
+    return Comparison(*(exclude(fields, resets) for fields in compared)) if resets else compared
+
+
+def _bare(document: JsonObject) -> JsonObject:
+    metadata = document.get("metadata") or {}
+    kept = {key: value for key, value in metadata.items() if key not in _SERVER_METADATA}
+    bare = {**document, "metadata": kept}
+    bare.pop("apiVersion", None)
+    bare.pop("kind", None)
+    return bare
+
+
+def strip_server_fields(fields: FieldSet) -> FieldSet:
+    """The set without what the server itself writes."""
+    return subtract(fields, _SERVER_FIELDS)
+
+
+def find_conflicts(
+    shares: Shares, manager: Manager | None, changed: Comparison
+) -> dict[Manager, FieldSet]:
+    """The fields of others that a write changes or adds, by owner."""
+    touched = unite(changed.modified, changed.added)
+    found = {
+        other: intersect(share.fields, touched)
+        for other, share in shares.items()
+        if other != manager
+    }
+    return {other: fields for other, fields in found.items() if fields}
+
+
+def take_from_others(
+    shares: Shares,
+    manager: Manager | None,
+    changed: Comparison,
+    conflicts: Mapping[Manager, FieldSet],
+) -> Shares:
+    """Leave to others what is still there and as they wrote it; who owns nothing is dropped."""
+    kept: Shares = {}
+    for other, share in shares.items():
+        fields = share.fields
+        if other != manager:
+            fields = subtract(subtract(fields, conflicts.get(other, {})), changed.removed)
+        if fields is share.fields and (fields or other == manager):
+            kept[other] = share
+        elif fields:
+            kept[other] = msgspec.structs.replace(share, fields=fields)
+    return kept
+
+
+def track(
+    kind: Kind, old: JsonObject | None, new: JsonObject, manager: str, now: str, subresource: str
+) -> JsonObject:
+    """Give `new` with its managedFields, as they are after this create, update or patch.
+
+    `old` is None for a create; `now` is as in `2026-01-02T03:04:05Z`. What cannot be tracked is
+    written without managedFields, never refused.
+    """
+    try:
+        shares = _find_shares(old, new, subresource)
+        if not shares and old is not None:
+            # Nobody has ever owned anything: Kubernetes does not begin with it now either.
+            return write_shares(new, {})
+        writer = make_manager(manager, UPDATE, subresource, kind)
+        shares = record_update(kind, old, new, shares, writer, now)
+    except (EvaluationError, RecursionError):
+        shares = {}
+    return write_shares(new, shares)
+
+
+def _find_shares(old: JsonObject | None, new: JsonObject, subresource: str) -> Shares:
+    """The owners before the write. Who sends an empty list, or an empty entry, wants none."""
+    kept = (read_shares(old, is_stored=True) or {}) if old is not None else {}
+    sent = None if subresource else list_entries(new)
+    if sent in ([], [{}]):
+        return {}
+    if not sent or (old is not None and sent == list_entries(old)):
+        return kept
+    return read_shares(new) or kept
+
+
+def record_update(
+    kind: Kind,
+    old: JsonObject | None,
+    new: JsonObject,
+    shares: Shares,
+    writer: Manager,
+    now: str,
+) -> Shares:
+    """The owners after a write that is no apply."""
+    before = make_empty(kind) if old is None else old
+    changed = compare_objects(before, new, kind, list_reset_fields(kind, writer.subresource))
+    conflicts = find_conflicts(shares, None, changed)
+    shares = take_from_others(shares, None, changed, conflicts)
+    taken = unite(changed.modified, changed.added)
+    if taken:
+        held = shares.get(writer)
+        fields = share_fields(taken if held is None else unite(held.fields, taken))
+        # Those who only scale leave no time, in Kubernetes too.
+        time = "" if writer.subresource == "scale" else now
+        shares[writer] = Share(fields, kind.api_version, time)
+    return _cap_updaters(shares)
+
+
+def make_empty(kind: Kind) -> JsonObject:
+    """The object that a first write is compared with."""
+    if kind.is_custom:
+        return {}
+    return {**_EMPTY, **_EMPTY_KINDS.get((kind.group, kind.kind), {})}
+
+
+def _cap_updaters(shares: Shares) -> Shares:
+    updaters = [manager for manager in shares if manager.operation != APPLY]
+    excess = len(updaters) - _MAX_UPDATERS
+    if excess <= 0:
+        return shares
+    shares = dict(shares)
+    updaters.sort(key=lambda manager: (shares[manager].time, manager))
+    firsts: dict[str, Manager] = {}
+    for manager in updaters:
+        version = manager.api_version
+        if firsts.setdefault(version, manager) is manager:
+            continue
+        bucket = Manager(_ANCIENT, UPDATE, "", version)
+        old = shares.pop(bucket, None) or shares.pop(firsts[version])
+        newer = shares.pop(manager)
+        shares[bucket] = msgspec.structs.replace(newer, fields=unite(old.fields, newer.fields))
+        excess -= 1
+        if excess == 0:
+            break
+    return shares

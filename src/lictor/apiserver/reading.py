@@ -1,0 +1,63 @@
+"""Objects by the names of their group and resource, for those who decide about requests."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from lictor.apiserver.kind import Catalogue, Kind
+from lictor.raw import Json, JsonObject
+
+
+class Objects(Protocol):
+    """What is read of the store."""
+
+    def get(self, kind: Kind, namespace: str, name: str, /) -> JsonObject | None:
+        """One object."""
+
+    def list(self, kind: Kind, namespace: str = "", /) -> list[JsonObject]:
+        """All of a kind, or those of one namespace."""
+
+    def subscribe(self, group: str, plural: str, callback: Callable[..., None], /) -> object:
+        """Call back after each change of an object of a kind."""
+
+
+class Reader:
+    """Reads in the version in which objects are kept. A kind that nobody knows has no objects."""
+
+    def __init__(self, objects: Objects, catalogue: Catalogue) -> None:
+        self.objects = objects
+        self.catalogue = catalogue
+
+    def get(self, group: str, plural: str, namespace: str, name: str) -> JsonObject | None:
+        kind = self.catalogue.preferred(group, plural)
+        return None if kind is None else self.objects.get(kind, namespace, name)
+
+    def list(self, group: str, plural: str, namespace: str = "") -> list[JsonObject]:
+        kind = self.catalogue.preferred(group, plural)
+        return [] if kind is None else self.objects.list(kind, namespace)
+
+    def on_change(self, group: str, plural: str, callback: Callable[[], None]) -> None:
+        """Call back after each change, whatever it was."""
+        self.objects.subscribe(group, plural, lambda *_: callback())
+
+
+def read_object(holder: Json, field: str) -> JsonObject:
+    """A field that is an object; empty where it is not there, or something else."""
+    value = holder.get(field) if isinstance(holder, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def read_list(holder: Json, field: str) -> list[Json]:
+    """A field that is a list; empty where it is not there, or something else."""
+    value = holder.get(field) if isinstance(holder, dict) else None
+    return value if isinstance(value, list) else []
+
+
+def read_text(holder: Json, field: str) -> str:
+    """A field that is text; empty where it is not there, or something else."""
+    value = holder.get(field) if isinstance(holder, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def read_texts(holder: Json, field: str) -> tuple[str, ...]:
+    """The texts of a field that is a list."""
+    return tuple(each for each in read_list(holder, field) if isinstance(each, str))

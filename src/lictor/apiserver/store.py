@@ -1,0 +1,321 @@
+"""All objects of the cluster, each once, and what happened to them lately."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from lictor.apiserver.kind import Kind
+from lictor.apiserver.packing import PackedObjects, Packer
+from lictor.apiserver.refusals import already_exists, conflict, expired, not_found
+from lictor.raw import JsonObject
+
+# Namespace (empty for none) and name.
+Key: TypeAlias = tuple[str, str]
+# Group and plural: where objects are kept, whichever version is served.
+Place: TypeAlias = tuple[str, str]
+
+ADDED = "ADDED"
+MODIFIED = "MODIFIED"
+DELETED = "DELETED"
+
+# So many changes of a kind are remembered; between one and two times as many, to forget cheaply.
+_MEMORY = 1024
+# So many of them as they are; older ones are asked for by few, and rest as bytes.
+_AWAKE = 128
+# Kinds that are two views of the same objects.
+_SHARED: dict[Place, Place] = {("events.k8s.io", "events"): ("", "events")}
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Something happened to an object; a deleted one is shown as it last was."""
+
+    place: Place
+    type: str
+    key: Key
+    document: JsonObject
+    old: JsonObject | None
+    revision: int
+
+
+Listener: TypeAlias = Callable[[Change], None]
+
+
+class Journal(Protocol):
+    """Where changes are written down, if anywhere."""
+
+    def check(self) -> None:
+        """Raise RefusedRequestError where no change can be written down now."""
+
+    def write(self, change: Change) -> None:
+        """Take a change, to be committed soon."""
+
+    async def settle(self) -> None:
+        """Return when all changes so far are committed."""
+
+
+class Shelf:
+    """The objects of one kind, in the order of their keys, and their latest changes."""
+
+    def __init__(self, place: Place, horizon: int) -> None:
+        self.place = place
+        self.objects: MutableMapping[Key, JsonObject] = PackedObjects()
+        self.keys: list[Key] = []
+        self.listeners: list[Listener] = []
+        # Changes up to this revision are forgotten.
+        self.horizon = horizon
+        self._log = _Log()
+        # How many changes were dropped in front of the log: positions never change their meaning.
+        self._dropped = 0
+
+    def load(self, key: Key, document: JsonObject) -> None:
+        """Put an object there that was there before we started."""
+        self.objects[key] = document
+        insort(self.keys, key)
+
+    def record(self, change: Change) -> None:
+        """Make a change, remember it and tell it."""
+        if change.type == DELETED:
+            del self.objects[change.key]
+            del self.keys[bisect_left(self.keys, change.key)]
+        else:
+            if change.type == ADDED:
+                insort(self.keys, change.key)
+            self.objects[change.key] = change.document
+        self._log.append(change)
+        if len(self._log) > 2 * _MEMORY:
+            self.horizon = self._log.forget(_MEMORY)
+            self._dropped += _MEMORY
+        for listener in self.listeners:
+            listener(change)
+
+    @property
+    def end(self) -> int:
+        """The position behind the latest change."""
+        return self._dropped + len(self._log)
+
+    def position_after(self, revision: int) -> int:
+        """The position of the first change after a revision; Expired where it is forgotten."""
+        if revision < self.horizon:
+            raise expired(f"too old resource version: {revision} ({self.horizon})")
+        return self._dropped + self._log.find_after(revision)
+
+    def changes_from(self, position: int) -> list[Change] | None:
+        """All changes from a position on; None where some of them are forgotten."""
+        start = position - self._dropped
+        return self._log.read(start) if start >= 0 else None
+
+    def select(self, namespace: str = "") -> Iterator[JsonObject]:
+        """All objects, or those of a namespace, in order."""
+        objects = self.objects
+        for key in self.keys_of(namespace):
+            yield objects[key]
+
+    def keys_of(self, namespace: str = "") -> list[Key]:
+        """The keys of all objects, or of those of a namespace, in order."""
+        if not namespace:
+            return list(self.keys)
+        start = bisect_left(self.keys, (namespace, ""))
+        return self.keys[start : bisect_left(self.keys, (namespace + "\0", ""))]
+
+    def at(self, revision: int) -> Mapping[Key, JsonObject]:
+        """All objects as they were after a revision, by undoing what came later."""
+        changes = self.changes_from(self.position_after(revision))
+        if not changes:
+            return self.objects
+        undone = {change.key: change.old for change in reversed(changes)}
+        return _Past(self.objects, undone)
+
+
+class _Past(Mapping[Key, JsonObject]):
+    """Objects as they were: those of today, but for the few that have changed since."""
+
+    def __init__(
+        self, today: Mapping[Key, JsonObject], undone: Mapping[Key, JsonObject | None]
+    ) -> None:
+        self._today = today
+        self._undone = undone
+
+    def __getitem__(self, key: Key) -> JsonObject:
+        if key not in self._undone:
+            return self._today[key]
+        found = self._undone[key]
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __iter__(self) -> Iterator[Key]:
+        yield from (key for key in self._today if key not in self._undone)
+        yield from (key for key, old in self._undone.items() if old is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Log:
+    """Changes in their order; only the latest are kept ready to read."""
+
+    def __init__(self) -> None:
+        self._revisions: list[int] = []
+        self._changes: list[Change | bytes] = []
+        self._packer = Packer()
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def append(self, change: Change) -> None:
+        self._revisions.append(change.revision)
+        self._changes.append(change)
+        index = len(self._changes) - _AWAKE - 1
+        if index >= 0 and isinstance(older := self._changes[index], Change):
+            self._changes[index] = self._packer.pack(msgspec.structs.astuple(older))
+
+    def read(self, start: int) -> list[Change]:
+        """All changes from a position on."""
+        return [
+            each if isinstance(each, Change) else self._unpack(each)
+            for each in self._changes[start:]
+        ]
+
+    def find_after(self, revision: int) -> int:
+        """The position of the first change after a revision."""
+        return bisect_right(self._revisions, revision)
+
+    def forget(self, count: int) -> int:
+        """Drop the oldest; the revision of the last that is dropped."""
+        last = self._revisions[count - 1]
+        del self._revisions[:count], self._changes[:count]
+        return last
+
+    def _unpack(self, packed: bytes) -> Change:
+        place, type_, key, document, old, revision = self._packer.unpack(packed)
+        return Change(tuple(place), type_, tuple(key), document, old, revision)
+
+
+class Store:
+    """Objects by kind. Nobody changes an object in place: those who read may keep it."""
+
+    def __init__(self, revision: int = 0, journal: Journal | None = None) -> None:
+        self.revision = revision
+        self._start = revision
+        self._journal = journal
+        self._shelves: dict[Place, Shelf] = {}
+        self._listeners: list[Listener] = []
+
+    def shelf(self, group: str, plural: str) -> Shelf:
+        """Where the objects of a kind are kept."""
+        place = _SHARED.get((group, plural), (group, plural))
+        shelf = self._shelves.get(place)
+        if shelf is None:
+            shelf = self._shelves[place] = Shelf(place, self._start)
+        return shelf
+
+    def shelves(self) -> list[Shelf]:
+        """All that were ever used."""
+        return list(self._shelves.values())
+
+    def get(self, kind: Kind, namespace: str, name: str) -> JsonObject | None:
+        """One object, in the version in which it is kept."""
+        return self.shelf(kind.group, kind.plural).objects.get((namespace, name))
+
+    def list(self, kind: Kind, namespace: str = "") -> list[JsonObject]:
+        """All objects of a kind, or those of a namespace, in the order of their names."""
+        return list(self.shelf(kind.group, kind.plural).select(namespace))
+
+    def subscribe(self, group: str, plural: str, callback: Listener) -> Callable[[], None]:
+        """Call back after each change of a kind, until what is returned is called."""
+        listeners = self.shelf(group, plural).listeners
+        listeners.append(callback)
+        return lambda: listeners.remove(callback)
+
+    def subscribe_all(self, callback: Listener) -> None:
+        """Call back after each change of any object."""
+        self._listeners.append(callback)
+
+    def put(self, kind: Kind, document: JsonObject, *, expected: str | None) -> JsonObject:
+        """Keep an object under a new resourceVersion.
+
+        `expected` is the version that is replaced; empty where there may be none, None where any.
+        """
+        shelf = self.shelf(kind.group, kind.plural)
+        metadata = document["metadata"]
+        key = (metadata.get("namespace") or "", metadata["name"])
+        old = shelf.objects.get(key)
+        _check_version(kind, key, old, expected)
+        revision = self.revision + 1
+        stored = {**document, "metadata": {**metadata, "resourceVersion": str(revision)}}
+        type_ = ADDED if old is None else MODIFIED
+        self._record(shelf, Change(shelf.place, type_, key, stored, old, revision))
+        return stored
+
+    def remove(
+        self, kind: Kind, namespace: str, name: str, *, expected: str | None = None
+    ) -> JsonObject:
+        """Keep an object no longer; gives it back as it last was."""
+        shelf = self.shelf(kind.group, kind.plural)
+        key = (namespace, name)
+        old = shelf.objects.get(key)
+        if old is None:
+            raise not_found(kind, name)
+        _check_version(kind, key, old, expected)
+        revision = self.revision + 1
+        metadata = {**old["metadata"], "resourceVersion": str(revision)}
+        last = {**old, "metadata": metadata}
+        self._record(shelf, Change(shelf.place, DELETED, key, last, old, revision))
+        return last
+
+    def undo(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+        """Make objects again what they were before these changes; the changes that this takes.
+
+        Those who watch have seen the changes, so the way back is a change too.
+        """
+        before: dict[tuple[Place, Key], JsonObject | None] = {}
+        for change in changes:
+            before.setdefault((change.place, change.key), change.old)
+        return tuple(
+            undone
+            for (place, key), document in before.items()
+            if (undone := self._restore(self.shelf(*place), key, document)) is not None
+        )
+
+    def _restore(self, shelf: Shelf, key: Key, document: JsonObject | None) -> Change | None:
+        current = shelf.objects.get(key)
+        shown = current if document is None else document
+        if shown is None:
+            return None
+        type_ = DELETED if document is None else ADDED if current is None else MODIFIED
+        revision = self.revision + 1
+        stored = {**shown, "metadata": {**shown["metadata"], "resourceVersion": str(revision)}}
+        change = Change(shelf.place, type_, key, stored, current, revision)
+        self._tell(shelf, change)
+        return change
+
+    def _record(self, shelf: Shelf, change: Change) -> None:
+        if self._journal is not None:
+            self._journal.check()
+            self._journal.write(change)
+        self._tell(shelf, change)
+
+    def _tell(self, shelf: Shelf, change: Change) -> None:
+        self.revision = change.revision
+        shelf.record(change)
+        for listener in self._listeners:
+            listener(change)
+
+    async def settle(self) -> None:
+        """Return when nothing that has happened so far can be lost."""
+        if self._journal is not None:
+            await self._journal.settle()
+
+
+def _check_version(kind: Kind, key: Key, old: JsonObject | None, expected: str | None) -> None:
+    if expected is None:
+        return
+    if expected == "":
+        if old is not None:
+            raise already_exists(kind, key[1])
+    elif old is None:
+        raise not_found(kind, key[1])
+    elif old["metadata"]["resourceVersion"] != expected:
+        raise conflict(kind, key[1])

@@ -1,0 +1,214 @@
+"""What a controller of workloads can do: read, write and tell, as the user that it is elsewhere."""
+
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lictor.apiserver.access.service_tokens import ACCOUNT_PREFIX, account_groups
+from lictor.apiserver.attributes import User
+from lictor.apiserver.kind import Catalogue, Kind
+from lictor.apiserver.objects import read_clock
+from lictor.apiserver.store import Place, Store
+from lictor.apiserver.verbs import Api
+from lictor.apiserver.workloads.pods import find_controller
+from lictor.errors import RefusedRequestError
+from lictor.raw import JsonObject
+
+log = logging.getLogger(__name__)
+
+PODS: Place = ("", "pods")
+EVENTS: Place = ("", "events")
+CLAIMS: Place = ("", "persistentvolumeclaims")
+DEPLOYMENTS: Place = ("apps", "deployments")
+REPLICA_SETS: Place = ("apps", "replicasets")
+STATEFUL_SETS: Place = ("apps", "statefulsets")
+DAEMON_SETS: Place = ("apps", "daemonsets")
+REVISIONS: Place = ("apps", "controllerrevisions")
+JOBS: Place = ("batch", "jobs")
+CRON_JOBS: Place = ("batch", "cronjobs")
+
+_HOME = "kube-system"
+_NOT_FOUND = 404
+_LONGEST_MESSAGE = 1024
+_MOST_TOLD = 1000
+
+
+class Kin:
+    """Which objects does an owner control? Kept in step with the store."""
+
+    def __init__(self) -> None:
+        # Owner's uid and the place of its children -> their namespaces and names.
+        self._children: dict[tuple[str, Place], set[tuple[str, str]]] = {}
+
+    def note(self, place: Place, document: JsonObject, *, gone: bool) -> None:
+        """An object came, changed or went."""
+        reference = find_controller(document)
+        if reference is None:
+            return
+        metadata = document["metadata"]
+        key = (str(reference.get("uid")), place)
+        name = (str(metadata.get("namespace") or ""), str(metadata["name"]))
+        if not gone:
+            self._children.setdefault(key, set()).add(name)
+            return
+        known = self._children.get(key, set())
+        known.discard(name)
+        if not known:
+            self._children.pop(key, None)
+
+    def list(self, uid: str, place: Place) -> list[tuple[str, str]]:
+        """Namespaces and names, in order."""
+        return sorted(self._children.get((uid, place), ()))
+
+
+class Refusal(Exception):  # noqa: N818  (what happened to us, not what we did wrong)
+    """An object that a controller needs was refused: by a policy, as a rule."""
+
+
+class Office:
+    """One controller's desk."""
+
+    def __init__(
+        self, api: Api, store: Store, catalogue: Catalogue, kin: Kin, controller: str
+    ) -> None:
+        self._api = api
+        self._store = store
+        self._catalogue = catalogue
+        self._kin = kin
+        self._controller = controller
+        self._user = User(f"{ACCOUNT_PREFIX}{_HOME}:{controller}", account_groups(_HOME))
+        # What was told lately, to say it again in fewer words.
+        self._told: OrderedDict[tuple[str, str, str], JsonObject] = OrderedDict()
+
+    def find(self, place: Place, namespace: str, name: str) -> JsonObject | None:
+        """One object."""
+        return self._store.shelf(*place).objects.get((namespace, name))
+
+    def list_children(self, owner: JsonObject, place: Place) -> list[JsonObject]:
+        """What an owner controls, in the order of names."""
+        keys = self._kin.list(owner["metadata"]["uid"], place)
+        found = (self.find(place, *key) for key in keys)
+        return [each for each in found if each is not None]
+
+    async def create(self, place: Place, document: JsonObject) -> JsonObject:
+        """Make an object; raises Refusal."""
+        try:
+            return await self._api.create(self._user, self._kind(place), document)
+        except RefusedRequestError as error:
+            raise Refusal(error.message) from error
+
+    async def update(self, place: Place, document: JsonObject) -> JsonObject:
+        """Replace an object."""
+        return await self._api.update(self._user, self._kind(place), document)
+
+    async def delete(self, place: Place, document: JsonObject) -> None:
+        """Delete an object, and what belongs to it; it may be gone already."""
+        metadata = document["metadata"]
+        options = {
+            "propagationPolicy": "Background",
+            "preconditions": {"uid": metadata["uid"]},
+        }
+        with suppress_gone():
+            await self._api.delete(
+                self._user,
+                self._kind(place),
+                metadata["name"],
+                namespace=metadata["namespace"],
+                options=options,
+            )
+
+    async def write_status(
+        self,
+        place: Place,
+        document: JsonObject,
+        status: JsonObject,
+        annotations: dict[str, str] | None = None,
+    ) -> None:
+        """Say how an object is, where that is news; with annotations that belong to the status."""
+        metadata = document["metadata"]
+        given = metadata.get("annotations") or {}
+        annotations = {**given, **(annotations or {})}
+        if document.get("status") == status and annotations == given:
+            return
+        if annotations:
+            metadata = {**metadata, "annotations": annotations}
+        changed = {**document, "metadata": metadata, "status": status}
+        with suppress_gone():
+            await self._api.update(self._user, self._kind(place), changed, subresource="status")
+
+    async def tell(
+        self, about: JsonObject, reason: str, message: str, *, warns: bool = False
+    ) -> None:
+        """An Event about an object; one that was told before is counted up."""
+        message = message[:_LONGEST_MESSAGE]
+        key = (about["metadata"]["uid"], reason, message)
+        before = self._told.get(key)
+        try:
+            if before is None:
+                event = build_event(about, reason, message, self._controller, warns=warns)
+                self._remember(key, await self._api.create(self._user, self._kind(EVENTS), event))
+            else:
+                again = {**before, "count": before["count"] + 1, "lastTimestamp": read_clock()}
+                self._remember(key, await self._api.update(self._user, self._kind(EVENTS), again))
+        except RefusedRequestError as error:
+            # The namespace may be going; an Event is never worth more than what it tells of.
+            self._told.pop(key, None)
+            log.debug("event not written", extra={"why": error.message[:200]})
+
+    def _remember(self, key: tuple[str, str, str], event: JsonObject) -> None:
+        self._told[key] = event
+        self._told.move_to_end(key)
+        if len(self._told) > _MOST_TOLD:
+            self._told.popitem(last=False)
+
+    def _kind(self, place: Place) -> Kind:
+        kind = self._catalogue.preferred(*place)
+        if kind is None:
+            raise KeyError(place)
+        return kind
+
+
+@contextmanager
+def suppress_gone() -> Iterator[None]:
+    """What is gone, or another one by now, needs nothing."""
+    try:
+        yield
+    except RefusedRequestError as error:
+        if error.code != _NOT_FOUND and "precondition" not in error.message:
+            raise
+
+
+def build_event(
+    about: JsonObject, reason: str, message: str, source: str, *, warns: bool
+) -> JsonObject:
+    """An Event as controllers write them."""
+    metadata = about["metadata"]
+    now = read_clock()
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{metadata['name']}.{secrets.token_hex(8)}",
+            "namespace": metadata["namespace"],
+        },
+        "involvedObject": {
+            "apiVersion": about["apiVersion"],
+            "kind": about["kind"],
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"],
+        },
+        "type": "Warning" if warns else "Normal",
+        "reason": reason,
+        "message": message,
+        "source": {"component": source},
+        "reportingComponent": source,
+        "reportingInstance": "",
+        "count": 1,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "eventTime": None,
+    }

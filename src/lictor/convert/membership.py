@@ -1,0 +1,233 @@
+"""Is one of these among those? AnyIn, AllIn and their negations as tests in CEL."""
+
+import re
+
+import orjson
+
+from lictor.convert.navigation import as_stream
+from lictor.convert.place import Place
+from lictor.convert.scalar import match_text, translate_scalar
+from lictor.convert.scope import Scope
+from lictor.convert.truth import (
+    FALSE,
+    Atom,
+    Test,
+    Truth,
+    all_of,
+    any_of,
+    compare,
+    negate,
+    with_risk,
+)
+from lictor.convert.value import (
+    Constant,
+    Count,
+    Either,
+    Flag,
+    Several,
+    Stream,
+    Value,
+    as_place,
+    is_equal,
+    is_present,
+    quantify,
+    settle,
+    test_each,
+)
+from lictor.convert.writing import literal, wrap
+from lictor.errors import CompileError
+from lictor.lang.condition import compile_operator
+from lictor.lang.pattern.go_values import parse_float, print_value
+from lictor.lang.pattern.scalar import is_range
+from lictor.lang.wildcard import has_wildcard
+from lictor.raw import Json
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def holds_one(key: Value, value: Value, scope: Scope, *, negated: bool) -> Test:
+    """A single key: is it a member, or is it none?"""
+    if isinstance(key, Constant) and not isinstance(key.value, str | int | float):
+        return FALSE
+    if isinstance(value, Constant) and not isinstance(value.value, str | list):
+        return FALSE
+    found = _is_member(key, value, scope)
+    return all_of((is_present(key), negate(found) if negated else found))
+
+
+def holds_any(key: Several | Stream, value: Value, scope: Scope, *, negated: bool) -> Test:
+    """Some key is a member, or none."""
+    if isinstance(value, Constant) and isinstance(value.value, int | float):
+        value = Constant([value.value])
+    return _over(key, value, scope, every=False, negated=negated)
+
+
+def holds_all(key: Several | Stream, value: Value, scope: Scope, *, negated: bool) -> Test:
+    """Every key is a member, or none of them is."""
+    return all_of((is_present(key), _over(key, value, scope, every=True, negated=negated)))
+
+
+def _over(key: Several | Stream, value: Value, scope: Scope, *, every: bool, negated: bool) -> Test:
+    if isinstance(value, Constant) and not isinstance(value.value, str | list):
+        return FALSE
+
+    def ask(one: Value) -> Test:
+        found = test_each(one, lambda each: _is_member(each, value, scope))
+        return negate(found) if negated else found
+
+    if isinstance(key, Stream):
+        return quantify(key, ask, every=every)
+    join = all_of if every else any_of
+    return join(ask(settle(item)) for item in key.items)
+
+
+def _is_member(key: Value, value: Value, scope: Scope) -> Test:
+    if isinstance(key, Constant) and isinstance(value, Constant):
+        return Truth(compile_operator("AnyIn")([key.value], value.value))
+    if isinstance(value, Constant):
+        return _is_among(key, value.value, scope)
+    if isinstance(value, Stream | Several):
+        return _is_among_found(key, value, scope)
+    return _is_in_place(key, value, scope)
+
+
+# --- among constants
+
+
+def _is_among(key: Value, members: Json, scope: Scope) -> Test:
+    if isinstance(key, Flag):
+        texts = {print_value(member) for member in _list(members)}
+        return any_of(
+            test
+            for name, test in (("true", key.test), ("false", negate(key.test)))
+            if name in texts
+        )
+    place = as_place(key)
+    return with_risk(_place_among(place, members, scope), risky=place.risky)
+
+
+def _list(members: Json) -> list[Json]:
+    return members if isinstance(members, list) else [members]
+
+
+def _place_among(place: Place, members: Json, scope: Scope) -> Test:
+    if isinstance(members, str):
+        if is_range(members):
+            return translate_scalar(members, place)
+        members = _read_list(members)
+    if place.type == "number":
+        numbers = [_read_number(member) for member in members]
+        known = [number for number in numbers if number is not None]
+        return _among(place.text, known)
+    if place.type == "boolean":
+        texts = {print_value(member) for member in members}
+        words = [word for word in ("true", "false") if word in texts]
+        return any_of(compare(wrap(place.text), "==", word) for word in words)
+    return _text_among(place, members, scope)
+
+
+def _text_among(place: Place, members: list[Json], scope: Scope) -> Test:
+    texts = [print_value(member) for member in members]
+    plain = [text for text in texts if not has_wildcard(text)]
+    tests: list[Test] = []
+    if scope.wildcards and texts and "*" not in plain:
+        plain = [*plain, "*"]
+    tests.append(_among(place.text, plain))
+    if not place.type and any(not isinstance(member, str) for member in members):
+        odd = [member for member in members if not isinstance(member, str)]
+        tests += [compare(wrap(place.text), "==", literal(member)) for member in odd]
+    tests += [match_text(text, place.text) for text in texts if has_wildcard(text)]
+    return any_of(tests)
+
+
+def _among(text: str, members: list[Json]) -> Test:
+    if len(members) == 1:
+        return compare(wrap(text), "==", literal(members[0]))
+    return Atom(f"{wrap(text)} in {literal(members)}") if members else FALSE
+
+
+def _read_list(text: str) -> list[Json]:
+    try:
+        members = orjson.loads(text)
+    except ValueError:
+        return [text]
+    return members if isinstance(members, list) else [text]
+
+
+def _read_number(member: Json) -> float | None:
+    number = parse_float(print_value(member))
+    if number is None or isinstance(member, bool):
+        return None
+    return int(number) if number == int(number) else number
+
+
+# --- among what the resource has
+
+
+def _is_among_found(key: Value, value: Stream | Several, scope: Scope) -> Test:
+    def is_key(one: Value) -> Test:
+        return test_each(one, lambda each: _is_same(each, key, scope))
+
+    if isinstance(value, Stream):
+        return quantify(value, is_key, every=False)
+    return any_of(is_key(settle(item)) for item in value.items)
+
+
+def _is_same(member: Value, key: Value, scope: Scope) -> Test:
+    """Compare as texts, which is what Kyverno makes of both."""
+    if isinstance(key, Constant) and isinstance(member, Flag):
+        return is_equal(member, Constant(print_value(key.value) == "true"))
+    if isinstance(member, Either | Count):
+        raise CompileError("a list of values of several kinds")
+    if isinstance(key, Constant) and isinstance(member, Place):
+        refuse_wildcards(member)
+        same = _text_equals(member, key.value)
+        if scope.wildcards:
+            same = any_of((same, compare(wrap(member.text), "==", '"*"')))
+        return same
+    left, right = as_place(member), as_place(key)
+    refuse_wildcards(left, right)
+    test = compare(wrap(left.text), "==", wrap(right.text), risky=left.risky or right.risky)
+    return all_of((right.present, test))
+
+
+def refuse_wildcards(*places: Place) -> None:
+    """Texts that are put together of wildcards are patterns, which only constants can be here.
+
+    And so may texts be that others wrote: a ConfigMap's text can even be a list.
+    """
+    for place in places:
+        if place.foreign and place.type not in ("number", "boolean"):
+            raise CompileError("a text of another object is compared, and may be a pattern")
+        if any(has_wildcard(text) for text in _STRING.findall(place.text)):
+            raise CompileError("a pattern that is put together when a request comes")
+
+
+def _text_equals(place: Place, value: Json) -> Test:
+    text = print_value(value)
+    if place.type == "number":
+        number = _read_number(value)
+        return FALSE if number is None else compare(wrap(place.text), "==", literal(number))
+    if place.type == "boolean":
+        if text not in ("true", "false"):
+            return FALSE
+        return compare(wrap(place.text), "==", text)
+    return match_text(text, place.text)
+
+
+def _is_in_place(key: Value, value: Value, scope: Scope) -> Test:
+    place = as_place(value)
+    if place.type == "list":
+        stream = as_stream(place, scope.names)
+        if isinstance(stream, Stream):
+            return _is_among_found(key, stream, scope)
+    if place.type not in ("string", ""):
+        return FALSE
+    if isinstance(key, Constant):
+        refuse_wildcards(place)
+        same = match_text(print_value(key.value), place.text)
+        return all_of((place.present, with_risk(same, risky=place.risky)))
+    one = as_place(key)
+    refuse_wildcards(one, place)
+    same = compare(wrap(one.text), "==", wrap(place.text), risky=one.risky or place.risky)
+    return all_of((place.present, same))

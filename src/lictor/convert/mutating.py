@@ -1,0 +1,200 @@
+"""Mutate rules as MutatingPolicies."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from lictor.convert.body import plain_filler
+from lictor.convert.document import (
+    fold,
+    write_failure_policy,
+    write_metadata,
+    write_timeout,
+)
+from lictor.convert.groups import list_rules
+from lictor.convert.kinds import Meant, resource_rules
+from lictor.convert.overlay import Fields, read_overlay, split
+from lictor.convert.patching import (
+    Patcher,
+    can_merge,
+    render_operations,
+    write_merge,
+    write_operation,
+)
+from lictor.convert.place import Place
+from lictor.convert.plan import Ground
+from lictor.convert.scope import Hoisted
+from lictor.convert.trigger import Trigger, find_trigger
+from lictor.convert.truth import TRUE, Test, render
+from lictor.convert.validating import API_VERSION
+from lictor.errors import CompileError
+from lictor.lang.patch.json_patch import parse_json_patch
+from lictor.lang.patch.merge_table import find_shape
+from lictor.lang.template import has_variables
+from lictor.model.policy import Mutate, Policy, Rule
+from lictor.raw import JsonObject
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """One rule: its trigger, a further condition, and its mutations."""
+
+    rule: str
+    pod: tuple[str, ...] | None
+    trigger: Trigger
+    gate: Test
+    mutations: tuple[JsonObject, ...]
+
+
+def convert_to_mutating(ground: Ground) -> tuple[tuple[JsonObject, ...], tuple[str, ...]]:
+    """The documents and the notes."""
+    parts = []
+    for rule, pod in list_rules(ground):
+        if rule.mutate is None:
+            continue
+        try:
+            parts.append(_convert_rule(rule, pod, ground))
+        except CompileError as error:
+            raise CompileError(error.message, where=f"rule {rule.name}") from error
+    return tuple(_write_all(ground.policy, parts)), ()
+
+
+def _convert_rule(rule: Rule, pod: tuple[str, ...] | None, ground: Ground) -> _Part:
+    mutate = rule.mutate
+    if mutate is None:
+        raise CompileError("not a mutate rule")
+    if mutate.targets:
+        raise CompileError("targets: objects that are there already")
+    if mutate.foreach:
+        raise CompileError("foreach in mutate has no equivalent")
+    # The subject here is the whole object: patches go where they say.
+    trigger = find_trigger(rule, pod, Hoisted(inline=True), ground)
+    gate, mutations = _translate(mutate, trigger)
+    return _Part(rule.name, pod, trigger, gate, tuple(mutations))
+
+
+def _translate(mutate: Mutate, trigger: Trigger) -> tuple[Test, list[JsonObject]]:
+    root = _root(trigger)
+    if mutate.patch_strategic_merge is None:
+        if has_variables(mutate.patches_json6902):
+            raise CompileError("variables in a JSON patch")
+        operations = parse_json_patch(mutate.patches_json6902)
+        written = [write_operation(each, root, trigger.scope) for each in operations]
+        return TRUE, [_json_patch(text) for text in written]
+    patch = read_overlay(mutate.patch_strategic_merge, root, plain_filler(trigger.scope))
+    if patch.node is None:
+        raise CompileError("a patch that changes nothing")
+    if trigger.scope.subject.shape.forms and can_merge(patch.node, root):
+        text = write_merge(patch.node, root, "Object", trigger.scope)
+        return patch.gate, [
+            {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": text}}
+        ]
+    written = [_write_operations(node, root, trigger) for node in split(patch.node)]
+    return patch.gate, [_json_patch(text) for text in written]
+
+
+def _root(trigger: Trigger) -> Place:
+    return Place("object", trigger.scope.subject.shape)
+
+
+def _json_patch(text: str) -> JsonObject:
+    return {"patchType": "JSONPatch", "jsonPatch": {"expression": fold(text)}}
+
+
+def _write_operations(node: Fields, root: Place, trigger: Trigger) -> str:
+    shapes = [find_shape({"apiVersion": k.api_version, "kind": k.kind}) for k in trigger.kinds]
+    same = all(shape == shapes[0] for shape in shapes)
+    if not same and not _is_templated(trigger.kinds):
+        raise CompileError("kinds whose lists are merged in different ways")
+    return render_operations(Patcher(trigger.scope).fields(node, root, '""', shapes[0]))
+
+
+def _is_templated(kinds: tuple[Meant, ...]) -> bool:
+    """Controllers differ only in fields that no patch about Pods speaks of."""
+    return all(kind.group in ("apps", "batch", "") for kind in kinds)
+
+
+# --- documents
+
+
+def _write_all(policy: Policy, parts: list[_Part]) -> Iterator[JsonObject]:
+    groups: list[list[_Part]] = []
+    for part in parts:
+        same = next((group for group in groups if _agree(group[0], part)), None)
+        if same is None:
+            groups.append([part])
+        else:
+            same.append(part)
+    for group in groups:
+        yield _write(policy, group, _name(policy, group, groups))
+
+
+def _agree(one: _Part, other: _Part) -> bool:
+    mine, others = one.trigger, other.trigger
+    return one.pod == other.pod and (
+        mine.kinds,
+        mine.operations,
+        mine.conditions,
+        mine.namespace_selector,
+    ) == (others.kinds, others.operations, others.conditions, others.namespace_selector)
+
+
+def _name(policy: Policy, group: list[_Part], groups: list[list[_Part]]) -> str:
+    pod = group[0].pod
+    alike = [each for each in groups if bool(each[0].pod) == bool(pod)]
+    alike = [each for each in alike if not pod or each[0].pod == pod]
+    name = policy.metadata.name
+    if len(alike) > 1:
+        rule = group[0].rule.removeprefix("autogen-cronjob-").removeprefix("autogen-")
+        name += f"-{rule}"
+    if pod:
+        name += "-cronjobs" if "jobTemplate" in pod else "-controllers"
+    return name.lower()
+
+
+def _write(policy: Policy, group: list[_Part], name: str) -> JsonObject:
+    trigger = group[0].trigger
+    conditions = [{"name": key, "expression": fold(text)} for key, text in trigger.conditions]
+    mutations = [each for part in group for each in part.mutations]
+    if len(group) == 1 and group[0].gate != TRUE:
+        conditions.append({"name": "anchors", "expression": fold(render(group[0].gate))})
+    elif len(group) > 1:
+        mutations = [_gated(each, part.gate) for part in group for each in part.mutations]
+    kinds = tuple(kind for kind in trigger.kinds if not kind.subresource or _sees_all(mutations))
+    constraints: JsonObject = {
+        **trigger.constraints,
+        "resourceRules": resource_rules(kinds, trigger.operations),
+    }
+    spec: JsonObject = {
+        **write_failure_policy(policy),
+        **write_timeout(policy),
+        "matchConstraints": constraints,
+    }
+    if conditions:
+        spec["matchConditions"] = conditions
+    if not policy.spec.background:
+        spec["evaluation"] = {"background": {"enabled": False}}
+    if [kind.path for kind in kinds] == ["pods"]:
+        # There are policies of their own for controllers, where the classic policy has such rules.
+        spec["autogen"] = {"podControllers": {"controllers": []}}
+    spec["mutations"] = mutations
+    prefix = "Namespaced" if policy.kind == "Policy" else ""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": f"{prefix}MutatingPolicy",
+        "metadata": write_metadata(policy, name),
+        "spec": spec,
+    }
+
+
+def _sees_all(mutations: list[JsonObject]) -> bool:
+    """Of what is sent to a Pod's ephemeral containers, an API server takes only those."""
+    return "ephemeralContainers" in str(mutations)
+
+
+def _gated(mutation: JsonObject, gate: Test) -> JsonObject:
+    if gate == TRUE:
+        return mutation
+    field = "jsonPatch" if "jsonPatch" in mutation else "applyConfiguration"
+    nothing = "[]" if field == "jsonPatch" else "Object{}"
+    text = f"({render(gate)}) ? {mutation[field]['expression']} : {nothing}"
+    return {**mutation, field: {"expression": text}}

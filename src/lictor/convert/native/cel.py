@@ -1,0 +1,193 @@
+"""ValidatingPolicies and MutatingPolicies as admission policies of Kubernetes' own."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from lictor.compile.cel.autogen import list_floors
+from lictor.convert.native.objects import (
+    NativePair,
+    Owner,
+    make_pair,
+    name_conditions,
+    quote,
+    write,
+)
+from lictor.errors import CompileError
+from lictor.lang.cel.environment import kubernetes_environment
+from lictor.model.admission import MatchResources
+from lictor.model.cel_policy import (
+    CelException,
+    Evaluation,
+    MutatingPolicy,
+    PodControllers,
+    ValidatingPolicy,
+)
+from lictor.model.policy import MatchCondition
+from lictor.raw import Json, JsonObject
+
+# What exceptions allow, and the variable that takes its place in a native policy.
+_ALLOWANCES = (("allowedImages", "images"), ("allowedValues", "allowed_values"))
+
+
+def build_validating(
+    policy: ValidatingPolicy, owner: Owner, exceptions: Iterable[CelException]
+) -> NativePair:
+    """Both objects; CompileError says why a policy is not made native."""
+    spec = policy.spec
+    kind = "ValidatingAdmissionPolicy"
+    if not spec.autogen.validating_admission_policy.enabled:
+        raise _skip(kind, "not enabled.")
+    _check_common(policy, kind, spec.match_constraints, spec.autogen.pod_controllers)
+    _check_evaluation(kind, spec.evaluation)
+    concerned = _list_concerned(exceptions, owner)
+    conditions = [*_keep(spec.match_conditions), *_negate(concerned)]
+    made: JsonObject = write(spec)
+    native: JsonObject = {
+        "failurePolicy": owner.failure_policy,
+        "matchConstraints": made["matchConstraints"],
+        "validations": made.get("validations", []),
+        **_pick(made, "auditAnnotations"),
+    }
+    variables = [*made.get("variables", ()), *_declare_allowances(made, concerned)]
+    if variables:
+        native["variables"] = variables
+    if conditions:
+        native["matchConditions"] = name_conditions(conditions)
+    native = _replace_allowances(native)
+    _check_language(kind, native, has_patches=False)
+    actions = list(spec.validation_actions) or ["Deny"]
+    return make_pair("vpol", "Validating", owner, native, {"validationActions": actions}, "v1")
+
+
+def build_mutating(
+    policy: MutatingPolicy, owner: Owner, exceptions: Iterable[CelException], version: str
+) -> NativePair:
+    """The same for a MutatingPolicy, in the version that the API server serves."""
+    spec = policy.spec
+    kind = "MutatingAdmissionPolicy"
+    if not spec.autogen.mutating_admission_policy.enabled:
+        raise _skip(kind, "not enabled.")
+    _check_common(policy, kind, spec.match_constraints, spec.autogen.pod_controllers)
+    _check_evaluation(kind, spec.evaluation)
+    targets = spec.target_match_constraints
+    if targets is not None and (targets.resource_rules or targets.expression):
+        raise _skip(kind, "targets that exist already are not applicable.")
+    concerned = _list_concerned(exceptions, owner)
+    conditions = [*_negate(concerned), *_keep(spec.match_conditions)]
+    made: JsonObject = write(spec)
+    native: JsonObject = {
+        "failurePolicy": owner.failure_policy,
+        "matchConstraints": made["matchConstraints"],
+        "mutations": made.get("mutations", []),
+        "reinvocationPolicy": spec.reinvocation_policy,
+    }
+    variables = [*made.get("variables", ()), *_declare_allowances(made, concerned)]
+    if variables:
+        native["variables"] = variables
+    if conditions:
+        native["matchConditions"] = name_conditions(conditions)
+    native = _replace_allowances(native)
+    _check_language(kind, native, has_patches=True)
+    return make_pair("mpol", "Mutating", owner, native, {}, version)
+
+
+def _skip(kind: str, reason: str) -> CompileError:
+    return CompileError(f"skip generating {kind}: {reason}")
+
+
+def _check_common(
+    policy: ValidatingPolicy | MutatingPolicy,
+    kind: str,
+    constraints: MatchResources | None,
+    controllers: PodControllers | None,
+) -> None:
+    if policy.kind.startswith("Namespaced"):
+        raise _skip(kind, "namespaced policies are not applicable.")
+    if constraints is None:
+        raise _skip(kind, "no matchConstraints found.")
+    if any(True for _ in list_floors(constraints, controllers)):
+        raise _skip(kind, "pod controllers autogen is enabled.")
+
+
+def _check_evaluation(kind: str, evaluation: Evaluation) -> None:
+    if evaluation.mode != "Kubernetes":
+        raise _skip(kind, f"evaluation mode {evaluation.mode} is not applicable.")
+    if not evaluation.admission.enabled:
+        raise _skip(kind, "admission is not enabled.")
+
+
+def _list_concerned(exceptions: Iterable[CelException], owner: Owner) -> list[CelException]:
+    return [
+        each
+        for each in exceptions
+        if any((ref.kind, ref.name) == (owner.kind, owner.name) for ref in each.spec.policy_refs)
+    ]
+
+
+def _keep(conditions: Sequence[MatchCondition]) -> Iterable[tuple[str, str]]:
+    return ((each.name, each.expression) for each in conditions)
+
+
+def _negate(exceptions: Iterable[CelException]) -> Iterable[tuple[str, str]]:
+    """An exception holds where all of its conditions do; the policy, where no exception does."""
+    for each in exceptions:
+        if each.spec.images or each.spec.allowed_values:
+            continue  # It allows some values, and leaves the policy in force.
+        held = _join(each)
+        first = each.spec.match_conditions[0].name if each.spec.match_conditions else ""
+        yield first or each.metadata.name, f"!({held})" if held else "false"
+
+
+def _join(exception: CelException) -> str:
+    texts = [each.expression for each in exception.spec.match_conditions]
+    return texts[0] if len(texts) == 1 else " && ".join(f"({text})" for text in texts)
+
+
+def _declare_allowances(
+    made: JsonObject, exceptions: Sequence[CelException]
+) -> Iterable[JsonObject]:
+    text = msgspec.json.encode(made).decode()
+    for name, field in _ALLOWANCES:
+        if f"exceptions.{name}" in text:
+            lists = [_allow(each, getattr(each.spec, field)) for each in exceptions]
+            lists = [each for each in lists if each] or ["[]"]
+            yield {"name": name, "expression": " + ".join(lists)}
+
+
+def _allow(exception: CelException, values: Sequence[str]) -> str:
+    if not values:
+        return ""
+    held = _join(exception)
+    return f"(({held}) ? {quote(values)} : [])" if held else quote(values)
+
+
+def _replace_allowances(value: Json) -> Json:
+    if isinstance(value, str):
+        for name, _ in _ALLOWANCES:
+            value = value.replace(f"exceptions.{name}", f"variables.{name}")
+        return value
+    if isinstance(value, dict):
+        return {key: _replace_allowances(item) for key, item in value.items()}
+    return [_replace_allowances(item) for item in value] if isinstance(value, list) else value
+
+
+def _pick(made: JsonObject, *names: str) -> JsonObject:
+    return {name: made[name] for name in names if made.get(name)}
+
+
+def _check_language(kind: str, native: JsonObject, *, has_patches: bool) -> None:
+    """Does the API server understand all of it? It has none of Kyverno's own functions."""
+    from lictor.lint.cel.grammar import Grammar
+    from lictor.lint.cel.places import list_conditions, list_places
+    from lictor.lint.cel.policies import check_places
+    from lictor.lint.part import Part
+
+    spec = Part(native)
+    plain = Grammar(kubernetes_environment(has_params=False, has_patches=has_patches))
+    grammar, faults = plain.declare(spec["variables"])
+    faults += check_places(list_places(spec), grammar)
+    faults += check_places(list_conditions(spec), plain)
+    for fault in faults:
+        if fault.check == "bad-expression":
+            raise _skip(kind, f"{fault.message} (the API server's own CEL does not know it).")

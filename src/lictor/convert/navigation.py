@@ -1,0 +1,115 @@
+"""Steps from one value to another: fields, elements, defaults, lists that are gone through."""
+
+from msgspec.structs import replace
+
+from lictor.convert.place import TEXT, Names, Place
+from lictor.convert.value import (
+    NOTHING,
+    Constant,
+    Either,
+    Path,
+    Request,
+    Several,
+    Source,
+    Stream,
+    Value,
+    is_true,
+    settle,
+)
+from lictor.convert.writing import literal
+from lictor.errors import CompileError
+from lictor.raw import Json
+
+_REQUEST_TEXTS = frozenset(("namespace", "name", "operation", "subResource"))
+_REQUEST_MAPS = frozenset(("kind", "userInfo", "resource"))
+_USER_FIELDS = {"username": TEXT, "uid": TEXT, "kind": TEXT, "group": TEXT, "version": TEXT}
+
+
+def step_into(one: Value, name: str, *, strict: bool) -> Value:
+    """A field of a value; nothing where it has none."""
+    match one:
+        case Request():
+            return _request_field(one, name)
+        case Path():
+            return Path(one.subject, (*one.steps, name))
+        case Place():
+            made = one.step(name)
+            if one.text.startswith("request.") and name in _USER_FIELDS:
+                made = replace(made, shape=_USER_FIELDS[name])
+            return made.certain() if strict else made
+        case Constant() if isinstance(one.value, dict):
+            return Constant(one.value.get(name))
+    return NOTHING
+
+
+def _request_field(request: Request, name: str) -> Value:
+    if name == "object":
+        return Path(request.subject)
+    if name == "oldObject":
+        return Path(replace(request.subject, root="oldObject", operation=""))
+    if name == "operation" and request.subject.operation:
+        return Constant(request.subject.operation)
+    if name in _REQUEST_TEXTS:
+        return Place(f"request.{name}", TEXT)
+    if name in _REQUEST_MAPS:
+        return Place(f"request.{name}", label=name)
+    raise CompileError(f"request.{name} has no equivalent")
+
+
+def require(value: Value) -> Value:
+    """The same for one who wants an error where it is not there."""
+    value = settle(value)
+    return value.certain() if isinstance(value, Place) else value
+
+
+# --- lists
+
+
+def as_stream(one: Value, names: Names) -> Value:
+    """A value as a list that can be gone through; nothing where it is none."""
+    if isinstance(one, Stream | Several):
+        return one
+    if isinstance(one, Constant) and isinstance(one.value, list):
+        return Several(tuple(Constant(item) for item in one.value))
+    if not isinstance(one, Place) or one.type not in ("list", ""):
+        return NOTHING
+    name, _ = names.fresh(one.label)
+    item = Place(name, one.shape.element, foreign=one.foreign)
+    return Stream((Source(one, name),), item)
+
+
+def names_inside(stream: Stream, names: Names) -> Names:
+    """The names that are taken inside of the loops."""
+    for source in stream.sources:
+        names = names.also(source.name)
+    return names
+
+
+# --- defaults
+
+
+def with_default(left: Value, right: Value) -> Value:
+    """`left || right`."""
+    if isinstance(left, Stream) and isinstance(right, Constant) and right.value == []:
+        return left.or_empty()
+    if isinstance(left, Place) and isinstance(right, Constant) and _is_zero(left, right.value):
+        shape = left.shape
+        if not left.type and right.value == "":
+            shape = TEXT
+        text = left.or_value(literal(right.value))
+        return Place(text, shape, label=left.label, foreign=left.foreign)
+    return Either(is_true(left), left, right)
+
+
+_ZEROS: dict[str, Json] = {"string": "", "list": [], "map": {}}
+
+
+def _is_zero(left: Place, value: Json) -> bool:
+    """Whether what counts as false is no more and no less than the default."""
+    if left.type == "number":
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if left.type == "boolean":
+        return value is False
+    if left.type:
+        return bool(value == _ZEROS[left.type])
+    return value in ("", [], {})

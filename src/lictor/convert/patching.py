@@ -1,0 +1,281 @@
+"""Patches as CEL: as a part of an object that is merged, or as operations of a JSON patch."""
+
+import msgspec
+
+from lictor.convert.json_text import write_json, write_leaf
+from lictor.convert.overlay import Field, Fields, Items, Leaf, Node, descend
+from lictor.convert.place import Place
+from lictor.convert.scope import Scope
+from lictor.convert.truth import TRUE, negate, render
+from lictor.convert.writing import is_name, quote, wrap
+from lictor.errors import CompileError
+from lictor.lang.patch.merge_table import MergedList, Shape
+from lictor.raw import Json
+
+# What the merge table says of a place: how a map's fields are merged, or a list's elements.
+Merging = Shape | MergedList | None
+
+
+# --- merged as a whole
+
+
+def can_merge(node: Fields, place: Place) -> bool:
+    """Tell whether a merge of maps says it all: lists have an order that it would not keep."""
+    for form in place.shape.forms:
+        if form.map is not None and form.map.is_atomic:
+            return False
+    return all(_can_merge_field(field, place) for field in node.fields)
+
+
+def _can_merge_field(field: Field, place: Place) -> bool:
+    node = field.node
+    if isinstance(node, Leaf):
+        return node.value is not None
+    return isinstance(node, Fields) and can_merge(node, descend(place, field.key))
+
+
+def write_merge(node: Fields, place: Place, path: str, scope: Scope) -> str:
+    """The part of the object as it shall be."""
+    typed = all(is_name(field.key) for field in node.fields)
+    pairs = []
+    for field in node.fields:
+        inner = f"{path}.{field.key}"
+        value = _write_field(field, descend(place, field.key), inner, scope)
+        key = field.key if typed else quote(field.key)
+        pairs.append(f"{key}: {value}")
+    return f"{path if typed else ''}{{{', '.join(pairs)}}}"
+
+
+def _write_field(field: Field, place: Place, path: str, scope: Scope) -> str:
+    node = field.node
+    if isinstance(node, Fields):
+        made = write_merge(node, place, path, scope)
+    elif isinstance(node, Leaf):
+        made = _write_value(node.value, place, scope)
+    else:
+        raise CompileError("a list in a merge")
+    if not field.addition:
+        return made
+    return f"{wrap(place.chain or place.text)}.orValue({made})"
+
+
+def _write_value(value: Json, place: Place, scope: Scope) -> str:
+    text = write_leaf(value, scope)
+    if place.type == "string" and not isinstance(value, str):
+        return f"string({text})"
+    return text
+
+
+# --- operation by operation
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One operation of a JSON patch, and when it is made."""
+
+    text: str
+    when: tuple[str, ...] = ()
+    # What stands for the elements of a list, one operation for each: a name, and the list.
+    loop: tuple[str, str] | None = None
+
+    def only(self, condition: str) -> "Operation":
+        """The same, where this holds as well."""
+        if not condition:
+            return self
+        return msgspec.structs.replace(self, when=(condition, *self.when))
+
+    def render(self) -> str:
+        """The list that the operation is, or is not, in."""
+        condition = " && ".join(self.when)
+        if self.loop is None:
+            return f"({condition} ? [{self.text}] : [])" if condition else f"[{self.text}]"
+        name, source = self.loop
+        numbers = f"lists.range({source}.size())"
+        inner = [each for each in self.when if f"[{name}]" in each]
+        outer = " && ".join(each for each in self.when if f"[{name}]" not in each)
+        if inner:
+            numbers += f".filter({name}, {' && '.join(inner)})"
+        made = f"{numbers}.map({name}, {self.text})"
+        return f"({outer} ? {made} : [])" if outer else made
+
+
+def render_operations(operations: list[Operation]) -> str:
+    """All operations in one list."""
+    return " + ".join(operation.render() for operation in operations)
+
+
+class Patcher(msgspec.Struct, frozen=True):
+    """Writes the operations that a merge comes down to."""
+
+    scope: Scope
+
+    def fields(self, node: Fields, place: Place, path: str, merging: Merging) -> list[Operation]:
+        """The operations for the fields of a map that is there."""
+        return [
+            operation
+            for field in node.fields
+            for operation in self._field(field, place, path, merging)
+        ]
+
+    def _field(self, field: Field, place: Place, path: str, merging: Merging) -> list[Operation]:
+        child = descend(Place(place.text, place.shape), field.key)
+        at = join_path(path, quote(f"/{escape(field.key)}"))
+        there, missing = _presence(child)
+        inside = Place(child.text, child.shape, label=field.key)
+        inner = merging.get(field.key) if isinstance(merging, dict) else None
+        node = field.node
+        if field.addition:
+            return [self._add(at, node).only(missing)]
+        if isinstance(node, Leaf):
+            if node.value is None:
+                return [Operation(f'JSONPatch{{op: "remove", path: {at}}}').only(there)]
+            return [self._add(at, node)]
+        if isinstance(node, Fields):
+            nested = [each.only(there) for each in self.fields(node, inside, at, inner)]
+            made = build(node)
+            if not made or not missing:
+                return nested
+            return [*nested, self._add(at, Leaf(made)).only(missing)]
+        return self._items(node, inside, (at, there, missing), inner)
+
+    def _add(self, path: str, node: Node) -> Operation:
+        value = write_json(build(node), self.scope)
+        return Operation(f'JSONPatch{{op: "add", path: {path}, value: {value}}}')
+
+    # --- lists
+
+    def _items(
+        self, node: Items, place: Place, where: tuple[str, str, str], merging: Merging
+    ) -> list[Operation]:
+        path, there, missing = where
+        if node.each is not None:
+            return [each.only(there) for each in self._each(node.each, place, path, merging)]
+        if not isinstance(merging, MergedList):
+            return [self._add(path, Leaf(list(node.constants)))]
+        if len(merging.keys) != 1 or len(node.constants) != 1:
+            raise CompileError("a list that is merged by several keys, or with several elements")
+        element, key = node.constants[0], merging.keys[0]
+        name = element.get(key) if isinstance(element, dict) else None
+        if not isinstance(name, str):
+            raise CompileError("an element of a merged list without its name")
+        changed = self._merge_one(element, key, place, path, merging.element)
+        added = self._add(path, Leaf([element])).only(missing)
+        return [*(each.only(there) for each in changed), added]
+
+    def _merge_one(
+        self, element: dict[str, Json], key: str, place: Place, path: str, shape: Shape
+    ) -> list[Operation]:
+        """What the patch names comes first, whether it was there or not."""
+        name = write_leaf(element[key], self.scope)
+        same = f"item.{key} == {name}"
+        found = f"{place.text}.exists(item, {same})"
+        index = f'{place.text}.map(item, item.?{key}.orValue("")).indexOf({name})'
+        at = join_path(path, f'"/" + string({index})')
+        first = join_path(path, quote("/0"))
+        current = Place(f"{place.text}.filter(item, {same})[0]", place.shape.element)
+        node = to_node({k: v for k, v in element.items() if k != key})
+        merged = self.fields(node, current, at, shape) if isinstance(node, Fields) else []
+        move = Operation(f'JSONPatch{{op: "move", from: {at}, path: {first}}}')
+        added = self._add(first, Leaf(element)).only(f"!{found}")
+        return [*(each.only(found) for each in (*merged, move)), added]
+
+    def _each(self, node: Fields, place: Place, path: str, merging: Merging) -> list[Operation]:
+        shape = merging.element if isinstance(merging, MergedList) else None
+        at = join_path(path, '"/" + string(index)')
+        element = Place(f"{place.text}[index]", place.shape.element)
+        changes = self.fields(node, element, at, shape)
+        if any(change.loop is not None for change in changes):
+            raise CompileError("patches for the elements of lists within lists")
+        return [msgspec.structs.replace(each, loop=("index", place.text)) for each in changes]
+
+
+def _presence(place: Place) -> tuple[str, str]:
+    """Whether a value is there, and whether it is not; empty where that is certain."""
+    if place.present == TRUE:
+        return "", ""
+    return render(place.present), render(negate(place.present))
+
+
+def build(node: Node) -> Json:
+    """What a patch makes where nothing is yet."""
+    if isinstance(node, Leaf):
+        return node.value
+    if isinstance(node, Items):
+        return None if node.each is not None else list(node.constants)
+    made = {field.key: build(field.node) for field in node.fields}
+    return {key: value for key, value in made.items() if value is not None} or None
+
+
+def to_node(value: Json) -> Node:
+    """A value without anchors as a patch."""
+    if isinstance(value, dict):
+        return Fields(tuple(Field(key, to_node(item)) for key, item in value.items()))
+    return Items(tuple(value)) if isinstance(value, list) else Leaf(value)
+
+
+def join_path(path: str, more: str) -> str:
+    """One path behind another; both are expressions."""
+    if path.endswith('"') and more.startswith('"') and not path.endswith('\\"'):
+        return f"{path[:-1]}{more[1:]}"
+    return f"{path} + {more}" if path != '""' else more
+
+
+def escape(step: str) -> str:
+    """A key as a step of a JSON pointer."""
+    return step.replace("~", "~0").replace("/", "~1")
+
+
+# --- JSON patches as they are written
+
+
+def write_operation(operation: Json, root: Place, scope: Scope) -> str:
+    """One operation of `patchesJson6902`, as lenient as Kyverno is about it."""
+    if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
+        raise CompileError("an operation without a path")
+    path = operation["path"]
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]
+    if not steps or any(step.lstrip("-").isdigit() or "{{" in step for step in steps):
+        raise CompileError(f"the path {path!r} counts elements of a list, or is filled in")
+    match operation.get("op"):
+        case "add":
+            return _add_steps(steps, root, '""', operation.get("value"), scope)
+        case "remove":
+            return _remove_steps(steps, root)
+        case "replace":
+            value = write_json(operation.get("value"), scope)
+            # What is not there can be neither replaced nor removed; in these words it is an error.
+            at = quote(path)
+            removed = f'JSONPatch{{op: "remove", path: {at}}}'
+            return f'[{removed}, JSONPatch{{op: "add", path: {at}, value: {value}}}]'
+    raise CompileError(f"the operation {operation.get('op')} has no equivalent")
+
+
+def _add_steps(steps: list[str], place: Place, path: str, value: Json, scope: Scope) -> str:
+    step, *rest = steps
+    at = join_path(path, quote(f"/{escape(step)}"))
+    if not rest:
+        return f'[JSONPatch{{op: "add", path: {at}, value: {write_json(value, scope)}}}]'
+    child = descend(place, step)
+    present = all_present(child)
+    deeper = _add_steps(rest, Place(child.text, child.shape), at, value, scope)
+    made = write_json(_nest(rest, value), scope)
+    otherwise = f'[JSONPatch{{op: "add", path: {at}, value: {made}}}]'
+    return deeper if present == "true" else f"({present} ? {deeper} : {otherwise})"
+
+
+def all_present(place: Place) -> str:
+    """Whether a value is there, as an expression."""
+    return render(place.present) if place.present != TRUE else "true"
+
+
+def _nest(steps: list[str], value: Json) -> Json:
+    for step in reversed(steps):
+        value = [value] if step == "-" else {step: value}
+    return value
+
+
+def _remove_steps(steps: list[str], root: Place) -> str:
+    place = root
+    for step in steps:
+        place = descend(place, step)
+    path = quote("".join(f"/{escape(step)}" for step in steps))
+    return f'({all_present(place)} ? [JSONPatch{{op: "remove", path: {path}}}] : [])'

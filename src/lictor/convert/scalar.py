@@ -1,0 +1,193 @@
+"""Leaves of a pattern, such as `?*`, `>=1Gi & <4Gi`, `!a | 1h-2h`, 5 or null, as tests in CEL."""
+
+import re
+
+from lictor.convert.place import Place
+from lictor.convert.truth import (
+    FALSE,
+    TRUE,
+    Atom,
+    Test,
+    all_of,
+    any_of,
+    compare,
+    for_all,
+    negate,
+)
+from lictor.convert.writing import literal, quote, regex_of, wrap
+from lictor.errors import CompileError
+from lictor.lang.pattern.amount import read_duration, read_quantity
+from lictor.lang.pattern.scalar import compile_scalar, split_operator
+from lictor.lang.wildcard import has_wildcard
+from lictor.raw import Json
+
+_END = r"([-|+]?[0-9]+(?:\.[0-9]+)?[A-Za-z]*)"
+_RANGE = re.compile(f"{_END}-{_END}")
+_OUTSIDE = re.compile(f"{_END}!-{_END}")
+_DURATION = r"^[+-]?([0-9]+(\\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$"
+_METHODS = {
+    "<": "isLessThan",
+    ">": "isGreaterThan",
+}
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+def accepts_absence(pattern: Json) -> bool:
+    """Tell whether the pattern is content with a value that is not there."""
+    return compile_scalar(pattern)(None)
+
+
+def translate_scalar(pattern: Json, place: Place) -> Test:
+    """The test of a value that is there."""
+    if place.type == "list":
+        element = Place("value", place.shape.element)
+        return for_all(place.text, "value", translate_scalar(pattern, element))
+    if place.type == "map":
+        # Neither texts nor numbers are ever maps; only "there" can be said of one.
+        return FALSE
+    if pattern is None:
+        return _translate_nothing(place)
+    if isinstance(pattern, bool):
+        return compare(wrap(place.text), "==", literal(pattern))
+    if isinstance(pattern, str):
+        return _translate_text(pattern, place)
+    return _translate_number(pattern, place)
+
+
+def _translate_nothing(place: Place) -> Test:
+    zeros = {"string": ['""'], "number": ["0"], "boolean": ["false"]}
+    sought = zeros.get(place.type, ["null", '""', "0", "false"])
+    return any_of(compare(wrap(place.text), "==", zero) for zero in sought)
+
+
+def _translate_number(pattern: float, place: Place) -> Test:
+    number = compare(wrap(place.text), "==", literal(pattern))
+    if place.type in ("number", "boolean"):
+        return number
+    text = compare(wrap(place.text), "==", quote(literal(pattern)))
+    return text if place.type == "string" else any_of((number, text))
+
+
+def _translate_text(pattern: str, place: Place) -> Test:
+    alternatives = [
+        [part.strip(" ") for part in alternative.strip(" ").split("&")]
+        for alternative in pattern.split("|")
+    ]
+    words = [parts[0] for parts in alternatives if len(parts) == 1 and _is_word(parts[0])]
+    if len(words) == len(alternatives) > 1 and place.type in ("string", ""):
+        return Atom(f"{wrap(place.text)} in {literal(words)}")
+    return any_of(all_of(_translate_part(part, place) for part in parts) for parts in alternatives)
+
+
+def _is_word(text: str) -> bool:
+    return (
+        split_operator(text)[0] == ""
+        and not has_wildcard(text)
+        and text not in ("true", "false")
+        and not _RANGE.fullmatch(text)
+        and not _OUTSIDE.fullmatch(text)
+        and read_duration(text) is None
+        and read_quantity(text) is None
+    )
+
+
+def _translate_part(text: str, place: Place) -> Test:
+    sign, operand = split_operator(text)
+    if not sign:
+        outside, inside = _OUTSIDE.fullmatch(text), _RANGE.fullmatch(text)
+        if outside is not None:
+            ends = (("<", outside.group(1)), (">", outside.group(2)))
+            return any_of(_translate_comparison(*end, place) for end in ends)
+        if inside is not None:
+            ends = ((">=", inside.group(1)), ("<=", inside.group(2)))
+            return all_of(_translate_comparison(*end, place) for end in ends)
+    return _translate_comparison(sign, operand.strip(), place)
+
+
+def _translate_comparison(sign: str, operand: str, place: Place) -> Test:
+    if read_duration(operand) is not None or read_quantity(operand) is not None:
+        return translate_amount(sign, operand, place)
+    if sign in ("", "!"):
+        fits = translate_wildcard(operand, place)
+        return fits if not sign else negate(fits)
+    # Texts have no order.
+    return FALSE
+
+
+def translate_wildcard(pattern: str, place: Place) -> Test:
+    """The test of a text that may hold wildcards; booleans answer to their names."""
+    if pattern in ("true", "false") and place.type in ("boolean", ""):
+        truth = compare(wrap(place.text), "==", pattern)
+        if place.type == "boolean":
+            return truth
+        return any_of((truth, compare(wrap(place.text), "==", quote(pattern))))
+    if not pattern.strip("*") and pattern:
+        return TRUE
+    if place.type in ("boolean", "number"):
+        return _translate_stiff(pattern, place)
+    return match_text(pattern, place.text)
+
+
+def _translate_stiff(pattern: str, place: Place) -> Test:
+    if pattern in ("?*", "*?"):
+        return TRUE
+    if has_wildcard(pattern):
+        raise CompileError(f"the pattern {pattern!r} is compared with a {place.type}")
+    return FALSE
+
+
+def match_text(pattern: str, text: str) -> Test:
+    """The test of a text by a wildcard pattern, in the plainest words there are."""
+    value = wrap(text)
+    if not has_wildcard(pattern):
+        return compare(value, "==", quote(pattern))
+    if pattern in ("?*", "*?"):
+        return compare(value, "!=", '""')
+    if not pattern.strip("*"):
+        return TRUE
+    pieces = pattern.split("*")
+    if "?" not in pattern and len(pieces) == 2 and not all(pieces):
+        prefix, suffix = pieces
+        call = f"startsWith({quote(prefix)})" if prefix else f"endsWith({quote(suffix)})"
+        return Atom(f"{value}.{call}")
+    if "?" not in pattern and len(pieces) == 3 and not pieces[0] and not pieces[2]:
+        return Atom(f"{value}.contains({quote(pieces[1])})")
+    return Atom(f"{value}.matches({quote(regex_of(pattern))})")
+
+
+def translate_amount(sign: str, operand: str, place: Place) -> Test:
+    """The comparison with a quantity, a duration or a number."""
+    compared = "==" if not sign else "!=" if sign == "!" else sign
+    if place.type == "number":
+        return _compare_number(compared, operand, place)
+    if place.type == "boolean":
+        # Neither an amount nor a text that fits one.
+        return TRUE if compared == "!=" else FALSE
+    text = wrap(place.text) if place.type == "string" else f"string({place.text})"
+    quantity = _compare_quantity(compared, operand, text)
+    if read_duration(operand) is None or operand == "0":
+        return quantity
+    length = compare(f"duration({text})", compared, f"duration({quote(operand)})")
+    is_length = Atom(f'{text}.matches("{_DURATION}")')
+    return any_of((all_of((is_length, length)), all_of((negate(is_length), quantity))))
+
+
+def _compare_number(sign: str, operand: str, place: Place) -> Test:
+    amount = read_quantity(operand)
+    if amount is None or amount != amount.to_integral_value():
+        raise CompileError(f"a number is compared with {operand!r}")
+    return compare(wrap(place.text), sign, str(int(amount)))
+
+
+def _compare_quantity(sign: str, operand: str, text: str) -> Test:
+    if read_quantity(operand) is None:
+        return TRUE if sign == "!=" else FALSE
+    is_amount = Atom(f"isQuantity({text})")
+    other = f"quantity({quote(operand)})"
+    if sign in ("==", "!="):
+        same = compare(f"quantity({text}).compareTo({other})", "==", "0")
+        return all_of((is_amount, same)) if sign == "==" else negate(all_of((is_amount, same)))
+    strict = sign in ("<", ">")
+    method = _METHODS[sign if strict else {"<=": ">", ">=": "<"}[sign]]
+    test = Atom(f"quantity({text}).{method}({other})")
+    return all_of((is_amount, test if strict else negate(test)))

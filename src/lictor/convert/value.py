@@ -1,0 +1,317 @@
+"""What a JMESPath expression becomes: a value in CEL, a list that is gone through, or a test."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.convert.place import BOOLEAN, LIST, NUMBER, TEXT, Place, Shape
+from lictor.convert.subject import Subject
+from lictor.convert.truth import (
+    FALSE,
+    TRUE,
+    Test,
+    Truth,
+    all_of,
+    any_of,
+    choose,
+    compare,
+    for_all,
+    for_some,
+    is_full,
+    negate,
+    render,
+)
+from lictor.convert.writing import literal, wrap
+from lictor.errors import CompileError
+from lictor.lang.jmespath.values import equals, is_false
+from lictor.raw import Json
+
+
+class Constant(msgspec.Struct, frozen=True):
+    """A value that is the same for every request."""
+
+    value: Json
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """True or false, whatever a test says."""
+
+    test: Test
+
+
+class Path(msgspec.Struct, frozen=True):
+    """A path into the resource, still on its way."""
+
+    subject: Subject
+    steps: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        return self.subject.navigate(self.steps)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """`request` itself."""
+
+    subject: Subject
+
+
+class Several(msgspec.Struct, frozen=True):
+    """A list whose elements are written down one by one."""
+
+    items: "tuple[Value, ...]"
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A list that is gone through: the name of its elements, and which of them count."""
+
+    place: Place
+    name: str
+    keep: Test = TRUE
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """A list that is made by going through others; what gives nothing is left out."""
+
+    sources: tuple[Source, ...]
+    item: "Value"
+
+    @property
+    def present(self) -> Test:
+        return self.sources[0].place.present
+
+    def or_empty(self) -> "Stream":
+        """The same, but empty where the list it is made of is not there."""
+        first, *rest = self.sources
+        place = first.place
+        if not place.guards:
+            return self
+        sure = Place(place.or_value("[]"), place.shape, label=place.label)
+        return Stream((replace(first, place=sure), *rest), self.item)
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many elements a list has that is gone through."""
+
+    stream: Stream
+
+
+class Either(msgspec.Struct, frozen=True):
+    """One value or another, whichever a test says."""
+
+    condition: Test
+    then: "Value"
+    other: "Value"
+
+
+Value: TypeAlias = Constant | Flag | Path | Place | Request | Several | Stream | Count | Either
+
+NOTHING = Constant(None)
+
+
+def settle(value: Value) -> Value:
+    """The same, with paths walked to their end."""
+    if isinstance(value, Path):
+        return value.place
+    return value
+
+
+def pick(value: Value, change: Callable[[Value], Value]) -> Value:
+    """Change a value, or both that it may be."""
+    value = settle(value)
+    if isinstance(value, Either):
+        return Either(value.condition, pick(value.then, change), pick(value.other, change))
+    return change(value)
+
+
+def test_each(value: Value, ask: Callable[[Value], Test]) -> Test:
+    """Ask of a value, or of both that it may be."""
+    value = settle(value)
+    if isinstance(value, Either):
+        return choose(value.condition, test_each(value.then, ask), test_each(value.other, ask))
+    return ask(value)
+
+
+def is_present(value: Value) -> Test:
+    """Whether the value is not null."""
+
+    def ask(one: Value) -> Test:
+        if isinstance(one, Constant):
+            return Truth(one.value is not None)
+        if isinstance(one, Place | Stream):
+            return one.present
+        return TRUE
+
+    return test_each(value, ask)
+
+
+def is_true(value: Value) -> Test:
+    """Whether JMESPath takes the value for true: it is there, not false and not empty."""
+
+    def ask(one: Value) -> Test:
+        match one:
+            case Constant():
+                return Truth(not is_false(one.value))
+            case Flag():
+                return one.test
+            case Place():
+                return all_of((one.present, _is_full(one)))
+            case Stream():
+                return quantify(one, lambda _: TRUE, every=False)
+        return TRUE
+
+    return test_each(value, ask)
+
+
+def _is_full(place: Place) -> Test:
+    text = wrap(place.text)
+    match place.type:
+        case "string":
+            return compare(text, "!=", '""', risky=place.risky)
+        case "boolean":
+            return compare(text, "==", "true", risky=place.risky)
+        case "list" | "map":
+            return is_full(place.text, risky=place.risky)
+        case "number":
+            return TRUE
+    return all_of(compare(text, "!=", empty) for empty in ('""', "false", "[]", "{}"))
+
+
+def is_equal(left: Value, right: Value) -> Test:
+    """Whether JMESPath takes two values for the same."""
+    return test_each(left, lambda one: test_each(right, lambda other: _are_same(one, other)))
+
+
+def _are_same(one: Value, other: Value) -> Test:
+    if isinstance(other, Constant) and not isinstance(one, Constant):
+        one, other = other, one
+    if isinstance(one, Constant) and isinstance(other, Constant):
+        return Truth(equals(one.value, other.value))
+    if isinstance(one, Constant):
+        return _is_constant(other, one.value)
+    if isinstance(one, Place) and isinstance(other, Place):
+        risky = one.risky or other.risky
+        same = compare(wrap(one.text), "==", wrap(other.text), risky=risky)
+        both = all_of((one.present, other.present, same))
+        neither = all_of((negate(one.present), negate(other.present)))
+        return any_of((both, neither))
+    raise CompileError("lists are compared with one another")
+
+
+def _is_constant(value: Value, sought: Json) -> Test:
+    if isinstance(value, Flag):
+        if not isinstance(sought, bool):
+            return FALSE
+        return value.test if sought else negate(value.test)
+    if isinstance(value, Count):
+        value = as_place(value)
+    if not isinstance(value, Place):
+        raise CompileError("a list is compared with a constant")
+    if sought is None:
+        return negate(value.present)
+    same = compare(wrap(value.text), "==", literal(sought), risky=value.risky)
+    return all_of((value.present, same))
+
+
+# --- lists that are gone through
+
+
+def quantify(stream: Stream, ask: Callable[[Value], Test], *, every: bool) -> Test:
+    """Ask all elements, or look for one of whom it holds."""
+    item = settle(stream.item)
+    present, asked = is_present(item), ask(_there(item))
+    test = any_of((negate(present), asked)) if every else all_of((present, asked))
+    for source in reversed(stream.sources):
+        place = source.place
+        if every:
+            body = any_of((negate(source.keep), test))
+            looped = for_all(place.text, source.name, body, risky=place.risky)
+            test = any_of((negate(place.present), looped))
+        else:
+            body = all_of((source.keep, test))
+            looped = for_some(place.text, source.name, body, risky=place.risky)
+            if body == TRUE:
+                looped = is_full(place.text, risky=place.risky)
+            test = all_of((place.present, looped))
+    return test
+
+
+def _there(value: Value) -> Value:
+    if isinstance(value, Place) and value.guards:
+        return replace(value, guards=(), chain="")
+    return value
+
+
+def count(stream: Stream) -> str:
+    """The number of elements, as an expression; an error where the list is not there."""
+    text = _count(stream.sources, settle(stream.item))
+    first = stream.sources[0].place
+    if not first.guards or first.risky:
+        return text
+    return f"({render(first.present)} ? {text} : 0)"
+
+
+def _count(sources: tuple[Source, ...], item: Value) -> str:
+    source, *rest = sources
+    kept = source.keep if rest else all_of((source.keep, is_present(item)))
+    place = source.place
+    if rest and rest[0].place.guards:
+        kept = all_of((kept, rest[0].place.present))
+    text = wrap(place.text)
+    if kept != TRUE:
+        text = f"{text}.filter({source.name}, {render(kept)})"
+    if not rest:
+        return f"{text}.size()"
+    return f"{text}.map({source.name}, {_count(tuple(rest), item)}).sum()"
+
+
+def collect(stream: Stream) -> str:
+    """The list itself, as an expression; empty where what it is made of is not there."""
+    item = settle(stream.item)
+    if len(stream.sources) != 1 or not isinstance(item, Place):
+        raise CompileError("a list that is made of several others is needed as a whole")
+    (source,) = stream.sources
+    kept = all_of((source.keep, item.present))
+    text = wrap(source.place.or_value("[]"))
+    if kept != TRUE:
+        text = f"{text}.filter({source.name}, {render(kept)})"
+    return text if item.text == source.name else f"{text}.map({source.name}, {item.text})"
+
+
+def as_place(value: Value) -> Place:
+    """A value that is needed as such."""
+    value = settle(value)
+    match value:
+        case Place():
+            return value
+        case Constant() if value.value is not None:
+            shapes = {str: TEXT, bool: BOOLEAN, int: NUMBER, float: NUMBER}
+            shape = shapes.get(type(value.value), Shape())
+            return Place(literal(value.value), shape)
+        case Flag():
+            return Place(render(value.test), BOOLEAN, risky=value.test.risky)
+        case Count():
+            risky = value.stream.sources[0].place.risky
+            return Place(count(value.stream), NUMBER, risky=risky)
+        case Stream():
+            return Place(collect(value), LIST)
+    raise CompileError("a value that may be one of several kinds is needed as a whole")
+
+
+def guard(value: Value, guards: tuple[Test, ...]) -> Value:
+    """The same value, that is there only where these hold."""
+    if not guards:
+        return value
+    value = settle(value)
+    match value:
+        case Place():
+            chain = f"({render(all_of(guards))} ? optional.of({value.text}) : optional.none())"
+            return replace(value, guards=(*guards, *value.guards), chain=chain)
+        case Stream():
+            first, *rest = value.sources
+            place = guard(first.place, guards)
+            if isinstance(place, Place):
+                return Stream((replace(first, place=place), *rest), value.item)
+    return Either(all_of(guards), value, NOTHING)

@@ -1,0 +1,140 @@
+"""Expressions of one policy, looked at one by one: do they compile, and speak of what is there?"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.errors import SyntaxFaultError
+from lictor.lang.cel.environment import Environment
+from lictor.lang.cel.expression import (
+    NO_VARIABLES,
+    Variables,
+    compile_expression,
+    declare_variable,
+)
+from lictor.lang.cel.inspection import Finding, inspect_expression
+from lictor.lang.cel.tokens import Token, read_tokens
+from lictor.lang.kind_schema import Form
+from lictor.lint.fault import Fault, Spot, suggest
+from lictor.lint.part import Part
+
+_CHECK = "bad-expression"
+_WORDS = {"null_type": "null", "list(JSONPatch)": "a list of JSONPatch", "Object": "an Object"}
+
+
+class Grammar(msgspec.Struct, frozen=True):
+    """What the expressions of a policy may use."""
+
+    environment: Environment
+    variables: Variables = NO_VARIABLES
+    # All variables that the author declared, and those of them that do not compile.
+    names: frozenset[str] = frozenset()
+    broken: frozenset[str] = frozenset()
+    # What `object` and others look like: one mapping for each kind that the policy is about.
+    forms: tuple[Mapping[str, Form], ...] = ()
+
+    def declare(self, variables: Part) -> tuple["Grammar", list[Fault]]:
+        """The same with these variables, and what is wrong with them."""
+        grammar, faults = self, list[Fault]()
+        for variable in variables.each():
+            name, expression = variable["name"], variable["expression"]
+            if name.text in grammar.names:
+                message = f'there are two variables "{name.text}"'
+                faults.append(Fault("duplicate-name", name.path, message))
+            found = check_expression(expression, (), grammar)
+            faults += found
+            used = {token.text for token in list_used_variables(expression.text)}
+            is_broken = _is_fatal(found) or bool(used & grammar.broken)
+            grammar = grammar._with(name.text, expression.text, is_broken=is_broken)
+        return grammar, faults
+
+    def _with(self, name: str, text: str, *, is_broken: bool) -> "Grammar":
+        known = replace(self, names=self.names | {name})
+        if not name or not text.strip() or is_broken:
+            return replace(known, broken=self.broken | {name})
+        forms = tuple(self._add_form(form, name, text) for form in self.forms)
+        variables = declare_variable(self.variables, name, text, self.environment)
+        return replace(known, variables=variables, forms=forms)
+
+    def _add_form(self, forms: Mapping[str, Form], name: str, text: str) -> Mapping[str, Form]:
+        form = inspect_expression(text, self.environment, self.variables, forms).form
+        return forms if form is None else {**forms, f"variables.{name}": form}
+
+
+def check_expression(part: Part, types: Sequence[str], grammar: Grammar) -> list[Fault]:
+    """What is wrong with one expression; without `types`, it may answer anything."""
+    text = part.text
+    if not text.strip():
+        return [Fault(_CHECK, part.path, "the expression is empty")] if part else []
+    used = list(list_used_variables(text))
+    unknown = [token for token in used if token.text not in grammar.names]
+    if unknown:
+        return [_blame(part, token, grammar) for token in unknown]
+    if any(token.text in grammar.broken for token in used):
+        return []  # What is wrong there has been told.
+    try:
+        found = compile_expression(text, grammar.environment, grammar.variables).result_type
+    except SyntaxFaultError as error:
+        return [Fault(_CHECK, part.path, error.message, spot=Spot(text, error.position))]
+    if types and found not in types:
+        wanted = " or ".join(_WORDS.get(each, each) for each in types if each != "dyn")
+        return [Fault(_CHECK, part.path, f"must answer {wanted}, not {_WORDS.get(found, found)}")]
+    return list(_inspect(part, grammar))
+
+
+def list_used_variables(text: str) -> Iterator[Token]:
+    """Each `x` of `variables.x`."""
+    if "variables" not in text:
+        return
+    tokens = [token for token in read_tokens(text) if token.text != "?"]
+    for before, token, dot, name in zip(
+        (None, *tokens), tokens, tokens[1:], tokens[2:], strict=False
+    ):
+        is_field = before is not None and before.text == "."
+        if token.text == "variables" and dot.text == "." and name.kind == "name" and not is_field:
+            yield name
+
+
+def check_unused(variables: Part, texts: Iterable[str]) -> Iterator[Fault]:
+    """Variables that no expression uses."""
+    used = {token.text for text in texts for token in list_used_variables(text)}
+    for variable in variables.each():
+        name = variable["name"].text
+        if name and name not in used:
+            yield Fault("unused-variable", variable.path, f'nothing uses the variable "{name}"')
+
+
+def _is_fatal(faults: Iterable[Fault]) -> bool:
+    return any(fault.check == _CHECK for fault in faults)
+
+
+def _blame(part: Part, token: Token, grammar: Grammar) -> Fault:
+    message = f'there is no variable "{token.text}"'
+    if not grammar.names:
+        message += " (nor any other here)"
+    meant = suggest(token.text, grammar.names)
+    return Fault(_CHECK, part.path, message, meant, Spot(part.text, token.start))
+
+
+def _inspect(part: Part, grammar: Grammar) -> Iterator[Fault]:
+    def look(forms: Mapping[str, Form]) -> tuple[Finding, ...]:
+        return inspect_expression(part.text, grammar.environment, grammar.variables, forms).findings
+
+    always = look({})
+    for finding in always:
+        yield _tell(_CHECK, part, finding)
+    # A field that one of the kinds has may be meant for that one.
+    looks = [look(forms) for forms in grammar.forms]
+    for finding in looks[0] if looks else ():
+        if finding not in always and all(_has(others, finding) for others in looks):
+            yield _tell("unknown-property", part, finding)
+
+
+def _has(findings: Iterable[Finding], wanted: Finding) -> bool:
+    return any((f.message, f.position) == (wanted.message, wanted.position) for f in findings)
+
+
+def _tell(check: str, part: Part, finding: Finding) -> Fault:
+    meant = suggest(finding.name, finding.known) if finding.name else ""
+    return Fault(check, part.path, finding.message, meant, Spot(part.text, finding.position))

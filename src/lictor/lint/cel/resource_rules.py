@@ -1,0 +1,108 @@
+"""`resourceRules`: are they whole, and do the resources exist that they name?"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
+
+from lictor.lang.kind_schema import Form, find_form
+from lictor.lang.resource_names import Resource, ResourceNames, builtin_names
+from lictor.lint.fault import Fault, suggest
+from lictor.lint.part import Part
+from lictor.lint.selectors import check_selector
+
+_PARTS = ("operations", "apiGroups", "apiVersions", "resources")
+
+
+def check_constraints(
+    constraints: Part, names: ResourceNames, *, needs_operations: bool = True
+) -> Iterator[Fault]:
+    """What is wrong with the rules and selectors of a policy or a binding."""
+    for selector in ("namespaceSelector", "objectSelector"):
+        yield from check_selector(constraints[selector])
+    for field in ("resourceRules", "excludeResourceRules"):
+        for rule in constraints[field].each():
+            yield from _check_whole(rule, needs_operations=needs_operations)
+            yield from _check_resources(rule, names)
+
+
+def require_rules(constraints: Part, where: Part) -> Iterator[Fault]:
+    """A policy must say what it is about."""
+    if not constraints:
+        message = "nothing says which requests the policy is about: matchConstraints is missing"
+        yield Fault("bad-match", where.path, message)
+    elif constraints["resourceRules"].is_empty:
+        message = "matchConstraints needs resourceRules"
+        yield Fault("bad-match", constraints.path, message)
+
+
+def _check_whole(rule: Part, *, needs_operations: bool) -> Iterator[Fault]:
+    for name in _PARTS if needs_operations else _PARTS[1:]:
+        if rule[name].is_empty:
+            yield Fault("bad-match", rule.path, f"a rule needs {name}")
+
+
+def _check_resources(rule: Part, names: ResourceNames) -> Iterator[Fault]:
+    groups, versions = rule["apiGroups"].texts, rule["apiVersions"].texts
+    # Of other groups, only what given definitions tell is known.
+    if not groups or not all(map(builtin_names().knows_group, groups)):
+        return
+    for part in rule["resources"].each():
+        resource = part.text.partition("/")[0]
+        if not resource or resource == "*":
+            continue
+        found = [f for g in groups if (f := names.of_resource(g, "", resource)) is not None]
+        if not found:
+            yield _tell_unknown(part, resource, groups, names)
+        elif "*" not in versions:
+            yield from _check_versions(rule["apiVersions"], found, names)
+
+
+def _tell_unknown(
+    part: Part, resource: str, groups: tuple[str, ...], names: ResourceNames
+) -> Fault:
+    elsewhere = [each for each in names.known if each.resource == resource]
+    listed = ", ".join(f'"{group}"' for group in groups)
+    message = f'there is no resource "{resource}" in the group {listed}'
+    if elsewhere:
+        message += f'; "{elsewhere[0].group}" has one'
+        return Fault("unknown-resource", part.path, message)
+    known = {each.resource: each for each in names.known if each.group in groups}
+    # People write the kind where the resource is meant.
+    kinds = {each.kind.lower(): each.resource for each in known.values()}
+    meant = kinds.get(resource.lower()) or suggest(resource, known)
+    return Fault("unknown-resource", part.path, message, meant)
+
+
+def _check_versions(
+    versions: Part, found: Iterable[Resource], names: ResourceNames
+) -> Iterator[Fault]:
+    known = {
+        each.version
+        for resource in found
+        for each in names.known
+        if (each.group, each.resource) == (resource.group, resource.resource)
+    }
+    for part in versions.each():
+        if part.text and part.text not in known:
+            name = next(iter(found)).resource
+            message = f'"{name}" has no version "{part.text}"'
+            meant = next(iter(known)) if len(known) == 1 else suggest(part.text, known)
+            yield Fault("unknown-resource", part.path, message, meant)
+
+
+def list_forms(constraints: Part, names: ResourceNames) -> tuple[Mapping[str, Form], ...]:
+    """What `object` looks like for each kind that the rules name; nothing where one is unknown."""
+    forms = [form for rule in constraints["resourceRules"].each() for form in _read(rule, names)]
+    if not forms or any(form is None for form in forms):
+        return ()
+    return tuple({"object": form, "oldObject": form} for form in forms if form is not None)
+
+
+def _read(rule: Part, names: ResourceNames) -> Iterator[Form | None]:
+    parts = (rule["apiGroups"].texts, rule["apiVersions"].texts, rule["resources"].texts)
+    for group, version, resource in product(*parts):
+        found = names.of_resource(group, version, resource)
+        if found is not None:
+            yield find_form(found.api_version, found.kind)
+        elif "*" in resource or "/" in resource or not builtin_names().knows_group(group):
+            yield None
+        # What is left does not exist, and that has been told.

@@ -1,0 +1,125 @@
+"""Can a rule match anything at all?"""
+
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+from lictor.lang.kind_selector import KindSelector, parse_kind_selector
+from lictor.lang.wildcard import has_wildcard, match_wildcard
+from lictor.lint.fault import Fault
+from lictor.lint.match import list_filters
+from lictor.lint.part import Part
+from lictor.raw import JsonObject
+
+Overlap = Callable[[str, str], bool]
+
+# Fields that an exclude must share with a match in order to cover it, and that have no wildcards.
+_EXACT = ("annotations", "selector", "namespaceSelector")
+_CALLERS = ("subjects", "roles", "clusterRoles")
+
+
+def check_contradictions(rule: Part) -> Iterator[Fault]:
+    """Filters that exclude each other, and excludes that leave nothing of a match."""
+    match, exclude = rule["match"], rule["exclude"]
+    for first, second in combinations(match["all"].each(), 2):
+        reason = _contradict(first["resources"], second["resources"])
+        if reason:
+            message = f"no resource can fit this filter and match.all[{first.path[-1]}]: {reason}"
+            yield Fault("never-matches", second.path, message)
+    # A request must fit every filter of exclude.all before it is excluded.
+    covers = list_filters(exclude) if not exclude["all"].value else []
+    if match["all"].value:
+        return
+    for each in list_filters(match):
+        cover = next((cover for cover in covers if _covers(cover, each)), None)
+        if cover is not None:
+            message = "everything that this filter selects is excluded again"
+            yield Fault("never-matches", each.path, message)
+
+
+def _contradict(first: Part, second: Part) -> str:
+    """Why no resource fits both; empty where one may."""
+    tests: tuple[tuple[str, Overlap], ...] = (
+        ("kinds", _kinds_overlap),
+        ("names", _texts_overlap),
+        ("namespaces", _texts_overlap),
+        ("operations", _texts_overlap),
+    )
+    for name, overlaps in tests:
+        left, right = first[name].texts, second[name].texts
+        if left and right and not any(overlaps(a, b) for a in left for b in right):
+            return f"their {name} have nothing in common"
+    labels = _labels_contradict(first["selector"], second["selector"])
+    return f"they ask for different values of the label {labels}" if labels else ""
+
+
+def _texts_overlap(left: str, right: str) -> bool:
+    """May a text fit both? Two patterns are given the benefit of the doubt."""
+    if has_wildcard(left) and has_wildcard(right):
+        return True
+    return match_wildcard(left, right) or match_wildcard(right, left)
+
+
+def _kinds_overlap(left: str, right: str) -> bool:
+    first, second = parse_kind_selector(left), parse_kind_selector(right)
+    pairs = zip(_kind_parts(first), _kind_parts(second), strict=True)
+    return all(_texts_overlap(a, b) for a, b in pairs)
+
+
+def _kind_parts(selector: KindSelector) -> tuple[str, ...]:
+    return (selector.group, selector.version, selector.kind, selector.subresource)
+
+
+def _labels_contradict(first: Part, second: Part) -> str:
+    ours, theirs = first["matchLabels"].value, second["matchLabels"].value
+    if not isinstance(ours, dict) or not isinstance(theirs, dict):
+        return ""
+    for key in ours.keys() & theirs.keys():
+        left, right = ours[key], theirs[key]
+        if isinstance(left, str) and isinstance(right, str) and not _texts_overlap(left, right):
+            return str(key)
+    return ""
+
+
+def _covers(cover: Part, each: Part) -> bool:
+    """Does an exclude take away everything that a filter selects?"""
+    ours, theirs = cover["resources"], each["resources"]
+    if ours.is_empty and all(cover[name].is_empty for name in _CALLERS):
+        return False
+    return (
+        all(_takes_all(ours[name], theirs[name]) for name in ("names", "namespaces", "operations"))
+        and _takes_kinds(ours["kinds"], theirs["kinds"])
+        and _takes_name(ours["name"], theirs["name"])
+        and all(_is_same(ours, theirs, name) for name in _EXACT)
+        and all(_is_same(cover, each, name) for name in _CALLERS)
+    )
+
+
+def _takes_all(cover: Part, each: Part) -> bool:
+    patterns, texts = cover.texts, each.texts
+    if not patterns:
+        return True
+    return bool(texts) and all(any(match_wildcard(p, t) for p in patterns) for t in texts)
+
+
+def _takes_kinds(cover: Part, each: Part) -> bool:
+    if not cover.texts:
+        return True
+    wanted = [parse_kind_selector(text) for text in each.texts]
+    covers = [parse_kind_selector(text) for text in cover.texts]
+    return bool(wanted) and all(any(_takes_kind(c, w) for c in covers) for w in wanted)
+
+
+def _takes_kind(cover: KindSelector, kind: KindSelector) -> bool:
+    pairs = zip(_kind_parts(cover), _kind_parts(kind), strict=True)
+    return all(match_wildcard(pattern, text) for pattern, text in pairs)
+
+
+def _takes_name(cover: Part, each: Part) -> bool:
+    return not cover.text or (bool(each.text) and match_wildcard(cover.text, each.text))
+
+
+def _is_same(cover: Part, each: Part, name: str) -> bool:
+    if cover[name].is_empty:
+        return True
+    found: JsonObject = each[name].value
+    return bool(cover[name].value == found)

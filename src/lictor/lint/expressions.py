@@ -1,0 +1,233 @@
+"""Are the expressions of a text right, and do they ask for things that are there?"""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.errors import SyntaxFaultError
+from lictor.lang.jmespath import FUNCTIONS
+from lictor.lang.jmespath.nodes import Kind, Node
+from lictor.lang.jmespath.parser import parse
+from lictor.lint.fault import Fault, Spot, suggest
+from lictor.lint.part import Part
+
+# What fills itself in: the innermost braces. A single pair within belongs to the expression.
+_VARIABLE = re.compile(r"(?<!\\)\{\{((?:\{[^{}]*\}|[^{}])*)\}\}")
+_OPENING = re.compile(r"(?<!\\)\{\{")
+_ELEMENT = re.compile(r"element(Index)?[0-9]*")
+# Stands for an expression that was seen, so that offsets stay what they are.
+_SEEN = "\0"
+
+_ALWAYS = frozenset(["request", "images", "serviceAccountName", "serviceAccountNamespace"])
+_REQUEST_FIELDS = frozenset(
+    [
+        *("uid", "kind", "resource", "subResource", "requestKind", "requestResource"),
+        *("requestSubResource", "name", "namespace", "operation", "userInfo", "object"),
+        *("oldObject", "dryRun", "options", "roles", "clusterRoles"),
+    ]
+)
+_CALLER_FIELDS = frozenset(["userInfo", "roles", "clusterRoles"])
+# What people write for values that are written otherwise.
+_LITERALS = {"": "''", "null": "`null`", "true": "`true`", "false": "`false`"}
+_CALLER_ROOTS = frozenset(["serviceAccountName", "serviceAccountNamespace"])
+
+
+class Zone(msgspec.Struct, frozen=True):
+    """What an expression may ask for at some place."""
+
+    # Context entries; None where nobody can know what there is.
+    names: frozenset[str] | None = frozenset()
+    has_element: bool = False
+    has_target: bool = False
+    # A scan knows of no caller.
+    has_caller: bool = True
+
+    def with_names(self, names: frozenset[str]) -> "Zone":
+        return self if self.names is None else replace(self, names=self.names | names)
+
+    def with_element(self) -> "Zone":
+        return replace(self, has_element=True)
+
+    def with_target(self) -> "Zone":
+        return replace(self, has_target=True)
+
+
+ANYTHING = Zone(names=None, has_element=True, has_target=True)
+
+
+class _Reference(msgspec.Struct, frozen=True):
+    """A root name that an expression asks for, and the field below it, where that is plain."""
+
+    root: str
+    field: str
+    position: int
+
+
+def check_text(part: Part, zone: Zone) -> Iterator[Fault]:
+    """Check every expression within `{{ }}`."""
+    text = part.text
+    if "{{" not in text and "}}" not in text:
+        return
+    found = True
+    while found:
+        found = False
+        for match in _VARIABLE.finditer(text):
+            found = True
+            if _SEEN not in match[1]:
+                yield from _check_variable(part, match, zone)
+        text = _VARIABLE.sub(lambda match: _SEEN * len(match[0]), text)
+    yield from _check_braces(part, text)
+
+
+def check_query(part: Part, zone: Zone) -> Iterator[Fault]:
+    """Check a text that is an expression itself, or has some within `{{ }}`."""
+    if "{{" in part.text:
+        yield from check_text(part, zone)
+    elif part.text:
+        # A scan may well load what is known to be missing only when it is asked for.
+        yield from _check_expression(part, part.text, 0, replace(zone, has_caller=True))
+
+
+def _check_variable(part: Part, match: re.Match[str], zone: Zone) -> Iterator[Fault]:
+    inner = match[1].lstrip()
+    inner = inner[1:].lstrip() if inner.startswith("-") else inner
+    offset = match.end(1) - len(inner)
+    expression = inner.rstrip()
+    if not expression:
+        yield _fault("bad-expression", part, match.start(), "the expression is empty")
+        return
+    yield from _check_expression(part, expression, offset, zone)
+
+
+def _check_braces(part: Part, left: str) -> Iterator[Fault]:
+    opening = _OPENING.search(left)
+    if opening is not None:
+        closing = left.find("}}", opening.end())
+        message = (
+            '"{{" without "}}": this stays text and is never filled in'
+            if closing < 0
+            else "braces within braces within an expression: this stays text, never filled in"
+        )
+        yield _fault("unbalanced-braces", part, opening.start(), message)
+    elif "}}" in left and left.count("{") < left.count("}"):
+        message = '"}}" without "{{": this stays text and is never filled in'
+        yield _fault("unbalanced-braces", part, left.index("}}"), message)
+
+
+def _check_expression(part: Part, text: str, offset: int, zone: Zone) -> Iterator[Fault]:
+    try:
+        tree = parse(text)
+    except SyntaxFaultError as error:
+        message = error.message.removeprefix("SyntaxError: ")
+        yield _fault("bad-expression", part, offset + error.position, _lower(message))
+        return
+    for node in _walk(tree):
+        if node.kind is Kind.FUNCTION:
+            yield from _check_call(part, node, offset)
+    for reference in _list_references(tree):
+        yield from _check_reference(part, reference, offset, zone)
+
+
+def _lower(message: str) -> str:
+    return f"does not parse: {message[:1].lower()}{message[1:]}"
+
+
+def _fault(check: str, part: Part, offset: int, message: str, suggestion: str = "") -> Fault:
+    return Fault(check, part.path, message, suggestion, Spot(part.text, offset))
+
+
+def _walk(tree: Node) -> Iterator[Node]:
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(node.children)
+
+
+def _check_call(part: Part, node: Node, offset: int) -> Iterator[Fault]:
+    name = str(node.value)
+    spec = FUNCTIONS.get(name)
+    at = offset + node.position
+    if spec is None:
+        message = f'there is no function "{name}"'
+        yield _fault("unknown-function", part, at, message, suggest(name, FUNCTIONS))
+    elif not spec.accepts_count(len(node.children)):
+        few = "at least " if spec.variadic else ""
+        message = (
+            f"{name} takes {few}{_count(len(spec.arguments))}, not {len(node.children)}: "
+            f"{spec.signature}"
+        )
+        yield _fault("wrong-arguments", part, at, message)
+
+
+def _count(number: int) -> str:
+    return "1 argument" if number == 1 else f"{number} arguments"
+
+
+# Nodes whose first child sees what they see, and whose other children see something else.
+_NARROWING = frozenset(
+    (
+        Kind.SUBEXPRESSION,
+        Kind.PIPE,
+        Kind.PROJECTION,
+        Kind.VALUE_PROJECTION,
+        Kind.FILTER_PROJECTION,
+        Kind.INDEX_EXPRESSION,
+    )
+)
+
+
+def _list_references(tree: Node) -> Iterator[_Reference]:
+    """What an expression asks the root for."""
+    waiting: list[tuple[Node, str]] = [(tree, "")]
+    while waiting:
+        node, field = waiting.pop()
+        if node.kind is Kind.FIELD:
+            yield _Reference(str(node.value), field, node.position)
+        elif node.kind in _NARROWING:
+            below = node.children[1] if node.kind is Kind.SUBEXPRESSION else None
+            plain = below is not None and below.kind is Kind.FIELD
+            waiting.append((node.children[0], str(below.value) if below and plain else ""))
+        elif node.kind is not Kind.EXPRESSION_REFERENCE:
+            waiting.extend((child, "") for child in node.children)
+
+
+def _check_reference(part: Part, reference: _Reference, offset: int, zone: Zone) -> Iterator[Fault]:
+    root, at = reference.root, offset + reference.position
+    if zone.names is None or root in zone.names:
+        return
+    if root == "request":
+        yield from _check_request(part, reference.field, at, zone)
+    elif root in _CALLER_ROOTS and not zone.has_caller:
+        yield _refuse_caller(part, root, at)
+    elif _ELEMENT.fullmatch(root) and not zone.has_element:
+        yield _fault("misplaced-variable", part, at, f"{root} exists only within a foreach")
+    elif root == "target" and not zone.has_target:
+        message = "target exists only in a mutate rule with targets, and only for its patches"
+        yield _fault("misplaced-variable", part, at, message)
+    elif root not in _ALWAYS and root != "target" and not _ELEMENT.fullmatch(root):
+        yield _refuse_unknown(part, root, at, zone.names)
+
+
+def _refuse_unknown(part: Part, root: str, at: int, names: frozenset[str]) -> Fault:
+    if root in _LITERALS:
+        message = f'"{root}" is the name of a variable here, not a value'
+        return _fault("unknown-variable", part, at, message, _LITERALS[root])
+    message = f'nothing defines the variable "{root}"'
+    return _fault("unknown-variable", part, at, message, suggest(root, names | _ALWAYS))
+
+
+def _check_request(part: Part, field: str, at: int, zone: Zone) -> Iterator[Fault]:
+    if field in _CALLER_FIELDS and not zone.has_caller:
+        yield _refuse_caller(part, f"request.{field}", at)
+    elif field and field not in _REQUEST_FIELDS:
+        message = f'a request has no field "{field}"'
+        known = suggest(field, _REQUEST_FIELDS)
+        yield _fault("unknown-variable", part, at, message, f"request.{known}" if known else "")
+
+
+def _refuse_caller(part: Part, name: str, at: int) -> Fault:
+    message = f"{name} is not known in background scans: set spec.background to false"
+    return _fault("background", part, at, message)

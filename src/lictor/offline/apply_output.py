@@ -1,0 +1,246 @@
+"""Prints what `apply` found: text, table, report, exceptions, Markdown, JUnit or SARIF."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+import click
+from msgspec.structs import replace
+
+from lictor.errors import UsageError
+from lictor.model.request import Request
+from lictor.model.result import Verdict
+from lictor.offline.application import Application, Judged, Place
+from lictor.offline.exceptions import build_exceptions
+from lictor.offline.pieces import Made, Output, Piece, PieceOptions
+from lictor.offline.policies import LoadedPolicies
+from lictor.offline.progress import track
+from lictor.offline.sources import Text
+from lictor.release import VERSION
+from lictor.report.json_text import render_json
+from lictor.report.policy_report import Format, stream_report
+from lictor.report.summary import Counts, render_counts
+from lictor.report.test_outcome import TestOutcome
+from lictor.report.yaml_text import render_yaml
+
+_DIVIDER = "-" * 70
+
+
+class MadeFiles:
+    """Where changed and made objects go: one file, or one file for each of them in a folder."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._is_folder = self._path.suffix not in (".yaml", ".yml")
+        try:
+            folder = self._path if self._is_folder else self._path.parent
+            folder.mkdir(parents=True, exist_ok=True)
+            if not self._is_folder:
+                self._path.write_bytes(b"")
+        except OSError as error:
+            raise UsageError(f"failed to create file/folder ({path}: {error.strerror})") from error
+
+    def write(self, made: Made) -> None:
+        name = f"{made.policy}-generated" if made.is_generated else f"{made.name}-mutated"
+        # The name of a resource is not to be trusted: it must not lead out of the folder.
+        file = self._path / f"{name.replace('/', '_')}.yaml" if self._is_folder else self._path
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write(f"{made.text}\n---\n\n")
+            stream.writelines(f"{target}\n---\n" for target in made.targets)
+
+
+def _create(path: str) -> TextIO:
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return open(path, "w", encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UsageError(f"failed to create file ({path}: {error.strerror})") from error
+
+
+class Printer:
+    """Prints pieces as they come, and adds up what they count."""
+
+    def __init__(self, options: PieceOptions, *, color: bool, detailed: bool, piped: bool) -> None:
+        self._options = options
+        self._color = color
+        self._detailed = detailed
+        # Only objects go to stdout then: the next program in the pipe reads them.
+        self._piped = piped
+        self._notes: set[str] = set()
+        self._out: TextIO | None = None
+        self._files: MadeFiles | None = None
+        self.counts = Counts()
+
+    def write_to(self, path: str) -> None:
+        """Write reports to a file, or the objects that are made to a file or folder."""
+        if self._options.output in _FOR_PEOPLE:
+            self._files = MadeFiles(path)
+        else:
+            self._out = _create(path)
+
+    def _print(self, text: str) -> None:
+        """Results: what a program reads."""
+        click.echo(text, nl=False, file=self._out)
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+        click.echo(text, err=self._piped or self._options.output not in _FOR_PEOPLE)
+
+    def print_all(self, application: Application, ttl: int) -> None:
+        """Run, and print everything."""
+        judged = self._count(track(application.run(), application.count, "Judging"))
+        output = self._options.output
+        if output is Output.TEXT:
+            self._print_text(judged)
+        elif output is Output.REPORT:
+            chunks = (piece.report for piece in _list_pieces(judged))
+            options = self._options
+            for text in stream_report(chunks, options.format, options.report_api):
+                (self._out or sys.stdout).write(text)
+        elif output is Output.EXCEPTIONS:
+            self._print_exceptions(judged, ttl)
+        elif output is Output.SARIF:
+            self._print_sarif(judged, application.texts)
+        else:
+            self._print_rows(judged)
+        if self._out is not None:
+            self._out.close()
+
+    def _count(self, judged: Iterable[Judged]) -> Iterator[Judged]:
+        for found in judged:
+            if found.problem:
+                click.echo(f"failed to apply policies on resource ({found.problem})", err=True)
+            for note in found.notes:
+                if note not in self._notes:
+                    self._notes.add(note)
+                    click.echo(f"note: {note}", err=True)
+            for piece in found.pieces:
+                self.counts += piece.counts
+            yield found
+
+    def _print_text(self, judged: Iterable[Judged]) -> None:
+        for piece in _list_pieces(judged):
+            self._print_made(piece)
+            if piece.text:
+                click.echo(piece.text, nl=False, err=self._piped)
+
+    def _print_made(self, piece: Piece) -> None:
+        for made in piece.made:
+            if self._files is not None:
+                self._files.write(made)
+            else:
+                self._print_object(made)
+            done = (
+                "Generate:\nGeneration completed successfully."
+                if made.is_generated
+                else "Mutation:\nMutation has been applied successfully."
+            )
+            click.echo(f"\n\n{done}", err=self._piped)
+
+    def _print_object(self, made: Made) -> None:
+        if not self._piped:
+            click.echo(f"\npolicy {made.policy} applied to {made.resource}:")
+        click.echo(f"{made.text}\n---")
+        if made.targets:
+            click.echo("patched targets: ", err=self._piped)
+            for target in made.targets:
+                click.echo(f"\n{target}\n---\n")
+
+    def _print_rows(self, judged: Iterable[Judged]) -> None:
+        rows: list[TestOutcome] = []
+        for piece in _list_pieces(judged):
+            self._print_made(piece)
+            first = len(rows) + 1
+            rows += [replace(row, id=n) for n, row in enumerate(piece.outcomes, first)]
+        self._print(self._render_rows(rows))
+
+    def _render_rows(self, rows: list[TestOutcome]) -> str:
+        # Loaded when asked for: most runs print text, and start-up counts.
+        if self._options.output is Output.TABLE:
+            from lictor.report.table import render_table
+
+            return render_table(rows, detailed=self._detailed, color=self._color)
+        if self._options.output is Output.JUNIT:
+            from lictor.report.junit import render_junit
+
+            return render_junit(rows, detailed=self._detailed)
+        from lictor.report.markdown import render_markdown
+
+        return render_markdown(rows, detailed=self._detailed)
+
+    def _print_exceptions(self, judged: Iterable[Judged], ttl: int) -> None:
+        verdicts = (verdict for verdict, _ in _list_failures(judged))
+        is_json = self._options.format is Format.JSON
+        for exception in build_exceptions(verdicts, ttl, audit_warn=self._options.audit_warn):
+            text = render_json(exception) if is_json else render_yaml(exception)
+            self._print(f"{text}\n" if is_json else f"---\n{text}\n")
+
+    def _print_sarif(self, judged: Iterable[Judged], texts: tuple[Text, ...]) -> None:
+        from lictor.report.sarif import Location, render_sarif
+
+        found = list(_list_failures(judged))
+        places = {id(verdict.request): place for verdict, place in found}
+        lines = _compile_lines(texts)
+
+        def locate(request: Request) -> Location | None:
+            place = places.get(id(request))
+            return None if place is None else Location(texts[place.text].path, lines(place))
+
+        log = render_sarif(
+            (verdict for verdict, _ in found),
+            locate=locate,
+            version=VERSION,
+            audit_warn=self._options.audit_warn,
+        )
+        self._print(log)
+
+
+_FOR_PEOPLE = frozenset({Output.TEXT, Output.TABLE})
+
+
+def print_unusable(policies: LoadedPolicies, printer: Printer) -> None:
+    """Say which policies could not be used; each of them is an error."""
+    broken = [policy for policy in policies.unusable if not policy.is_later]
+    later = [policy for policy in policies.unusable if policy.is_later]
+    for title, group in (("Invalid Policies:", broken), ("Policies not supported yet:", later)):
+        if group:
+            printer.say(f"{_DIVIDER}\n{title}")
+            for number, policy in enumerate(group, 1):
+                printer.say(f"{number}. {policy.name} ({policy.reason})")
+            printer.say(_DIVIDER)
+
+
+def print_summary(printer: Printer) -> None:
+    """The line with the counts."""
+    printer.say(f"\n{render_counts(printer.counts)}")
+
+
+def _list_pieces(judged: Iterable[Judged]) -> Iterator[Piece]:
+    for found in judged:
+        yield from found.pieces
+
+
+def _list_failures(judged: Iterable[Judged]) -> Iterator[tuple[Verdict, Place | None]]:
+    for found in judged:
+        for piece in found.pieces:
+            if piece.failures is not None:
+                yield piece.failures, found.place
+
+
+def _compile_lines(texts: tuple[Text, ...]) -> Callable[[Place], int]:
+    """The line at which a place begins; counts on from the last one asked for."""
+    last: dict[int, tuple[int, int]] = {}
+
+    def line_of(place: Place) -> int:
+        position, line = last.get(place.text, (0, 1))
+        content = texts[place.text].content
+        start = place.span.start
+        if start < position:
+            position, line = 0, 1
+        line += content.count(b"\n", position, start)
+        last[place.text] = (start, line)
+        # A document that begins with its separator stands on the line after it.
+        return line + 1 if content.startswith(b"---", start) else line
+
+    return line_of

@@ -1,0 +1,175 @@
+"""The files that a test names, loaded: everything that is needed to run it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.errors import LictorError
+from lictor.model.offline import ValuesSpec
+from lictor.model.request import Caller
+from lictor.offline.cases import TestCase
+from lictor.offline.inputs import (
+    load_caller,
+    load_cluster_resources,
+    load_context,
+    load_definitions,
+    load_values_file,
+    read_resource_texts,
+)
+from lictor.offline.lookups import GivenObjects
+from lictor.offline.notes import tell_notes
+from lictor.offline.payloads import Payload, load_payloads
+from lictor.offline.policies import (
+    GivenExceptions,
+    LoadedPolicies,
+    load_exceptions,
+    load_policy_files,
+)
+from lictor.offline.resources import load_resources
+from lictor.offline.responses import key_of
+from lictor.offline.sources import read_any, read_file, read_policies
+from lictor.offline.values import GivenValues
+from lictor.raw import JsonObject
+
+Say = Callable[[str], None]
+
+
+class CaseInputs(msgspec.Struct, frozen=True):
+    """What a test gives."""
+
+    values: GivenValues
+    caller: Caller | None
+    policies: LoadedPolicies
+    resources: list[JsonObject]
+    targets: list[JsonObject]
+    given: GivenObjects
+    exceptions: GivenExceptions
+    # By the mode of the policies that judge them.
+    payloads: Mapping[str, tuple[Payload, ...]] = {}
+
+
+class CaseReader:
+    """Loads the files of one test, and tells what it does."""
+
+    def __init__(self, case: TestCase, say: Say) -> None:
+        self._case = case
+        self._test = case.test
+        self._say = say
+        self._read: dict[str, tuple[JsonObject, ...]] = {}
+
+    def load(self) -> CaseInputs:
+        """Everything; raises LictorError where something cannot be read."""
+        self._say("  Loading values/variables ...")
+        values = GivenValues(self._load_values())
+        caller = self._load_caller()
+        policies = self._load_policies()
+        self._say("  Loading resources ...")
+        resources = self._load_resources(self._test.resources)
+        payloads = self._load_payloads()
+        targets = self._load_resources(self._test.target_resources)
+        given = self._collect_objects(resources, targets, policies)
+        self._say("  Loading exceptions ...")
+        exceptions = load_exceptions(map(read_file, self._case.resolve(self._test.exceptions)))
+        return CaseInputs(values, caller, policies, resources, targets, given, exceptions, payloads)
+
+    def read_expected(self, path: str) -> tuple[JsonObject, ...]:
+        """The objects of a file that a row names."""
+        if path not in self._read:
+            text = read_any(self._case.locate(path))
+            self._read[path] = tuple(load_resources(text.content, text.path))
+        return self._read[path]
+
+    def _load_values(self) -> ValuesSpec | None:
+        test = self._test
+        if test.values is not None or not test.variables:
+            return test.values
+        return load_values_file(self._case.locate(test.variables))
+
+    def _load_caller(self) -> Caller | None:
+        if not self._test.userinfo:
+            return None
+        self._say("  Loading user infos ...")
+        return load_caller(self._case.locate(self._test.userinfo))
+
+    def _load_policies(self) -> LoadedPolicies:
+        self._say("  Loading policies ...")
+        policies = load_policy_files(read_policies(self._case.resolve(self._test.policies)))
+        for warning in policies.warnings:
+            self._say(f"  WARNING: {warning}")
+        tell_notes(policies.notes)
+        for policy in policies.unusable:
+            if policy.is_later:
+                raise LictorError(f"{policy.kind} {policy.name}: {policy.reason}")
+            self._say(f"  ERROR: {policy.reason}")
+        return policies
+
+    def _load_resources(self, paths: Iterable[str]) -> list[JsonObject]:
+        """Each resource once: of two with one name, the first counts."""
+        found: dict[tuple[str, ...], JsonObject] = {}
+        for text in read_resource_texts(self._case.resolve(paths), self._say):
+            for resource in load_resources(text.content, text.path):
+                api_version, kind, namespace, name = key_of(resource)
+                key = (api_version.rpartition("/")[0], kind, namespace, name)
+                if key in found:
+                    self._say(f"  warning: found duplicated resource {kind} {name} {namespace}")
+                found.setdefault(key, resource)
+        return list(found.values())
+
+    def _load_payloads(self) -> dict[str, tuple[Payload, ...]]:
+        test = self._test
+        named = {
+            "JSON": (test.json_payload,) if test.json_payload else (),
+            "HTTP": test.http_payloads,
+            "Envoy": test.envoy_payloads,
+        }
+        loaded = {}
+        for mode, paths in named.items():
+            if paths:
+                self._say(f"  Loading {mode} {'payload' if mode == 'JSON' else 'payloads'} ...")
+                loaded[mode] = tuple(p for path in paths for p in self._load_payload(path))
+        return loaded
+
+    def _load_payload(self, path: str) -> Iterator[Payload]:
+        # Rows call it as the test does, whatever folder that is in.
+        for payload in load_payloads(self._case.resolve([path])):
+            yield replace(payload, path=path)
+
+    def _collect_objects(
+        self, resources: list[JsonObject], targets: list[JsonObject], policies: LoadedPolicies
+    ) -> GivenObjects:
+        test = self._test
+        parameters = self._load_resources(test.param_resources)
+        known = (*resources, *targets, *parameters)
+        given = GivenObjects(
+            objects=(*known, *self._load_clone_sources()),
+            params=tuple(parameters),
+            crds=(*policies.crds, *_list_definitions(known)),
+        )
+        if test.cluster_resources:
+            given = self._add_cluster(given, known)
+        if test.context:
+            given = load_context(self._case.locate(test.context), given)
+        return given
+
+    def _add_cluster(self, given: GivenObjects, known: tuple[JsonObject, ...]) -> GivenObjects:
+        objects: list[JsonObject] = []
+        definitions: list[JsonObject] = []
+        for path in self._case.resolve(self._test.cluster_resources):
+            spec = load_cluster_resources(path)
+            objects += spec.resources
+            definitions += load_definitions(self._case.resolve(spec.crds))
+        definitions += _list_definitions(objects)
+        return replace(given, cluster=(*known, *objects), crds=(*given.crds, *definitions))
+
+    def _load_clone_sources(self) -> Iterator[JsonObject]:
+        names = dict.fromkeys(row.clone_source_resource for row in self._test.results)
+        for name in filter(None, names):
+            try:
+                yield from self.read_expected(name)
+            except LictorError as error:
+                self._say(f"  failed to read {name} ({error})")
+
+
+def _list_definitions(objects: Iterable[JsonObject]) -> Iterator[JsonObject]:
+    return (found for found in objects if found.get("kind") == "CustomResourceDefinition")

@@ -1,0 +1,217 @@
+"""Does what the policies said agree with what a test file expects? One outcome per comparison."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from lictor.errors import LictorError
+from lictor.model.offline import TestResourceSpec, TestResult
+from lictor.model.result import Result, RuleType, Status
+from lictor.offline.comparison import describe_difference, same_resource
+from lictor.offline.responses import Answers, ResourceKey, Response, key_of
+from lictor.raw import JsonObject
+from lictor.report.summary import reported_status
+from lictor.report.test_outcome import TestOutcome
+
+# The resources in a file that a test names; raises LictorError.
+ReadResources = Callable[[str], Sequence[JsonObject]]
+
+_NAMING_KINDS = ("ClusterPolicy", "Policy")
+_AUTOGEN_NAMES = ("{}", "autogen-{}", "autogen-cronjob-{}")
+
+
+class _Finding(msgspec.Struct, frozen=True):
+    """How one comparison went."""
+
+    ok: bool
+    reason: str
+    message: str = ""
+    # Why the policy could not decide, where that is what went wrong.
+    error: str = ""
+    # The file with the expected resource does not speak of this one: nothing was compared.
+    unnamed: bool = False
+
+
+class Judge:
+    """Compares answers with expectations, and numbers the outcomes."""
+
+    def __init__(self, answers: Answers, read_resources: ReadResources, source: str = "") -> None:
+        self._answers = answers
+        self._read = read_resources
+        self._source = source
+        self._number = 0
+
+    def judge(self, expected: TestResult) -> Iterator[TestOutcome]:
+        """The outcomes of one row of `results`."""
+        for key in self._select(expected):
+            yield from self._judge_resource(expected, key)
+
+    def _select(self, expected: TestResult) -> list[ResourceKey]:
+        known = [*self._answers.targets, *self._answers.triggers]
+        chosen = [key for name in expected.resources for key in known if _is_named(key, name)]
+        chosen += [key for spec in expected.resource_specs for key in known if _fits(key, spec)]
+        # A row that names nothing, or nothing that is there, speaks of everything.
+        return chosen or known
+
+    def _judge_resource(self, expected: TestResult, key: ResourceKey) -> list[TestOutcome]:
+        outcomes: list[TestOutcome] = []
+        unnamed = False
+        name = expected.policy.split("/")[-1]
+        for response in self._answers.triggers.get(key, ()):
+            if response.policy.metadata.name != name:
+                continue
+            for result in _select_rules(expected, response):
+                for shown, finding in self._compare(expected, response, result, key):
+                    unnamed = unnamed or finding.unnamed
+                    if not finding.unnamed:
+                        outcomes.append(self._outcome(expected, result.rule, shown, finding))
+            if not outcomes and not unnamed:
+                outcomes.append(self._excluded(expected, key))
+        outcomes += self._judge_target(expected, key)
+        if not outcomes and not unnamed:
+            outcomes.append(self._missing(expected, key, name))
+        return outcomes
+
+    def _compare(
+        self, expected: TestResult, response: Response, result: Result, key: ResourceKey
+    ) -> Iterator[tuple[str, _Finding]]:
+        if result.type is RuleType.GENERATION:
+            for made in result.generated:
+                finding = self._check(expected, result, made, keep_unnamed=True)
+                yield f"/{key_of(made)[3]}", finding
+            return
+        actual = response.patched if result.type is RuleType.MUTATION else response.resource
+        yield "/".join(key), self._check(expected, result, actual)
+
+    def _judge_target(self, expected: TestResult, key: ResourceKey) -> list[TestOutcome]:
+        outcomes = []
+        for response in self._answers.targets.get(key, ()):
+            result = find_target(response, key)
+            if result is not None and result.target is not None:
+                finding = self._check(expected, result, result.target, keep_unnamed=True)
+                outcomes.append(self._outcome(expected, result.rule, "/".join(key), finding))
+        return outcomes
+
+    def _check(
+        self,
+        expected: TestResult,
+        result: Result,
+        actual: JsonObject,
+        *,
+        keep_unnamed: bool = False,
+    ) -> _Finding:
+        kinds = (
+            (expected.patched_resources, "PatchedResources", "patched"),
+            (expected.generated_resource, "GeneratedResource", "generated"),
+        )
+        for path, label, word in kinds:
+            finding = self._compare_file(path, label, word, actual) if path else None
+            if finding is None:
+                continue
+            is_expected = reported_status(result) == expected.result
+            if result.status is Status.ERROR and not is_expected and not finding.unnamed:
+                # The difference is only what came of it.
+                return _tell_status(expected, result)
+            if finding.unnamed and (keep_unnamed or expected.fail_on_missing_resources):
+                return _Finding(ok=False, reason=finding.reason, message=finding.message)
+            return finding
+        status = reported_status(result)
+        if status != expected.result:
+            return _tell_status(expected, result)
+        return _Finding(ok=True, reason="Ok", message=result.message)
+
+    def _compare_file(
+        self, path: str, label: str, word: str, actual: JsonObject
+    ) -> _Finding | None:
+        failed = f"error: failed to load {label} resource"
+        try:
+            candidates = self._read(path)
+        except LictorError as error:
+            return _Finding(ok=False, reason="Resource error", message=f"{failed} ({error})")
+        key = key_of(actual)
+        wanted = next((found for found in candidates if key_of(found) == key), None)
+        if wanted is None:
+            message = f"{failed} (resource with name {key[3]} not found in manifest)"
+            return _Finding(ok=False, reason="Resource error", message=message, unnamed=True)
+        if same_resource(actual, wanted):
+            return None
+        message = (
+            f"Patched resource didn't match the {word} resource in the test result\n\n"
+            f"{describe_difference(actual, wanted)}"
+        )
+        return _Finding(ok=False, reason="Resource diff", message=message)
+
+    def _outcome(
+        self, expected: TestResult, rule: str, resource: str, finding: _Finding
+    ) -> TestOutcome:
+        status = Status.PASS if finding.ok else Status.FAIL
+        return self._number_outcome(expected, rule, resource, status, finding)
+
+    def _excluded(self, expected: TestResult, key: ResourceKey) -> TestOutcome:
+        # No rule had anything to say: the resource was left out, and that is no failure.
+        finding = _Finding(ok=True, reason="Excluded", message="Excluded")
+        return self._number_outcome(expected, expected.rule, "/".join(key), Status.PASS, finding)
+
+    def _missing(self, expected: TestResult, key: ResourceKey, policy: str) -> TestOutcome:
+        invalid = self._answers.invalid.get(policy)
+        finding = _Finding(ok=False, reason="Not found", message="Not found")
+        status = Status.FAIL
+        if invalid is not None:
+            finding = _Finding(ok=True, reason="Invalid Policy", message=invalid)
+            status = Status.SKIP
+        return self._number_outcome(expected, expected.rule, "/".join(key), status, finding)
+
+    def _number_outcome(
+        self, expected: TestResult, rule: str, resource: str, status: Status, finding: _Finding
+    ) -> TestOutcome:
+        self._number += 1
+        return TestOutcome(
+            id=self._number,
+            policy=expected.policy,
+            rule=rule,
+            resource=resource,
+            result=status,
+            reason=finding.reason,
+            message=finding.message,
+            ok=finding.ok,
+            source=self._source,
+            error=finding.error,
+        )
+
+
+def _tell_status(expected: TestResult, result: Result) -> _Finding:
+    reason = f"Want {expected.result}, got {reported_status(result)}"
+    error = result.message if result.status is Status.ERROR else ""
+    return _Finding(ok=False, reason=reason, message=result.message, error=error)
+
+
+def find_target(response: Response, key: ResourceKey) -> Result | None:
+    """The first result that changed the object of this key."""
+    for result in response.results:
+        if result.target is None:
+            continue
+        found = key_of(result.target)
+        # A target without a namespace takes that of the object that was changed.
+        if found == (key[0], key[1], key[2] or found[2], key[3]):
+            return result
+    return None
+
+
+def _select_rules(expected: TestResult, response: Response) -> tuple[Result, ...]:
+    # Only rules of classic policies have names that authors gave them.
+    if not expected.rule or response.policy.kind not in _NAMING_KINDS:
+        return response.results
+    names = {form.format(expected.rule) for form in _AUTOGEN_NAMES}
+    return tuple(result for result in response.results if result.rule in names)
+
+
+def _is_named(key: ResourceKey, name: str) -> bool:
+    parts = name.split("/")
+    if len(parts) == 1:
+        return key[3] == name
+    return len(parts) == 2 and parts == [key[2], key[3]]
+
+
+def _fits(key: ResourceKey, spec: TestResourceSpec) -> bool:
+    api_version = f"{spec.group}/{spec.version}" if spec.group else spec.version
+    return (key[0], key[2], key[3]) == (api_version, spec.namespace, spec.name)

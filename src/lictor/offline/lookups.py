@@ -1,0 +1,173 @@
+"""What a cluster would answer, told by files: values, given resources and image data."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from lictor.errors import LookupFailedError, NotProvidedError
+from lictor.lang.resource_names import Resource
+from lictor.lang.wildcard import compile_wildcard
+from lictor.model.request import GroupVersionKind
+from lictor.offline.values import GivenValues
+from lictor.ports import ApiCall
+from lictor.raw import Json, JsonObject
+
+_CORE_PATH = re.compile(r"^/api/(?P<version>[^/]+)/(?P<rest>.+)$")
+_GROUP_PATH = re.compile(r"^/apis/(?P<group>[^/]+)/(?P<version>[^/]+)/(?P<rest>.+)$")
+_KIND_PLURALS = {"Endpoints": "endpoints"}
+
+
+class GivenObjects(msgspec.Struct, frozen=True):
+    """The objects that files tell of, by what may be done with them."""
+
+    # What mutations may change and generation may copy; None where nobody told of any.
+    objects: tuple[JsonObject, ...] | None = None
+    # What context entries may read; None where there is no cluster to ask, not even a made-up one.
+    cluster: tuple[JsonObject, ...] | None = None
+    # Image reference -> what a registry would say.
+    images: Mapping[str, JsonObject] = msgspec.field(default_factory=dict)
+    # Parameters of admission policies.
+    params: tuple[JsonObject, ...] = ()
+    # Definitions of custom resources.
+    crds: tuple[JsonObject, ...] = ()
+    # What a cluster says of its resources; None where none is asked.
+    served: tuple[Resource, ...] | None = None
+
+
+class OfflineLookups:
+    """A world of files. Without given objects, everything that a cluster would know is unknown."""
+
+    def __init__(self, values: GivenValues, given: GivenObjects | None = None) -> None:
+        self._values = values
+        self._given = given or GivenObjects()
+
+    def config_map(self, namespace: str, name: str) -> JsonObject:
+        if self._given.cluster is None:
+            raise NotProvidedError(f"ConfigMap {namespace}/{name} was not given")
+        for found in _select(self._given.cluster, "v1", "ConfigMap", namespace):
+            if _metadata(found).get("name") == name:
+                return found
+        raise LookupFailedError(f"failed to get configmap {namespace}/{name} : not found")
+
+    def call_api(self, call: ApiCall) -> Json:
+        if self._given.cluster is None:
+            raise NotProvidedError(f"no cluster to ask for {call.url_path or call.service_url}")
+        if call.service_url or call.method != "GET":
+            raise LookupFailedError(f"no service to call offline: {call.service_url}")
+        return _answer_path(call.url_path, self._given.cluster)
+
+    def global_reference(self, name: str, namespace: str) -> Json:  # noqa: ARG002
+        raise NotProvidedError(f"global context entry {name} was not given")
+
+    def image_data(self, reference: str) -> JsonObject:
+        found = self._given.images.get(reference)
+        if found is None:
+            raise NotProvidedError(f"no registry to ask for {reference}")
+        return found
+
+    def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
+        if (api_version, kind) == ("v1", "Namespace"):
+            given = self._values.namespace(name)
+            if given is not None:
+                return given
+        for found in self.resources(api_version, kind, namespace):
+            if _metadata(found).get("name") == name:
+                return found
+        return None
+
+    def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
+        objects, cluster = self._given.objects, self._given.cluster
+        if objects is None and cluster is None:
+            raise NotProvidedError(f"no {api_version} {kind} was given")
+        known = (*(objects or ()), *(cluster or ()))
+        return list(_select(known, api_version, kind, namespace))
+
+    def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:
+        return self._values.of_rule(policy, rule)
+
+    def foreach_values(self, policy: str, rule: str, index: int) -> Mapping[str, Json]:
+        return self._values.of_rule(policy, rule, index)
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+def guess_plural(kind: str) -> str:
+    """The resource name of a kind, as Kubernetes' own tools guess it."""
+    if kind in _KIND_PLURALS:
+        return _KIND_PLURALS[kind]
+    name = kind.lower()
+    if name.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{name}es"
+    if name.endswith("y") and name[-2:-1] not in set("aeiou"):
+        return f"{name[:-1]}ies"
+    return f"{name}s"
+
+
+def _select(
+    known: Iterable[JsonObject], api_version: str, kind: str, namespace: str
+) -> Iterator[JsonObject]:
+    """The objects of a kind; group, version and kind may be wildcards."""
+    group, _, version = api_version.rpartition("/")
+    # A star alone is any version of any group.
+    group = "*" if api_version in ("", "*") else group
+    fits = [compile_wildcard(part) for part in (group, version or "*", kind)]
+    for found in known:
+        own = GroupVersionKind.of(str(found.get("apiVersion")), str(found.get("kind")))
+        names = (own.group, own.version, own.kind)
+        if not all(test(name) for test, name in zip(fits, names, strict=True)):
+            continue
+        if not namespace or _metadata(found).get("namespace", "default") == namespace:
+            yield found
+
+
+def _metadata(resource: JsonObject) -> JsonObject:
+    found = resource.get("metadata")
+    return found if isinstance(found, dict) else {}
+
+
+def _answer_path(url_path: str, resources: Sequence[JsonObject]) -> Json:
+    parts = urlsplit(url_path)
+    found = _CORE_PATH.match(parts.path) or _GROUP_PATH.match(parts.path)
+    if found is None:
+        raise LookupFailedError(f"{url_path} is not a path of the Kubernetes API")
+    named = found.groupdict()
+    group, version = named.get("group") or "", named["version"]
+    namespace, plural, name = _split_rest([unquote(n) for n in named["rest"].split("/") if n])
+    of_kind = [r for r in resources if _is_of(r, group, version, plural)]
+    kept = [r for r in of_kind if not namespace or _metadata(r).get("namespace") == namespace]
+    if name:
+        return _find_named(kept, name, url_path)
+    if not of_kind:
+        raise LookupFailedError(f"nothing was given for {url_path}")
+    return _make_list(kept, of_kind[0])
+
+
+def _split_rest(names: list[str]) -> tuple[str, str, str]:
+    if names[:1] == ["namespaces"] and len(names) > 2:
+        return names[1], names[2], names[3] if len(names) > 3 else ""
+    return "", names[0] if names else "", names[1] if len(names) > 1 else ""
+
+
+def _is_of(resource: JsonObject, group: str, version: str, plural: str) -> bool:
+    kind = GroupVersionKind.of(str(resource.get("apiVersion")), str(resource.get("kind")))
+    return (kind.group, kind.version) == (group, version) and guess_plural(kind.kind) == plural
+
+
+def _find_named(resources: list[JsonObject], name: str, url_path: str) -> JsonObject:
+    for found in resources:
+        if _metadata(found).get("name") == name:
+            return found
+    raise LookupFailedError(f"not found: {url_path}")
+
+
+def _make_list(items: list[JsonObject], example: JsonObject) -> JsonObject:
+    return {
+        "apiVersion": example.get("apiVersion"),
+        "kind": f"{example.get('kind')}List",
+        "metadata": {"resourceVersion": ""},
+        "items": items,
+    }

@@ -1,0 +1,170 @@
+"""Where do policies and resources come from? Paths, globs, stdin and URLs become named bytes."""
+
+import fnmatch
+import glob
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from lictor.errors import LoadError, UsageError
+from lictor.files import (
+    YAML_ENDINGS,
+    check_regular,
+    is_visible,
+    is_yaml,
+    list_files,
+    list_names,
+    read_bounded,
+    read_bytes,
+    walk_folder,
+)
+from lictor.offline.git_clone import GitAccess
+from lictor.offline.repositories import confine, is_repository_url, list_repository_files
+
+STDIN = "-"
+MAX_FETCHED_BYTES = 64 << 20
+FETCH_TIMEOUT_SECONDS = 30.0
+
+
+class Text(msgspec.Struct, frozen=True):
+    """The bytes of one file, with the name that errors show."""
+
+    path: str
+    content: bytes
+
+
+class PolicySource(msgspec.Struct, frozen=True):
+    """How policy paths are read: credentials and branch for repositories."""
+
+    git: GitAccess = msgspec.field(default_factory=GitAccess)
+
+
+def is_url(path: str) -> bool:
+    """Whether a path names something on the network."""
+    return path.startswith(("http://", "https://"))
+
+
+def read_file(path: str) -> Text:
+    """Read one file; an error names it."""
+    return Text(path, read_bytes(path))
+
+
+def read_stdin() -> Text:
+    """Read what is piped in."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError("'-' means standard input, but nothing is piped in")
+    return Text(STDIN, read_bounded(sys.stdin.buffer, "standard input"))
+
+
+def fetch_url(url: str) -> Text:
+    """Fetch a file by HTTP; an error names the URL."""
+    if not is_url(url):
+        raise UsageError(f"{url}: only http and https URLs can be fetched")
+    # Loaded on first use: most runs read files only, and these cost more than a small run.
+    import urllib.error
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(url, timeout=FETCH_TIMEOUT_SECONDS) as answer:  # noqa: S310
+            content: bytes = answer.read(MAX_FETCHED_BYTES + 1)
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise LoadError(f"could not be fetched ({reason})", where=url) from error
+    if len(content) > MAX_FETCHED_BYTES:
+        raise LoadError(f"larger than {MAX_FETCHED_BYTES} bytes", where=url)
+    return Text(url, content)
+
+
+def expand_glob(path: str) -> list[str]:
+    """The paths a pattern names, in order; a path that exists is itself, whatever its letters."""
+    if os.path.lexists(path) or not glob.has_magic(path):
+        return [path]
+    found = sorted(_walk_glob(path) if "**" in path.split(os.sep) else glob.glob(path))
+    for each in found:
+        # Nobody named them: a pattern opens no pipe.
+        if not os.path.isdir(each):
+            check_regular(each)
+    return found or [path]
+
+
+def _walk_glob(pattern: str) -> Iterator[str]:
+    """The files that a pattern with `**` names; Python's own walks through loops of links."""
+    start, _, rest = pattern.partition("**")
+    steps = ["**", *rest.lstrip(os.sep).split(os.sep)]
+    last = steps[-1] if steps[-1] not in ("", "**") else "*"
+
+    def takes(name: str) -> bool:
+        return is_visible(name) and fnmatch.fnmatchcase(name, last)
+
+    for folder in glob.glob(start or os.curdir):
+        for path in walk_folder(folder, takes):
+            if _fits(os.path.relpath(path, folder).split(os.sep), [*steps[:-1], last]):
+                yield os.path.normpath(path)
+
+
+def _fits(names: list[str], steps: list[str]) -> bool:
+    """Whether the parts of a path are what the steps of a pattern say."""
+    if not steps or not names:
+        return not names and all(step == "**" for step in steps)
+    if steps[0] == "**":
+        return _fits(names, steps[1:]) or _fits(names[1:], steps)
+    return fnmatch.fnmatchcase(names[0], steps[0]) and _fits(names[1:], steps[1:])
+
+
+def list_policy_files(path: str) -> Iterator[str]:
+    """A file, or all YAML files below a folder in the order of their names; hidden ones never."""
+    return list_files(path, is_yaml)
+
+
+def list_resource_files(path: str) -> list[str]:
+    """A file, or the YAML files of a folder (not of the folders below it) in order."""
+    if not os.path.isdir(path):
+        return [path]
+    found = [os.path.join(path, name) for name in list_names(path) if name.endswith(YAML_ENDINGS)]
+    for file in found:
+        check_regular(file)
+    return found
+
+
+def read_policies(paths: Iterable[str], source: PolicySource | None = None) -> Iterator[Text]:
+    """Read every policy file that the paths name."""
+    access = (source or PolicySource()).git
+    for given in paths:
+        if given == STDIN:
+            yield read_stdin()
+        elif is_repository_url(given, branch=access.branch):
+            yield from map(read_file, list_repository_files(given, access))
+        elif is_url(given):
+            yield fetch_url(given)
+        else:
+            for path in expand_glob(given):
+                yield from map(read_file, list_policy_files(path))
+
+
+def locate_resources(paths: Iterable[str]) -> Iterator[str]:
+    """The files, URLs and stdin that resource paths name; nothing is read yet."""
+    for given in paths:
+        if given == STDIN or is_url(given):
+            yield given
+            continue
+        for path in expand_glob(given):
+            yield from list_resource_files(path)
+
+
+def read_any(path: str) -> Text:
+    """Read a file, a URL or stdin."""
+    if path == STDIN:
+        return read_stdin()
+    return fetch_url(path) if is_url(path) else read_file(path)
+
+
+def resolve_path(path: str, folder: Path) -> str:
+    """A path that a test file names, seen from the folder of that file.
+
+    A file of a cloned repository may name nothing but files of that repository.
+    """
+    found = path if is_url(path) or os.path.isabs(path) else os.path.join(folder, path)
+    return confine(found, str(folder))
