@@ -31,6 +31,11 @@ _OWNER = "kyverno"
 _PROTECTED = Answer(
     allowed=False, message="A kyverno managed resource can only be modified by kyverno"
 )
+_DISPLACED = Answer(
+    allowed=False,
+    message="metadata.namespace of the object is not the namespace of the request: "
+    "a mutating webhook or policy has changed it",
+)
 
 
 class Court(msgspec.Struct, frozen=True):
@@ -122,6 +127,8 @@ class Admission:
         namespace = str(admission.get("namespace") or "")
         if _is_unchanging(way, request) or (way.namespaced and not namespace):
             return ALLOWED
+        if _is_displaced(request.object, namespace) or _is_displaced(request.old_object, namespace):
+            return _DISPLACED
         request = await self._complete(chamber, request, namespace)
         if self._flags.protect_managed_resources and self._is_protected(request):
             return _PROTECTED
@@ -187,6 +194,17 @@ def _is_unchanging(way: Way, request: Request) -> bool:
     """What goes away is not changed any more, unless a MutatingPolicy names that operation."""
     is_deleted = request.operation is Operation.DELETE
     return way.mutating and is_deleted and way.manner is not Manner.CEL_MUTATING
+
+
+def _is_displaced(document: JsonObject | None, namespace: str) -> bool:
+    """Does an object claim another namespace than the one that its author has rights in?
+
+    The API server refuses that before and after mutation. In between, one webhook may show it to
+    the next: policies, reports and what is triggered would be about somebody else's namespace.
+    """
+    metadata = document.get("metadata") if document is not None else None
+    claimed = metadata.get("namespace") if isinstance(metadata, dict) else None
+    return bool(claimed) and claimed != namespace
 
 
 def _place_options(request: Request, namespace: str) -> Request:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from serving import Bench, make_policy, make_review, require_label, write_policies
+from serving import Bench, Notes, make_policy, make_review, require_label, write_policies
 
 from lictor.cluster.keys import Algorithm, Pair, make_authority, make_serving, write_certificates
 from lictor.cluster.update_requests import build_update_request
@@ -259,3 +259,24 @@ def test_labels_that_cannot_be_read_let_nothing_pass(
     answer = bench.ask("/validate/fail", make_review())
     assert not answer["allowed"]
     assert "namespace shop: no answer" in answer["status"]["message"]
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
+@pytest.mark.parametrize("path", ["/validate/fail", "/mutate/fail"])
+def test_an_object_that_claims_another_namespace_is_refused(
+    tmp_path: Path, path: str, operation: str
+) -> None:
+    """Reports and triggers of `green`'s request would be about an object of `shop`."""
+    notes = Notes(wants_passes=True, takes_triggers=True)
+    bench = Bench(
+        write_policies(tmp_path, make_policy("teams", require_label("team"))), sinks=[notes]
+    )
+    response = bench.follow(
+        path, make_review({"team": "x"}, operation=operation, namespace="green")
+    )
+    # What goes away is not mutated, and so not looked at.
+    is_asked = (path, operation) != ("/mutate/fail", "DELETE")
+    assert response["allowed"] is not is_asked
+    assert notes.outcomes == []
+    if is_asked:
+        assert "not the namespace of the request" in response["status"]["message"]
