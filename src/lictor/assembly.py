@@ -29,7 +29,7 @@ from lictor.ports import HttpLimits, Lookups, NoLookups
 from lictor.raw import Json, JsonObject
 
 if TYPE_CHECKING:
-    from lictor.compile.cel.surroundings import CelSurroundings
+    from lictor.evaluate.cel.context import CelContext
     from lictor.lang.resource_names import ResourceNames
     from lictor.model.admission import AdmissionPolicy, Binding
     from lictor.model.cel_policy import CelException, CelPolicy
@@ -218,17 +218,17 @@ def explain(
 
 def _surround_cel(
     cel: CelDocuments, lookups: Lookups, watch_rule: WatchRule
-) -> "Callable[[], CelSurroundings]":
+) -> "Callable[[], CelContext]":
     """What CEL needs, made when the first policy asks: the engine of that language is heavy."""
-    made: list[CelSurroundings] = []
+    made: list[CelContext] = []
 
-    def surround() -> "CelSurroundings":
+    def surround() -> "CelContext":
         if not made:
-            from lictor.compile.cel.surroundings import CelSurroundings
+            from lictor.evaluate.cel.context import CelContext
             from lictor.lang.resource_names import builtin_names
 
             params = cel.get("params")
-            surroundings = CelSurroundings(
+            surroundings = CelContext(
                 lookups,
                 cel.get("resource_names") or builtin_names(),
                 bindings=tuple(cel.get("bindings", ())),

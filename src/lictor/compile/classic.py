@@ -7,15 +7,12 @@ import msgspec
 
 from lictor.compile.actions import base_action, compile_override
 from lictor.compile.autogen import expand_rules
-from lictor.compile.exceptions import compile_exceptions
-from lictor.compile.guard import Guard, guard
-from lictor.compile.selection import but_deletions, remember, within
 from lictor.errors import CompileError, LictorError
 from lictor.evaluate.conditions import compile_conditions
 from lictor.evaluate.context import compile_context
-from lictor.evaluate.exemption import Exempt
 from lictor.evaluate.existing_violations import allow_existing
 from lictor.evaluate.expressions import Expressions
+from lictor.evaluate.guard import Exempt, Guard, compile_exceptions, guard
 from lictor.evaluate.setting import Outcome, Setting
 from lictor.evaluate.validate import compile_validate
 from lictor.lang.watch import Watch, WatchRule, watch_nothing
@@ -25,6 +22,7 @@ from lictor.match.classic import (
     names_operations,
     without_selectors,
 )
+from lictor.match.combine import but_deletions, remember, within
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Generate, Match, Mutate, Policy, Rule, Validate
 from lictor.model.program import Case, Check, CompiledRule, Matcher, Phase, Program, Select
@@ -33,10 +31,10 @@ from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
 from lictor.ports import Lookups
 
 if TYPE_CHECKING:
-    from lictor.compile.cel.surroundings import CelSurroundings
+    from lictor.evaluate.cel.context import CelContext
 
 
-def _no_cel() -> "CelSurroundings":
+def _no_cel() -> "CelContext":
     raise CompileError("CEL is not available here")
 
 
@@ -48,7 +46,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     exceptions: tuple[PolicyException, ...] = ()
     watch_rule: WatchRule = watch_nothing
     # What rules in CEL need; asked for by those only, as it loads the engine of that language.
-    cel: "Callable[[], CelSurroundings]" = _no_cel
+    cel: "Callable[[], CelContext]" = _no_cel
 
 
 def compile_policy(policy: Policy, around: Surroundings) -> Program:
@@ -233,7 +231,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
             return compile_pod_security_check(validate.pod_security, self._exempt(setting), setting)
         if validate.cel is not None:
-            from lictor.compile.cel.rule import compile_cel_check
+            from lictor.evaluate.cel.classic import compile_cel_check
 
             return compile_cel_check(validate.cel, self.rule, setting, self.around.cel())
         return compile_validate(validate, setting)
@@ -277,7 +275,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         configuration = self.policy.spec.webhook_configuration
         if configuration is None or not configuration.match_conditions:
             return check
-        from lictor.compile.cel.rule import compile_webhook_conditions
+        from lictor.evaluate.cel.classic import compile_webhook_conditions
 
         concerns = compile_webhook_conditions(
             configuration.match_conditions, self.around.cel(), self.ref.namespace

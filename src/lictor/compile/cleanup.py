@@ -5,13 +5,13 @@ from collections.abc import Callable
 import msgspec
 
 from lictor.compile.classic import Surroundings
-from lictor.compile.selection import remember, within
 from lictor.evaluate.conditions import ask, compile_conditions
 from lictor.evaluate.context import compile_context
 from lictor.evaluate.scope import build_scope
 from lictor.evaluate.setting import Setting
 from lictor.lang.cron import NextRun, compile_schedule
 from lictor.match.classic import CLEANUP, compile_filter
+from lictor.match.combine import remember, within
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.program import Select
 from lictor.model.request import Operation, Request

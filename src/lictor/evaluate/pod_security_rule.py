@@ -1,7 +1,7 @@
 """`validate.podSecurity`: a Pod, or what makes Pods, must keep a Pod Security Standard."""
 
 from lictor.errors import EvaluationError
-from lictor.evaluate.exemption import Exempt, Exempted, skip_exempted
+from lictor.evaluate.guard import Exempt, Exempted, skip_exempted
 from lictor.evaluate.images import extract_images
 from lictor.evaluate.pod_security import (
     Standard,

@@ -9,8 +9,79 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.model.program import Matcher
+from lictor.model.program import Matcher, Select
 from lictor.model.request import GroupVersionKind, Operation, Request
+
+# What is reported about a namespace is not for those who write its policies: they could refuse it,
+# or make it say something else.
+_REPORTS = frozenset(("wgpolicyk8s.io", "openreports.io", "reports.kyverno.io"))
+# More classes than any cluster has kinds; a flood of made-up kinds must not fill the memory.
+_MAX_CLASSES = 4096
+
+
+def remember(select: Select) -> Select:
+    """The same selection, asked only once for each kind, subresource and operation."""
+    known: dict[tuple[GroupVersionKind, str, Operation], Matcher | None] = {}
+
+    def remembered(
+        kind: GroupVersionKind, subresource: str, operation: Operation
+    ) -> Matcher | None:
+        key = (kind, subresource, operation)
+        if key not in known:
+            if len(known) >= _MAX_CLASSES:
+                known.clear()
+            known[key] = select(kind, subresource, operation)
+        return known[key]
+
+    return remembered
+
+
+def but_deletions(select: Select) -> Select:
+    """The selection without DELETE: what is gone sets nothing off unless the rule says so."""
+
+    def chosen(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
+        return None if operation is Operation.DELETE else select(kind, subresource, operation)
+
+    return chosen
+
+
+def within(namespace: str, select: Select) -> Select:
+    """The selection, bound to the objects of one namespace: what a Policy concerns."""
+    return _bind(select, lambda request: _lies_in(request, namespace))
+
+
+def asked_within(namespace: str, select: Select) -> Select:
+    """The selection, bound to requests in one namespace: what a namespaced CEL policy concerns.
+
+    The options of `kubectl exec` lie in no namespace, and neither does a Namespace; requests about
+    them do.
+    """
+
+    def is_asked_there(request: Request) -> bool:
+        if request.admission is None:
+            return _lies_in(request, namespace)
+        return request.admission.get("namespace") == namespace
+
+    return _bind(select, is_asked_there)
+
+
+def _bind(select: Select, is_there: Matcher) -> Select:
+    def bound(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
+        matches = None if kind.group in _REPORTS else select(kind, subresource, operation)
+        if matches is None:
+            return None
+        return lambda request: is_there(request) and matches(request)
+
+    return bound
+
+
+def _lies_in(request: Request, namespace: str) -> bool:
+    for resource in (request.object, request.old_object):
+        if resource is not None:
+            metadata = resource.get("metadata")
+            if not isinstance(metadata, dict) or metadata.get("namespace") != namespace:
+                return False
+    return True
 
 
 class RequestClass(msgspec.Struct, frozen=True):

@@ -7,8 +7,8 @@ from lictor.apiserver.admission.match_conditions import Conditions
 from lictor.apiserver.admission.submission import Submission, convert
 from lictor.apiserver.kind import Kind
 from lictor.apiserver.reading import read_text
-from lictor.compile.cel.conditions import Language, compile_match_conditions
-from lictor.compile.cel.world import bind_world
+from lictor.evaluate.cel.context import bind_world
+from lictor.evaluate.cel.expressions import Language, compile_match_conditions
 from lictor.lang.cel.activation import make_activation
 from lictor.lang.cel.environment import kubernetes_environment
 from lictor.lang.cel.library.authorizer import authorizer, request_resource

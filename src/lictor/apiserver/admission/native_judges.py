@@ -13,8 +13,8 @@ from lictor.apiserver.admission.reinvocation import Rounds
 from lictor.apiserver.admission.submission import Submission, is_namespace
 from lictor.apiserver.kinds.catalogue import BuiltCatalogue
 from lictor.apiserver.reading import Reader, read_object, read_text
-from lictor.compile.cel.surroundings import CelSurroundings
 from lictor.errors import CompileError
+from lictor.evaluate.cel.context import CelContext
 from lictor.lang.resource_names import Resource, ResourceNames, builtin_names
 from lictor.model.admission import (
     MutatingAdmissionPolicy,
@@ -87,7 +87,7 @@ def build_judges(
     lookups: Lookups,
 ) -> Judges:
     """Compile all policies that a binding puts into force; documents are by plural."""
-    facts = Facts(CelSurroundings(lookups, _name_resources(catalogue)), reader)
+    facts = Facts(CelContext(lookups, _name_resources(catalogue)), reader)
     validating = [
         compile_validating(
             _read(policy, ValidatingAdmissionPolicy),

@@ -17,9 +17,9 @@ from lictor.apiserver.admission.native_verdict import (
 )
 from lictor.apiserver.admission.reinvocation import Rounds
 from lictor.apiserver.admission.submission import Submission
-from lictor.compile.cel.conditions import UNDECIDED, Holds, compile_match_conditions
-from lictor.compile.cel.mutations import Change, compile_mutations
-from lictor.evaluate.cel import View
+from lictor.evaluate.cel.expressions import UNDECIDED, Holds, compile_match_conditions
+from lictor.evaluate.cel.mutations import Change, compile_mutations
+from lictor.evaluate.cel.views import View
 from lictor.lang.cel.activation import Activation
 from lictor.model.admission import MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding
 from lictor.model.request import Request

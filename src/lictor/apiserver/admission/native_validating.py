@@ -14,14 +14,14 @@ from lictor.apiserver.admission.native_verdict import (
     make_language,
 )
 from lictor.apiserver.admission.submission import Submission
-from lictor.compile.cel.conditions import (
+from lictor.evaluate.cel.expressions import (
     UNDECIDED,
     Evaluate,
     Holds,
     compile_match_conditions,
 )
-from lictor.compile.cel.decisions import Decide, Ruling, compile_decisions, list_decision_texts
-from lictor.evaluate.cel import View
+from lictor.evaluate.cel.validations import Decide, Ruling, compile_decisions, list_decision_texts
+from lictor.evaluate.cel.views import View
 from lictor.lang.cel.activation import Activation
 from lictor.model.admission import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 from lictor.model.program import Case

@@ -5,8 +5,8 @@ import msgspec
 from lictor.apiserver.admission.native_params import ParamFinder, describe_kind
 from lictor.apiserver.reading import Reader
 from lictor.compile.cel.bindings import select_bound
-from lictor.compile.cel.conditions import Language
-from lictor.compile.cel.surroundings import CelSurroundings
+from lictor.evaluate.cel.context import CelContext
+from lictor.evaluate.cel.expressions import Language
 from lictor.lang.cel.environment import kubernetes_environment
 from lictor.model.admission import AdmissionPolicy, Binding
 from lictor.model.program import Case, Select
@@ -29,7 +29,7 @@ class Denial(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True):
     """What policies are compiled with."""
 
-    around: CelSurroundings
+    around: CelContext
     reader: Reader
 
 

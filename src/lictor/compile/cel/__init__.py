@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from lictor.model.program import Program
 
 if TYPE_CHECKING:
-    from lictor.compile.cel.surroundings import CelSurroundings
+    from lictor.evaluate.cel.context import CelContext
     from lictor.model.admission import AdmissionPolicy
     from lictor.model.cel_policy import CelPolicy
 
-# Kind, without "Namespaced" -> the function that compiles it: (policy, CelSurroundings) -> Program.
+# Kind, without "Namespaced" -> the function that compiles it: (policy, CelContext) -> Program.
 # Kinds whose results are not about requests (DeletingPolicy) are not here.
 _COMPILERS = {
     "ValidatingPolicy": "validating.compile_validating",
@@ -27,7 +27,7 @@ _COMPILERS = {
 
 
 def compile_cel_policies(
-    policies: "Iterable[AdmissionPolicy | CelPolicy]", around: "CelSurroundings"
+    policies: "Iterable[AdmissionPolicy | CelPolicy]", around: "CelContext"
 ) -> Iterator[Program]:
     """Compile policies of all CEL kinds; they share their expressions."""
     for policy in policies:

@@ -1,25 +1,22 @@
 """ValidatingAdmissionPolicy becomes a program: a rule for each binding that puts it in force."""
 
-from collections.abc import Mapping
-
 import msgspec
 from msgspec.structs import replace
 
-from lictor.compile.cel.answers import Voice
-from lictor.compile.cel.conditions import UNDECIDED, Annotate, Language, compile_annotations
-from lictor.compile.cel.decisions import (
-    Ruling,
+from lictor.compile.cel.deferral import make_rule
+from lictor.compile.cel.selection import choose_action, select_none
+from lictor.evaluate.cel.context import CelContext, refer
+from lictor.evaluate.cel.exceptions import Voice
+from lictor.evaluate.cel.expressions import Language, compile_annotations
+from lictor.evaluate.cel.params import FindParams, compile_params
+from lictor.evaluate.cel.validate import DecisionResults
+from lictor.evaluate.cel.validations import (
     compile_decisions,
     decide_with_params,
     list_decision_texts,
 )
-from lictor.compile.cel.deferral import make_rule
-from lictor.compile.cel.params import FindParams, compile_params
-from lictor.compile.cel.selection import choose_action, select_none
-from lictor.compile.cel.surroundings import CelSurroundings, refer
-from lictor.compile.selection import remember
-from lictor.evaluate.cel import View
 from lictor.lang.cel.environment import kubernetes_environment
+from lictor.match.combine import remember
 from lictor.match.constraints import compile_constraints, is_exempt
 from lictor.model.admission import (
     MatchResources,
@@ -28,20 +25,14 @@ from lictor.model.admission import (
 )
 from lictor.model.program import Case, Check, CompiledRule, Matcher, Phase, Program, Select
 from lictor.model.request import GroupVersionKind, Operation
-from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
+from lictor.model.result import Action, PolicyRef, Result, RuleType
 
 _SOURCE = "ValidatingAdmissionPolicy"
-_ANSWERS = {
-    Ruling.UNMATCHED: (Status.SKIP, "match conditions aren't met"),
-    Ruling.ADMITTED: (Status.PASS, ""),
-    Ruling.DENIED: (Status.FAIL, ""),
-    Ruling.UNDECIDED: (Status.ERROR, ""),
-}
 
 _Binding = ValidatingAdmissionPolicyBinding
 
 
-def compile_admission(policy: ValidatingAdmissionPolicy, around: CelSurroundings) -> Program:
+def compile_admission(policy: ValidatingAdmissionPolicy, around: CelContext) -> Program:
     """Turn a policy into a program.
 
     In a cluster, a policy without binding does nothing; whoever asks offline about such a policy
@@ -64,7 +55,7 @@ def compile_admission(policy: ValidatingAdmissionPolicy, around: CelSurroundings
 class _Compiler(msgspec.Struct, frozen=True):
     policy: ValidatingAdmissionPolicy
     ref: PolicyRef
-    around: CelSurroundings
+    around: CelContext
 
     def rule(self, binding: _Binding | None) -> CompiledRule:
         action = choose_action(binding.spec.validation_actions if binding is not None else ())
@@ -109,7 +100,7 @@ class _Compiler(msgspec.Struct, frozen=True):
             language,
             ignore_errors=spec.failure_policy == "Ignore",
         )
-        told = _Told(
+        told = DecisionResults(
             Voice(self.ref, RuleType.VALIDATION, action),
             {} if binding is None else {"binding": binding.metadata.name},
             compile_annotations(spec.audit_annotations, language),
@@ -133,33 +124,6 @@ class _Compiler(msgspec.Struct, frozen=True):
         if kind is None or binding is None or binding.spec.param_ref is None:
             return None
         return compile_params(kind, binding.spec.param_ref, self.around)
-
-
-class _Told(msgspec.Struct, frozen=True):
-    """How a decision becomes a result."""
-
-    voice: Voice
-    properties: Mapping[str, str]
-    annotate: Annotate | None
-    ignores_errors: bool
-
-    def tell(self, ruling: Ruling, message: str, case: Case, view: View) -> tuple[Result, ...]:
-        status, words = _ANSWERS[ruling]
-        voice = self.voice
-        if ruling is Ruling.UNDECIDED and self.ignores_errors:
-            voice = replace(voice, action=Action.AUDIT)
-        properties = self.properties
-        if self.annotate is not None and ruling in (Ruling.ADMITTED, Ruling.DENIED):
-            properties = {**self._annotations(case, view), **properties}
-        return voice.say(voice.policy.name, status, message or words, properties=properties)
-
-    def _annotations(self, case: Case, view: View) -> Mapping[str, str]:
-        if self.annotate is None:
-            return {}
-        try:
-            return self.annotate(view(case))
-        except UNDECIDED:
-            return {}  # a report's extra columns never change a verdict
 
 
 def _sparing(select: Select) -> Select:

@@ -4,34 +4,29 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
-from lictor.compile.cel.answers import Voice
 from lictor.compile.cel.bindings import select_bound
-from lictor.compile.cel.conditions import (
-    UNDECIDED,
-    Holds,
+from lictor.compile.cel.deferral import make_rule
+from lictor.evaluate.cel.context import CelContext, refer
+from lictor.evaluate.cel.exceptions import Voice
+from lictor.evaluate.cel.expressions import (
     Language,
     compile_match_conditions,
 )
-from lictor.compile.cel.deferral import make_rule
-from lictor.compile.cel.mutations import Change, compile_mutations
-from lictor.compile.cel.params import FindParams, compile_params
-from lictor.compile.cel.surroundings import CelSurroundings, refer
-from lictor.evaluate.cel import View
-from lictor.lang.cel.activation import Activation
+from lictor.evaluate.cel.mutate import AdmissionMutatingCheck
+from lictor.evaluate.cel.mutations import compile_mutations
+from lictor.evaluate.cel.params import FindParams, compile_params
 from lictor.lang.cel.environment import kubernetes_environment
 from lictor.model.admission import MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding
-from lictor.model.program import Case, Check, CompiledRule, Phase, Program
-from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
-from lictor.raw import JsonObject
+from lictor.model.program import Check, CompiledRule, Phase, Program
+from lictor.model.result import Action, PolicyRef, RuleType
 
 _SOURCE = "MutatingAdmissionPolicy"
 
 _Binding: TypeAlias = MutatingAdmissionPolicyBinding
 
 
-def compile_mutating_admission(policy: MutatingAdmissionPolicy, around: CelSurroundings) -> Program:
+def compile_mutating_admission(policy: MutatingAdmissionPolicy, around: CelContext) -> Program:
     """Turn a policy into a program.
 
     In a cluster, a policy without binding does nothing; whoever asks offline about such a policy
@@ -52,7 +47,7 @@ def compile_mutating_admission(policy: MutatingAdmissionPolicy, around: CelSurro
 class _Compiler(msgspec.Struct, frozen=True):
     policy: MutatingAdmissionPolicy
     ref: PolicyRef
-    around: CelSurroundings
+    around: CelContext
 
     def rule(self, binding: _Binding | None) -> CompiledRule:
         constraints = self.policy.spec.match_constraints
@@ -71,7 +66,7 @@ class _Compiler(msgspec.Struct, frozen=True):
     def _check(self, binding: _Binding | None) -> Check:
         spec = self.policy.spec
         language = self._language().declare(spec.variables)
-        return _Parts(
+        return AdmissionMutatingCheck(
             view=self.around.viewpoint.view(self._list_texts()),
             voice=Voice(self.ref, RuleType.MUTATION, self._action()),
             properties={} if binding is None else {"mapBinding": binding.metadata.name},
@@ -106,62 +101,3 @@ class _Compiler(msgspec.Struct, frozen=True):
             for patch in (mutation.apply_configuration, mutation.json_patch):
                 if patch is not None:
                     yield patch.expression
-
-
-class _Parts(msgspec.Struct, frozen=True):
-    """A policy's compiled parts, with those of one binding."""
-
-    view: View
-    voice: Voice
-    properties: dict[str, str]
-    matches: Holds | None
-    change: Change
-    find_params: FindParams | None
-    as_list: bool
-
-    def check(self, case: Case) -> tuple[Result, ...]:
-        """Change the object; once for each parameter, as the one before left it."""
-        before = case.request.object
-        if before is None:
-            return ()
-        try:
-            after = self._run(case, before)
-        except UNDECIDED as error:
-            return self._say(Status.ERROR, str(error))
-        if after is None:
-            return self._say(Status.SKIP, "match conditions aren't met")
-        if case.request.background and after != before:
-            # A scan changes nothing: it tells what a request would have changed.
-            return self._say(Status.FAIL, "mutation is not applied")
-        passed = self._say(Status.PASS, "mutation is successfully applied")
-        return (replace(passed[0], patched=after),)
-
-    def _run(self, case: Case, before: JsonObject) -> JsonObject | None:
-        if self.find_params is None:
-            return self._run_once(case, before, {})
-        found = self.find_params(case.request)
-        if self.as_list:
-            # Kyverno hands all objects of a selector over at once; the API server, one by one.
-            return self._run_once(case, before, {"params": {"items": list(found)}})
-        after: JsonObject | None = None
-        for params in found:
-            current = after if after is not None else before
-            others = {"params": params, "object": current}
-            changed = self._run_once(case, current, others)
-            after = changed if changed is not None else after
-        return before if not found else after
-
-    def _run_once(self, case: Case, before: JsonObject, others: JsonObject) -> JsonObject | None:
-        view = self.view
-        activation = view.adding(case, **others) if others else view(case)
-        if self.matches is not None and not self.matches(activation):
-            return None
-
-        def see(changed: JsonObject, _: JsonObject) -> Activation:
-            return view.adding(case, **{**others, "object": changed})
-
-        return self.change(activation, before, see)
-
-    def _say(self, status: Status, message: str) -> tuple[Result]:
-        name = self.voice.policy.name
-        return self.voice.say(name, status, message, properties=self.properties)

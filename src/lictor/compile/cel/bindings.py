@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from lictor.compile.cel.selection import select_none
-from lictor.compile.cel.surroundings import CelSurroundings
-from lictor.compile.selection import remember
+from lictor.evaluate.cel.context import CelContext
+from lictor.match.combine import remember
 from lictor.match.constraints import compile_constraints, is_exempt
 from lictor.model.admission import Binding, MatchResources
 from lictor.model.program import Matcher, Select
@@ -15,7 +15,7 @@ def select_bound(
     constraints: MatchResources | None,
     binding: Binding | None,
     name: str,
-    around: CelSurroundings,
+    around: CelContext,
 ) -> Select:
     """What both the policy and its binding want; without constraints, a policy wants nothing."""
     if constraints is None:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from lictor.compile.cel.conditions import Language, compile_match_conditions
-from lictor.compile.cel.exceptions import compile_exemptions, find_exceptions
 from lictor.compile.cel.selection import select_constrained
-from lictor.compile.cel.surroundings import CelSurroundings, refer
 from lictor.compile.cleanup import CleanupProgram
+from lictor.evaluate.cel.context import CelContext, refer
+from lictor.evaluate.cel.exceptions import compile_exemptions, find_exceptions
+from lictor.evaluate.cel.expressions import Language, compile_match_conditions
 from lictor.evaluate.scope import build_scope
 from lictor.lang.cel.environment import kyverno_environment
 from lictor.lang.cron import compile_schedule
@@ -21,7 +21,7 @@ from lictor.model.result import PolicyRef
 _SOURCE = "KyvernoDeletingPolicy"
 
 
-def compile_deleting(policy: DeletingPolicy, around: CelSurroundings) -> CleanupProgram:
+def compile_deleting(policy: DeletingPolicy, around: CelContext) -> CleanupProgram:
     """Turn a policy into a program; raise CompileError where it makes no sense."""
     ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
     return CleanupProgram(
@@ -33,7 +33,7 @@ def compile_deleting(policy: DeletingPolicy, around: CelSurroundings) -> Cleanup
 
 
 def _compile_concern(
-    spec: DeletingSpec, ref: PolicyRef, around: CelSurroundings
+    spec: DeletingSpec, ref: PolicyRef, around: CelContext
 ) -> Callable[[Request], bool]:
     select = _select(spec.match_constraints, ref, around)
     plain = Language(
@@ -62,7 +62,7 @@ def _compile_concern(
     return concerns
 
 
-def _select(constraints: MatchResources | None, ref: PolicyRef, around: CelSurroundings) -> Select:
+def _select(constraints: MatchResources | None, ref: PolicyRef, around: CelContext) -> Select:
     """The constraints without their operations: a sweep is none."""
     if constraints is not None:
         rules = tuple(replace(rule, operations=("*",)) for rule in constraints.resource_rules)

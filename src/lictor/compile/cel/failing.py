@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from lictor.compile.cel.autogen import list_floors
 from lictor.compile.cel.deferral import make_rule
 from lictor.compile.cel.selection import choose_action, select_constrained
-from lictor.compile.cel.surroundings import CelSurroundings, refer
 from lictor.errors import LictorError
+from lictor.evaluate.cel.context import CelContext, refer
 from lictor.model.admission import MatchResources
 from lictor.model.cel_policy import CelPolicy
 from lictor.model.program import Case, Check, Phase, Program
@@ -21,7 +21,7 @@ _PHASES = {
 
 
 def fail_cel_policy(
-    policy: CelPolicy, error: LictorError, around: CelSurroundings
+    policy: CelPolicy, error: LictorError, around: CelContext
 ) -> tuple[Program, ...]:
     """A program whose only answer is the error; none for kinds that judge no requests."""
     kind = policy.kind.removeprefix("Namespaced")

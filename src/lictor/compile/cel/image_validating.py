@@ -4,31 +4,28 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from lictor.compile.cel.answers import Voice
 from lictor.compile.cel.autogen import Floor, list_floors
-from lictor.compile.cel.conditions import UNDECIDED, Holds, Language, compile_match_conditions
 from lictor.compile.cel.deferral import build_when_used, make_rule
-from lictor.compile.cel.exceptions import (
-    Exemption,
-    compile_exemptions,
-    find_exceptions,
-    tell_exempted,
-)
-from lictor.compile.cel.images import FindImages, compile_images
 from lictor.compile.cel.selection import choose_action, select_all, select_constrained
-from lictor.compile.cel.surroundings import CelSurroundings, refer
-from lictor.compile.cel.validations import Judge, compile_validations
-from lictor.evaluate.cel import View, view_payload
+from lictor.evaluate.cel.context import CelContext, refer
+from lictor.evaluate.cel.exceptions import (
+    Voice,
+    compile_exemptions,
+)
+from lictor.evaluate.cel.expressions import Language, compile_match_conditions
+from lictor.evaluate.cel.validate import ImageValidatingCheck, compile_images
+from lictor.evaluate.cel.validations import compile_validations
+from lictor.evaluate.cel.views import View, view_payload
 from lictor.lang.cel.environment import kyverno_environment
 from lictor.model.cel_policy import ImageValidatingPolicy, ImageValidatingSpec
-from lictor.model.program import Case, Check, CompiledRule, Phase, Program, Select
-from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
+from lictor.model.program import Check, CompiledRule, Phase, Program, Select
+from lictor.model.result import Action, PolicyRef, RuleType
 from lictor.raw import JsonObject
 
 _SOURCE = "KyvernoImageValidatingPolicy"
 
 
-def compile_image_validating(policy: ImageValidatingPolicy, around: CelSurroundings) -> Program:
+def compile_image_validating(policy: ImageValidatingPolicy, around: CelContext) -> Program:
     """Turn a policy into a program; one that does not compile answers with the reason."""
     ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
     spec = policy.spec
@@ -42,39 +39,9 @@ def compile_image_validating(policy: ImageValidatingPolicy, around: CelSurroundi
     )
 
 
-class _Parts(msgspec.Struct, frozen=True):
-    """What a check is made of."""
-
-    view: View
-    matches: Holds | None
-    exemptions: tuple[Exemption, ...]
-    find_images: FindImages
-    # Variables that are the same for all requests.
-    fixed: JsonObject
-    judge: Judge
-    voice: Voice
-
-    def check(self, case: Case) -> tuple[Result, ...]:
-        try:
-            return self._check(case)
-        except UNDECIDED as error:
-            message = f"failed to evaluate policy: {error}"
-            return self.voice.say("evaluation", Status.ERROR, message)
-
-    def _check(self, case: Case) -> tuple[Result, ...]:
-        activation = self.view(case)
-        if self.matches is not None and not self.matches(activation):
-            return ()
-        found = find_exceptions(self.exemptions, activation)
-        if found:
-            return tell_exempted(found, self.voice)
-        images = self.find_images(case.request.kind, activation)
-        return self.judge(self.view.adding(case, images=images, **self.fixed))
-
-
 class _Compiler(msgspec.Struct, frozen=True):
     ref: PolicyRef
-    around: CelSurroundings
+    around: CelContext
     action: Action
 
     def rules(self, spec: ImageValidatingSpec) -> Iterator[CompiledRule]:
@@ -116,7 +83,7 @@ class _Compiler(msgspec.Struct, frozen=True):
         language = plain.declare(spec.variables)
         voice = Voice(ref, RuleType.IMAGE_VERIFY, self.action)
         ignore = spec.failure_policy == "Ignore"
-        return _Parts(
+        return ImageValidatingCheck(
             view,
             compile_match_conditions(spec.match_conditions, plain, ignore_errors=ignore),
             compile_exemptions(around.exceptions, ref, plain, ignore_errors=ignore),

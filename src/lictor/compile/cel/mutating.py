@@ -4,45 +4,33 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import msgspec
-from msgspec.structs import replace
 
-from lictor.compile.cel.answers import Voice
 from lictor.compile.cel.autogen import Floor, list_floors
-from lictor.compile.cel.conditions import (
+from lictor.compile.cel.deferral import build_when_used, make_rule
+from lictor.compile.cel.selection import select_constrained
+from lictor.compile.cel.templates import rewrite_mutating
+from lictor.evaluate.cel.context import CelContext, refer
+from lictor.evaluate.cel.exceptions import (
+    Voice,
+    compile_exemptions,
+)
+from lictor.evaluate.cel.expressions import (
     UNDECIDED,
-    Holds,
     Language,
     compile_match_conditions,
 )
-from lictor.compile.cel.deferral import build_when_used, make_rule
-from lictor.compile.cel.exceptions import (
-    Exemption,
-    allow,
-    compile_exemptions,
-    find_exceptions,
-    tell_exempted,
-)
-from lictor.compile.cel.memory import compile_remembering
-from lictor.compile.cel.mutations import Change
-from lictor.compile.cel.selection import select_constrained
-from lictor.compile.cel.surroundings import CelSurroundings, refer
-from lictor.compile.cel.targets import compile_targets
-from lictor.compile.cel.templates import rewrite_mutating
-from lictor.errors import EvaluationError
-from lictor.evaluate.cel import View
-from lictor.evaluate.namespace_bounds import check_same_object
-from lictor.lang.cel.activation import Activation
+from lictor.evaluate.cel.mutate import MutatingCheck, aim_at_target, compile_targets
+from lictor.evaluate.cel.mutations import compile_remembering
 from lictor.lang.cel.environment import kyverno_environment
 from lictor.model.admission import MatchResources
 from lictor.model.cel_policy import MutatingPolicy, MutatingSpec
 from lictor.model.program import Case, Check, CompiledRule, Phase, Program
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
-from lictor.raw import Json, JsonObject
 
 _SOURCE = "KyvernoMutatingPolicy"
 
 
-def compile_mutating(policy: MutatingPolicy, around: CelSurroundings) -> Program:
+def compile_mutating(policy: MutatingPolicy, around: CelContext) -> Program:
     """Turn a policy into a program; one that does not compile answers with the reason."""
     ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
     spec = policy.spec
@@ -55,7 +43,7 @@ def compile_mutating(policy: MutatingPolicy, around: CelSurroundings) -> Program
 
 
 def _compile_rules(
-    spec: MutatingSpec, ref: PolicyRef, around: CelSurroundings
+    spec: MutatingSpec, ref: PolicyRef, around: CelContext
 ) -> Iterator[CompiledRule]:
     builder = _Builder(ref, around)
     changes_existing = spec.evaluation.mutate_existing.enabled
@@ -99,52 +87,9 @@ def _action(spec: MutatingSpec) -> Action:
     return Action.AUDIT if spec.failure_policy == "Ignore" else Action.ENFORCE
 
 
-class _Parts(msgspec.Struct, frozen=True):
-    """A policy's compiled parts."""
-
-    view: View
-    voice: Voice
-    exemptions: tuple[Exemption, ...]
-    matches: Holds | None
-    change: Change
-
-    def run(self, case: Case, before: JsonObject, **others: Json) -> tuple[Result]:
-        """Change an object, seen with what the case shows but for some other values."""
-        try:
-            return self._run(case, before, others)
-        except UNDECIDED as error:
-            text = f"failed to evaluate policy: {error}"
-            return self.voice.say("evaluation", Status.ERROR, text)
-
-    def _run(self, case: Case, before: JsonObject, others: JsonObject) -> tuple[Result]:
-        view = self.view
-        activation = view.adding(case, **others) if others else view(case)
-        if self.exemptions and (found := find_exceptions(self.exemptions, activation)):
-            allowed = allow(found)
-            if not any(allowed.values()):
-                return tell_exempted(found, self.voice)
-            others = {**others, "exceptions": allowed}
-            activation = view.adding(case, **others)
-        if self.matches is not None and not self.matches(activation):
-            return self.voice.say("", Status.SKIP, "skip")
-        allowed = others.get("exceptions") or allow(())
-
-        def see(changed: JsonObject, kept: JsonObject) -> Activation:
-            known = {**allowed, "kept": kept}
-            return view.adding(case, **{**others, "object": changed, "exceptions": known})
-
-        return self._tell(case, before, self.change(activation, before, see))
-
-    def _tell(self, case: Case, before: JsonObject, after: JsonObject) -> tuple[Result]:
-        if case.request.background and after != before:
-            # A scan changes nothing: it tells what a request would have changed.
-            return self.voice.say("", Status.FAIL, "mutation is not applied")
-        return (replace(self.voice.say("", Status.PASS, "success")[0], patched=after),)
-
-
 class _Builder(msgspec.Struct, frozen=True):
     ref: PolicyRef
-    around: CelSurroundings
+    around: CelContext
 
     def build(self, spec: MutatingSpec) -> Check:
         """The check of a policy that changes what is asked for."""
@@ -173,7 +118,7 @@ class _Builder(msgspec.Struct, frozen=True):
                 text = f"failed to find targets: {error}"
                 return parts.voice.say("evaluation", Status.ERROR, text)
             return tuple(
-                _aim(result, target, parts.voice)
+                aim_at_target(result, target, parts.voice)
                 for target in targets
                 for result in parts.run(
                     case, target, object=target, oldObject=None, namespaceObject=None
@@ -197,10 +142,10 @@ class _Builder(msgspec.Struct, frozen=True):
 
         return applies
 
-    def _compile(self, spec: MutatingSpec) -> _Parts:
+    def _compile(self, spec: MutatingSpec) -> MutatingCheck:
         plain = self._plain_language()
         language = plain.declare(spec.variables)
-        return _Parts(
+        return MutatingCheck(
             view=self.around.viewpoint.view(_list_texts(spec)),
             voice=Voice(self.ref, RuleType.MUTATION, _action(spec)),
             exemptions=compile_exemptions(self.around.exceptions, self.ref, plain),
@@ -215,18 +160,6 @@ class _Builder(msgspec.Struct, frozen=True):
             self.around.world(namespace),
             watch=self.around.watch_rule(""),
         )
-
-
-def _aim(result: Result, target: JsonObject, voice: Voice) -> Result:
-    """The answer about another object than the one that is asked for."""
-    after = result.patched
-    if after is not None:
-        try:
-            check_same_object(target, after)
-        except EvaluationError as error:
-            text = f"failed to evaluate policy: {error}"
-            return voice.say("evaluation", Status.ERROR, text)[0]
-    return replace(result, patched=None, target=after)
 
 
 def _list_texts(spec: MutatingSpec) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from lictor.compile.cel.surroundings import CelSurroundings
-from lictor.compile.selection import asked_within, remember
+from lictor.evaluate.cel.context import CelContext
+from lictor.match.combine import asked_within, remember
 from lictor.match.constraints import compile_constraints
 from lictor.model.admission import MatchResources
 from lictor.model.program import Matcher, Select
@@ -12,7 +12,7 @@ from lictor.model.result import Action, PolicyRef
 
 
 def select_constrained(
-    constraints: MatchResources | None, ref: PolicyRef, around: CelSurroundings
+    constraints: MatchResources | None, ref: PolicyRef, around: CelContext
 ) -> Select:
     """The requests that the constraints take; without constraints, none."""
     if constraints is None:

@@ -4,30 +4,27 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from lictor.compile.cel.answers import Voice
 from lictor.compile.cel.autogen import Floor, list_floors
-from lictor.compile.cel.conditions import UNDECIDED, Language, compile_match_conditions
 from lictor.compile.cel.deferral import build_when_used, make_rule
-from lictor.compile.cel.exceptions import (
-    Exemption,
-    allow,
-    compile_exemptions,
-    find_exceptions,
-    tell_exempted,
-)
 from lictor.compile.cel.selection import choose_action, select_all, select_constrained
-from lictor.compile.cel.surroundings import CelSurroundings, refer
-from lictor.compile.cel.validations import Judge, compile_validations
-from lictor.evaluate.cel import View, view_payload
+from lictor.evaluate.cel.context import CelContext, refer
+from lictor.evaluate.cel.exceptions import (
+    Voice,
+    compile_exemptions,
+)
+from lictor.evaluate.cel.expressions import Language, compile_match_conditions
+from lictor.evaluate.cel.validate import check_exempted, report_errors
+from lictor.evaluate.cel.validations import Judge, compile_validations
+from lictor.evaluate.cel.views import View, view_payload
 from lictor.lang.cel.environment import kyverno_environment
 from lictor.model.cel_policy import ValidatingPolicy, ValidatingSpec
-from lictor.model.program import Case, Check, CompiledRule, Phase, Program, Select
-from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
+from lictor.model.program import Check, CompiledRule, Phase, Program, Select
+from lictor.model.result import Action, PolicyRef, RuleType, Status
 
 _SOURCE = "KyvernoValidatingPolicy"
 
 
-def compile_validating(policy: ValidatingPolicy, around: CelSurroundings) -> Program:
+def compile_validating(policy: ValidatingPolicy, around: CelContext) -> Program:
     """Turn a policy into a program; one that does not compile answers with the reason."""
     ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
     spec = policy.spec
@@ -41,7 +38,7 @@ def compile_validating(policy: ValidatingPolicy, around: CelSurroundings) -> Pro
 
 
 def _compile_rules(
-    spec: ValidatingSpec, ref: PolicyRef, around: CelSurroundings
+    spec: ValidatingSpec, ref: PolicyRef, around: CelContext
 ) -> Iterator[CompiledRule]:
     builder = _Builder(ref, around, choose_action(spec.validation_actions))
     mode = spec.evaluation.mode
@@ -65,7 +62,7 @@ def _compile_rules(
 
 class _Builder(msgspec.Struct, frozen=True):
     ref: PolicyRef
-    around: CelSurroundings
+    around: CelContext
     action: Action
 
     def rule(self, select: Callable[[], Select], check: Callable[[], Check]) -> CompiledRule:
@@ -93,7 +90,7 @@ class _Builder(msgspec.Struct, frozen=True):
         exemptions = compile_exemptions(around.exceptions, ref, language, ignore_errors=ignore)
         # "Ignore" is about the webhook and matchConditions: a validation that cannot be decided
         # refuses, as in Kyverno, where policies rely on it.
-        return _check(_judge_case(view, exemptions, judge, voice), voice)
+        return report_errors(check_exempted(view, exemptions, judge, voice), voice)
 
     def _judge(self, spec: ValidatingSpec, language: Language, voice: Voice) -> Judge:
         judge = compile_validations(
@@ -106,33 +103,6 @@ class _Builder(msgspec.Struct, frozen=True):
             return judge
         skipped = voice.say("", Status.SKIP, "skip")
         return lambda activation: judge(activation) if matches(activation) else skipped
-
-
-def _judge_case(view: View, exemptions: tuple[Exemption, ...], judge: Judge, voice: Voice) -> Check:
-    if not exemptions:
-        return lambda case: judge(view(case))
-
-    def judge_case(case: Case) -> tuple[Result, ...]:
-        activation = view(case)
-        found = find_exceptions(exemptions, activation)
-        if not found:
-            return judge(activation)
-        allowed = allow(found)
-        if any(allowed.values()):
-            return judge(view.adding(case, exceptions=allowed))
-        return tell_exempted(found, voice)
-
-    return judge_case
-
-
-def _check(judge: Check, voice: Voice) -> Check:
-    def check(case: Case) -> tuple[Result, ...]:
-        try:
-            return judge(case)
-        except UNDECIDED as error:
-            return voice.say("evaluation", Status.ERROR, f"failed to load context: {error}")
-
-    return check
 
 
 def _list_texts(spec: ValidatingSpec) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lictor.compile.cel.world import bind_world
 from lictor.errors import LookupFailedError, NotFoundError, NotProvidedError
+from lictor.evaluate.cel.context import bind_world
 from lictor.lang.cel.world import AccessQuestion, HttpCall
 from lictor.lang.resource_names import builtin_names
 from lictor.ports import ApiCall, HttpAnswer, HttpLimits, NoLookups

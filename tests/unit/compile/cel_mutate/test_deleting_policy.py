@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from lictor.compile.cel.deleting import compile_deleting
-from lictor.compile.cel.surroundings import CelSurroundings
 from lictor.errors import CompileError, EvaluationError
+from lictor.evaluate.cel.context import CelContext
 from lictor.lang.resource_names import builtin_names
 from lictor.model.request import Request
 
@@ -46,7 +46,7 @@ def policy(*conditions, kind="DeletingPolicy", **spec):
 def sweep(load, cluster):
     def sweep(*documents):
         records = load(documents)
-        around = CelSurroundings(
+        around = CelContext(
             cluster(SWITCH), builtin_names(), exceptions=tuple(records["cel_exceptions"])
         )
         return compile_deleting(records["cel_policies"][0], around)

@@ -1,15 +1,48 @@
-"""Which PolicyExceptions free a request from a CEL policy, or from a part of it?"""
+"""Results of a CEL policy, and the PolicyExceptions that exempt a request from it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from lictor.compile.cel.answers import Voice
-from lictor.compile.cel.conditions import Holds, Language, compile_match_conditions
+from lictor.evaluate.cel.expressions import Holds, Language, compile_match_conditions
 from lictor.lang.cel.activation import Activation
 from lictor.model.cel_policy import CelException
-from lictor.model.result import ExceptionRef, PolicyRef, Result, Status
+from lictor.model.result import Action, ExceptionRef, PolicyRef, Result, RuleType, Status
 from lictor.raw import JsonObject
+
+_NOTHING: Mapping[str, str] = {}
+
+
+class Voice(msgspec.Struct, frozen=True):
+    """Who speaks, and what follows from a failure."""
+
+    policy: PolicyRef
+    type: RuleType
+    action: Action
+
+    def say(
+        self,
+        rule: str,
+        status: Status,
+        message: str,
+        *,
+        properties: Mapping[str, str] = _NOTHING,
+        exceptions: tuple[ExceptionRef, ...] = (),
+    ) -> tuple[Result]:
+        """One answer, as a check gives it."""
+        return (
+            Result(
+                policy=self.policy,
+                rule=rule,
+                type=self.type,
+                status=status,
+                message=message,
+                action=self.action,
+                properties=properties,
+                exceptions=exceptions,
+            ),
+        )
+
 
 _PRIORITY = "polex.kyverno.io/priority"
 

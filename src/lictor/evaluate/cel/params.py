@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.compile.cel.surroundings import CelSurroundings
 from lictor.errors import EvaluationError
-from lictor.evaluate.cel import namespace_of
+from lictor.evaluate.cel.context import CelContext
+from lictor.evaluate.cel.views import namespace_of
 from lictor.evaluate.namespace_bounds import check_namespace
 from lictor.lang.entries import MapTest
 from lictor.match.metadata import read_map, read_text
@@ -20,9 +20,7 @@ from lictor.raw import JsonObject
 FindParams: TypeAlias = Callable[[Request], tuple[JsonObject, ...]]
 
 
-def compile_params(
-    kind: ParamKind, ref: ParamRef, around: CelSurroundings, own: str = ""
-) -> FindParams:
+def compile_params(kind: ParamKind, ref: ParamRef, around: CelContext, own: str = "") -> FindParams:
     """The objects that a reference means; raises EvaluationError where there must be some.
 
     `own` is the namespace of a policy that has one: its parameters are there.
@@ -45,7 +43,7 @@ def compile_params(
 class _Finder(msgspec.Struct, frozen=True):
     kind: ParamKind
     ref: ParamRef
-    around: CelSurroundings
+    around: CelContext
 
     def namespace(self, request: Request) -> str:
         """Where to look: the reference's namespace, else that of the request."""

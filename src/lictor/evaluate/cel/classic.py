@@ -4,20 +4,20 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from lictor.compile.cel.conditions import (
+from lictor.evaluate.cel.context import CelContext
+from lictor.evaluate.cel.expressions import (
     UNDECIDED,
     Language,
     compile_annotations,
     compile_match_conditions,
 )
-from lictor.compile.cel.decisions import (
+from lictor.evaluate.cel.params import FindParams, compile_params
+from lictor.evaluate.cel.validations import (
     Ruling,
     compile_decisions,
     decide_with_params,
     list_decision_texts,
 )
-from lictor.compile.cel.params import FindParams, compile_params
-from lictor.compile.cel.surroundings import CelSurroundings
 from lictor.evaluate.setting import Outcome, Setting
 from lictor.lang.cel.environment import kubernetes_environment
 from lictor.model.policy import Cel, MatchCondition, Rule
@@ -25,7 +25,7 @@ from lictor.model.program import Case, Check
 from lictor.model.result import Result, Status
 
 
-def compile_cel_check(cel: Cel, rule: Rule, setting: Setting, around: CelSurroundings) -> Check:
+def compile_cel_check(cel: Cel, rule: Rule, setting: Setting, around: CelContext) -> Check:
     """The check of a rule with `validate.cel`."""
     message = rule.validate.message if rule.validate is not None else ""
     validations = [
@@ -62,7 +62,7 @@ def compile_cel_check(cel: Cel, rule: Rule, setting: Setting, around: CelSurroun
 
 
 def compile_webhook_conditions(
-    conditions: Sequence[MatchCondition], around: CelSurroundings, own: str
+    conditions: Sequence[MatchCondition], around: CelContext, own: str
 ) -> Callable[[Case], bool]:
     """Whether a policy concerns a request at all.
 
@@ -104,7 +104,7 @@ def _has_params(cel: Cel) -> bool:
     return cel.param_kind is not None and cel.param_ref is not None
 
 
-def _find_params(cel: Cel, around: CelSurroundings, own: str) -> FindParams | None:
+def _find_params(cel: Cel, around: CelContext, own: str) -> FindParams | None:
     if cel.param_kind is None or cel.param_ref is None:
         return None
     return compile_params(cel.param_kind, cel.param_ref, around, own)

@@ -1,0 +1,4 @@
+"""CEL in rules: what expressions see of a request, and what follows from their answers.
+
+No policy is compiled here. Importing a module of this package loads the CEL engine.
+"""
