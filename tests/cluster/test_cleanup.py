@@ -26,8 +26,8 @@ from lictor.cluster.resource import (
     NAMESPACED_DELETING_POLICY,
     SECRET,
 )
-from lictor.control.cleanup_crew import build_cleanup_loops
-from lictor.control.workplace import build_workplace
+from lictor.control.cleanup.wiring import build_cleanup_loops
+from lictor.control.context import build_workplace
 from lictor.errors import NotFoundError, UsageError
 from lictor.ports import NoLookups
 

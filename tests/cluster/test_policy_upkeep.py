@@ -31,10 +31,10 @@ from lictor.cluster.resource import (
 )
 from lictor.cluster.settings import Settings
 from lictor.cluster.store import PolicyStore
-from lictor.control.native_objects import mutating_binding, mutating_policy
-from lictor.control.native_policies import build_native_loop
-from lictor.control.policy_status import build_status_loop
-from lictor.control.webhook_state import WebhookState, identify_policy
+from lictor.control.native_policies.objects import mutating_binding, mutating_policy
+from lictor.control.native_policies.reconcile import build_native_loop
+from lictor.control.status.policies import build_status_loop
+from lictor.control.webhooks.state import WebhookState, identify_policy
 from lictor.errors import ApiError, NotFoundError
 from lictor.raw import JsonObject
 from lictor.report.events import Event, ObjectReference, Outcome, Reason

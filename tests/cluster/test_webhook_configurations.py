@@ -23,10 +23,10 @@ from lictor.cluster.resource import (
     VALIDATING_WEBHOOK,
     Resource,
 )
-from lictor.control.ownership import own_role
-from lictor.control.webhook_removal import remove_webhooks
-from lictor.control.webhooks import WebhookKeeper
-from lictor.control.workplace import build_workplace
+from lictor.control.context import build_workplace
+from lictor.control.webhooks.configurations import WebhookKeeper
+from lictor.control.webhooks.ownership import own_role
+from lictor.control.webhooks.removal import remove_webhooks
 from lictor.errors import ApiError, NotFoundError
 
 NODE = Resource("", "v1", "nodes", "Node", namespaced=False)

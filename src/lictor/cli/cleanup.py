@@ -15,7 +15,7 @@ from lictor.offline.sources import read_policies
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
-    from lictor.control.cleanup_preview import Preview
+    from lictor.control.cleanup.preview import Preview
 
 _EXAMPLES = """\
 # What would all policies of the cluster delete if they ran now?
@@ -105,7 +105,7 @@ async def _ask(
 ) -> "list[Preview]":
     from lictor.cluster.client import Client
     from lictor.cluster.config import load_config
-    from lictor.control.cleanup_preview import preview_cleanups
+    from lictor.control.cleanup.preview import preview_cleanups
 
     client = Client(load_config(flags.kubeconfig, flags.context))
     try:

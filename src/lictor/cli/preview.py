@@ -17,7 +17,7 @@ from lictor.offline.sources import read_policies
 
 if TYPE_CHECKING:
     from lictor.cluster.store import Record
-    from lictor.control.policy_preview import Finding, PolicyPreview
+    from lictor.control.scan.preview import Finding, PolicyPreview
 
 _EXAMPLES = """\
 # A policy that is not in the cluster yet
@@ -93,7 +93,7 @@ async def _ask(
 ) -> "PolicyPreview":
     from lictor.cluster.client import Client
     from lictor.cluster.config import load_config
-    from lictor.control.policy_preview import preview_policies
+    from lictor.control.scan.preview import preview_policies
 
     client = Client(load_config(flags.kubeconfig, flags.context))
     try:

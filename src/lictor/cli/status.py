@@ -11,7 +11,7 @@ from lictor.cli.flag_command import FlagCommand
 from lictor.cluster.names import Names
 
 if TYPE_CHECKING:
-    from lictor.control.status import InstallationStatus, ReportState, ScanState
+    from lictor.control.status.installation import InstallationStatus, ReportState, ScanState
 
 _EXAMPLES = """\
 # How is it?
@@ -52,7 +52,7 @@ async def _read(
 ) -> "InstallationStatus":
     from lictor.cluster.client import Client
     from lictor.cluster.config import load_config
-    from lictor.control.status import read_installation
+    from lictor.control.status.installation import read_installation
 
     client = Client(load_config(kubeconfig, context))
     try:

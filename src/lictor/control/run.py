@@ -14,10 +14,10 @@ from lictor.cluster.events import EventSink
 from lictor.cluster.flags import Flags
 from lictor.cluster.lease import Leadership, choose_identity
 from lictor.cluster.names import Names
+from lictor.control.context import Workplace, build_workplace
+from lictor.control.controllers import Crew, build_crews, choose_loops
 from lictor.control.health import Health
-from lictor.control.ownership import is_going_down
-from lictor.control.roster import Crew, build_crews, choose_loops
-from lictor.control.workplace import Workplace, build_workplace
+from lictor.control.webhooks.ownership import is_going_down
 from lictor.errors import ApiError
 from lictor.lang.duration import NANOSECONDS, parse_duration
 

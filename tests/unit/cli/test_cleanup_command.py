@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lictor.cli.cleanup import _render_json, cleanup, render_text
-from lictor.control.cleanup_preview import Preview
+from lictor.control.cleanup.preview import Preview
 from lictor.errors import LictorError
 
 POLICY = """

@@ -6,8 +6,8 @@ from click.testing import CliRunner
 from lictor.cli.main import cli
 from lictor.cli.preview import render_preview
 from lictor.cli.status import render_status
-from lictor.control.policy_preview import Finding, PolicyPreview
-from lictor.control.status import (
+from lictor.control.scan.preview import Finding, PolicyPreview
+from lictor.control.status.installation import (
     InstallationStatus,
     LeaderState,
     Offender,

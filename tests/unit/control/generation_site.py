@@ -12,15 +12,15 @@ from lictor.cluster.names import Names
 from lictor.cluster.resource import CLUSTER_POLICY, NAMESPACE, POLICY
 from lictor.cluster.store import StoredPolicy
 from lictor.cluster.update_requests import Trigger
-from lictor.control.downstream import Downstream
-from lictor.control.generate import Generation
-from lictor.control.generate_labels import Unit
-from lictor.control.generate_objects import Objects
-from lictor.control.generate_queue import UnitQueue
-from lictor.control.generate_rules import PolicyBook
-from lictor.control.generate_watch import GenerationWatch
+from lictor.control.background.trigger import Triggers
+from lictor.control.generate.downstream import Downstream
+from lictor.control.generate.labels import Unit
+from lictor.control.generate.objects import Objects
+from lictor.control.generate.queue import UnitQueue
+from lictor.control.generate.reconcile import Generation
+from lictor.control.generate.rules import PolicyBook
+from lictor.control.generate.watch import GenerationWatch
 from lictor.control.policy_writes import PolicyWrites
-from lictor.control.trigger import Triggers
 from lictor.lang.resource_names import builtin_names
 from lictor.load.policies import load_documents
 from lictor.model.request import Request

@@ -9,8 +9,8 @@ from small_api import SmallApi
 from lictor.cluster import resource as kinds
 from lictor.cluster.cache import Cache
 from lictor.cluster.resource import Resource
-from lictor.control.aggregate import Aggregator
-from lictor.control.report_writer import ReportWriter
+from lictor.control.reports.aggregation import Aggregator
+from lictor.control.reports.writer import ReportWriter
 from lictor.errors import ApiError
 from lictor.lang.resource_names import builtin_names
 from lictor.report.ephemeral_report import build_ephemeral

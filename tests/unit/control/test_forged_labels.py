@@ -7,7 +7,7 @@ from generation_site import CLONE, DATA, Desk, make_policy, run, until
 
 from lictor.cluster.resource import CONFIG_MAP, SECRET
 from lictor.cluster.update_requests import Trigger
-from lictor.control.generate_labels import Unit, belongs_to, mark_made, read_unit
+from lictor.control.generate.labels import Unit, belongs_to, mark_made, read_unit
 from lictor.errors import EvaluationError
 from lictor.model.request import Request
 

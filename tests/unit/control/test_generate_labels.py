@@ -3,7 +3,7 @@
 import pytest
 
 from lictor.cluster.update_requests import Trigger
-from lictor.control.generate_labels import (
+from lictor.control.generate.labels import (
     KEEPING,
     RELEASE,
     Unit,

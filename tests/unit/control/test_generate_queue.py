@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 
 from lictor.cluster.update_requests import Trigger
-from lictor.control.generate_labels import Unit
-from lictor.control.generate_queue import UnitQueue
+from lictor.control.generate.labels import Unit
+from lictor.control.generate.queue import UnitQueue
 from lictor.errors import EvaluationError
 
 

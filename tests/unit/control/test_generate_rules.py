@@ -6,7 +6,7 @@ import pytest
 from lictor.assembly import compile_documents
 from lictor.cluster.resource import CLUSTER_POLICY, GENERATING_POLICY, NAMESPACE, Resource
 from lictor.cluster.store import StoredPolicy
-from lictor.control.generate_rules import list_generate_rules
+from lictor.control.generate.rules import list_generate_rules
 from lictor.load.policies import load_documents
 from lictor.model.policy import Policy
 from lictor.model.request import Operation

@@ -9,7 +9,7 @@ from small_api import SmallApi
 from lictor.cluster.cache import Change, ChangeType
 from lictor.cluster.names import Names
 from lictor.cluster.resource import LEASE
-from lictor.control.heartbeat import STAMP, Heartbeat
+from lictor.control.webhooks.heartbeat import STAMP, Heartbeat
 
 NAMES = Names("kyverno", "kyverno")
 

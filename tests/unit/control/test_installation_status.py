@@ -7,7 +7,7 @@ import pytest
 
 from lictor.cluster import resource as kinds
 from lictor.cluster.names import Names
-from lictor.control.status import read_installation, read_policy_state
+from lictor.control.status.installation import read_installation, read_policy_state
 from lictor.errors import NotFoundError
 
 

@@ -7,8 +7,8 @@ from paged_api import make_uid
 
 from lictor.cluster.client import WatchEvent
 from lictor.cluster.names import Names
-from lictor.control import membership as module
-from lictor.control.membership import MEMBER_LABEL, Membership
+from lictor.control.scan import replicas as module
+from lictor.control.scan.replicas import MEMBER_LABEL, Membership
 from lictor.errors import ApiError
 
 

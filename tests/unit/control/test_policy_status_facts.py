@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from webhook_samples import resource_rule, validating
 
-from lictor.control.policy_status import StatusFacts
+from lictor.control.status.policies import StatusFacts
 
 
 def test_rights_are_asked_for_objects_not_for_their_parts():

@@ -6,7 +6,7 @@ import pytest
 from small_api import SmallApi
 
 from lictor.cluster import resource as kinds
-from lictor.control.report_writer import JUDGED, MIXED, ReportWriter
+from lictor.control.reports.writer import JUDGED, MIXED, ReportWriter
 from lictor.errors import ConflictError
 from lictor.report.resource_report import Subject
 

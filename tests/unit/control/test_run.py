@@ -13,8 +13,8 @@ import urllib.request
 import pytest
 
 from lictor.cluster.flags import Flags
+from lictor.control.controllers import CONTROLLERS, choose_loops
 from lictor.control.health import Health
-from lictor.control.roster import CONTROLLERS, choose_loops
 from lictor.errors import UsageError
 
 KUBECONFIG = """

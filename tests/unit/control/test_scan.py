@@ -13,11 +13,11 @@ from paged_api import PagedApi, make_pod, make_uid
 from lictor.assembly import compile_documents
 from lictor.cluster.client import Client, WatchEvent
 from lictor.cluster.resource import Resource
-from lictor.control.kind_scan import ScanTools
-from lictor.control.ledger import Ledger
-from lictor.control.report_writer import JUDGED, ReportWriter
-from lictor.control.scan import Scanner
-from lictor.control.scan_plan import Candidate, ScanPlan
+from lictor.control.reports.writer import JUDGED, ReportWriter
+from lictor.control.scan.kind import ScanTools
+from lictor.control.scan.kinds import Scanner
+from lictor.control.scan.ledger import Ledger
+from lictor.control.scan.plan import Candidate, ScanPlan
 from lictor.errors import ApiError, GoneError, UnreachableError
 from lictor.load.policies import load_documents
 from lictor.model.request import Request

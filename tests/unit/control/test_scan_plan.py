@@ -4,7 +4,7 @@ import pytest
 from webhook_samples import make, resource_rule
 
 from lictor.assembly import compile_documents
-from lictor.control.scan_plan import ScanPlanner
+from lictor.control.scan.plan import ScanPlanner
 
 LABEL = "Object{metadata: Object.metadata{labels: Object.metadata.labels{a: 'b'}}}"
 

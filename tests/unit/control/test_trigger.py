@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from lictor.cluster.update_requests import Trigger, Update, UpdateType
-from lictor.control.trigger import Triggers
+from lictor.control.background.trigger import Triggers
 from lictor.errors import NotFoundError, NotYetError
 from lictor.lang.resource_names import builtin_names
 from lictor.model.request import Operation

@@ -12,7 +12,7 @@ from lictor.cluster.update_requests import (
     build_update_request,
     read_update_request,
 )
-from lictor.control.updates import Updates, key_of
+from lictor.control.background.update_requests import Updates, key_of
 from lictor.errors import EvaluationError, NotYetError
 
 PLACE = Trigger("v1", "Namespace", "", "team", "uid-1")

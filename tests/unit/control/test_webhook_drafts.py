@@ -14,9 +14,9 @@ from webhook_samples import (
 
 from lictor.cluster.flags import Flags
 from lictor.cluster.routes import Family
-from lictor.control.webhook_cel import draft_cel
-from lictor.control.webhook_classic import draft_classic, draft_everything
-from lictor.control.webhook_draft import Address, name_webhook, render_webhook
+from lictor.control.webhooks.cel import draft_cel
+from lictor.control.webhooks.classic import draft_classic, draft_everything
+from lictor.control.webhooks.draft import Address, name_webhook, render_webhook
 
 OWN = {"webhookConfiguration": {"matchConditions": [{"name": "a", "expression": "true"}]}}
 USUAL_SELECTOR = settle(**USUAL).webhook_namespace_selector

@@ -11,7 +11,7 @@ from webhook_samples import (
     validating,
 )
 
-from lictor.control.webhook_guard import build_conditions, build_guard, list_named
+from lictor.control.webhooks.match_conditions import build_conditions, build_guard, list_named
 from lictor.lang.cel.environment import kubernetes_environment
 from lictor.lang.cel.expression import compile_expression
 

@@ -15,9 +15,9 @@ from lictor.cluster.resource import (
     SECRET,
     VALIDATING_WEBHOOK,
 )
-from lictor.control.webhook_fixed import ADMISSION_CONFIGURATIONS
-from lictor.control.webhook_removal import remove_webhooks
-from lictor.control.webhooks import WebhookKeeper
+from lictor.control.webhooks.configurations import WebhookKeeper
+from lictor.control.webhooks.fixed import ADMISSION_CONFIGURATIONS
+from lictor.control.webhooks.removal import remove_webhooks
 from lictor.errors import ApiError, LookupFailedError
 
 RESOURCE = NAMES.webhook("resource-validating")

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from lictor.control.webhook_rules import Entry, build_rules, order_rules
+from lictor.control.webhooks.rules import Entry, build_rules, order_rules
 
 
 def entries(text):

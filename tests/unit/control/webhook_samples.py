@@ -7,8 +7,8 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.cluster.settings import Settings, read_settings
 from lictor.cluster.store import CEL_KINDS, CLASSIC_KINDS, StoredPolicy
-from lictor.control.webhook_draft import Surroundings
-from lictor.control.webhook_guard import build_guard
+from lictor.control.webhooks.draft import Surroundings
+from lictor.control.webhooks.match_conditions import build_guard
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.load.policies import load_documents
 

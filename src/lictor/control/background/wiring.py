@@ -1,0 +1,120 @@
+"""Generation and mutation of other objects, put together."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from lictor.cluster.discovery import Discovery
+from lictor.cluster.resource import UPDATE_REQUEST, Resource
+from lictor.cluster.store import StoredPolicy
+from lictor.cluster.update_requests import UpdateRequests, UpdateType
+from lictor.control.background.coordinator import RESYNC, Background, BackgroundTools
+from lictor.control.background.existing import Existing
+from lictor.control.background.mutate_existing import MutateExisting
+from lictor.control.background.trigger import Triggers
+from lictor.control.background.update_requests import Handler, Updates
+from lictor.control.context import Workplace
+from lictor.control.generate.downstream import Downstream
+from lictor.control.generate.objects import Objects
+from lictor.control.generate.queue import UnitQueue
+from lictor.control.generate.reconcile import Done, Generation
+from lictor.control.generate.rules import PolicyBook
+from lictor.control.generate.trigger_watch import TriggerWatch
+from lictor.control.generate.watch import GenerationWatch
+from lictor.control.policy_writes import PolicyWrites
+from lictor.lang.duration import NANOSECONDS, parse_duration
+from lictor.model.request import Request
+from lictor.model.result import Result, Verdict
+from lictor.report.background_events import tell_failure, tell_generated, tell_mutated
+from lictor.report.events import Event, Source
+
+Tell: TypeAlias = Callable[[Event], None]
+AddReport: TypeAlias = Callable[[Request, tuple[Result, ...]], None]
+
+_GENERATE = Source.GENERATE
+
+
+def build_background(
+    place: Workplace, discovery: Discovery, *, tell: Tell, add_report: AddReport
+) -> Background:
+    """The work of the one replica that leads; `tell` takes events, `add_report` results."""
+    client, flags, store = place.client, place.flags, place.store
+    triggers = Triggers(client, lambda: store.names, place.namespaces)
+    downstream = Downstream(client)
+    discovery.follow(place.store.crds)
+    policies = PolicyBook(client, store)
+    made = _tell_made(tell, add_report)
+    writes = PolicyWrites(client, place.names)
+    objects = Objects(client, writes, downstream)
+    generation = Generation(objects, downstream, triggers, policies=policies, tell=made)
+    queue = UnitQueue(generation.reconcile, workers=flags.gen_workers)
+    watch = GenerationWatch(client, downstream, triggers, policies, generation, queue)
+    trigger_watch = TriggerWatch(client, triggers, downstream, generation, watch, policies)
+    trigger_watch.enqueue = lambda rule, trigger: queue.enqueue(rule.unit(trigger))
+    requests = _build_requests(place)
+    mutation = MutateExisting(writes, store, triggers, tell=_tell_changed(tell, add_report))
+    waiting = place.watch(UPDATE_REQUEST, namespace=place.names.namespace)
+    handlers = _list_handlers(generation, mutation)
+    existing = Existing(client, store, generation, watch, requests=requests, enqueue=queue.enqueue)
+    return Background(
+        BackgroundTools(
+            client=client,
+            store=store,
+            triggers=triggers,
+            downstream=downstream,
+            policies=policies,
+            queue=queue,
+            watch=watch,
+            trigger_watch=trigger_watch,
+            existing=existing,
+            updates=Updates(client, waiting, handlers, workers=flags.gen_workers),
+            requests=requests,
+            waiting=waiting,
+            list_kinds=lambda: _list_kinds(discovery),
+            resync=min(parse_duration(flags.resync_period) / NANOSECONDS, RESYNC),
+        )
+    )
+
+
+def _build_requests(place: Workplace) -> UpdateRequests:
+    settings = place.settings
+    return UpdateRequests(
+        place.client, place.names, limit=lambda: settings.current.update_request_threshold
+    )
+
+
+def _tell_made(tell: Tell, add_report: AddReport) -> Callable[[Done], None]:
+    def tell_made(done: Done) -> None:
+        policy, uid = done.rule.program.policy, done.rule.policy.uid
+        for event in tell_generated(policy, uid, done.rule.name, done.created):
+            tell(event)
+        if done.failure:
+            name = done.rule.name
+            tell(tell_failure(policy, uid, name, done.request, done.failure, source=_GENERATE))
+        add_report(done.request, done.results)
+
+    return tell_made
+
+
+def _tell_changed(
+    tell: Tell, add_report: AddReport
+) -> Callable[[StoredPolicy, Request, list[Result]], None]:
+    def tell_changed(policy: StoredPolicy, request: Request, results: list[Result]) -> None:
+        for event in tell_mutated(Verdict(request, tuple(results)), policy.uid):
+            tell(event)
+        add_report(request, tuple(results))
+
+    return tell_changed
+
+
+def _list_handlers(generation: Generation, mutation: MutateExisting) -> dict[UpdateType, Handler]:
+    return {
+        UpdateType.GENERATE: generation.handle,
+        UpdateType.CEL_GENERATE: generation.handle,
+        UpdateType.MUTATE: mutation.handle,
+        UpdateType.CEL_MUTATE: mutation.handle,
+    }
+
+
+async def _list_kinds(discovery: Discovery) -> list[Resource]:
+    await discovery.ensure()
+    return discovery.list_kinds()

@@ -1,0 +1,1 @@
+"""The certificates of the webhook server. Nothing here reads policies."""

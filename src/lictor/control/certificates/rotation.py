@@ -1,0 +1,336 @@
+"""Keeps the certificate authority and the serving certificate of a webhook server in Secrets.
+
+A new authority is first shown beside the old one; only when the webhook configurations carry it
+does the server get a certificate of it. So there is no moment at which the API server meets a
+certificate that it cannot verify.
+"""
+
+import asyncio
+import binascii
+import logging
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from cryptography.x509 import Certificate
+
+from lictor.cluster import keys
+from lictor.cluster.client import Client
+from lictor.cluster.flags import Flags
+from lictor.cluster.keys import Algorithm, Pair
+from lictor.cluster.names import Names
+from lictor.cluster.resource import MUTATING_WEBHOOK, SECRET, VALIDATING_WEBHOOK
+from lictor.control.context import Workplace
+from lictor.control.loop import Loop
+from lictor.errors import LookupFailedError
+from lictor.lang.duration import NANOSECONDS, parse_duration
+from lictor.raw import JsonObject
+
+log = logging.getLogger(__name__)
+
+MANAGED_LABEL = "cert.kyverno.io/managed-by"
+MANAGED_BY = "kyverno"
+WEBHOOKS_LABEL = "webhook.kyverno.io/managed-by=kyverno"
+_CERT_MANAGER = "cert-manager.io/"
+_TLS_TYPE = "kubernetes.io/tls"
+_AUTHORITY_LIFETIME = timedelta(days=365)
+_SERVING_LIFETIME = timedelta(days=150)
+# API servers learn of a changed webhook configuration a little after it was written.
+_SPREAD = timedelta(seconds=20)
+_MOST_AUTHORITIES = 4
+_INTERVAL = 900.0
+_WAITING_INTERVAL = 5.0
+
+
+class Place(msgspec.Struct, frozen=True):
+    """For which server, in which Secrets, with which wishes."""
+
+    namespace: str
+    authority_secret: str
+    serving_secret: str
+    hosts: tuple[str, ...]
+    algorithm: Algorithm = Algorithm.RSA
+    renew_before: timedelta = timedelta(days=15)
+    authority_lifetime: timedelta = _AUTHORITY_LIFETIME
+    serving_lifetime: timedelta = _SERVING_LIFETIME
+    spread: timedelta = _SPREAD
+
+
+def choose_place(flags: Flags, names: Names, service: str = "") -> Place:
+    """Where the certificates of a service are kept; without a name, of the admission server."""
+    service = service or names.service
+    return Place(
+        namespace=names.namespace,
+        authority_secret=flags.ca_secret_name or names.authority_secret(service),
+        serving_secret=flags.tls_secret_name or names.serving_secret(service),
+        hosts=_list_hosts(service, names.namespace, flags.server_ip),
+        algorithm=Algorithm(flags.tls_key_algorithm or Algorithm.RSA),
+        renew_before=timedelta(seconds=parse_duration(flags.renew_before) / NANOSECONDS),
+    )
+
+
+def build_certificates_loop(workplace: Workplace, service: str = "") -> Loop:
+    """The loop that keeps the certificates of one service."""
+    place = choose_place(workplace.flags, workplace.names, service)
+    caches = [
+        workplace.watch(SECRET, namespace=place.namespace, fields=f"metadata.name={secret}")
+        for secret in (place.authority_secret, place.serving_secret)
+    ]
+    keeper = Keeper(workplace.client, place)
+    name = "certmanager-controller" + (f"/{service}" if service else "")
+    loop = Loop(name, keeper.reconcile, interval=_INTERVAL, caches=caches)
+    keeper.wake_later = loop.wake_later
+    return loop
+
+
+class Authority(msgspec.Struct, frozen=True):
+    """What the authority's Secret holds: whom to trust, and who signs."""
+
+    trusted: tuple[Certificate, ...]
+    signer: Pair | None = None
+
+
+class Keeper:
+    """Brings the two Secrets of one place to what they should be."""
+
+    def __init__(
+        self,
+        client: Client,
+        place: Place,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._place = place
+        self._clock = clock
+        self.wake_later: Callable[[float], None] = lambda _: None
+
+    async def reconcile(self) -> None:
+        """One look at both Secrets, and what follows from it."""
+        authority = await self._keep_authority()
+        await self._keep_serving(authority)
+
+    async def _keep_authority(self) -> Authority:
+        place, now = self._place, self._clock()
+        secret = await self._client.find(SECRET, place.authority_secret, place.namespace)
+        authority = read_authority(secret, now)
+        why = self._find_authority_fault(authority, now)
+        if not why:
+            await self._drop_expired(secret, authority)
+            return authority
+        if secret is not None and not is_managed(secret):
+            return _accept_foreign(authority, place.authority_secret, why)
+        signer = await asyncio.to_thread(
+            keys.make_authority,
+            f"*.{place.namespace}.svc",
+            place.algorithm,
+            now,
+            place.authority_lifetime,
+        )
+        trusted = (signer.certificate, *authority.trusted)[:_MOST_AUTHORITIES]
+        await self._write(secret, place.authority_secret, trusted, signer)
+        log.info("authority made", extra={"secret": place.authority_secret, "why": why})
+        return Authority(trusted, signer)
+
+    async def _drop_expired(self, secret: JsonObject | None, authority: Authority) -> None:
+        found = keys.read_certificates(read_entry(secret, "tls.crt"))
+        if secret is None or authority.signer is None or not is_managed(secret):
+            return
+        if len(found) > len(authority.trusted):
+            name = self._place.authority_secret
+            await self._write(secret, name, authority.trusted, authority.signer)
+
+    def _find_authority_fault(self, authority: Authority, now: datetime) -> str:
+        signer = authority.signer
+        if signer is None:
+            return "there is no usable certificate authority with its key"
+        if keys.find_algorithm(signer.certificate) != self._place.algorithm:
+            return f"its key is not {self._place.algorithm}"
+        before = _limit(self._place.renew_before, self._place.authority_lifetime)
+        if signer.certificate.not_valid_after_utc - before <= now:
+            return "it expires soon"
+        return ""
+
+    async def _keep_serving(self, authority: Authority) -> None:
+        place, now = self._place, self._clock()
+        secret = await self._client.find(SECRET, place.serving_secret, place.namespace)
+        broken = find_fault(secret, authority, place.hosts, now)
+        why = broken or self._find_serving_wish(secret, authority, now)
+        if not why:
+            return
+        if secret is not None and not is_managed(secret):
+            if broken:
+                raise LookupFailedError(
+                    f"Secret {place.serving_secret}: {broken}; it is not ours to renew "
+                    f"(label {MANAGED_LABEL})"
+                )
+            return
+        if authority.signer is None:
+            raise LookupFailedError(
+                f"Secret {place.authority_secret}: no key to sign a serving certificate with"
+            )
+        if not broken and not await self._is_spread(authority, authority.signer, now):
+            # The server still has a certificate that is trusted: no hurry.
+            self.wake_later(_WAITING_INTERVAL)
+            return
+        serving = await asyncio.to_thread(
+            keys.make_serving,
+            authority.signer,
+            place.hosts,
+            place.algorithm,
+            now,
+            place.serving_lifetime,
+        )
+        await self._write(secret, place.serving_secret, (serving.certificate,), serving)
+        log.info("serving certificate made", extra={"secret": place.serving_secret, "why": why})
+
+    def _find_serving_wish(
+        self, secret: JsonObject | None, authority: Authority, now: datetime
+    ) -> str:
+        """Why a certificate that still works should be replaced."""
+        leaf = keys.read_certificates(read_entry(secret, "tls.crt"))[0]
+        before = _limit(self._place.renew_before, self._place.serving_lifetime)
+        if leaf.not_valid_after_utc - before <= now:
+            return "it expires soon"
+        if keys.find_algorithm(leaf) != self._place.algorithm:
+            return f"its key is not {self._place.algorithm}"
+        signer = authority.signer
+        if signer is not None and not keys.is_issued_by(leaf, signer.certificate):
+            return "there is a newer authority"
+        return ""
+
+    async def _is_spread(self, authority: Authority, signer: Pair, now: datetime) -> bool:
+        """Do all who call us trust the newest authority by now?"""
+        newest = signer.certificate
+        made_at = newest.not_valid_before_utc + keys.CLOCK_SKEW
+        older = {item for item in authority.trusted if item != newest}
+        if older and now < made_at + self._place.spread:
+            return False
+        for kind in (VALIDATING_WEBHOOK, MUTATING_WEBHOOK):
+            for configuration in await self._client.list(kind, labels=WEBHOOKS_LABEL):
+                if not _all_trust(configuration, newest, older):
+                    return False
+        return True
+
+    async def _write(
+        self,
+        secret: JsonObject | None,
+        name: str,
+        certificates: tuple[Certificate, ...],
+        pair: Pair,
+    ) -> None:
+        place = self._place
+        if secret is not None and secret.get("type") != _TLS_TYPE:
+            # The type of a Secret cannot be changed.
+            await self._client.delete(SECRET, name, place.namespace)
+            secret = None
+        body = build_secret(place.namespace, name, certificates, pair)
+        if secret is None:
+            await self._client.create(SECRET, body)
+        else:
+            # With the version that was read: of two who do this at once, one wins.
+            await self._client.replace(SECRET, {**body, "metadata": secret["metadata"]})
+
+
+def build_secret(
+    namespace: str, name: str, certificates: tuple[Certificate, ...], pair: Pair
+) -> JsonObject:
+    """A Secret of ours: certificates, and the key of the first."""
+    entries = {"tls.crt": keys.write_certificates(certificates), "tls.key": pair.key_pem}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace, "labels": {MANAGED_LABEL: MANAGED_BY}},
+        "type": _TLS_TYPE,
+        "data": {key: b64encode(text.encode()).decode() for key, text in entries.items()},
+    }
+
+
+def read_entry(secret: JsonObject | None, *names: str) -> str:
+    """The first of these entries of a Secret that is there, as text."""
+    entries = (secret or {}).get("data") or {}
+    for name in names:
+        try:
+            text = b64decode(entries.get(name) or "", validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError, TypeError):
+            continue
+        if text:
+            return text
+    return ""
+
+
+def read_authority(secret: JsonObject | None, now: datetime) -> Authority:
+    """Whom to trust, the newest first, and who signs; expired certificates are left out."""
+    found = keys.read_certificates(read_entry(secret, "tls.crt", "rootCA.crt"))
+    valid = [item for item in found if keys.is_valid_at(item, now)]
+    trusted = tuple(sorted(valid, key=lambda item: item.not_valid_before_utc, reverse=True))
+    key = keys.read_key(read_entry(secret, "tls.key"))
+    signers = [item for item in trusted if key is not None and keys.belongs(key, item)]
+    return Authority(trusted, Pair(signers[0], key) if signers and key is not None else None)
+
+
+def is_managed(secret: JsonObject) -> bool:
+    """Is this Secret ours to change, or does someone else (cert-manager) keep it?"""
+    metadata = secret["metadata"]
+    if any(name.startswith(_CERT_MANAGER) for name in metadata.get("annotations") or ()):
+        return False
+    return (metadata.get("labels") or {}).get(MANAGED_LABEL) == MANAGED_BY
+
+
+def find_fault(
+    secret: JsonObject | None, authority: Authority, hosts: tuple[str, ...], now: datetime
+) -> str:
+    """Why no server can work with this serving certificate; empty where it can."""
+    if secret is None:
+        return "there is none"
+    found = keys.read_certificates(read_entry(secret, "tls.crt"))
+    key = keys.read_key(read_entry(secret, "tls.key"))
+    if not found or key is None:
+        return "it cannot be read"
+    leaf = found[0]
+    if not keys.belongs(key, leaf):
+        return "key and certificate do not belong together"
+    if not keys.is_valid_at(leaf, now):
+        return "it is not valid now"
+    chain = (*authority.trusted, *found[1:])
+    if not any(keys.is_issued_by(leaf, item) for item in chain):
+        return "no trusted authority has signed it"
+    missing = sorted(set(hosts) - keys.list_hosts(leaf))
+    return f"it is not for {', '.join(missing)}" if missing else ""
+
+
+def _accept_foreign(authority: Authority, name: str, why: str) -> Authority:
+    """An authority that someone else keeps: it need not have a key, but something to trust."""
+    if not authority.trusted:
+        raise LookupFailedError(
+            f"Secret {name}: {why}; it is not ours to renew (label {MANAGED_LABEL})"
+        )
+    return authority
+
+
+def _all_trust(configuration: JsonObject, newest: Certificate, older: set[Certificate]) -> bool:
+    """False where a webhook knows an older authority of ours, but not yet the newest."""
+    for webhook in configuration.get("webhooks") or ():
+        bundle = (webhook.get("clientConfig") or {}).get("caBundle")
+        known = set(keys.read_certificates(read_entry({"data": {"bundle": bundle}}, "bundle")))
+        if known & older and newest not in known:
+            return False
+    return True
+
+
+def _limit(renew_before: timedelta, lifetime: timedelta) -> timedelta:
+    # A wish longer than the lifetime would renew for ever.
+    return min(renew_before, lifetime / 2)
+
+
+def _list_hosts(service: str, namespace: str, server: str) -> tuple[str, ...]:
+    hosts = (service, f"{service}.{namespace}", f"{service}.{namespace}.svc")
+    if not server:
+        return hosts
+    host = server.strip()
+    if host.startswith("["):
+        host = host[1:].partition("]")[0]
+    elif host.count(":") == 1:
+        host = host.partition(":")[0]
+    return (host, *hosts)

@@ -1,0 +1,1 @@
+"""Policies that delete objects on a schedule."""

@@ -1,0 +1,213 @@
+"""What would policies that delete take now, and when will they? Asked by people; nothing goes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+
+import msgspec
+import orjson
+
+from lictor.cluster.cache import drop_managed_fields
+from lictor.cluster.cleanup_kinds import find_targets
+from lictor.cluster.cleanup_policies import CLEANUP_KINDS, read_cleanup
+from lictor.cluster.client import Client
+from lictor.cluster.discovery import Collection
+from lictor.cluster.flags import Flags
+from lictor.cluster.http_limits import read_http_limits
+from lictor.cluster.lookups import ClusterLookups
+from lictor.cluster.names import Names
+from lictor.cluster.request_filter import build_filter
+from lictor.cluster.resource import CEL_EXCEPTION, CONFIG_MAP, NAMESPACE
+from lictor.cluster.served import ServedKinds
+from lictor.cluster.settings import read_settings
+from lictor.control.cleanup.status import format_time, read_status, read_time
+from lictor.control.cleanup.sweep import Page, Sweep, SweepWorld
+from lictor.errors import ApiError, LictorError, NotFoundError, UsageError
+from lictor.lang.resource_names import Resource as ResourceName
+from lictor.lang.resource_names import ResourceNames, builtin_names
+from lictor.load.policies import load_documents
+from lictor.model.cel_policy import CelException
+from lictor.raw import JsonObject
+
+
+class Preview(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What one policy would do."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    # When it runs next; empty where it never does, or cannot be used.
+    next_execution: str = ""
+    resources: tuple[JsonObject, ...] = ()
+    # Objects and collections about which nothing can be said, and why; they would stay.
+    undecided: tuple[JsonObject, ...] = ()
+    # Why the policy, or a part of it, cannot be used.
+    problems: tuple[str, ...] = ()
+
+
+async def preview_cleanups(
+    client: Client, flags: Flags, names: Names, wanted: Sequence[str], given: Sequence[JsonObject]
+) -> AsyncIterator[Preview]:
+    """One preview for each policy: those given, or those of the cluster (all, or the wanted)."""
+    documents = given or _choose(await _list_policies(client), wanted)
+    async with _open_world(client, flags, names) as world:
+        served = await world.served()
+        for document in documents:
+            yield await _preview(document, world, served)
+
+
+async def _list_policies(client: Client) -> list[JsonObject]:
+    found: list[JsonObject] = []
+    for kind in CLEANUP_KINDS:
+        # A kind that is not installed has no policies.
+        with suppress(NotFoundError):
+            found += await client.list(kind)
+    return found
+
+
+def _choose(documents: Sequence[JsonObject], wanted: Sequence[str]) -> list[JsonObject]:
+    """Those that are called so, with or without their namespace in front."""
+    if not wanted:
+        return list(documents)
+    chosen: list[JsonObject] = []
+    for name in wanted:
+        found = [document for document in documents if name in _list_names(document)]
+        if not found:
+            raise UsageError(f"there is no cleanup or deleting policy {name!r} in the cluster")
+        chosen += [document for document in found if document not in chosen]
+    return chosen
+
+
+def _list_names(document: JsonObject) -> tuple[str, ...]:
+    metadata = document["metadata"]
+    name, namespace = metadata["name"], metadata.get("namespace")
+    return (name, f"{namespace}/{name}") if namespace else (name,)
+
+
+async def _preview(
+    document: JsonObject, world: SweepWorld, served: Sequence[Collection]
+) -> Preview:
+    metadata = document["metadata"]
+    preview = Preview(document["kind"], metadata["name"], metadata.get("namespace") or "")
+    try:
+        record = read_cleanup(document)
+        sweep = await Sweep.prepare(record, world)
+        next_run = sweep.program.next_run(_last_run(document, world))
+        pages = [_keep(page) async for page in sweep.pages()]
+    except LictorError as error:
+        return msgspec.structs.replace(preview, problems=(str(error),))
+    return msgspec.structs.replace(
+        preview,
+        next_execution=format_time(next_run),
+        resources=tuple(item for page in pages for item in page.goes),
+        undecided=tuple(
+            {"what": each.what, "why": each.why} for page in pages for each in page.undecided
+        ),
+        problems=find_targets(record, served).problems,
+    )
+
+
+def _last_run(document: JsonObject, world: SweepWorld) -> datetime:
+    created = read_time(document["metadata"].get("creationTimestamp"))
+    return read_status(document).last_execution or created or world.lookups.now()
+
+
+def _keep(page: Page) -> Page:
+    """The names of objects only: there may be very many."""
+    return msgspec.structs.replace(page, goes=tuple(_name(item) for item in page.goes))
+
+
+def _name(item: JsonObject) -> JsonObject:
+    metadata = item["metadata"]
+    named = {
+        "apiVersion": item.get("apiVersion"),
+        "kind": item.get("kind"),
+        "namespace": metadata.get("namespace"),
+        "name": metadata["name"],
+        "uid": metadata.get("uid"),
+    }
+    return {name: value for name, value in named.items() if value}
+
+
+# --- the cluster of now
+
+
+@asynccontextmanager
+async def _open_world(client: Client, flags: Flags, names: Names) -> AsyncIterator[SweepWorld]:
+    lookups = ClusterLookups(client, asyncio.get_running_loop(), flags)
+    following = asyncio.create_task(lookups.run())
+    kinds = ServedKinds(client, keep=300.0)
+    try:
+        await lookups.wait()
+        served = await kinds.read()
+        resource_names = _name_resources(served)
+        exceptions = await _list_exceptions(client, flags)
+        yield SweepWorld(
+            client,
+            kinds.read,
+            await _Namespaces.read(client),
+            lookups,
+            is_protected=build_filter(read_settings(await _find_settings(client, names))),
+            exceptions=lambda: exceptions,
+            names=lambda: resource_names,
+            http_limits=read_http_limits(flags),
+        )
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+class _Namespaces:
+    """All namespaces, read once."""
+
+    def __init__(self, items: Iterable[JsonObject]) -> None:
+        self._items = {item["metadata"]["name"]: item for item in items}
+
+    @classmethod
+    async def read(cls, client: Client) -> "_Namespaces":
+        items = await client.list(NAMESPACE)
+        return cls(map(drop_managed_fields, items))
+
+    async def ensure(self, name: str) -> JsonObject | None:
+        return self._items.get(name)
+
+
+def _name_resources(served: Iterable[Collection]) -> ResourceNames:
+    return builtin_names().with_resources(
+        ResourceName(
+            each.resource.group,
+            each.resource.version,
+            each.resource.kind,
+            each.resource.plural,
+            each.resource.namespaced,
+        )
+        for each in served
+    )
+
+
+async def _find_settings(client: Client, names: Names) -> JsonObject | None:
+    try:
+        return await client.find(CONFIG_MAP, names.config_map, names.namespace)
+    except ApiError as error:
+        raise LictorError(
+            f"the settings in {names.namespace}/{names.config_map} cannot be read, and without "
+            f"them nobody can say what is left alone: {error}"
+        ) from error
+
+
+async def _list_exceptions(client: Client, flags: Flags) -> tuple[CelException, ...]:
+    if not flags.exception_namespace:
+        return ()
+    namespace = flags.exception_namespace.replace("*", "")
+    try:
+        documents = await client.list(CEL_EXCEPTION, namespace)
+    except NotFoundError:
+        return ()
+    return tuple(_read_exceptions(documents))
+
+
+def _read_exceptions(documents: Iterable[JsonObject]) -> Iterator[CelException]:
+    for document in documents:
+        loaded = load_documents(orjson.dumps(document), "PolicyException")
+        yield from (each.record for each in loaded.cel_exceptions)

@@ -1,0 +1,159 @@
+"""Deletes what a sweep found, exactly as it was judged, and tells what became of each object."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from lictor.cluster.cleanup_kinds import Target
+from lictor.control.cleanup.metrics import count_deleted, count_failed
+from lictor.control.cleanup.sweep import Page, Sweep, SweepWorld, Undecided, name_object
+from lictor.control.policy_writes import PolicyWrites
+from lictor.errors import ApiError, ConflictError, UnreachableError
+from lictor.raw import JsonObject
+from lictor.report import events
+from lictor.report.events import Event, ObjectReference, Reason, Source
+
+log = logging.getLogger(__name__)
+
+Tell: TypeAlias = Callable[[Event], None]
+
+# Deletions under way at the same time.
+_AT_ONCE = 8
+_ATTEMPTS = 5
+# Objects and reasons that are remembered by name; the rest is counted.
+_MAX_NAMED = 20
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How many objects went (or would go), how many could not, and which the first ones are."""
+
+    gone: int = 0
+    failed: int = 0
+    named: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    def __add__(self, other: "Outcome") -> "Outcome":
+        return Outcome(
+            self.gone + other.gone,
+            self.failed + other.failed,
+            (*self.named, *other.named)[:_MAX_NAMED],
+            (*self.reasons, *other.reasons)[:_MAX_NAMED],
+        )
+
+
+class Remover:
+    """Acts on the pages of one sweep. A dry one only counts."""
+
+    def __init__(
+        self, sweep: Sweep, world: SweepWorld, policy: ObjectReference, tell: Tell, *, dry: bool
+    ) -> None:
+        self._sweep = sweep
+        self._client = world.client
+        self._writes = PolicyWrites(world.client, world.own)
+        self._policy = policy
+        self._tell = tell
+        self._dry = dry
+        is_cel = policy.kind.endswith("DeletingPolicy")
+        self._words = ("delete", "deleted") if is_cel else ("clean up", "cleaned up")
+
+    async def handle(self, page: Page) -> Outcome:
+        """Delete what goes. UnreachableError where the API server is away: then all is redone."""
+        for each in page.undecided:
+            self._complain(page.target, each)
+        why = tuple(f"{each.what}: {each.why}" for each in page.undecided[:_MAX_NAMED])
+        outcome = Outcome(failed=len(page.undecided), reasons=why)
+        if self._dry:
+            named = tuple(name_object(item) for item in page.goes[:_MAX_NAMED])
+            return outcome + Outcome(gone=len(page.goes), named=named)
+        for start in range(0, len(page.goes), _AT_ONCE):
+            some = page.goes[start : start + _AT_ONCE]
+            answers = await asyncio.gather(
+                *(self._remove(page.target, item) for item in some), return_exceptions=True
+            )
+            for answer in answers:
+                if isinstance(answer, BaseException):
+                    raise answer
+                outcome += answer
+        return outcome
+
+    async def _remove(self, target: Target, item: JsonObject) -> Outcome:
+        name = name_object(item)
+        namespace = item["metadata"].get("namespace") or ""
+        try:
+            if not await self._delete(target, item):
+                return Outcome()
+        except UnreachableError:
+            raise
+        except ApiError as error:
+            count_failed(self._sweep.program, target.resource, namespace)
+            message = f"failed to {self._words[0]} the target resource {name}: {error}"
+            self._say(Reason.ERROR, events.Outcome.NONE, message, item)
+            return Outcome(failed=1, reasons=(f"{name}: {error}",))
+        count_deleted(self._sweep.program, target.resource, namespace)
+        message = f"successfully {self._words[1]} the target resource {name}"
+        self._say(Reason.APPLIED, events.Outcome.CLEANED_UP, message, item)
+        log.info("object deleted", extra={"policy": self._policy.name, "object": name})
+        return Outcome(gone=1, named=(name,))
+
+    async def _delete(self, target: Target, item: JsonObject) -> bool:
+        """Whether it is we who deleted it. One that has changed since is judged again."""
+        for _ in range(_ATTEMPTS):
+            metadata = item["metadata"]
+            name, namespace = metadata["name"], metadata.get("namespace") or ""
+            try:
+                return await self._writes.delete(
+                    target.resource,
+                    name,
+                    namespace,
+                    own=self._sweep.program.policy.namespace,
+                    propagation=self._sweep.program.propagation,
+                    preconditions={
+                        "uid": metadata["uid"],
+                        "resourceVersion": metadata["resourceVersion"],
+                    },
+                )
+            except ConflictError:
+                fresh = await self._client.find(target.resource, name, namespace)
+            if fresh is None or not await self._still_goes(target, item, fresh):
+                return False
+            item = fresh
+        raise ConflictError("it changes all the time", status=409)
+
+    async def _still_goes(self, target: Target, item: JsonObject, fresh: JsonObject) -> bool:
+        metadata = fresh["metadata"]
+        if metadata["uid"] != item["metadata"]["uid"] or metadata.get("deletionTimestamp"):
+            return False
+        return await self._sweep.judge_again(target, fresh)
+
+    def _complain(self, target: Target, undecided: Undecided) -> None:
+        count_failed(self._sweep.program, target.resource, target.namespace)
+        facts = {"policy": self._policy.name, "object": undecided.what}
+        log.warning("cleanup not decided", extra={**facts, "why": undecided.why[:200]})
+        if undecided.forbidden:
+            message = f"failed to list {undecided.what}: {undecided.why}"
+            self._say(Reason.ERROR, events.Outcome.NONE, message)
+
+    def _say(
+        self,
+        reason: Reason,
+        action: events.Outcome,
+        message: str,
+        item: JsonObject | None = None,
+    ) -> None:
+        related = refer_to(item) if item is not None else None
+        self._tell(Event(reason, action, message, self._policy, related, Source.CLEANUP))
+
+
+def refer_to(item: JsonObject) -> ObjectReference:
+    """An object, for an event."""
+    metadata = item["metadata"]
+    return ObjectReference(
+        str(item.get("apiVersion") or ""),
+        str(item.get("kind") or ""),
+        metadata["name"],
+        metadata.get("namespace") or "",
+        metadata.get("uid") or "",
+    )

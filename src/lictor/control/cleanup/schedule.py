@@ -1,0 +1,296 @@
+"""Runs cleanup and deleting policies when they are due, and says on their status how they are."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import msgspec
+
+from lictor.cluster.access import AccessCheck
+from lictor.cluster.cache import Cache
+from lictor.cluster.cleanup_access import check_permissions
+from lictor.cluster.cleanup_kinds import find_targets
+from lictor.cluster.cleanup_policies import compile_record, read_cleanup
+from lictor.cluster.resource import Resource
+from lictor.control.cleanup.removal import Tell, refer_to
+from lictor.control.cleanup.run import Run, is_dry
+from lictor.control.cleanup.status import (
+    READY,
+    Statement,
+    build_status_patch,
+    read_status,
+    read_time,
+)
+from lictor.control.cleanup.sweep import SweepWorld
+from lictor.control.loop import Loop
+from lictor.errors import ApiError, CompileError, ConflictError, LictorError, PolicyError
+from lictor.lang.cron import NextRun
+from lictor.raw import JsonObject
+from lictor.report import events
+from lictor.report.events import Event, Reason, Source
+
+log = logging.getLogger(__name__)
+
+# Runs at the same time; one that takes long does not keep the others from their hour.
+_RUNS = 3
+_INTERVAL = 60.0
+# How long an examination counts: roles and definitions of kinds change without telling us.
+_GOOD_FOR = 900.0
+_BAD_FOR = 55.0
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 300.0
+
+
+class _Examination(msgspec.Struct, frozen=True):
+    """Whether a policy can be used, and when it runs next after a given time."""
+
+    generation: int
+    until: float
+    problems: tuple[str, ...] = ()
+    next_run: NextRun | None = None
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    """A run that must be begun again, and not before this moment."""
+
+    pause: float
+    until: datetime
+
+
+class Cleanups:
+    """All policies that delete: what is known of them, and the runs that are under way."""
+
+    def __init__(
+        self,
+        caches: Sequence[Cache],
+        world: SweepWorld,
+        allows: AccessCheck,
+        tell: Tell,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._caches = tuple(caches)
+        self._world = world
+        self._allows = allows
+        self._tell = tell
+        self._now = now
+        self.wake: Callable[[], None] = lambda: None
+        self._examined: dict[str, _Examination] = {}
+        self._told: dict[str, tuple[str, ...]] = {}
+        self._runs: dict[str, asyncio.Task[None]] = {}
+        self._failures: dict[str, _Failure] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def reconcile(self) -> None:
+        """Look at every policy, start the runs that are due, and set the clock for the next."""
+        live: set[str] = set()
+        moments: list[datetime] = []
+        errors: list[ApiError] = []
+        for cache in self._caches:
+            for document in cache.list():
+                if document["metadata"].get("deletionTimestamp"):
+                    continue
+                live.add(document["metadata"]["uid"])
+                try:
+                    moments += await self._attend(cache, document)
+                except ApiError as error:
+                    # Told at the end: one policy does not keep the others from their hour.
+                    errors.append(error)
+        self._forget(live)
+        self._set_timer(moments)
+        if errors:
+            raise errors[0]
+
+    async def stop(self) -> None:
+        """End all runs where they are; the next leader begins them again."""
+        if self._timer is not None:
+            self._timer.cancel()
+        runs = tuple(self._runs.values())
+        for run in runs:
+            run.cancel()
+        await asyncio.gather(*runs, return_exceptions=True)
+
+    async def _attend(self, cache: Cache, document: JsonObject) -> tuple[datetime, ...]:
+        """When this policy must be looked at again; nothing where only a change of it matters."""
+        uid = document["metadata"]["uid"]
+        examination = await self._examine(document)
+        if uid in self._runs:
+            # The end of the run wakes us. Until then the status is its own.
+            return ()
+        document = await self._show(cache.resource, document, examination.problems)
+        if examination.next_run is None:
+            return ()
+        due = _find_due(document, examination.next_run)
+        failure = self._failures.get(uid)
+        if failure is not None:
+            due = max(due, failure.until)
+        if due > self._now():
+            return (due,)
+        if len(self._runs) < _RUNS:
+            self._start(cache, document)
+        return ()
+
+    # --- can it be used?
+
+    async def _examine(self, document: JsonObject) -> _Examination:
+        metadata = document["metadata"]
+        known = self._examined.get(metadata["uid"])
+        clock = asyncio.get_running_loop().time()
+        generation = int(metadata.get("generation") or 0)
+        if known is not None and known.generation == generation and clock < known.until:
+            return known
+        problems, next_run = await self._judge(document)
+        until = clock + (_BAD_FOR if problems else _GOOD_FOR)
+        made = self._examined[metadata["uid"]] = _Examination(generation, until, problems, next_run)
+        return made
+
+    async def _judge(self, document: JsonObject) -> tuple[tuple[str, ...], NextRun | None]:
+        world = self._world
+        try:
+            record = read_cleanup(document)
+            program = await asyncio.to_thread(
+                compile_record,
+                record,
+                world.lookups,
+                names=world.names(),
+                http_limits=world.http_limits,
+            )
+            program.next_run(self._now())
+        except PolicyError as error:
+            return (str(error),), None
+        served = await world.served()
+        missing = find_targets(record, served).problems
+        refused = await check_permissions(record, served, self._allows)
+        return (*missing, *refused), program.next_run
+
+    async def _show(
+        self, kind: Resource, document: JsonObject, problems: tuple[str, ...]
+    ) -> JsonObject:
+        """Put the readiness on the status; gives back the document as it is then."""
+        self._announce(document, problems)
+        ready = Statement(READY, holds=True, reason="Succeeded", message="Ready")
+        if problems:
+            ready = Statement(READY, holds=False, reason="Failed", message="; ".join(problems))
+        metadata = document["metadata"]
+        if read_status(document).says(ready, int(metadata.get("generation") or 0)):
+            return document
+        return await self._world.client.patch(
+            kind,
+            metadata["name"],
+            build_status_patch(document, [ready], self._now()),
+            namespace=metadata.get("namespace") or "",
+            subresource="status",
+        )
+
+    def _announce(self, document: JsonObject, problems: tuple[str, ...]) -> None:
+        uid = document["metadata"]["uid"]
+        if self._told.get(uid, ()) == problems:
+            return
+        self._told[uid] = problems
+        about = refer_to(document)
+        for problem in problems:
+            log.warning("policy cannot be used", extra={"policy": about.name, "why": problem})
+            none = events.Outcome.NONE
+            self._tell(Event(Reason.ERROR, none, problem, about, source=Source.CLEANUP))
+
+    # --- runs
+
+    def _start(self, cache: Cache, document: JsonObject) -> None:
+        uid = document["metadata"]["uid"]
+        run = Run(
+            cache.resource,
+            document,
+            self._world,
+            tell=self._tell,
+            now=self._now,
+            is_wanted=lambda: _is_same(document, cache),
+        )
+        self._runs[uid] = asyncio.create_task(self._finish(uid, run))
+
+    async def _finish(self, uid: str, run: Run) -> None:
+        try:
+            outcome = await run.execute()
+        except ConflictError:
+            # Someone else was faster, or the policy has just been edited: look again.
+            log.debug("run not begun", extra={"uid": uid})
+        except (LictorError, TimeoutError) as error:
+            self._postpone(uid, error)
+        except Exception as error:
+            log.exception("run failed")
+            self._postpone(uid, error)
+        else:
+            self._failures.pop(uid, None)
+            if outcome is not None:
+                facts = {"uid": uid, "deleted": outcome.gone, "failed": outcome.failed}
+                log.info("run ended", extra=facts)
+        finally:
+            self._runs.pop(uid, None)
+            self.wake()
+
+    def _postpone(self, uid: str, error: Exception) -> None:
+        known = self._failures.get(uid)
+        pause = min(known.pause * 2, _LONGEST_PAUSE) if known is not None else _FIRST_PAUSE
+        until = datetime.fromtimestamp(self._now().timestamp() + pause, UTC)
+        self._failures[uid] = _Failure(pause, until)
+        log.warning("run postponed", extra={"uid": uid, "seconds": pause, "why": str(error)[:200]})
+
+    def _forget(self, live: set[str]) -> None:
+        self._examined = {uid: kept for uid, kept in self._examined.items() if uid in live}
+        self._told = {uid: kept for uid, kept in self._told.items() if uid in live}
+        self._failures = {uid: kept for uid, kept in self._failures.items() if uid in live}
+
+    def _set_timer(self, moments: Sequence[datetime]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not moments:
+            return
+        seconds = max((min(moments) - self._now()).total_seconds(), 0.0)
+        # By the clock on the wall, which may be set: looked at again at the interval at the latest.
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(min(seconds, _INTERVAL) + 0.01, self.wake)
+
+
+def _find_due(document: JsonObject, next_run: NextRun) -> datetime:
+    """The first hour of the schedule after the last run, or after the policy was made.
+
+    What was missed is made up for once, however often it was missed.
+    """
+    status = read_status(document)
+    created = read_time(document["metadata"].get("creationTimestamp"))
+    begin = status.last_execution or created or datetime.now(UTC)
+    if status.is_executing:
+        return begin
+    with suppress(CompileError):
+        return next_run(begin)
+    return datetime.max.replace(tzinfo=UTC)
+
+
+def _is_same(document: JsonObject, cache: Cache) -> bool:
+    """Is the policy still what it was when its run began?"""
+    metadata = document["metadata"]
+    current = cache.get(metadata["name"], metadata.get("namespace") or "")
+    return (
+        current is not None
+        and current["metadata"]["uid"] == metadata["uid"]
+        and current["metadata"].get("generation") == metadata.get("generation")
+        and is_dry(current) == is_dry(document)
+    )
+
+
+class CleanupLoop(Loop):
+    """The loop of all policies that delete; what it began ends with it."""
+
+    def __init__(self, cleanups: Cleanups, caches: Sequence[Cache]) -> None:
+        super().__init__(
+            "cleanup-controller", cleanups.reconcile, interval=_INTERVAL, caches=caches
+        )
+        self._cleanups = cleanups
+        cleanups.wake = self.wake
+
+    async def run(self) -> None:
+        """Reconcile until cancelled, then end the runs."""
+        try:
+            await super().run()
+        finally:
+            await self._cleanups.stop()

@@ -1,0 +1,164 @@
+"""What of the objects that are there now would a policy delete? Nothing is deleted here."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from lictor.cluster.cleanup_kinds import CleanupRecord, Target, find_targets
+from lictor.cluster.cleanup_policies import compile_record
+from lictor.cluster.client import Client
+from lictor.cluster.discovery import Collection
+from lictor.cluster.names import Names
+from lictor.compile.cleanup import CleanupProgram
+from lictor.control.cleanup.lookups import SweepLookups
+from lictor.errors import ApiError, EvaluationError, GoneError, LookupFailedError
+from lictor.lang.resource_names import ResourceNames, builtin_names
+from lictor.model.cel_policy import CelException
+from lictor.model.request import Request
+from lictor.ports import HttpLimits, Lookups
+from lictor.raw import JsonObject
+
+# Objects in memory at once: some kinds have objects of a megabyte.
+_PAGE = 100
+# The server forgets a listing after minutes; it is begun again so often.
+_LISTINGS = 3
+
+IsProtected: TypeAlias = Callable[[Request], bool]
+
+
+class Namespaces(Protocol):
+    """Who knows the labels of namespaces."""
+
+    async def ensure(self, name: str, /) -> JsonObject | None: ...
+
+
+class SweepWorld(msgspec.Struct, frozen=True):
+    """What a sweep needs of the cluster."""
+
+    client: Client
+    served: Callable[[], Awaitable[Sequence[Collection]]]
+    namespaces: Namespaces
+    lookups: Lookups
+    # Objects that no policy concerns, by the settings of the installation.
+    is_protected: IsProtected = lambda _: False
+    exceptions: Callable[[], Iterable[CelException]] = tuple
+    names: Callable[[], ResourceNames] = builtin_names
+    http_limits: HttpLimits = HttpLimits()
+    # What our own objects are called, which no policy deletes.
+    own: Names = Names()
+
+
+class Undecided(msgspec.Struct, frozen=True):
+    """An object, or a whole collection, about which nothing can be said. It stays."""
+
+    what: str
+    why: str
+    # The API server said so, and will say so again until someone changes a role.
+    forbidden: bool = False
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some objects of one collection, judged."""
+
+    target: Target
+    goes: tuple[JsonObject, ...] = ()
+    undecided: tuple[Undecided, ...] = ()
+
+
+class Sweep:
+    """One policy, ready to look through the cluster once."""
+
+    def __init__(self, record: CleanupRecord, world: SweepWorld, program: CleanupProgram) -> None:
+        self.record = record
+        self.program = program
+        self._world = world
+
+    @classmethod
+    async def prepare(cls, record: CleanupRecord, world: SweepWorld) -> "Sweep":
+        """Compile the policy against the cluster of now; CompileError where that fails."""
+        program = await asyncio.to_thread(
+            compile_record,
+            record,
+            SweepLookups(world.lookups),
+            exceptions=tuple(world.exceptions()),
+            names=world.names(),
+            http_limits=world.http_limits,
+        )
+        return cls(record, world, program)
+
+    async def pages(self) -> AsyncIterator[Page]:
+        """Everything that the policy looks through, judged page by page."""
+        targets = find_targets(self.record, await self._world.served())
+        for target in targets.found:
+            async for page in self._walk(target):
+                yield page
+
+    async def _walk(self, target: Target) -> AsyncIterator[Page]:
+        for attempt in range(1, _LISTINGS + 1):
+            try:
+                async for items in self._list(target):
+                    yield await self._judge(target, items)
+            except GoneError:
+                # Too slow for the server's memory. What was judged is judged again: no harm.
+                if attempt == _LISTINGS:
+                    raise
+                continue
+            except ApiError as error:
+                if error.status not in (401, 403, 404, 405):
+                    raise
+                what = f"{target.resource.plural} of {target.namespace or 'all namespaces'}"
+                refused = error.status in (401, 403)
+                yield Page(target, undecided=(Undecided(what, str(error), refused),))
+            return
+
+    async def _list(self, target: Target) -> AsyncIterator[list[JsonObject]]:
+        async for answer in self._world.client.list_pages(
+            target.resource, target.namespace, labels=target.labels, page=_PAGE
+        ):
+            items: list[JsonObject] = answer.get("items") or []
+            # What is on its way out needs no second push.
+            yield [each for each in items if not each["metadata"].get("deletionTimestamp")]
+
+    async def judge_again(self, target: Target, item: JsonObject) -> bool:
+        """The same question about an object that has changed since."""
+        page = await self._judge(target, [item])
+        return bool(page.goes)
+
+    async def _judge(self, target: Target, items: Sequence[JsonObject]) -> Page:
+        requests = []
+        for item in items:
+            labels = await self._find_labels(item)
+            if labels is not None:
+                requests.append(Request.of(item, namespace_labels=labels))
+        # In a thread: a context may ask the cluster, which waits for this very event loop.
+        return await asyncio.to_thread(self._decide, target, requests)
+
+    async def _find_labels(self, item: JsonObject) -> Mapping[str, str] | None:
+        """The labels of an object's namespace; None where that is gone, and the object with it."""
+        name = item["metadata"].get("namespace")
+        if not name:
+            return {}
+        namespace = await self._world.namespaces.ensure(name)
+        # Without this, a selector such as `DoesNotExist` would take an unknown namespace.
+        return None if namespace is None else namespace["metadata"].get("labels") or {}
+
+    def _decide(self, target: Target, requests: Iterable[Request]) -> Page:
+        goes: list[JsonObject] = []
+        undecided: list[Undecided] = []
+        for request in requests:
+            try:
+                if not self._world.is_protected(request) and self.program.concerns(request):
+                    goes.append(request.resource)
+            except (EvaluationError, LookupFailedError) as error:
+                undecided.append(Undecided(name_object(request.resource), str(error)))
+            except RecursionError:
+                undecided.append(Undecided(name_object(request.resource), "nested too deeply"))
+        return Page(target, tuple(goes), tuple(undecided))
+
+
+def name_object(item: JsonObject) -> str:
+    """`Kind/namespace/name`, as events name it; the middle is empty where there is none."""
+    metadata = item["metadata"]
+    return f"{item.get('kind')}/{metadata.get('namespace') or ''}/{metadata['name']}"

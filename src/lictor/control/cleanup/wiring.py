@@ -1,0 +1,127 @@
+"""The loops of the cleanup controller, put together."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from lictor.cluster.cache import Cache
+from lictor.cluster.cleanup_access import ask_for_myself
+from lictor.cluster.cleanup_policies import CLEANUP_KINDS
+from lictor.cluster.client import Client
+from lictor.cluster.http_limits import read_http_limits
+from lictor.cluster.metadata_client import MetadataClient
+from lictor.cluster.request_filter import build_filter
+from lictor.cluster.resource import NAMESPACE
+from lictor.cluster.served import ServedKinds
+from lictor.cluster.settings import Settings
+from lictor.control.cleanup.removal import Tell
+from lictor.control.cleanup.schedule import CleanupLoop, Cleanups
+from lictor.control.cleanup.sweep import IsProtected, SweepWorld
+from lictor.control.context import Workplace
+from lictor.control.loop import Loop
+from lictor.control.policy_writes import PolicyWrites
+from lictor.control.ttl.agenda import Agenda
+from lictor.control.ttl.deletion import TtlDeletionLoop, TtlDeletions
+from lictor.control.ttl.watch import TtlLoop, TtlWatches
+from lictor.lang.duration import NANOSECONDS, parse_duration
+from lictor.model.cel_policy import CelException
+from lictor.model.exception import PolicyException
+from lictor.model.request import Request
+from lictor.ports import Lookups
+from lictor.raw import JsonObject
+
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+_MANAGER = "kyverno"
+_LEAST_INTERVAL = 1.0
+
+Now: TypeAlias = Callable[[], datetime]
+
+
+def _read_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def build_cleanup_loops(
+    place: Workplace, *, lookups: Lookups, tell: Tell, now: Now = _read_clock
+) -> list[Loop]:
+    """Cleanup and deleting policies on their schedules, and objects with a time to live.
+
+    For one leader, under the Lease of the cleanup controller. `tell` takes events.
+    """
+    policies = build_policies_loop(place, lookups=lookups, tell=tell, now=now)
+    return [policies, *build_ttl_loops(place)]
+
+
+def build_policies_loop(
+    place: Workplace, *, lookups: Lookups, tell: Tell, now: Now = _read_clock
+) -> Loop:
+    """The loop of all policies that delete."""
+    caches = [place.watch(kind) for kind in CLEANUP_KINDS]
+    world = SweepWorld(
+        place.client,
+        ServedKinds(place.client).read,
+        KnownNamespaces(place.client, place.watch(NAMESPACE)),
+        lookups,
+        is_protected=Protection(place),
+        exceptions=lambda: _list_exceptions(place),
+        names=lambda: place.store.names,
+        http_limits=read_http_limits(place.flags),
+        own=place.names,
+    )
+    cleanups = Cleanups(caches, world, ask_for_myself(place.client), tell, now)
+    return CleanupLoop(cleanups, caches)
+
+
+def build_ttl_loops(place: Workplace) -> list[Loop]:
+    """The loop that watches objects with a time to live, and the one that deletes them."""
+    agenda = Agenda()
+    watches = TtlWatches(
+        lambda: MetadataClient(place.client.config),
+        ServedKinds(place.client, keep=0.0).read,
+        ask_for_myself(place.client),
+        agenda,
+    )
+    writes = PolicyWrites(place.client, place.names)
+    deleting = TtlDeletionLoop(TtlDeletions(writes, agenda, watches.find))
+    watches.wake = deleting.wake
+    seconds = parse_duration(place.flags.ttl_reconciliation_interval) / NANOSECONDS
+    return [TtlLoop(watches, max(seconds, _LEAST_INTERVAL)), deleting]
+
+
+class KnownNamespaces:
+    """Namespaces from a watch; one that it has not told of yet is asked for."""
+
+    def __init__(self, client: Client, cache: Cache) -> None:
+        self._client = client
+        self._cache = cache
+
+    async def ensure(self, name: str) -> JsonObject | None:
+        """The Namespace; None where there is none."""
+        return self._cache.get(name) or await self._client.find(NAMESPACE, name)
+
+
+class Protection:
+    """What policies must leave alone: by the resource filters, and by a label if a flag says so."""
+
+    def __init__(self, place: Workplace) -> None:
+        self._place = place
+        self._settings: Settings | None = None
+        self._is_filtered: IsProtected = lambda _: False
+
+    def __call__(self, request: Request) -> bool:
+        settings = self._place.settings.current
+        if settings is not self._settings:
+            self._is_filtered = build_filter(settings)
+            self._settings = settings
+        if self._is_filtered(request):
+            return True
+        if not self._place.flags.protect_managed_resources:
+            return False
+        labels = request.resource["metadata"].get("labels") or {}
+        return bool(labels.get(_MANAGED_BY) == _MANAGER)
+
+
+def _list_exceptions(place: Workplace) -> Iterator[CelException]:
+    for exception in place.store.exceptions:
+        if not isinstance(exception, PolicyException):
+            yield exception

@@ -1,0 +1,260 @@
+"""All objects that policies have made, watched and found by whom they were made for."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+from lictor.cluster.cache import Cache, Change, ChangeType
+from lictor.cluster.client import Client
+from lictor.cluster.resource import Resource
+from lictor.control.generate.labels import (
+    CLONE_SOURCE,
+    MADE,
+    MANAGED,
+    Unit,
+    belongs_to,
+    read_source,
+    read_unit,
+)
+from lictor.errors import LookupFailedError
+from lictor.raw import JsonObject
+
+log = logging.getLogger(__name__)
+
+_K = TypeVar("_K")
+UnitKey: TypeAlias = tuple[str, str, str, str]
+
+# So long is the first list of a kind waited for.
+_PATIENCE = 20.0
+_LOOK_AGAIN = 0.02
+_POLL = 3.0
+# A kind is watched for so long after it was last asked for, even where nobody seems to need it.
+_LINGER = 30.0
+_AT_ONCE = 4
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where an object is."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+
+class _Watch(msgspec.Struct):
+    cache: Cache
+    task: asyncio.Task[None]
+    # How often everything had been read when we last asked for haste.
+    reads: int = -1
+    # When someone last wanted it watched.
+    used: float = 0.0
+
+    @property
+    def is_refused(self) -> bool:
+        """Has the API server said no? What was read before may be old then."""
+        return bool(self.cache.trouble)
+
+    @property
+    def is_listed_only(self) -> bool:
+        """There is a right to list, but none to watch: each haste brought a new list."""
+        return self.is_refused and self.cache.reads > self.reads
+
+    def hurry(self) -> None:
+        self.reads = self.cache.reads
+        self.cache.hurry()
+
+
+class Downstream:
+    """Caches of made objects and of what they are copies of, kind by kind as they are needed."""
+
+    def __init__(self, client: Client, *, linger: float = _LINGER) -> None:
+        self._client = client
+        self.linger = linger
+        self._made: dict[Resource, _Watch] = {}
+        self._sources: dict[Resource, _Watch] = {}
+        self._units: dict[UnitKey, dict[Place, JsonObject]] = {}
+        self._copies: dict[str, dict[Place, JsonObject]] = {}
+        self._triggers: dict[str, set[UnitKey]] = {}
+        # Told of every change of a made object, and of every source that changed or went.
+        self.on_made: Callable[[Place, Change], None] = lambda place, change: None  # noqa: ARG005
+        self.on_source: Callable[[Place, Change], None] = lambda place, change: None  # noqa: ARG005
+
+    async def follow(self, resource: Resource, *, sources: bool = False) -> None:
+        """Watch a kind from now on; returns when everything of it has been read.
+
+        Raises LookupFailedError where it cannot be read.
+        """
+        watch = self._begin(resource, sources=sources)
+        watch.used = time.monotonic()
+        cache = watch.cache
+        reads, faults = 0, cache.faults
+        if watch.is_refused:
+            # Its own pauses grow far longer than a missing role is missing.
+            reads = cache.reads
+            watch.hurry()
+        deadline = time.monotonic() + _PATIENCE
+        # Where there is no right to watch, only to list, the list is as new as this.
+        while cache.reads <= reads:
+            if cache.faults > faults or time.monotonic() > deadline:
+                why = cache.trouble or "the API server does not answer"
+                raise LookupFailedError(f"cannot watch {resource.plural}: {why}")
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    def _begin(self, resource: Resource, *, sources: bool) -> _Watch:
+        watches = self._sources if sources else self._made
+        watch = watches.get(resource)
+        if watch is None:
+            labels = CLONE_SOURCE if sources else MANAGED
+            # Who has set which field decides what we put back: managedFields are kept.
+            cache = Cache(self._client, resource, labels=labels, keep=lambda item: item)
+            cache.listen(self._hear_source(resource) if sources else self._hear(resource))
+            watch = watches[resource] = _Watch(cache, asyncio.create_task(cache.run()))
+        return watch
+
+    async def release(self, made: set[Resource], sources: set[Resource]) -> None:
+        """Watch no kinds any more but these: those of policies that are gone hold secrets."""
+        recent = time.monotonic() - self.linger
+        ended = []
+        for watches, wanted in ((self._made, made), (self._sources, sources)):
+            for resource, watch in list(watches.items()):
+                if resource not in wanted and watch.used < recent:
+                    ended.append(watches.pop(resource).task)
+        for task in ended:
+            task.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+        for place, item in list(self.all()):
+            if place.resource not in self._made:
+                self.forget(place, item)
+
+    @property
+    def watched(self) -> frozenset[Resource]:
+        """The kinds that are watched now."""
+        return frozenset((*self._made, *self._sources))
+
+    async def poll(self) -> None:
+        """List again and again what may be listed, but not watched; until cancelled."""
+        while True:
+            await asyncio.sleep(_POLL)
+            for watch in (*self._made.values(), *self._sources.values()):
+                if watch.is_listed_only:
+                    watch.hurry()
+
+    async def discover(self, kinds: Iterable[Resource]) -> None:
+        """Watch every kind of which something was made, whoever asked for it and when."""
+        gate = asyncio.Semaphore(_AT_ONCE)
+        await asyncio.gather(
+            *(self._look_for(kind, gate) for kind in kinds if kind not in self._made)
+        )
+
+    async def _look_for(self, resource: Resource, gate: asyncio.Semaphore) -> None:
+        try:
+            async with gate:
+                page = await self._client.request(
+                    "GET", resource.path(), params={"labelSelector": MADE, "limit": 1}
+                )
+            if page.get("items") or (page.get("metadata") or {}).get("continue"):
+                await self.follow(resource)
+        except LookupFailedError as error:
+            # What we may not read we did not make.
+            log.debug("kind not read", extra={"kind": resource.kind, "why": str(error)[:200]})
+
+    async def stop(self) -> None:
+        """Forget everything; the next `follow` begins anew."""
+        tasks = [watch.task for watch in (*self._made.values(), *self._sources.values())]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for index in (self._made, self._sources, self._units, self._copies, self._triggers):
+            index.clear()
+
+    def of(self, unit: Unit) -> dict[Place, JsonObject]:
+        """What has been made for a unit."""
+        made = self._units.get(unit.key, {})
+        return {place: item for place, item in made.items() if belongs_to(item, unit)}
+
+    def find(self, place: Place) -> JsonObject | None:
+        """A made object as it was last heard of."""
+        watch = self._made.get(place.resource)
+        return watch.cache.get(place.name, place.namespace) if watch is not None else None
+
+    def copies_of(self, uid: str) -> dict[Place, JsonObject]:
+        """The copies of one source."""
+        return dict(self._copies.get(uid, {}))
+
+    def has_source(self, resource: Resource, namespace: str, name: str, uid: str) -> bool:
+        """Is the source there, and marked as one?"""
+        watch = self._sources.get(resource)
+        found = watch.cache.get(name, namespace) if watch is not None else None
+        return found is not None and str(found["metadata"].get("uid")) == uid
+
+    def units_of(self, trigger_uid: str) -> list[Unit]:
+        """The units that one trigger has set off."""
+        keys = self._triggers.get(trigger_uid, set())
+        items = (item for key in keys for item in self._units.get(key, {}).values())
+        # All that is said, not what the first one says: one of them may be forged.
+        return list(dict.fromkeys(unit for item in items if (unit := read_unit(item)) is not None))
+
+    def all(self) -> Iterator[tuple[Place, JsonObject]]:
+        """Everything that has been made."""
+        for made in self._units.values():
+            yield from made.items()
+
+    def _hear(self, resource: Resource) -> Callable[[Change], None]:
+        def hear(change: Change) -> None:
+            place = place_of(resource, change.object)
+            if change.before is not None:
+                self.forget(place, change.before)
+            if change.type is ChangeType.DELETED:
+                self.forget(place, change.object)
+            else:
+                self.remember(place, change.object)
+            self.on_made(place, change)
+
+        return hear
+
+    def _hear_source(self, resource: Resource) -> Callable[[Change], None]:
+        return lambda change: self.on_source(place_of(resource, change.object), change)
+
+    def remember(self, place: Place, item: JsonObject) -> None:
+        """Take note of a made object; the watch may tell of it later."""
+        unit = read_unit(item)
+        if unit is None:
+            return
+        self._units.setdefault(unit.key, {})[place] = item
+        self._triggers.setdefault(unit.trigger.uid, set()).add(unit.key)
+        source = read_source(item)
+        if source is not None:
+            self._copies.setdefault(source.uid, {})[place] = item
+
+    def forget(self, place: Place, item: JsonObject) -> None:
+        """A made object is gone, or was made for others."""
+        unit = read_unit(item)
+        if unit is None:
+            return
+        _drop(self._units, unit.key, place)
+        if unit.key not in self._units:
+            keys = self._triggers.get(unit.trigger.uid, set())
+            keys.discard(unit.key)
+            if not keys:
+                self._triggers.pop(unit.trigger.uid, None)
+        source = read_source(item)
+        if source is not None:
+            _drop(self._copies, source.uid, place)
+
+
+def _drop(index: dict[_K, dict[Place, JsonObject]], key: _K, place: Place) -> None:
+    places = index.get(key)
+    if places is not None:
+        places.pop(place, None)
+        if not places:
+            del index[key]
+
+
+def place_of(resource: Resource, item: JsonObject) -> Place:
+    """Where an object of a kind is."""
+    metadata = item["metadata"]
+    return Place(resource, str(metadata.get("namespace") or ""), str(metadata["name"]))

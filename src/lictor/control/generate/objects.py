@@ -1,0 +1,205 @@
+"""One made object at a time: created, put right, or deleted, with no write where all is well."""
+
+import logging
+from enum import StrEnum
+
+import msgspec
+
+from lictor.cluster.client import Client
+from lictor.cluster.resource import Resource
+from lictor.control.generate.downstream import Downstream, Place
+from lictor.control.generate.labels import CLONE_SOURCE, KEEPING, RELEASE, Notes
+from lictor.control.generate.merge import merge_known
+from lictor.control.policy_writes import PolicyWrites
+from lictor.errors import ApiError, ConflictError
+from lictor.model.result import SourceRef
+from lictor.raw import JsonObject
+
+log = logging.getLogger(__name__)
+
+_TRIES = 4
+
+
+class Made(msgspec.Struct, frozen=True):
+    """An object as it should be, and what it is a copy of."""
+
+    place: Place
+    body: JsonObject
+    source: SourceRef | None
+    # The namespace of the policy that wants it; empty where it has none.
+    own: str
+    # Where the source is, as the API server has it.
+    origin: Resource | None = None
+
+
+class Wrote(StrEnum):
+    """What was done to an object."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    NOTHING = "nothing"
+
+
+class Objects:
+    """Writes made objects, and remembers how it left them."""
+
+    def __init__(self, client: Client, writes: PolicyWrites, downstream: Downstream) -> None:
+        self._client = client
+        self._writes = writes
+        self._downstream = downstream
+        # The versions that we left behind: an event that tells of them tells nothing new.
+        self._left: dict[Place, str] = {}
+        # What we have deleted ourselves, until we hear of it.
+        self._deleted: set[Place] = set()
+
+    def is_as_left(self, place: Place, version: str) -> bool:
+        """Is this the version that we wrote or found to be right?"""
+        return bool(version) and self._left.get(place) == version
+
+    def has_left(self, place: Place) -> bool:
+        """Have we written it, or found it to be right, at all?"""
+        return place in self._left
+
+    async def put(self, made: Made, *, synchronize: bool, server_side: bool) -> Wrote:
+        """Let an object be as it should; one that is not kept in step is only created."""
+        known = self._downstream.find(made.place)
+        if known is not None and not synchronize:
+            return Wrote.NOTHING
+        if known is None:
+            known = await self._create(made, server_side=server_side)
+            if known is None:
+                return Wrote.CREATED
+            if not synchronize:
+                return Wrote.NOTHING
+        return await self._put_right(made, known, server_side=server_side)
+
+    async def _create(self, made: Made, *, server_side: bool) -> JsonObject | None:
+        """Make it; what is there already is handed back instead."""
+        place = made.place
+        self._deleted.discard(place)
+        for _ in range(_TRIES):
+            try:
+                if server_side:
+                    known = await self._client.find(place.resource, place.name, place.namespace)
+                    if known is not None:
+                        return known
+                    stored = await self._writes.apply(place.resource, made.body, own=made.own)
+                else:
+                    stored = await self._writes.create(place.resource, made.body, own=made.own)
+            except ConflictError:
+                known = await self._client.find(place.resource, place.name, place.namespace)
+                if known is not None:
+                    return known
+                continue
+            self._note(place, stored)
+            return None
+        raise ConflictError(f"{place.name} comes and goes")
+
+    async def _put_right(self, made: Made, known: JsonObject, *, server_side: bool) -> Wrote:
+        place = made.place
+        for _ in range(_TRIES):
+            try:
+                return await self._write(made, known, server_side=server_side)
+            except ConflictError:
+                found = await self._client.find(place.resource, place.name, place.namespace)
+                if found is None:
+                    found = await self._create(made, server_side=server_side)
+                    if found is None:
+                        return Wrote.CREATED
+                known = found
+        raise ConflictError(f"{place.name} is written by others all the time")
+
+    async def _write(self, made: Made, known: JsonObject, *, server_side: bool) -> Wrote:
+        place = made.place
+        if server_side:
+            stored = await self._writes.apply(place.resource, made.body, own=made.own)
+        else:
+            merged = merge_known(made.body, known, self._writes.field_manager)
+            if merged == known:
+                self._note(place, known)
+                return Wrote.NOTHING
+            merged["metadata"].pop("managedFields", None)
+            stored = await self._writes.replace(place.resource, merged, own=made.own)
+        self._note(place, stored)
+        is_same = _version(stored) == _version(known)
+        return Wrote.NOTHING if is_same else Wrote.CHANGED
+
+    def note_gone(self, place: Place) -> bool:
+        """It is gone; True where that is our doing."""
+        self._left.pop(place, None)
+        is_ours = place in self._deleted
+        self._deleted.discard(place)
+        return is_ours
+
+    def _note(self, place: Place, stored: JsonObject) -> None:
+        self._left[place] = _version(stored)
+        self._downstream.remember(place, stored)
+
+    async def delete(self, place: Place, known: JsonObject, *, own: str) -> None:
+        """Delete an object, but not another one that has taken its name."""
+        uid = _uid(known)
+        self._deleted.add(place)
+        try:
+            was_there = await self._writes.delete(
+                place.resource,
+                place.name,
+                place.namespace,
+                own=own,
+                preconditions={"uid": uid} if uid else None,
+            )
+            if not was_there:
+                self._deleted.discard(place)
+                self._downstream.forget(place, known)
+        except ConflictError:
+            self._deleted.discard(place)
+        except ApiError:
+            self._deleted.discard(place)
+            raise
+
+    async def release(self, place: Place, known: JsonObject, *, own: str) -> None:
+        """Let an object be nobody's."""
+        self._left.pop(place, None)
+        await self._note_on(place, _uid(known), RELEASE, own=own)
+
+    async def keep(self, place: Place, known: JsonObject, *, own: str) -> None:
+        """Let an object outlive its policy."""
+        await self._note_on(place, _uid(known), KEEPING, own=own)
+
+    async def mark_source(self, made: Made) -> None:
+        """Label what an object is a copy of, so that its changes are heard of."""
+        source, origin = made.source, made.origin
+        if source is None or origin is None:
+            return
+        await self._downstream.follow(origin, sources=True)
+        if self._downstream.has_source(origin, source.namespace, source.name, source.uid):
+            return
+        try:
+            place = Place(origin, source.namespace, source.name)
+            notes = Notes(labels={CLONE_SOURCE: ""})
+            await self._note_on(place, source.uid, notes, own=made.own)
+        except ApiError as error:
+            # Without the mark only the resync tells us of its changes.
+            log.info("source not marked", extra={"source": source.name, "why": str(error)[:200]})
+
+    async def _note_on(self, place: Place, uid: str, notes: Notes, *, own: str) -> None:
+        """Change labels and annotations. By PUT: the right to patch is often not given."""
+        for _ in range(_TRIES):
+            known = await self._client.find(place.resource, place.name, place.namespace)
+            if known is None or _uid(known) != uid:
+                return
+            changed = notes.put_on(known)
+            if changed == known:
+                return
+            try:
+                await self._writes.replace(place.resource, changed, own=own)
+            except ConflictError:
+                continue
+            return
+
+
+def _uid(item: JsonObject) -> str:
+    return str(item["metadata"].get("uid") or "")
+
+
+def _version(item: JsonObject) -> str:
+    return str(item["metadata"].get("resourceVersion") or "")

@@ -1,0 +1,285 @@
+"""Objects that shall exist because another one does: made, kept in step, and taken away."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.cluster.resource import Resource
+from lictor.cluster.update_requests import Trigger, Update, UpdateType
+from lictor.control.background.trigger import Triggers
+from lictor.control.evaluation import judge
+from lictor.control.generate.downstream import Downstream, Place
+from lictor.control.generate.labels import Unit, goes_with_policy, mark_made, read_aim
+from lictor.control.generate.objects import Made, Objects, Wrote
+from lictor.control.generate.rules import GenerateRule, PolicyBook
+from lictor.errors import ApiError, EvaluationError, LictorError
+from lictor.model.request import Operation, Request
+from lictor.model.result import Result, SourceRef, Status
+from lictor.raw import JsonObject
+
+log = logging.getLogger(__name__)
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What came of one rule and one trigger."""
+
+    rule: GenerateRule
+    request: Request
+    results: tuple[Result, ...] = ()
+    created: tuple[JsonObject, ...] = ()
+    failure: str = ""
+
+
+class _Turns:
+    """One at a time for each key."""
+
+    def __init__(self) -> None:
+        self._locks: dict[tuple[str, ...], asyncio.Lock] = {}
+        self._takers: Counter[tuple[str, ...]] = Counter()
+
+    @asynccontextmanager
+    async def take(self, key: tuple[str, ...]) -> AsyncIterator[None]:
+        self._takers[key] += 1
+        try:
+            async with self._locks.setdefault(key, asyncio.Lock()):
+                yield
+        finally:
+            self._takers[key] -= 1
+            if not self._takers[key]:
+                del self._takers[key], self._locks[key]
+
+
+class Generation:
+    """Puts units right: each is one rule and one trigger, and all that belongs to them."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        downstream: Downstream,
+        triggers: Triggers,
+        *,
+        policies: PolicyBook,
+        tell: Callable[["Done"], None],
+    ) -> None:
+        self._downstream = downstream
+        self._triggers = triggers
+        self._policies = policies
+        self._tell = tell
+        self._turns = _Turns()
+        self.objects = objects
+        # Told when something that we had made was changed by someone else, and put right.
+        self.on_fight: Callable[[Unit], None] = lambda unit: None  # noqa: ARG005
+
+    async def handle(self, update: Update, *, is_late: bool) -> None:
+        """What an UpdateRequest asks for; raises where that did not work."""
+        namespace, _, name = update.policy.rpartition("/")
+        rules = ("",) if update.type is UpdateType.CEL_GENERATE else update.rules
+        request = None
+        if not update.delete_downstream:
+            request = await self._triggers.build_request(update, is_late=is_late)
+        failures = []
+        for rule in rules:
+            unit = Unit(name, namespace, rule, update.trigger)
+            try:
+                await self.reconcile(unit, request)
+            except LictorError as error:
+                failures.append(f"rule {rule} failed: {error}" if rule else str(error))
+        if failures:
+            raise EvaluationError("; ".join(failures))
+
+    async def reconcile(self, unit: Unit, request: Request | None = None) -> None:
+        """Let what belongs to a unit be as it should; without a request, from what is stored."""
+        rule = self._policies.find(unit)
+        if rule is None:
+            await self.drop_ruleless(unit)
+            return
+        if request is None and not (rule.synchronize or rule.existing):
+            return  # since somebody wanted this, the rule has learnt to leave things alone
+        async with self._turns.take(unit.key):
+            seen = request or await self._ask(rule, unit)
+            if seen is None:
+                await self._drop_orphans(rule, unit)
+            elif not _is_leaving(seen):
+                # When a trigger is gone for good, so is what was made for it.
+                await self._put_right(rule, unit, seen, is_asked=request is not None)
+
+    async def _ask(self, rule: GenerateRule, unit: Unit) -> Request | None:
+        """The trigger as it is now, as if it had just come."""
+        found = await self._triggers.read(unit.trigger)
+        if found is None:
+            return None
+        labels = await self._triggers.find_labels(unit.trigger)
+        request = Request.of(found, namespace_labels=labels)
+        # A rule about updates alone has no say about what is created.
+        created = rule.is_triggered_by(self._locate(found), (Operation.CREATE,))
+        return request if created else replace(request, operation=Operation.UPDATE)
+
+    async def _put_right(
+        self, rule: GenerateRule, unit: Unit, request: Request, *, is_asked: bool
+    ) -> None:
+        results: tuple[Result, ...] = ()
+        created: list[JsonObject] = []
+        try:
+            results = await self._judge(rule, request)
+            _raise_errors(results)
+            await self._put_all(rule, unit, results, created)
+        except LictorError as error:
+            failed = tuple(_spoil(result, str(error)) for result in results)
+            self._tell(Done(rule, request, failed, tuple(created), str(error)))
+            raise
+        if is_asked or created:
+            # That all is still well is no news.
+            self._tell(Done(rule, request, results, tuple(created)))
+
+    async def _judge(self, rule: GenerateRule, request: Request) -> tuple[Result, ...]:
+        if request.operation is Operation.DELETE and request.object is None:
+            request = replace(request, object=request.old_object)
+        return (await judge(rule.engine, request)).results
+
+    async def _put_all(
+        self,
+        rule: GenerateRule,
+        unit: Unit,
+        results: tuple[Result, ...],
+        created: list[JsonObject],
+    ) -> None:
+        wanted = [made for result in results for made in self._shape(rule, unit, result)]
+        for resource in {made.place.resource for made in wanted}:
+            await self._downstream.follow(resource)
+        failures = []
+        for made in wanted:
+            try:
+                await self._put(rule, unit, made, created)
+            except ApiError as error:
+                # One that cannot be made does not keep the others from being made.
+                failures.append(f"{made.body.get('kind')} {made.place.name}: {error}")
+        if rule.synchronize:
+            keep = {made.place for made in wanted}
+            for place, item in self._downstream.of(unit).items():
+                if place not in keep:
+                    await self._take_away(rule, place, item)
+        if failures:
+            raise EvaluationError("; ".join(failures))
+
+    async def _take_away(self, rule: GenerateRule, place: Place, item: JsonObject) -> None:
+        """Delete what is no longer wanted; what another rule of that name made is let go."""
+        if read_aim(item) in ("", rule.aim):
+            await self.objects.delete(place, item, own=rule.policy.namespace)
+        else:
+            await self.objects.release(place, item, own=rule.policy.namespace)
+
+    async def _put(
+        self, rule: GenerateRule, unit: Unit, made: Made, created: list[JsonObject]
+    ) -> None:
+        if made.source is not None and rule.synchronize:
+            await self.objects.mark_source(made)
+        try:
+            wrote = await self.objects.put(
+                made, synchronize=rule.synchronize, server_side=rule.server_side
+            )
+        except ApiError as error:
+            if error.status == 403 and await self._triggers.is_ending(made.place.namespace):
+                return  # nothing can be made there, and nothing needs to
+            raise
+        if wrote is Wrote.CREATED:
+            created.append(made.body)
+        elif wrote is Wrote.CHANGED:
+            self.on_fight(unit)
+
+    def _shape(self, rule: GenerateRule, unit: Unit, result: Result) -> list[Made]:
+        goes = rule.synchronize and not rule.orphan
+        shaped = []
+        for body, source in zip(result.generated, result.sources, strict=True):
+            made = mark_made(
+                body, unit, source, goes_with_policy=goes and source is None, aim=rule.aim
+            )
+            resource = self._locate(made)
+            metadata = made["metadata"]
+            if resource.namespaced and not metadata.get("namespace") and not unit.namespace:
+                metadata["namespace"] = "default"
+            if not resource.namespaced:
+                metadata.pop("namespace", None)
+            place = Place(resource, str(metadata.get("namespace") or ""), str(metadata["name"]))
+            origin = self._find_origin(source)
+            shaped.append(Made(place, made, source, rule.policy.namespace, origin))
+        return shaped
+
+    def _find_origin(self, source: SourceRef | None) -> Resource | None:
+        if source is None:
+            return None
+        return self._triggers.locate(
+            source.api_version, source.kind, namespaced=bool(source.namespace)
+        )
+
+    def _locate(self, body: JsonObject) -> Resource:
+        return self._triggers.locate(
+            str(body.get("apiVersion") or ""),
+            str(body.get("kind") or ""),
+            namespaced=bool(body["metadata"].get("namespace")),
+        )
+
+    async def _drop_orphans(self, rule: GenerateRule, unit: Unit) -> None:
+        """The trigger is gone: so is what was made for it, unless its end was the reason."""
+        group, _, version = unit.trigger.api_version.rpartition("/")
+        kind = Resource(group, version, "", unit.trigger.kind)
+        if rule.synchronize and not rule.is_triggered_by(kind, (Operation.DELETE,)):
+            for place, item in self._downstream.of(unit).items():
+                await self.objects.delete(place, item, own=unit.namespace)
+
+    async def drop_ruleless(self, unit: Unit) -> None:
+        """What was made by a rule that is no more, where that is to go with it."""
+        made = [
+            (p, item) for p, item in self._downstream.of(unit).items() if goes_with_policy(item)
+        ]
+        if made and await self._policies.is_gone(unit):
+            for place, item in made:
+                await self.objects.delete(place, item, own=unit.namespace)
+
+    async def makes(self, rule: GenerateRule, item: JsonObject) -> bool | None:
+        """Would a rule make anything for an object? None where that cannot be told now."""
+        labels = await self._triggers.find_labels(Trigger.of(item))
+        verdict = await judge(rule.engine, Request.of(item, namespace_labels=labels))
+        if any(result.status is Status.ERROR for result in verdict.results):
+            return None
+        return any(result.generated for result in verdict.results)
+
+    async def is_wanted(self, rule: GenerateRule, item: JsonObject) -> bool:
+        """Does an object that is there already set a rule off?"""
+        trigger = Trigger.of(item)
+        labels = await self._triggers.find_labels(trigger)
+        verdict = await judge(rule.asking, Request.of(item, namespace_labels=labels))
+        return any(result.status in (Status.PASS, Status.ERROR) for result in verdict.results)
+
+
+def _raise_errors(results: tuple[Result, ...]) -> None:
+    failed = [r.message for r in results if r.status in (Status.ERROR, Status.FAIL)]
+    if failed:
+        raise EvaluationError("; ".join(failed))
+
+
+def _spoil(result: Result, why: str) -> Result:
+    """What a rule said, now that it could not be done."""
+    if result.status is not Status.PASS:
+        return result
+    return replace(result, status=Status.ERROR, message=why)
+
+
+def _is_leaving(request: Request) -> bool:
+    """Is the trigger on its way out, and nothing else? A finalizer can keep it there for ever."""
+    found = request.object or {}
+    metadata = found.get("metadata") or {}
+    if request.operation is Operation.DELETE or "deletionTimestamp" not in metadata:
+        return False
+    before = request.old_object
+    return before is None or _read_wish(before) == _read_wish(found)
+
+
+def _read_wish(item: JsonObject) -> JsonObject:
+    """What someone wants of an object, without what is told of it."""
+    told = ("apiVersion", "kind", "metadata", "status")
+    return {key: value for key, value in item.items() if key not in told}

@@ -1,0 +1,258 @@
+"""The generate rules of now: what they are called, what they keep in step, what triggers them."""
+
+import re
+from collections.abc import Iterable, Iterator
+from zlib import crc32
+
+import msgspec
+import orjson
+from msgspec.structs import replace
+
+from lictor.cluster.cache import Change, ChangeType
+from lictor.cluster.client import Client
+from lictor.cluster.resource import (
+    CLUSTER_POLICY,
+    GENERATING_POLICY,
+    NAMESPACED_GENERATING_POLICY,
+    POLICY,
+    Resource,
+)
+from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
+from lictor.cluster.update_requests import Trigger
+from lictor.control.generate.labels import Unit
+from lictor.engine import Engine
+from lictor.model.cel_policy import GeneratingPolicy
+from lictor.model.policy import ForEachGenerate, Generate, Policy
+from lictor.model.program import Phase, Program
+from lictor.model.request import GroupVersionKind, Operation
+from lictor.raw import JsonObject
+
+_MAX_KNOWN = 10_000
+_ABOUT_REQUESTS = re.compile(
+    rb"userInfo|serviceAccountName|oldObject|request\.(roles|clusterRoles|operation)"
+    rb'|"(subjects|roles|clusterRoles)":'
+)
+
+
+class GenerateRule(msgspec.Struct, frozen=True):
+    """One rule that makes objects; of a policy in CEL all expressions are one rule."""
+
+    policy: StoredPolicy
+    name: str
+    synchronize: bool
+    # What it made is left alone when the policy goes.
+    orphan: bool
+    # Everything that is there triggers it, not only what comes.
+    existing: bool
+    # Objects are written by server-side apply: what others have added to them stays.
+    server_side: bool
+    # What it says about where its objects are: where that changes, those of before are let go.
+    # A policy in CEL says nothing that could be told apart from the rest.
+    aim: str
+    program: Program
+    mark: str
+    # What the rule does, and whether it would do anything.
+    engine: Engine
+    asking: Engine
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.policy.name, self.policy.namespace, self.name
+
+    @property
+    def needs_request(self) -> bool:
+        """Does it ask who wants what? That cannot be told of an object that is there already."""
+        return bool(_ABOUT_REQUESTS.search(orjson.dumps(self.policy.document.get("spec"))))
+
+    def unit(self, trigger: Trigger) -> Unit:
+        return Unit(self.policy.name, self.policy.namespace, self.name, trigger)
+
+    def is_kept_by(self, resource: Resource) -> bool:
+        """Do objects of a kind, as long as they are there, keep what the rule made?"""
+        return self.is_triggered_by(resource, (Operation.CREATE, Operation.UPDATE))
+
+    def is_triggered_by(self, resource: Resource, operations: Iterable[Operation]) -> bool:
+        """Can objects of a kind set it off?"""
+        kind = GroupVersionKind(resource.group, resource.version, resource.kind)
+        return any(
+            rule.select(kind, "", operation) is not None
+            for rule in self.program.rules
+            for operation in operations
+        )
+
+
+class PolicyBook:
+    """The generate rules of now, by what is written on the objects they make."""
+
+    def __init__(self, client: Client, store: PolicyStore) -> None:
+        self._client = client
+        self._store = store
+        self._known: tuple[StoredPolicy, ...] | None = None
+        self._rules: dict[tuple[str, str, str], GenerateRule] = {}
+        self._since: dict[tuple[str, int], str] = {}
+        # Under which version each state of a policy was first seen.
+        self._versions: dict[tuple[str, int], int] = {}
+        # At once: after a burst of changes a policy has the version of its status already.
+        store.hear(self._note_version)
+
+    @property
+    def rules(self) -> tuple[GenerateRule, ...]:
+        """All of them. What is heard of objects may have to do with what has just changed here."""
+        policies = self._store.policies
+        if policies is not self._known:
+            self._known = policies
+            self._rules = {rule.key: rule for rule in list_generate_rules(self._store)}
+        return tuple(self._rules.values())
+
+    def _note_version(self, change: Change) -> None:
+        metadata = change.object["metadata"]
+        key = (str(metadata.get("uid") or ""), int(metadata.get("generation") or 0))
+        if change.type is ChangeType.DELETED:
+            self._versions.pop(key, None)
+            return
+        for old in [old for old in self._versions if old[0] == key[0] and old != key]:
+            del self._versions[old]
+        self._versions.setdefault(key, _read_version(change.object))
+
+    def find(self, unit: Unit) -> GenerateRule | None:
+        """The rule that a unit belongs to."""
+        _ = self.rules
+        return self._rules.get((unit.policy, unit.namespace, unit.rule))
+
+    async def is_newer(self, rule: GenerateRule, trigger: JsonObject) -> bool:
+        """Has an object come after the policy was last changed? Then it has set it off."""
+        created = str(trigger["metadata"].get("creationTimestamp") or "")
+        since = await self._find_since(rule)
+        if created != since:
+            return created > since
+        # In the same second: what was written later has the greater version.
+        known = self._versions.get((rule.policy.uid, rule.policy.generation), 0)
+        return bool(known) and _read_version(trigger) > known
+
+    async def _find_since(self, rule: GenerateRule) -> str:
+        policy = rule.policy
+        key = (policy.uid, policy.generation)
+        if key not in self._since:
+            if len(self._since) > _MAX_KNOWN:
+                self._since.clear()
+            found = await self._client.find(policy.resource, policy.name, policy.namespace)
+            self._since[key] = _read_since(found or policy.document)
+        return self._since[key]
+
+    async def is_gone(self, unit: Unit) -> bool:
+        """Is the policy, or the rule, really no more?
+
+        A server that has just begun does not know its custom kinds at once, and all policies seem
+        to be gone: what is deleted then does not come back.
+        """
+        kinds = _kinds_of(unit)
+        names = {(p.resource, p.name, p.namespace) for p in self._store.policies}
+        if any((kind, unit.policy, unit.namespace) in names for kind in kinds):
+            return self.find(unit) is None
+        for kind in kinds:
+            # Fails where the kind is not served, or we may not ask.
+            await self._client.request("GET", kind.path(unit.namespace), params={"limit": 1})
+            if await self._client.find(kind, unit.policy, unit.namespace) is not None:
+                return False
+        return True
+
+
+def _read_since(document: JsonObject) -> str:
+    metadata = document["metadata"]
+    changed = (e for e in metadata.get("managedFields") or () if not e.get("subresource"))
+    times = (str(entry.get("time") or "") for entry in changed)
+    return max((str(metadata.get("creationTimestamp") or ""), *times))
+
+
+def _read_version(item: JsonObject) -> int:
+    text = str(item["metadata"].get("resourceVersion") or "")
+    return int(text) if text.isdigit() else 0
+
+
+def _kinds_of(unit: Unit) -> tuple[Resource, ...]:
+    if unit.rule:
+        return (POLICY,) if unit.namespace else (CLUSTER_POLICY,)
+    return (NAMESPACED_GENERATING_POLICY,) if unit.namespace else (GENERATING_POLICY,)
+
+
+def list_generate_rules(store: PolicyStore) -> Iterator[GenerateRule]:
+    """Every generate rule of every policy."""
+    for policy in store.policies:
+        record = policy.record
+        if isinstance(record, Policy) and policy.resource in CLASSIC_KINDS:
+            yield from _list_classic(policy, record, store)
+        elif isinstance(record, GeneratingPolicy):
+            yield from _list_cel(policy, record, store)
+
+
+def _list_classic(
+    policy: StoredPolicy, record: Policy, store: PolicyStore
+) -> Iterator[GenerateRule]:
+    rules = [rule for rule in record.spec.rules if rule.generate is not None]
+    if not rules:
+        return
+    mark = store.mark(policy)
+    for program in store.programs(policy):
+        compiled = {rule.name: rule for rule in program.rules if rule.phase is Phase.GENERATE}
+        for rule in rules:
+            if rule.generate is None or rule.name not in compiled:
+                continue
+            generate = rule.generate
+            existing = generate.generate_existing
+            own = replace(program, rules=(compiled[rule.name],))
+            yield GenerateRule(
+                policy,
+                rule.name,
+                bool(generate.synchronize),
+                bool(generate.orphan_downstream_on_policy_delete) or not _makes_data(generate),
+                record.spec.generate_existing if existing is None else existing,
+                record.spec.use_server_side_apply,
+                _describe_aim(generate),
+                own,
+                mark,
+                Engine((own,)),
+                Engine((_ask_only(own),)),
+            )
+
+
+def _list_cel(
+    policy: StoredPolicy, record: GeneratingPolicy, store: PolicyStore
+) -> Iterator[GenerateRule]:
+    how = record.spec.evaluation
+    for program in store.programs(policy):
+        rules = tuple(rule for rule in program.rules if rule.phase is Phase.GENERATE)
+        own = replace(program, rules=rules)
+        yield GenerateRule(
+            policy,
+            "",
+            how.synchronize.enabled,
+            how.orphan_downstream_on_policy_delete.enabled,
+            how.generate_existing.enabled,
+            server_side=False,
+            aim="",
+            program=own,
+            mark=store.mark(policy),
+            engine=Engine((own,)),
+            asking=Engine((_ask_only(own),)),
+        )
+
+
+def _ask_only(program: Program) -> Program:
+    rules = (replace(rule, check=rule.applies or rule.check) for rule in program.rules)
+    return replace(program, rules=tuple(rules))
+
+
+def _describe_aim(generate: Generate) -> str:
+    bodies: tuple[Generate | ForEachGenerate, ...] = (generate, *generate.foreach)
+    said = [
+        (body.api_version, body.kind, body.namespace, body.name, body.clone, body.clone_list)
+        for body in bodies
+    ]
+    return f"{crc32(msgspec.json.encode(said)):08x}"
+
+
+def _makes_data(generate: Generate) -> bool:
+    """Copies outlive the policy that made them; what it wrote itself does not."""
+    if generate.foreach:
+        return any(block.data is not None for block in generate.foreach)
+    return generate.data is not None

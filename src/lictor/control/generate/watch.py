@@ -1,0 +1,186 @@
+"""Which units must be looked at because of what was heard, or was not heard, of their objects?"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
+
+from lictor.cluster.cache import Change, ChangeType
+from lictor.cluster.client import Client
+from lictor.cluster.resource import Resource
+from lictor.control.background.trigger import Triggers
+from lictor.control.generate.downstream import Downstream, Place
+from lictor.control.generate.labels import Unit, goes_with_policy, read_source, read_unit
+from lictor.control.generate.queue import UnitQueue
+from lictor.control.generate.reconcile import Generation
+from lictor.control.generate.rules import GenerateRule, PolicyBook
+from lictor.errors import LictorError, LookupFailedError
+from lictor.model.result import SourceRef
+from lictor.raw import JsonObject
+
+log = logging.getLogger(__name__)
+
+
+class GenerationWatch:
+    """Hears of made objects, of their sources and of their triggers; goes over all now and then."""
+
+    def __init__(
+        self,
+        client: Client,
+        downstream: Downstream,
+        triggers: Triggers,
+        policies: PolicyBook,
+        generation: Generation,
+        queue: UnitQueue,
+    ) -> None:
+        self._client = client
+        self._downstream = downstream
+        self._triggers = triggers
+        self._policies = policies
+        self._generation = generation
+        self._queue = queue
+        self._tasks: set[asyncio.Task[None]] = set()
+        downstream.on_made = self._hear_made
+        downstream.on_source = self._hear_source
+        generation.on_fight = queue.note_fight
+
+    async def stop(self) -> None:
+        """End what is under way."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def hear_trigger(self, uid: str) -> None:
+        """A trigger changed or went: look at what was made for it."""
+        for unit in self._downstream.units_of(uid):
+            if self._find_synchronized(unit) is not None:
+                self._queue.enqueue(unit)
+
+    async def review(self, rule: GenerateRule) -> None:
+        """Look at everything that one rule has made, now that it has changed."""
+        for place, item in list(self._downstream.all()):
+            unit = read_unit(item)
+            if unit is None or (unit.policy, unit.namespace, unit.rule) != rule.key:
+                continue
+            if rule.synchronize:
+                self._queue.enqueue(unit)
+            elif goes_with_policy(item):
+                # It is left alone from now on, also when the policy goes.
+                await self._generation.objects.keep(place, item, own=unit.namespace)
+
+    async def sweep(self) -> None:
+        """What no rule of now stands for, and what is a copy of something that is gone."""
+        ruleless: dict[tuple[str, str, str, str], Unit] = {}
+        sources: dict[SourceRef, None] = {}
+        for _, item in list(self._downstream.all()):
+            unit = read_unit(item)
+            if unit is None:
+                continue
+            if self._policies.find(unit) is None:
+                if goes_with_policy(item):
+                    ruleless[unit.key] = unit
+            elif self._find_synchronized(unit) is not None:
+                source = read_source(item)
+                if source is not None:
+                    sources[source] = None
+        for unit in ruleless.values():
+            await self._generation.drop_ruleless(unit)
+        for source in sources:
+            await self._check_source(source)
+
+    async def release(self, targets: Iterable[Resource]) -> None:
+        """Watch only what rules of now make and copy; `targets` are the kinds that they name."""
+        made, sources = set(targets), set()
+        for place, item in list(self._downstream.all()):
+            unit = read_unit(item)
+            if unit is None or (self._policies.find(unit) is None and not goes_with_policy(item)):
+                continue
+            made.add(place.resource)
+            source = read_source(item)
+            if source is not None:
+                namespaced = bool(source.namespace)
+                sources.add(
+                    self._triggers.locate(source.api_version, source.kind, namespaced=namespaced)
+                )
+        await self._downstream.release(made, sources)
+
+    async def _check_source(self, source: SourceRef) -> None:
+        if not source.name:
+            return
+        resource = self._triggers.locate(
+            source.api_version, source.kind, namespaced=bool(source.namespace)
+        )
+        try:
+            await self._downstream.follow(resource, sources=True)
+            if not self._downstream.has_source(resource, source.namespace, source.name, source.uid):
+                await self._look_after(Place(resource, source.namespace, source.name), source.uid)
+        except LookupFailedError as error:
+            log.info("source not read", extra={"source": source.name, "why": str(error)[:200]})
+
+    def _find_synchronized(self, unit: Unit) -> GenerateRule | None:
+        rule = self._policies.find(unit)
+        return rule if rule is not None and rule.synchronize else None
+
+    def _hear_made(self, place: Place, change: Change) -> None:
+        version = str(change.object["metadata"].get("resourceVersion") or "")
+        if change.type is ChangeType.DELETED:
+            if self._generation.objects.note_gone(place):
+                return
+        elif self._generation.objects.is_as_left(place, version):
+            return
+        elif change.type is ChangeType.ADDED and not self._generation.objects.has_left(place):
+            return  # at the start, everything is looked at anyway
+        unit = read_unit(change.before or change.object)
+        if unit is not None and self._find_synchronized(unit) is not None:
+            self._queue.enqueue(unit)
+
+    def _hear_source(self, place: Place, change: Change) -> None:
+        uid = str(change.object["metadata"].get("uid") or "")
+        if change.type is ChangeType.DELETED:
+            self._start(self._look_after(place, uid))
+        else:
+            # Also when it is heard of for the first time: it may have changed since it was copied.
+            self._enqueue_copies(self._downstream.copies_of(uid).values())
+
+    def _enqueue_copies(self, copies: Iterable[JsonObject]) -> None:
+        for item in copies:
+            unit = read_unit(item)
+            if unit is not None and self._find_synchronized(unit) is not None:
+                self._queue.enqueue(unit)
+
+    async def _look_after(self, place: Place, uid: str) -> None:
+        """A source was deleted, or only its mark was."""
+        copies = {
+            where: item
+            for where, item in self._downstream.copies_of(uid).items()
+            if _is_copy(item, place)
+        }
+        found = await self._client.find(place.resource, place.name, place.namespace)
+        if found is not None and "deletionTimestamp" not in found["metadata"]:
+            self._enqueue_copies(copies.values())
+            return
+        for where, item in copies.items():
+            unit = read_unit(item)
+            if unit is not None and self._find_synchronized(unit) is not None:
+                await self._generation.objects.delete(where, item, own=unit.namespace)
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(_guard(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _is_copy(item: JsonObject, place: Place) -> bool:
+    """Is this where it says it was copied from? Everybody can write the UID of another source."""
+    source = read_source(item)
+    if source is None or source.name not in ("", place.name):
+        return False
+    return (source.kind, source.namespace) == (place.resource.kind, place.namespace)
+
+
+async def _guard(work: Coroutine[None, None, None]) -> None:
+    try:
+        await work
+    except LictorError as error:
+        # The next sweep sees to it.
+        log.warning("copies not looked after", extra={"why": str(error)[:200]})

@@ -1,0 +1,1 @@
+"""Kubernetes' own admission policies that are made from policies of lictor."""

@@ -1,0 +1,264 @@
+"""Keeps admission policies of Kubernetes in step with the policies that ask for them."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+from lictor.cluster.discovery import Discovery
+from lictor.cluster.resource import (
+    CUSTOM_RESOURCE_DEFINITION,
+    VALIDATING_ADMISSION_BINDING,
+    VALIDATING_ADMISSION_POLICY,
+    Resource,
+)
+from lictor.cluster.store import StoredPolicy
+from lictor.control.context import Workplace
+from lictor.control.loop import Loop
+from lictor.control.native_policies.events import tell_generated
+from lictor.control.native_policies.objects import (
+    MANAGED,
+    MUTATING_VERSIONS,
+    NOT_OURS,
+    ObjectKeeper,
+    by_name,
+    mutating_binding,
+    mutating_policy,
+)
+from lictor.control.native_policies.state import NativeState
+from lictor.control.webhooks.state import WebhookState
+from lictor.convert.native import Found, NativePair, Owner, build_classic
+from lictor.convert.native.objects import GROUP, UNREPORTED_LABEL
+from lictor.errors import ApiError, CompileError
+from lictor.model.cel_policy import CelException, MutatingPolicy, ValidatingPolicy
+from lictor.model.exception import PolicyException
+from lictor.model.policy import Policy
+from lictor.raw import JsonObject
+from lictor.report.events import Event
+from lictor.report.policy_status import NativeOutcome
+
+_Made: TypeAlias = NativePair | NativeOutcome
+
+_INTERVAL = 15.0
+# API servers take a new admission policy up within a second or so.
+_SPREAD = 1.5
+# So long an admission policy outlives its policy's wish for it, if no webhook takes its place.
+_PATIENCE = 60.0
+_NO_API = (
+    "skip generating MutatingAdmissionPolicy: requested but no MutatingAdmissionPolicy API is "
+    "available."
+)
+
+
+class NativeKeeper:
+    """What is wanted, what is there, and the way from one to the other."""
+
+    def __init__(
+        self, workplace: Workplace, webhooks: WebhookState, emit: Callable[[Event], None]
+    ) -> None:
+        self.state = NativeState()
+        self.discovery = Discovery(workplace.client)
+        self.discovery.follow(workplace.watch(CUSTOM_RESOURCE_DEFINITION))
+        self.caches = (
+            workplace.watch(VALIDATING_ADMISSION_POLICY, labels=MANAGED),
+            workplace.watch(VALIDATING_ADMISSION_BINDING, labels=MANAGED),
+        )
+        self._client = workplace.client
+        self._flags = workplace.flags
+        self._store = workplace.store
+        self._webhooks = webhooks
+        self._emit = emit
+        self._keeper = ObjectKeeper(workplace.client)
+        self._unwanted_since: dict[str, float] = {}
+        self._around: tuple[object, ...] = ()
+        self._built: dict[str, tuple[int, _Made]] = {}
+
+    async def reconcile(self) -> None:
+        """Make, correct and delete; then tell what became of each policy."""
+        await self.discovery.ensure()
+        version = self._find_mutating_version()
+        outcomes: dict[str, NativeOutcome] = {}
+        pairs: dict[str, tuple[StoredPolicy, NativePair]] = {}
+        for policy, made in self._build_all(version):
+            if isinstance(made, NativeOutcome):
+                outcomes[policy.uid] = made
+            else:
+                pairs[made.name] = (policy, made)
+        outcomes |= await self._keep_all(pairs, version)
+        self.state.show(outcomes)
+        await self._remove_unwanted(pairs, version)
+
+    def _build_all(self, version: str) -> Iterable[tuple[StoredPolicy, _Made]]:
+        """What is made of each policy; built once for the same policy in the same surroundings."""
+        around = (version, self._store.exceptions, self.discovery.resources)
+        if self._around != around:
+            self._around = around
+            self._built.clear()
+        found: dict[str, tuple[int, _Made]] = {}
+        for policy in self._store.policies:
+            known = self._built.get(policy.uid)
+            if known is None or known[0] != policy.generation:
+                known = (policy.generation, self._try(policy, version))
+            found[policy.uid] = known
+            yield policy, known[1]
+        self._built = found
+
+    def _try(self, policy: StoredPolicy, version: str) -> _Made:
+        try:
+            return self._build(policy, version) or NativeOutcome()
+        except CompileError as error:
+            return NativeOutcome(generated=False, message=error.message)
+
+    def _find_mutating_version(self) -> str:
+        served = {
+            each.version
+            for each in self.discovery.resources
+            if each.group == GROUP and each.path == "mutatingadmissionpolicies"
+        }
+        return next((each for each in MUTATING_VERSIONS if each in served), "")
+
+    def _build(self, policy: StoredPolicy, version: str) -> NativePair | None:
+        """Both objects of a policy; None where it is of a kind that is never made native."""
+        record = policy.record
+        if isinstance(record, Policy):
+            if not self._flags.generate_validating_admission_policy or policy.namespace:
+                return None
+            classic = [e for e in self._store.exceptions if isinstance(e, PolicyException)]
+            return build_classic(record, _own(policy), classic, self._find)
+        if not isinstance(record, ValidatingPolicy | MutatingPolicy):
+            return None
+        from lictor.convert.native import build_mutating, build_validating
+
+        exceptions = [e for e in self._store.exceptions if isinstance(e, CelException)]
+        if isinstance(record, ValidatingPolicy):
+            if not self._flags.generate_validating_admission_policy:
+                return None
+            return build_validating(record, _own(policy), exceptions)
+        if not self._flags.generate_mutating_admission_policy:
+            return None
+        if not version and record.spec.autogen.mutating_admission_policy.enabled:
+            raise CompileError(_NO_API)
+        return build_mutating(record, _own(policy), exceptions, version)
+
+    def _find(self, kind: str) -> list[Found]:
+        return [Found(each.group, each.version, each.path) for each in self.discovery.find(kind)]
+
+    async def _keep_all(
+        self, pairs: Mapping[str, tuple[StoredPolicy, NativePair]], version: str
+    ) -> dict[str, NativeOutcome]:
+        outcomes: dict[str, NativeOutcome] = {}
+        is_fresh = False
+        there = await self._list_objects(version)
+        for policy, pair in pairs.values():
+            try:
+                is_fresh |= await self._keep(policy, pair, there)
+            except ApiError as error:
+                outcomes[policy.uid] = NativeOutcome(
+                    generated=False, message=_tell_refusal(pair, error)
+                )
+            else:
+                outcomes[policy.uid] = NativeOutcome(generated=True)
+        if is_fresh:
+            # Only then may the webhook, which has done the work so far, be taken away.
+            await asyncio.sleep(_SPREAD)
+        return outcomes
+
+    async def _keep(
+        self,
+        policy: StoredPolicy,
+        pair: NativePair,
+        there: Mapping[Resource, Mapping[str, JsonObject]],
+    ) -> bool:
+        is_fresh = False
+        for resource, wanted in zip(_resources_of(pair), (pair.policy, pair.binding), strict=True):
+            found = there[resource].get(wanted["metadata"]["name"])
+            if await self._keeper.keep(resource, wanted, found):
+                is_fresh |= found is None
+        if is_fresh:
+            for event in tell_generated(policy, pair):
+                self._emit(event)
+        return is_fresh
+
+    async def _list_objects(self, version: str) -> dict[Resource, dict[str, JsonObject]]:
+        """What there is by now of ours."""
+        there = {cache.resource: by_name(cache.list()) for cache in self.caches}
+        if version:
+            for resource in (mutating_policy(version), mutating_binding(version)):
+                found = await self._client.list(resource, labels=MANAGED)
+                there[resource] = by_name(found)
+        return there
+
+    async def _remove_unwanted(
+        self, pairs: Mapping[str, tuple[StoredPolicy, NativePair]], version: str
+    ) -> None:
+        owners = {policy.uid: policy for policy in self._store.policies}
+        wanted = {
+            (resource, body["metadata"]["name"])
+            for _, pair in pairs.values()
+            for resource, body in zip(_resources_of(pair), (pair.policy, pair.binding), strict=True)
+        }
+        unwanted: set[str] = set()
+        for resource, objects in (await self._list_objects(version)).items():
+            for name, found in objects.items():
+                if (resource, name) in wanted:
+                    continue
+                unwanted.add(f"{resource.kind}/{name}")
+                if self._may_go(f"{resource.kind}/{name}", found, owners):
+                    await self._keeper.remove(resource, found)
+        for name in self._unwanted_since.keys() - unwanted:
+            del self._unwanted_since[name]
+
+    def _may_go(self, name: str, found: JsonObject, owners: Mapping[str, StoredPolicy]) -> bool:
+        """Has the webhook taken over? Between the two there must be no moment without either."""
+        references = found["metadata"].get("ownerReferences") or ()
+        policy = next((owners[r["uid"]] for r in references if r.get("uid") in owners), None)
+        if policy is None:
+            return True
+        since = self._unwanted_since.setdefault(name, time.monotonic())
+        if time.monotonic() - since > _PATIENCE:
+            return True
+        return not policy.is_native and self._webhooks.is_ready(policy)
+
+
+def _own(policy: StoredPolicy) -> Owner:
+    labels = policy.document["metadata"].get("labels") or {}
+    return Owner(
+        policy.resource.api_version,
+        policy.resource.kind,
+        policy.name,
+        policy.uid,
+        policy.failure_policy,
+        is_reported=UNREPORTED_LABEL not in labels,
+    )
+
+
+def _resources_of(pair: NativePair) -> Iterable[Resource]:
+    if pair.policy["kind"].startswith("Validating"):
+        return VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_BINDING
+    version = pair.policy["apiVersion"].rpartition("/")[2]
+    return mutating_policy(version), mutating_binding(version)
+
+
+def _tell_refusal(pair: NativePair, error: ApiError) -> str:
+    kind = pair.policy["kind"]
+    if error.reason == NOT_OURS:
+        return f"skip generating {kind}: {error}"
+    if error.status == 403:
+        return f"insufficient permissions to generate {kind.removesuffix('y')}ies"
+    if error.status == 422:
+        return f"skip generating {kind}: {str(error)[:500]}"
+    raise error
+
+
+def build_native_loop(
+    workplace: Workplace, webhooks: WebhookState, emit: Callable[[Event], None] = lambda _: None
+) -> tuple[Loop, NativeState]:
+    """The loop, and what it knows of policies that are made native."""
+    keeper = NativeKeeper(workplace, webhooks, emit)
+    loop = Loop(
+        "admission-policy-generator", keeper.reconcile, interval=_INTERVAL, caches=keeper.caches
+    )
+    workplace.store.listen(loop.wake)
+    webhooks.listen(loop.wake)
+    keeper.discovery.listen(loop.wake)
+    return loop, keeper.state

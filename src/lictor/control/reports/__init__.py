@@ -1,0 +1,1 @@
+"""Reports in the cluster: written, brought up to date and removed. Evaluates no policy."""

@@ -1,0 +1,156 @@
+"""Results that admissions sent become part of the reports of the objects they are about."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import TypeAlias
+
+import msgspec
+
+from lictor.cluster import resource as kinds
+from lictor.cluster.cache import Cache
+from lictor.cluster.client import Client
+from lictor.cluster.resource import Resource
+from lictor.control.reports.writer import ReportWriter
+from lictor.errors import ApiError, NotFoundError
+from lictor.lang.resource_names import ResourceNames
+from lictor.raw import JsonObject
+from lictor.report.ephemeral_report import read_ephemeral
+from lictor.report.resource_report import Subject
+
+log = logging.getLogger(__name__)
+
+# An object that was admitted but never came to be: so long its results wait for it.
+_PATIENCE = 60.0
+_WORKERS = 8
+_REFUSALS = frozenset((400, 403, 404, 413, 422))
+
+_Source: TypeAlias = tuple[Resource, JsonObject]
+
+
+class _Parcel(msgspec.Struct):
+    """All that was sent about one object; what came later stands for what came before."""
+
+    subject: Subject
+    sources: list[_Source]
+    entries: dict[tuple[str, str, str], JsonObject]
+
+
+class Aggregator:
+    """Takes EphemeralReports away and writes what they say."""
+
+    def __init__(
+        self,
+        client: Client,
+        caches: tuple[Cache, ...],
+        writer: ReportWriter,
+        *,
+        owns: Callable[[str], bool],
+        names: Callable[[], ResourceNames],
+    ) -> None:
+        self._client = client
+        self._caches = caches
+        self._writer = writer
+        self._owns = owns
+        self._names = names
+
+    async def reconcile(self) -> None:
+        """Whatever lies there now; one write for each object, however much was sent about it."""
+        waiting = iter(self._collect())
+        workers = (self._work(waiting) for _ in range(_WORKERS))
+        for failure in await asyncio.gather(*workers, return_exceptions=True):
+            if failure is not None:
+                raise failure
+
+    def _collect(self) -> list[_Parcel]:
+        parcels: dict[tuple[str, str, str, str], _Parcel] = {}
+        for resource, report in self._list():
+            subject, entries = read_ephemeral(report)
+            # What was sent before its object had a UID: whoever owns the object will see.
+            if subject.uid and not self._owns(subject.uid):
+                continue
+            key = subject.uid, subject.kind, subject.namespace, subject.name
+            parcel = parcels.setdefault(key, _Parcel(subject, [], {}))
+            parcel.sources.append((resource, report))
+            for entry in entries:
+                about = entry.get("source", ""), entry["policy"], entry.get("rule", "")
+                parcel.entries[about] = entry
+        return list(parcels.values())
+
+    def _list(self) -> list[_Source]:
+        found = [(cache.resource, report) for cache in self._caches for report in cache.list()]
+        return sorted(found, key=lambda source: _read_version(source[1]))
+
+    async def _work(self, waiting: Iterator[_Parcel]) -> None:
+        for parcel in waiting:
+            await self._take(parcel)
+
+    async def _take(self, parcel: _Parcel) -> None:
+        found = await self._find(parcel.subject)
+        if found is not None:
+            if not self._owns(found.uid):
+                return
+            await self._add(found, list(parcel.entries.values()))
+        elif any(time.time() - _read_time(report) < _PATIENCE for _, report in parcel.sources):
+            return
+        for resource, report in parcel.sources:
+            metadata = report["metadata"]
+            await self._client.delete(
+                resource,
+                metadata["name"],
+                metadata.get("namespace") or "",
+                preconditions={"uid": metadata["uid"]},
+            )
+
+    async def _add(self, subject: Subject, entries: list[JsonObject]) -> None:
+        try:
+            await self._writer.add(subject, entries)
+        except ApiError as error:
+            if error.status not in _REFUSALS:
+                raise
+            # Its namespace is being deleted, say: sent again it would be refused again.
+            log.info("report refused", extra={"uid": subject.uid, "why": str(error)[:200]})
+
+    async def _find(self, subject: Subject) -> Subject | None:
+        """The object as it is there; None where it is not, or another one of its name."""
+        group, _, version = subject.api_version.rpartition("/")
+        kind = self._names().of_kind(group, version, subject.kind)
+        resource = Resource(
+            group, version, kind.resource, subject.kind, namespaced=bool(subject.namespace)
+        )
+        try:
+            there = await self._client.get(resource, subject.name, subject.namespace)
+        except NotFoundError:
+            return None
+        except ApiError as error:
+            if error.status == 403:
+                log.warning("report not written: not allowed to read", extra={"kind": subject.kind})
+                return None
+            raise
+        found = Subject.of({**there, "apiVersion": subject.api_version, "kind": subject.kind})
+        return found if not subject.uid or found.uid == subject.uid else None
+
+
+def watch_ephemeral(client: Client) -> tuple[Cache, Cache]:
+    """The caches that an Aggregator reads."""
+    return (
+        Cache(client, kinds.EPHEMERAL_REPORT),
+        Cache(client, kinds.CLUSTER_EPHEMERAL_REPORT),
+    )
+
+
+def _read_version(report: JsonObject) -> int:
+    try:
+        return int(report["metadata"].get("resourceVersion") or 0)
+    except ValueError:
+        return 0
+
+
+def _read_time(report: JsonObject) -> float:
+    text = str(report["metadata"].get("creationTimestamp") or "")
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0

@@ -1,0 +1,139 @@
+"""Reports in step with policies and objects: the scanner, the aggregator and the sweeper."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from lictor.cluster.client import Client
+from lictor.cluster.resource import Resource
+from lictor.cluster.store import PolicyStore
+from lictor.control.loop import Loop
+from lictor.control.reports.aggregation import Aggregator, watch_ephemeral
+from lictor.control.reports.old_reports import OldReports
+from lictor.control.reports.writer import ReportWriter
+from lictor.control.scan.kind import ScanTools
+from lictor.control.scan.kinds import Scanner
+from lictor.control.scan.native_programs import NativePrograms
+from lictor.control.scan.plan import ScanPlan, ScanPlanner
+from lictor.control.scan.replicas import Membership
+from lictor.errors import NotFoundError
+from lictor.raw import JsonObject
+from lictor.report.resource_report import MANAGED_BY
+
+log = logging.getLogger(__name__)
+
+_RESYNC = 600.0
+_SHOW_EVERY = 5.0
+
+
+class PlanOfNow:
+    """The policies of the background as they are now; the writer asks it whose is whose."""
+
+    def __init__(self) -> None:
+        self.plan = ScanPlan((), (), frozenset())
+
+    def is_scanned(self, entry: JsonObject) -> bool:
+        return self.plan.is_scanned(entry)
+
+    def is_alive(self, entry: JsonObject) -> bool:
+        return self.plan.is_alive(entry)
+
+
+class Reports:
+    """Everything about reports in one replica; `run` until cancelled.
+
+    Every replica runs this; the Membership says which objects are whose.
+    """
+
+    name = "reports"
+    leader_only = False
+
+    def __init__(
+        self,
+        store: PolicyStore,
+        scanner: Scanner,
+        tools: ScanTools,
+        now: PlanOfNow,
+        *,
+        membership: Membership,
+        natives: NativePrograms,
+    ) -> None:
+        self._store = store
+        self._scanner = scanner
+        self._client: Client = tools.client
+        self._writer: ReportWriter = tools.writer
+        self._now = now
+        self._membership = membership
+        self._natives = natives
+        self._planner = ScanPlanner(store)
+        self._followed: frozenset[Resource] = frozenset()
+        caches = watch_ephemeral(self._client)
+        aggregator = Aggregator(
+            self._client, caches, self._writer, owns=membership.owns, names=lambda: store.names
+        )
+        self._caches = caches
+        self.planning = Loop("report-plan", self._plan, interval=_RESYNC)
+        self.aggregating = Loop(
+            "report-aggregation", aggregator.reconcile, interval=30.0, caches=caches
+        )
+        store.listen(self.planning.wake)
+        natives.listen(self.planning.wake)
+        membership.listen(scanner.share_again)
+        membership.listen(self.aggregating.wake)
+
+    @property
+    def scanner(self) -> Scanner:
+        return self._scanner
+
+    async def run(self) -> None:
+        """Follow, aggregate and sweep until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._membership.run())
+                group.create_task(self._natives.run())
+                group.create_task(OldReports(self._client).run())
+                for cache in self._caches:
+                    group.create_task(cache.run())
+                await self._store.wait()
+                await self._natives.wait()
+                await self._membership.wait()
+                await self._scanner.load()
+                group.create_task(self._scanner.run())
+                group.create_task(self._show())
+                group.create_task(self.planning.run())
+                group.create_task(self.aggregating.run())
+        finally:
+            await self._scanner.stop()
+
+    async def _show(self) -> None:
+        while True:
+            self._scanner.progress.show()
+            await asyncio.sleep(_SHOW_EVERY)
+
+    async def _plan(self) -> None:
+        before = self._now.plan
+        native, mutations = self._natives.programs()
+        plan = self._planner.build(native, mutations)
+        self._now.plan = plan
+        left = await self._scanner.follow(plan)
+        self._followed = self._scanner.followed
+        if left or before.alive - plan.alive or not before.alive:
+            await self._sweep()
+
+    async def _sweep(self) -> None:
+        """What no policy stands for any more goes out of the reports."""
+        managed = ",".join(f"{name}={value}" for name, value in MANAGED_BY.items())
+        followed = {(each.api_version, each.kind) for each in self._followed}
+        for namespace in ("any", ""):
+            resource = self._writer.kind_for(namespace)
+            with suppress(NotFoundError):
+                async for page in self._client.list_pages(resource, labels=managed, page=100):
+                    for report in self._mine(page.get("items") or ()):
+                        scope = report.get("scope") or {}
+                        about = scope.get("apiVersion"), scope.get("kind")
+                        await self._writer.prune(report, is_followed=about in followed)
+
+    def _mine(self, reports: Iterable[JsonObject]) -> list[JsonObject]:
+        owns: Callable[[str], bool] = self._membership.owns
+        return [report for report in reports if owns(str(report["metadata"]["name"]))]

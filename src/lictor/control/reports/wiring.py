@@ -1,0 +1,89 @@
+"""The scanner and all that belongs to it, put together."""
+
+from collections.abc import Callable
+
+from lictor.cluster.cache import Change
+from lictor.cluster.discovery import Discovery
+from lictor.cluster.ephemeral_reports import read_form
+from lictor.cluster.flags import Flags
+from lictor.cluster.request_filter import RequestFilter, build_filter
+from lictor.cluster.resource import Resource
+from lictor.cluster.settings import Settings
+from lictor.control.context import Workplace
+from lictor.control.reports.reconcile import PlanOfNow, Reports
+from lictor.control.reports.writer import ReportWriter
+from lictor.control.scan.events import ScanEvents
+from lictor.control.scan.kind import ScanTools
+from lictor.control.scan.kinds import Scanner
+from lictor.control.scan.ledger import Ledger
+from lictor.control.scan.native_programs import NativePrograms
+from lictor.control.scan.progress import Progress
+from lictor.control.scan.replicas import Membership
+from lictor.lang.duration import NANOSECONDS, parse_duration
+from lictor.model.request import Request
+from lictor.report.events import Event
+
+_LEAST_INTERVAL = 30.0
+
+
+def build_reports(
+    place: Workplace, discovery: Discovery, tell: Callable[[Event], None] = lambda _: None
+) -> Reports:
+    """Scans, aggregation and sweeping of one replica; `tell` takes events."""
+    client, flags = place.client, place.flags
+    now, progress = PlanOfNow(), Progress()
+    membership = Membership(client, place.names, "reports", place.identity, progress.describe)
+    filters = _Filters(flags, place.settings.current)
+    tools = ScanTools(
+        client,
+        ReportWriter(client, now, openreports=flags.openreports_enabled),
+        Ledger(),
+        membership.owns,
+        place.namespaces.labels,
+        filters.is_filtered,
+        read_form(flags),
+        ScanEvents(tell, place.store, lambda: place.settings.current).take,
+        progress,
+    )
+    scanner = _build_scanner(tools, place, discovery)
+    place.settings.listen(lambda settings: filters.change(settings, scanner))
+    natives = NativePrograms(client, flags, place.lookups, lambda: place.store.names)
+    return Reports(place.store, scanner, tools, now, membership=membership, natives=natives)
+
+
+def _build_scanner(tools: ScanTools, place: Workplace, discovery: Discovery) -> Scanner:
+    async def list_kinds() -> list[Resource]:
+        await discovery.ensure()
+        return discovery.list_kinds() if place.flags.background_scan else []
+
+    interval = parse_duration(place.flags.background_scan_interval) / NANOSECONDS
+    scanner = Scanner(tools, list_kinds, interval=max(interval, _LEAST_INTERVAL))
+    place.namespaces.listen(lambda change: _heed_labels(change, scanner))
+    discovery.follow(place.store.crds)
+    return scanner
+
+
+class _Filters:
+    """Which objects the settings leave out, whatever policies say."""
+
+    def __init__(self, flags: Flags, settings: Settings) -> None:
+        self._ignored = flags.skip_resource_filters
+        self._settings = settings
+        self._test: RequestFilter = build_filter(settings)
+
+    def is_filtered(self, request: Request) -> bool:
+        return not self._ignored and self._test(request)
+
+    def change(self, settings: Settings, scanner: Scanner) -> None:
+        """Judge everything anew where other objects are left out now."""
+        if settings.resource_filters != self._settings.resource_filters:
+            self._test = build_filter(settings)
+            scanner.scan_again(forced=True)
+        self._settings = settings
+
+
+def _heed_labels(change: Change, scanner: Scanner) -> None:
+    """Rules that choose namespaces by their labels may mean others now."""
+    before = (change.before or change.object)["metadata"].get("labels")
+    if before != change.object["metadata"].get("labels"):
+        scanner.scan_again()

@@ -1,0 +1,1 @@
+"""Existing objects are evaluated in the background. Writes no report itself."""

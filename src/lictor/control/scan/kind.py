@@ -1,0 +1,330 @@
+"""One kind: all of it in pages, then its changes as they come, and all of it again when due."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+import msgspec
+import orjson
+
+from lictor.cluster.client import Client
+from lictor.cluster.resource import Resource
+from lictor.control.reports.writer import ReportWriter
+from lictor.control.scan.ledger import Ledger, hash_text
+from lictor.control.scan.plan import KindPlan
+from lictor.control.scan.progress import Progress
+from lictor.errors import ApiError, GoneError
+from lictor.model.request import Request
+from lictor.model.result import Result, Status
+from lictor.raw import JsonObject
+from lictor.report.entry_book import EntryBook, Line, hash_lines, sort_lines, stamp_lines
+from lictor.report.resource_report import ReportForm, Subject
+
+log = logging.getLogger(__name__)
+
+# An object may be a megabyte: so few are in memory at once.
+_PAGE = 100
+_WRITERS = 12
+_PAUSE = 2.0
+_LONGEST_PAUSE = 60.0
+_BITS = 30
+_MASK = (1 << _BITS) - 1
+# What the API server does not take of one object, however often it is sent: its namespace is
+# being deleted, or there is none; or it is refused by someone's policy.
+_REFUSALS = frozenset((400, 403, 404, 413, 422))
+_TOLD = frozenset((Status.FAIL, Status.ERROR))
+
+NamespaceLabels: TypeAlias = Callable[[str], Mapping[str, str]]
+Tell: TypeAlias = Callable[[Request, list[Result]], None]
+
+
+class ScanTools(msgspec.Struct, frozen=True):
+    """What a scan works with."""
+
+    client: Client
+    writer: ReportWriter
+    ledger: Ledger
+    owns: Callable[[str], bool]
+    namespace_labels: NamespaceLabels
+    is_filtered: Callable[[Request], bool]
+    form: ReportForm = ReportForm()
+    # Told of every object about which something is newly wrong, for events.
+    tell: Tell = lambda request, results: None  # noqa: ARG005
+    progress: Progress = msgspec.field(default_factory=Progress)
+    # So many pages are in memory at once, whatever the number of kinds.
+    readers: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(3))
+
+
+class _Judged(msgspec.Struct, frozen=True):
+    """One object, freshly judged."""
+
+    request: Request
+    subject: Subject
+    lines: list[Line]
+    state: int
+    print: int
+    # What is wrong with it, where that should be told.
+    told: list[Result]
+
+
+class _Burst(msgspec.Struct, frozen=True):
+    """What a watch brought."""
+
+    version: str
+    changed: tuple[JsonObject, ...] = ()
+    deleted: tuple[JsonObject, ...] = ()
+
+
+class KindScan:
+    """Keeps the reports about one kind in step until cancelled."""
+
+    def __init__(self, resource: Resource, plan: KindPlan, tools: ScanTools) -> None:
+        self._resource = resource
+        self._plan = plan
+        self._tools = tools
+        self._book = EntryBook(background=True)
+        self._again = asyncio.Event()
+        self._forced = False
+        # The policies that are new since the last pass; None where every result is news.
+        self._news: frozenset[str] | None = None
+        self._complaint = ""
+
+    def change(self, plan: KindPlan) -> None:
+        """Judge by other policies from now on."""
+        if plan.key == self._plan.key:
+            return
+        before = self._plan.marks
+        news = frozenset(key for key, mark in plan.marks.items() if before.get(key) != mark)
+        self._news = news if self._news is None else self._news | news
+        self._plan = plan
+        self._again.set()
+
+    def wake(self, *, forced: bool = False) -> None:
+        """Read everything again; judge it again, too, where `forced`."""
+        self._forced = self._forced or forced
+        self._again.set()
+
+    async def run(self) -> None:
+        """Read, follow, and begin again where that breaks."""
+        pause = _PAUSE
+        while True:
+            self._again.clear()
+            try:
+                await self._follow(await self._read_all())
+                pause = _PAUSE
+            except GoneError:
+                continue
+            except Exception as error:  # noqa: BLE001  (a fault in one kind may not end its scan)
+                self._complain(error)
+                await _rest(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _complain(self, error: Exception) -> None:
+        """Say once why this kind cannot be read; it may be for ever, where a right is missing."""
+        why = str(error)[:200]
+        if why == self._complaint:
+            return
+        self._complaint = why
+        expected = isinstance(error, ApiError)
+        log.log(
+            logging.WARNING if expected else logging.ERROR,
+            "scan interrupted",
+            extra={"resource": self._resource.plural, "why": why},
+            exc_info=None if expected else error,
+        )
+
+    # --- reading
+
+    async def _read_all(self) -> str:
+        forced, news, version = self._forced, self._news, ""
+        progress, complete = self._tools.progress, False
+        progress.begin(self._resource)
+        try:
+            async for page in self._pages():
+                await self._take(page.get("items") or (), forced=forced)
+                version = page["metadata"].get("resourceVersion") or version
+            complete = True
+        finally:
+            progress.end(self._resource, complete=complete)
+        # What was asked for while this went on is still to be done.
+        if not self._again.is_set():
+            self._forced = False if forced else self._forced
+            self._news = None if news is self._news else self._news
+        return version
+
+    async def _pages(self) -> AsyncIterator[JsonObject]:
+        pages = aiter(self._tools.client.list_pages(self._resource, page=_PAGE))
+        while True:
+            async with self._tools.readers:
+                page = await anext(pages, None)
+                if page is None:
+                    return
+                waiting = int(page["metadata"].get("remainingItemCount") or 0)
+                count = len(page.get("items") or ())
+                self._tools.progress.advance(self._resource, count, waiting)
+                yield page
+
+    async def _follow(self, since: str) -> None:
+        """Until the policies change, or everything is due again."""
+        watching = asyncio.create_task(self._watch(since))
+        waiting = asyncio.create_task(self._again.wait())
+        try:
+            done, _ = await asyncio.wait((watching, waiting), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (watching, waiting):
+                task.cancel()
+            await asyncio.gather(watching, waiting, return_exceptions=True)
+
+    async def _watch(self, since: str) -> None:
+        pause = _PAUSE / 4
+        while True:
+            started = time.monotonic()
+            try:
+                async for burst in self._bursts(since):
+                    since, pause = burst.version or since, _PAUSE / 4
+                    await self._take(burst.changed, forced=False)
+                    self._forget(burst.deleted)
+            except GoneError:
+                raise
+            except ApiError as error:
+                if error.status:
+                    raise
+            if time.monotonic() - started < 1.0:
+                # A server on its way out ends each watch at once, with an error or without.
+                await _rest(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _bursts(self, since: str) -> AsyncIterator[_Burst]:
+        async for event in self._tools.client.watch(self._resource, since=since):
+            version = event.object["metadata"].get("resourceVersion") or ""
+            if event.type == "BOOKMARK":
+                yield _Burst(version)
+            elif event.type == "DELETED":
+                yield _Burst(version, deleted=(event.object,))
+            else:
+                yield _Burst(version, changed=(event.object,))
+
+    def _forget(self, items: Iterable[JsonObject]) -> None:
+        """The garbage collector takes the reports of what is gone: they are owned by it."""
+        for item in items:
+            uid = _uid_of(item)
+            self._tools.ledger.remove(uid)
+            self._tools.writer.forget(uid)
+
+    # --- judging
+
+    async def _take(self, items: Iterable[JsonObject], *, forced: bool) -> None:
+        mine = [item for item in items if self._tools.owns(_uid_of(item))]
+        self._tools.progress.seen += len(mine)
+        if not mine:
+            return
+        # In a thread: policies that look something up wait for the event loop.
+        judged = await asyncio.to_thread(self._judge_all, mine, forced)
+        waiting = iter(judged)
+        workers = (self._write_each(waiting) for _ in range(min(_WRITERS, len(judged))))
+        for failure in await asyncio.gather(*workers, return_exceptions=True):
+            if failure is not None:
+                raise failure
+
+    def _judge_all(self, items: list[JsonObject], forced: bool) -> list[_Judged]:  # noqa: FBT001
+        made: list[_Judged] = []
+        for item in items:
+            try:
+                judged = self._judge(item, forced=forced)
+            except Exception:
+                # One object that cannot be judged may not keep the others from being.
+                self._tools.progress.refused += 1
+                log.exception("object not judged", extra={"uid": _uid_of(item)})
+                continue
+            if judged is not None:
+                made.append(judged)
+        return made
+
+    def _judge(self, item: JsonObject, *, forced: bool) -> _Judged | None:
+        tools, plan = self._tools, self._plan
+        subject = Subject.of(item)
+        labels = tools.namespace_labels(subject.namespace) if subject.namespace else {}
+        state = _take_state(item, labels, plan.key)
+        known = tools.ledger.get(subject.uid)
+        if known is not None and known[0] >> _BITS == state and not forced:
+            return None
+        request = Request.of(item, namespace_labels=labels)
+        results = [] if tools.is_filtered(request) else plan.judge(request)
+        tools.progress.judged += 1
+        lines = sort_lines(self._book.find(each) for each in results if tools.form.wants(each))
+        print_ = hash_lines(lines) & _MASK
+        if known is not None and known[0] & _MASK == print_ and known[1] == bool(lines):
+            tools.ledger.put(subject.uid, state << _BITS | print_, reported=bool(lines))
+            return None
+        return _Judged(request, subject, lines, state, print_, self._choose_news(results))
+
+    def _choose_news(self, results: Iterable[Result]) -> list[Result]:
+        news = self._news
+        return [
+            result
+            for result in results
+            if (result.status in _TOLD or result.exceptions)
+            and (news is None or result.policy.key in news)
+        ]
+
+    # --- writing
+
+    async def _write_each(self, waiting: Iterator[_Judged]) -> None:
+        for judged in waiting:
+            try:
+                await self._write(judged)
+            except ApiError as error:
+                if error.status not in _REFUSALS:
+                    raise
+                self._tools.progress.refused += 1
+                log.info(
+                    "report refused",
+                    extra={"uid": judged.subject.uid, "why": str(error)[:200]},
+                )
+
+    async def _write(self, judged: _Judged) -> None:
+        tools, subject = self._tools, judged.subject
+        known = tools.ledger.get(subject.uid)
+        exists = known is not None and known[1]
+        if judged.lines:
+            mark = f"{judged.state:x}-{judged.print:x}"
+            entries = stamp_lines(judged.lines, int(time.time()))
+            await tools.writer.write(subject, entries, judged=mark, exists=exists)
+        elif exists:
+            await tools.writer.remove(subject)
+        tools.progress.written += bool(judged.lines or exists)
+        value = judged.state << _BITS | judged.print
+        tools.ledger.put(subject.uid, value, reported=bool(judged.lines))
+        if judged.told:
+            tools.tell(judged.request, judged.told)
+
+
+async def _rest(seconds: float) -> None:
+    await asyncio.sleep(seconds * random.uniform(0.5, 1.0))  # noqa: S311
+
+
+def _uid_of(item: JsonObject) -> str:
+    return str(item["metadata"].get("uid") or "")
+
+
+def _take_state(item: JsonObject, labels: Mapping[str, str], plan: int) -> int:
+    """What a verdict depends on: the object without what changes by itself, and the policies."""
+    metadata = item.get("metadata") or {}
+    kept = [metadata.get(name) for name in ("name", "labels", "annotations", "finalizers")]
+    body = {name: part for name, part in item.items() if name not in ("metadata", "status")}
+    text = orjson.dumps((kept, body, labels), option=orjson.OPT_SORT_KEYS)
+    return hash_text(text, str(plan)) & _MASK
+
+
+def read_mark(text: str) -> int:
+    """What `_write` put on a report, as the ledger has it; 0 where it is none of ours."""
+    try:
+        state, print_ = (int(part, 16) for part in text.split("-"))
+    except ValueError:
+        return 0
+    return (state & _MASK) << _BITS | (print_ & _MASK)

@@ -1,0 +1,162 @@
+"""Everything that policies of the background are about: which kinds are followed, and since when.
+
+What one kind needs is in `kind_scan`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+
+from lictor.cluster.resource import Resource
+from lictor.control.reports.writer import JUDGED, MIXED
+from lictor.control.scan.kind import KindScan, ScanTools, read_mark
+from lictor.control.scan.ledger import Ledger
+from lictor.control.scan.plan import KindPlan, ScanPlan
+from lictor.control.scan.progress import Progress
+from lictor.errors import ApiError, NotFoundError
+from lictor.raw import JsonObject
+from lictor.report.resource_report import MANAGED_BY
+
+log = logging.getLogger(__name__)
+
+_PAGE = 500
+_PAUSE = 2.0
+_LONGEST_PAUSE = 30.0
+# What comes and goes all the time, or is written by us: nobody wants reports about these.
+_NOISE = frozenset(
+    (
+        ("", "Event"),
+        ("events.k8s.io", "Event"),
+        ("coordination.k8s.io", "Lease"),
+        ("discovery.k8s.io", "EndpointSlice"),
+        ("wgpolicyk8s.io", "PolicyReport"),
+        ("wgpolicyk8s.io", "ClusterPolicyReport"),
+        ("openreports.io", "Report"),
+        ("openreports.io", "ClusterReport"),
+        ("reports.kyverno.io", "EphemeralReport"),
+        ("reports.kyverno.io", "ClusterEphemeralReport"),
+        ("kyverno.io", "UpdateRequest"),
+    )
+)
+
+
+class Scanner:
+    """Follows every kind that the policies of the background are about."""
+
+    def __init__(
+        self,
+        tools: ScanTools,
+        list_kinds: Callable[[], Awaitable[Iterable[Resource]]],
+        *,
+        interval: float = 3600.0,
+    ) -> None:
+        self._tools = tools
+        self._list_kinds = list_kinds
+        self._interval = interval
+        self._scans: dict[Resource, KindScan] = {}
+        self._tasks: dict[Resource, asyncio.Task[None]] = {}
+        self._restless = asyncio.Event()
+
+    @property
+    def progress(self) -> Progress:
+        return self._tools.progress
+
+    async def run(self) -> None:
+        """Judge everything again at the interval, and read it again when replicas come or go."""
+        while True:
+            forced = await self._wait()
+            await self.load()
+            self.scan_again(forced=forced)
+
+    async def _wait(self) -> bool:
+        try:
+            async with asyncio.timeout(self._interval):
+                await self._restless.wait()
+        except TimeoutError:
+            return True
+        self._restless.clear()
+        return False
+
+    async def load(self) -> None:
+        """Read what earlier scans said, so that only what changed since is judged again.
+
+        Reports that someone took away are missed here, and are written again.
+        """
+        pause = _PAUSE
+        while True:
+            try:
+                fresh, mixed = await self._read_reports()
+            except ApiError as error:
+                log.warning("reports not read", extra={"why": str(error)[:200]})
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            self._tools.ledger.adopt(fresh)
+            self._tools.writer.mark_mixed(mixed)
+            return
+
+    async def _read_reports(self) -> tuple[Ledger, set[str]]:
+        ledger, mixed = Ledger(), set[str]()
+        managed = ",".join(f"{name}={value}" for name, value in MANAGED_BY.items())
+        for namespace in ("any", ""):
+            resource = self._tools.writer.kind_for(namespace)
+            with suppress(NotFoundError):
+                async for page in self._tools.client.list_pages(
+                    resource, labels=managed, page=_PAGE, metadata_only=True
+                ):
+                    for item in page.get("items") or ():
+                        _remember(item["metadata"], ledger, mixed)
+        return ledger, mixed
+
+    async def follow(self, plan: ScanPlan) -> frozenset[Resource]:
+        """Scan by these policies from now on; answers with the kinds that are left alone now."""
+        wanted: dict[Resource, KindPlan] = {}
+        for resource in await self._list_kinds():
+            if (resource.group, resource.kind) not in _NOISE:
+                made = plan.for_kind(resource)
+                if made is not None:
+                    wanted[resource] = made
+        gone = frozenset(self._scans) - frozenset(wanted)
+        for resource in gone:
+            self._scans.pop(resource)
+            self._tasks.pop(resource).cancel()
+        for resource, made in wanted.items():
+            self._follow_kind(resource, made)
+        self.progress.kinds = len(wanted)
+        return gone
+
+    def _follow_kind(self, resource: Resource, plan: KindPlan) -> None:
+        scan = self._scans.get(resource)
+        if scan is not None:
+            scan.change(plan)
+            return
+        scan = self._scans[resource] = KindScan(resource, plan, self._tools)
+        self._tasks[resource] = asyncio.create_task(scan.run())
+
+    @property
+    def followed(self) -> frozenset[Resource]:
+        """The kinds that are looked at now."""
+        return frozenset(self._scans)
+
+    def share_again(self, *_: object) -> None:
+        """Replicas came or went: what others have done is read, then what is ours now."""
+        self._restless.set()
+
+    def scan_again(self, *, forced: bool = False) -> None:
+        """Look at everything again: labels of a namespace changed, or with `forced`, settings."""
+        for scan in self._scans.values():
+            scan.wake(forced=forced)
+
+    async def stop(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+
+def _remember(metadata: JsonObject, ledger: Ledger, mixed: set[str]) -> None:
+    notes = metadata.get("annotations") or {}
+    uid = str(metadata["name"])
+    if notes.get(MIXED):
+        mixed.add(uid)
+    ledger.put(uid, read_mark(str(notes.get(JUDGED, ""))), reported=True)

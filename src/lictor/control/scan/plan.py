@@ -1,0 +1,222 @@
+"""Which policies judge what is there already, and what follows for one kind of object?"""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property, lru_cache
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.cluster.resource import Resource
+from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
+from lictor.control.evaluation import judge_now
+from lictor.control.scan.ledger import hash_text
+from lictor.engine import Engine
+from lictor.model.cel_policy import MutatingPolicy
+from lictor.model.policy import Policy
+from lictor.model.program import Phase, Program
+from lictor.model.request import GroupVersionKind, Operation, Request
+from lictor.model.result import Result, RuleType, Status
+from lictor.raw import JsonObject
+
+# A policy that carries this label makes no reports.
+_DISABLED = "reports.kyverno.io/disabled"
+_JUDGING = (Phase.VALIDATE, Phase.VERIFY_IMAGES)
+
+
+class KindPlan(msgspec.Struct, frozen=True):
+    """All that judges one kind; `key` changes when any of it does."""
+
+    engine: Engine
+    # Policies that change objects: what is there should look as if they had.
+    mutating: tuple[Engine, ...]
+    key: int
+    # Policy -> text that changes when it does.
+    marks: Mapping[str, str]
+
+    def judge(self, request: Request) -> list[Result]:
+        """What all policies say about an object that is there."""
+        results = list(judge_now(self.engine, request).results)
+        for engine in self.mutating:
+            results += _judge_mutation(engine, request)
+        return results
+
+
+class Candidate(msgspec.Struct, frozen=True, eq=False):
+    """A program of the background, a text that changes when it does, and kinds asked about."""
+
+    program: Program
+    mark: str
+    _known: dict[GroupVersionKind, bool] = msgspec.field(default_factory=dict)
+
+    def concerns(self, kind: GroupVersionKind) -> bool:
+        """Can any rule of the program be about this kind? Found out once for each."""
+        found = self._known.get(kind)
+        if found is None:
+            found = self._known[kind] = concerns(self.program, kind)
+        return found
+
+
+class ScanPlan(msgspec.Struct, frozen=True, dict=True):
+    """The policies of the background, compiled. Made anew when any of them changes."""
+
+    judging: tuple[Candidate, ...]
+    mutating: tuple[Candidate, ...]
+    # Source, policy and rule of all policies, whether they are asked in the background or not.
+    alive: frozenset[tuple[str, str, str]]
+
+    @cached_property
+    def scanned(self) -> frozenset[tuple[str, str, str]]:
+        """Source, policy and rule of every entry that a scan makes."""
+        return frozenset(
+            key for each in (*self.judging, *self.mutating) for key in _keys(each.program)
+        )
+
+    def for_kind(self, resource: Resource) -> KindPlan | None:
+        """What concerns one kind; None where nothing does."""
+        kind = _find_kind(resource)
+        judging = [each for each in self.judging if each.concerns(kind)]
+        mutating = [each for each in self.mutating if each.concerns(kind)]
+        if not judging and not mutating:
+            return None
+        return KindPlan(
+            Engine(each.program for each in judging),
+            tuple(Engine((each.program,)) for each in mutating),
+            hash_text(*(each.mark for each in (*judging, *mutating))),
+            {each.program.policy.key: each.mark for each in (*judging, *mutating)},
+        )
+
+    def is_scanned(self, entry: JsonObject) -> bool:
+        key = entry.get("source", ""), entry.get("policy", ""), entry.get("rule", "")
+        return key in self.scanned
+
+    def is_alive(self, entry: JsonObject) -> bool:
+        key = entry.get("source", ""), entry.get("policy", ""), entry.get("rule", "")
+        return key in self.alive
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What one policy comes to in the plan."""
+
+    programs: tuple[Program, ...]
+    mark: str
+    is_asked: bool
+    candidates: tuple[Candidate, ...]
+    alive: tuple[tuple[str, str, str], ...]
+
+
+class ScanPlanner:
+    """Makes plans; policies that are as they were in the plan before cost next to nothing."""
+
+    def __init__(self, store: PolicyStore) -> None:
+        self._store = store
+        self._known: dict[tuple[Resource, str], _Known] = {}
+
+    def build(
+        self,
+        natives: Iterable[tuple[Program, str]] = (),
+        native_mutations: Iterable[tuple[Program, str]] = (),
+    ) -> ScanPlan:
+        """The plan from the policies of now; `natives` are admission policies of Kubernetes."""
+        judging = [Candidate(*each) for each in natives]
+        mutating = [Candidate(*each) for each in native_mutations]
+        alive = {key for each in (*judging, *mutating) for key in _keys(each.program)}
+        before, self._known = self._known, {}
+        for policy in self._store.policies:
+            if _DISABLED in (policy.document["metadata"].get("labels") or {}):
+                continue
+            key = (policy.resource, policy.uid)
+            known = self._known[key] = self._look_at(policy, before.get(key))
+            alive.update(known.alive)
+            (mutating if _is_changing(policy) else judging).extend(known.candidates)
+        return ScanPlan(tuple(judging), tuple(mutating), frozenset(alive))
+
+    def _look_at(self, policy: StoredPolicy, known: _Known | None) -> _Known:
+        programs, mark = self._store.programs(policy), self._store.mark(policy)
+        is_asked = (
+            policy.background
+            and not policy.is_native
+            and not _is_everywhere(policy)
+            and not _changes_others(policy)
+        )
+        if (
+            known is not None
+            and known.programs is programs
+            and (known.mark, known.is_asked) == (mark, is_asked)
+        ):
+            return known
+        phases = (Phase.MUTATE,) if _is_changing(policy) else _JUDGING
+        chosen = [
+            replace(program, rules=rules)
+            for program in (programs if is_asked else ())
+            if (rules := tuple(rule for rule in program.rules if rule.phase in phases))
+        ]
+        marked = f"{policy.uid}:{mark}"
+        return _Known(
+            programs,
+            mark,
+            is_asked,
+            tuple(Candidate(program, marked) for program in chosen),
+            tuple(key for program in programs for key in _keys(program)),
+        )
+
+
+@lru_cache(maxsize=1024)
+def _find_kind(resource: Resource) -> GroupVersionKind:
+    """Always the same record for one kind: every candidate keeps it."""
+    return GroupVersionKind(resource.group, resource.version, resource.kind)
+
+
+def _is_changing(policy: StoredPolicy) -> bool:
+    return policy.resource.kind.endswith("MutatingPolicy")
+
+
+def _changes_others(policy: StoredPolicy) -> bool:
+    """A policy that changes existing objects: who does it reports it, on the trigger.
+
+    A scan of the trigger would find nothing, and take the place of what was reported.
+    """
+    record = policy.record
+    return isinstance(record, MutatingPolicy) and record.spec.evaluation.mutate_existing.enabled
+
+
+def _keys(program: Program) -> Iterable[tuple[str, str, str]]:
+    policy = program.policy
+    return [(policy.source, policy.key, rule.name) for rule in program.rules]
+
+
+def _is_everywhere(policy: StoredPolicy) -> bool:
+    """A classic policy about every kind is never asked in the background, as in Kyverno."""
+    record = policy.record
+    if policy.resource not in CLASSIC_KINDS or not isinstance(record, Policy):
+        return False
+    return any("*" in kinds for kinds in map(_list_kinds, record.spec.rules))
+
+
+def _list_kinds(rule: object) -> set[str]:
+    match = getattr(rule, "match", None)
+    filters = (*(match.any or ()), *(match.all or ()), match) if match is not None else ()
+    return {
+        kind
+        for entry in filters
+        if entry.resources is not None
+        for kind in entry.resources.kinds or ()
+    }
+
+
+def concerns(program: Program, kind: GroupVersionKind) -> bool:
+    """Can any rule of the program be about this kind?"""
+    return any(rule.select(kind, "", Operation.CREATE) is not None for rule in program.rules)
+
+
+def _judge_mutation(engine: Engine, request: Request) -> list[Result]:
+    verdict = judge_now(engine, request)
+    if verdict.patched == request.object:
+        return list(verdict.results)
+    return [
+        replace(result, status=Status.FAIL, message="mutation is not applied", patched=None)
+        if result.status is Status.PASS
+        and result.type is RuleType.MUTATION
+        and not result.exceptions
+        else result
+        for result in verdict.results
+    ]

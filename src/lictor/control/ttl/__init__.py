@@ -1,0 +1,1 @@
+"""Objects that carry a time to live are deleted when it is over."""

@@ -1,0 +1,136 @@
+"""Deletes objects whose time to live is over, at the moment it is."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from lictor.control.cleanup.metrics import count_expired, count_unexpired
+from lictor.control.loop import Loop
+from lictor.control.policy_writes import PolicyWrites
+from lictor.control.ttl.agenda import Agenda, Mortal
+from lictor.control.ttl.watch import PROPAGATION, find_due
+from lictor.errors import ApiError, ConflictError, UnreachableError
+from lictor.raw import JsonObject
+
+log = logging.getLogger(__name__)
+
+_PROPAGATIONS = ("Foreground", "Background", "Orphan")
+_AT_ONCE = 8
+_INTERVAL = 60.0
+_FIRST_PAUSE = 2.0
+# The object has changed a moment ago, and the news of it is on its way.
+_CONFLICT_PAUSE = 0.2
+_LONGEST_PAUSE = 300.0
+
+
+class TtlDeletions:
+    """Works off the agenda; `find` tells how an object is now."""
+
+    def __init__(
+        self,
+        writes: PolicyWrites,
+        agenda: Agenda,
+        find: Callable[[Mortal], JsonObject | None],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._writes = writes
+        self._agenda = agenda
+        self._find = find
+        self._now = now
+        self.wake: Callable[[], None] = lambda: None
+        # How long to wait before the next attempt, for objects that could not be deleted.
+        self._pauses: dict[Mortal, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def reconcile(self) -> None:
+        """Delete all that is due, and set the clock for the next."""
+        unreachable: UnreachableError | None = None
+        while unreachable is None and (due := self._agenda.take(self._now(), _AT_ONCE)):
+            answers = await asyncio.gather(*map(self._expire, due))
+            unreachable = next((each for each in answers if each is not None), None)
+        self._pauses = {key: kept for key, kept in self._pauses.items() if key in self._agenda}
+        self._set_timer()
+        if unreachable is not None:
+            raise unreachable
+
+    def stop(self) -> None:
+        """Forget the clock."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _expire(self, mortal: Mortal) -> UnreachableError | None:
+        item = self._find(mortal)
+        due = find_due(item) if item is not None else None
+        if item is None or due is None or due > self._now():
+            # Gone, going, or given more time; in that case the change of it was noted.
+            self._pauses.pop(mortal, None)
+            return None
+        try:
+            await self._delete(mortal, item)
+        except ConflictError:
+            # Perhaps its label says something else by now, or another object has its name.
+            self._postpone(mortal, _CONFLICT_PAUSE)
+        except UnreachableError as error:
+            self._agenda.put(mortal, due)
+            return error
+        except ApiError as error:
+            count_unexpired(mortal.resource, mortal.namespace)
+            self._complain(mortal, error)
+            self._postpone(mortal, _FIRST_PAUSE)
+        return None
+
+    async def _delete(self, mortal: Mortal, item: JsonObject) -> None:
+        metadata = item["metadata"]
+        wanted = (metadata.get("annotations") or {}).get(PROPAGATION)
+        if await self._writes.delete(
+            mortal.resource,
+            mortal.name,
+            mortal.namespace,
+            own="",  # a label of the object itself asks for it, and no policy
+            propagation=wanted if wanted in _PROPAGATIONS else "",
+            preconditions={
+                "uid": metadata["uid"],
+                "resourceVersion": metadata["resourceVersion"],
+            },
+        ):
+            count_expired(mortal.resource, mortal.namespace)
+            facts = {"resource": mortal.resource.plural, "namespace": mortal.namespace}
+            log.info("object expired", extra={**facts, "object": mortal.name})
+        self._pauses.pop(mortal, None)
+
+    def _postpone(self, mortal: Mortal, first: float) -> None:
+        pause = min(self._pauses.get(mortal, first / 2) * 2, _LONGEST_PAUSE)
+        self._pauses[mortal] = pause
+        self._agenda.put(mortal, self._now() + timedelta(seconds=pause))
+
+    def _complain(self, mortal: Mortal, error: ApiError) -> None:
+        if mortal not in self._pauses:
+            facts = {"resource": mortal.resource.plural, "namespace": mortal.namespace}
+            why = str(error)[:200]
+            log.warning("object not deleted", extra={**facts, "object": mortal.name, "why": why})
+
+    def _set_timer(self) -> None:
+        self.stop()
+        moment = self._agenda.next_moment
+        if moment is not None:
+            seconds = max((moment - self._now()).total_seconds(), 0.0)
+            # The clock on the wall may be set: look again at the interval at the latest.
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(min(seconds, _INTERVAL) + 0.01, self.wake)
+
+
+class TtlDeletionLoop(Loop):
+    """The loop that deletes."""
+
+    def __init__(self, deletions: TtlDeletions) -> None:
+        super().__init__("ttl-controller", deletions.reconcile, interval=_INTERVAL)
+        self._deletions = deletions
+        deletions.wake = self.wake
+
+    async def run(self) -> None:
+        """Delete until cancelled."""
+        try:
+            await super().run()
+        finally:
+            self._deletions.stop()

@@ -1,0 +1,1 @@
+"""The webhook configurations: what they contain, who owns them, whether they are answered."""

@@ -1,0 +1,270 @@
+"""The webhooks of policies in CEL: ValidatingPolicy, MutatingPolicy and their like."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from lictor.cluster.routes import (
+    Family,
+    build_cel_path,
+    failure_policy_of,
+    family_of,
+    is_asked,
+)
+from lictor.cluster.store import StoredPolicy
+from lictor.compile.cel.autogen import Floor, list_floors
+from lictor.compile.cel.templates import rewrite_mutating
+from lictor.control.webhooks.draft import (
+    EQUIVALENT,
+    Draft,
+    Surroundings,
+    clamp_timeout,
+    name_webhook,
+)
+from lictor.control.webhooks.match_conditions import build_conditions, list_named
+from lictor.control.webhooks.rules import EVERY_OPERATION, order_rules
+from lictor.control.webhooks.selectors import merge_selectors, select_namespaces, write_selector
+from lictor.model.admission import MatchResources
+from lictor.model.cel_policy import (
+    GeneratingPolicy,
+    ImageValidatingPolicy,
+    MutatingPolicy,
+    ValidatingPolicy,
+)
+from lictor.model.policy import MatchCondition
+from lictor.raw import JsonObject
+
+_Record = ValidatingPolicy | MutatingPolicy | ImageValidatingPolicy | GeneratingPolicy
+
+_IMAGES = (Family.IMAGE_VALIDATING, Family.NAMESPACED_IMAGE_VALIDATING)
+_KIND_OF_RESOURCE = {
+    "daemonsets": "DaemonSet",
+    "deployments": "Deployment",
+    "replicasets": "ReplicaSet",
+    "statefulsets": "StatefulSet",
+    "jobs": "Job",
+    "cronjobs": "CronJob",
+}
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """What one policy wants of its webhook."""
+
+    policy: StoredPolicy
+    record: _Record
+    rules: list[JsonObject]
+    namespaces: JsonObject
+    objects: JsonObject
+
+
+def draft_cel(
+    policies: Iterable[StoredPolicy], family: Family, around: Surroundings, *, mutating: bool
+) -> list[Draft]:
+    """One webhook for each failure policy, and one for each policy with demands of its own."""
+    parts = [
+        part
+        for policy in policies
+        if family_of(policy) == family and is_asked(policy, mutating=mutating)
+        for part in _read_part(policy)
+    ]
+    drafts: list[Draft] = []
+    for failure_policy in ("Fail", "Ignore"):
+        members = [part for part in parts if failure_policy_of(part.policy) == failure_policy]
+        drafter = _Drafter(family, failure_policy, around, mutating)
+        drafts += drafter.draft(members)
+    return drafts
+
+
+class _Drafter:
+    """Drafts the webhooks of one family and one failure policy."""
+
+    def __init__(
+        self,
+        family: Family,
+        failure_policy: str,
+        around: Surroundings,
+        mutating: bool,  # noqa: FBT001
+    ) -> None:
+        self._family = family
+        self._failure_policy = failure_policy
+        self._around = around
+        self._mutating = mutating
+
+    def draft(self, parts: list[_Part]) -> Iterator[Draft]:
+        shared: list[_Part] = []
+        for part in parts:
+            alone = self._build([part], part, [])
+            if why := self._around.explain(alone):
+                # Left out, so that it cannot hold up the others; its status tells.
+                yield msgspec.structs.replace(alone, refusal=why)
+                continue
+            single = self._draft_single(part)
+            if single is None:
+                shared.append(part)
+            else:
+                yield single
+        if len({_identify_selectors(part) for part in shared}) > 1:
+            # Selectors that differ cannot be merged without missing something.
+            for part in shared:
+                if part.namespaces or part.objects:
+                    yield self._build([part], part, [])
+            shared = [part for part in shared if not part.namespaces and not part.objects]
+        if shared:
+            yield self._build(shared, None, [])
+
+    def _draft_single(self, part: _Part) -> Draft | None:
+        """The webhook of its own that a policy asks for; None where it shares one."""
+        conditions = _list_conditions(part)
+        if conditions:
+            draft = self._build([part], part, conditions)
+            if not self._around.explain(draft):
+                return draft
+        constraints = part.record.spec.match_constraints
+        exact = constraints is not None and constraints.match_policy != EQUIVALENT
+        if exact or part.record.spec.webhook_configuration.timeout_seconds is not None:
+            return self._build([part], part, [])
+        return None
+
+    def _build(
+        self, parts: list[_Part], single: _Part | None, conditions: list[JsonObject]
+    ) -> Draft:
+        policies = tuple(part.policy for part in parts)
+        rules = order_rules(rule for part in parts for rule in part.rules)
+        settings = self._around.settings
+        selector = merge_selectors(
+            parts[0].namespaces, select_namespaces(policies), settings.webhook_namespace_selector
+        )
+        guarded = build_conditions(self._around.guard, rules, list_named(rules), selector, policies)
+        return Draft(
+            name=self._name(single),
+            path=build_cel_path(
+                self._family, (policy.name for policy in policies), mutating=self._mutating
+            ),
+            failure_policy=self._failure_policy,
+            rules=rules,
+            timeout=self._choose_timeout(single),
+            policies=policies,
+            conditions=[*conditions, *guarded],
+            namespace_selector=selector,
+            object_selector=merge_selectors(parts[0].objects, settings.webhook_object_selector),
+            match_policy=self._choose_match_policy(single),
+            reinvocation=_choose_reinvocation(parts),
+        )
+
+    def _name(self, single: _Part | None) -> str:
+        stage = "mutate" if self._mutating and self._family in _IMAGES else "validate"
+        base = self._around.names.webhook_entry(f"{self._family.value}.{stage}")
+        return name_webhook(base, self._failure_policy, single.policy if single else None)
+
+    def _choose_timeout(self, single: _Part | None) -> int:
+        own = single.record.spec.webhook_configuration.timeout_seconds if single else None
+        return clamp_timeout(self._around.flags.webhook_timeout if own is None else own)
+
+    def _choose_match_policy(self, single: _Part | None) -> str:
+        constraints = single.record.spec.match_constraints if single else None
+        if constraints is None or (self._mutating and self._family in _IMAGES):
+            # Digests are written into whatever version of the object comes.
+            return EQUIVALENT
+        return constraints.match_policy
+
+
+def _read_part(policy: StoredPolicy) -> Iterator[_Part]:
+    record = policy.record
+    if not isinstance(record, _Record):
+        return
+    constraints = record.spec.match_constraints
+    if constraints is None or not constraints.resource_rules:
+        return
+    yield _Part(
+        policy,
+        record,
+        _list_rules(policy, record, constraints),
+        write_selector(constraints.namespace_selector),
+        write_selector(constraints.object_selector),
+    )
+
+
+def _list_rules(
+    policy: StoredPolicy, record: _Record, constraints: MatchResources
+) -> list[JsonObject]:
+    every = isinstance(record, GeneratingPolicy)
+    return [
+        {
+            "apiGroups": list(rule.api_groups),
+            "apiVersions": list(rule.api_versions),
+            # What was made follows its trigger in all that happens to it.
+            "operations": list(EVERY_OPERATION if every else rule.operations),
+            "resources": list(rule.resources),
+            "scope": "Namespaced" if policy.namespace else rule.scope,
+        }
+        for each in (constraints, *(floor.constraints for floor in _list_floors(record)))
+        for rule in each.resource_rules
+    ]
+
+
+def _list_floors(record: _Record) -> tuple[Floor, ...]:
+    if isinstance(record, GeneratingPolicy):
+        return ()
+    return tuple(list_floors(record.spec.match_constraints, record.spec.autogen.pod_controllers))
+
+
+def _list_conditions(part: _Part) -> list[JsonObject]:
+    """The policy's conditions, each for the kinds that it is written for."""
+    spec = part.record.spec
+    floors = _list_floors(part.record) if spec.match_conditions else ()
+    if not floors:
+        return [
+            {"name": each.name, "expression": each.expression} for each in spec.match_conditions
+        ]
+    # On DELETE and CONNECT there may be no object to ask for its kind.
+    stored = set(floors[0].constraints.resource_rules[0].operations) <= {"CREATE", "UPDATE"}
+    describe = _describe_object if stored else _describe_request
+    found = _limit_conditions("autogen", [describe("", "Pod")], spec.match_conditions)
+    for floor in floors:
+        tests = [
+            describe(group, _KIND_OF_RESOURCE[resource])
+            for rule in floor.constraints.resource_rules
+            for group in rule.api_groups
+            for resource in rule.resources
+        ]
+        found += _limit_conditions(f"autogen-{floor.name}", tests, _rewrite(part.record, floor))
+    return found
+
+
+def _rewrite(record: _Record, floor: Floor) -> tuple[MatchCondition, ...]:
+    """The conditions as the engine sees them for the controllers of Pods."""
+    if isinstance(record, MutatingPolicy):
+        return rewrite_mutating(record.spec, floor).match_conditions
+    return floor.rewrite(record.spec).match_conditions
+
+
+def _limit_conditions(
+    prefix: str, tests: list[str], conditions: tuple[MatchCondition, ...]
+) -> list[JsonObject]:
+    fits = " || ".join(sorted(tests))
+    return [
+        {"name": f"{prefix}-{each.name}", "expression": f"!({fits}) || ({each.expression})"}
+        for each in conditions
+    ]
+
+
+def _describe_object(group: str, kind: str) -> str:
+    # Spaced as Kyverno spaces it: people compare.
+    api_version = f"{group}/v1" if group else "v1"
+    return f"(object.apiVersion == '{api_version}' && object.kind =='{kind}')"
+
+
+def _describe_request(group: str, kind: str) -> str:
+    return f"(request.kind.group == '{group}' && request.kind.kind == '{kind}')"
+
+
+def _identify_selectors(part: _Part) -> bytes:
+    return msgspec.json.encode((part.namespaces, part.objects), order="deterministic")
+
+
+def _choose_reinvocation(parts: list[_Part]) -> str:
+    asked = any(
+        isinstance(part.record, MutatingPolicy) and part.record.spec.reinvocation_policy != "Never"
+        for part in parts
+    )
+    return "IfNeeded" if asked else "Never"

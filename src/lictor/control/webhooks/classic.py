@@ -1,0 +1,183 @@
+"""The webhooks of ClusterPolicies and Policies."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from lictor.cluster.routes import (
+    Family,
+    build_classic_path,
+    family_of,
+    has_own_conditions,
+    is_asked,
+)
+from lictor.cluster.store import StoredPolicy
+from lictor.control.webhooks.classic_kinds import Kinds, collect_kinds
+from lictor.control.webhooks.draft import (
+    NONE_ON_DRY_RUN,
+    Draft,
+    Surroundings,
+    clamp_timeout,
+    name_webhook,
+)
+from lictor.control.webhooks.match_conditions import build_conditions
+from lictor.control.webhooks.rules import ALL, EVERY_OPERATION, Entry, build_rules, make_rule
+from lictor.control.webhooks.selectors import merge_selectors, select_labels, select_namespaces
+from lictor.errors import CompileError
+from lictor.lang.kind_selector import parse_kind_selector
+from lictor.lang.wildcard import has_wildcard
+from lictor.model.policy import Policy
+from lictor.raw import JsonObject
+
+_NAMESPACED = "Namespaced"
+
+
+def draft_classic(
+    policies: Iterable[StoredPolicy], around: Surroundings, *, mutating: bool
+) -> list[Draft]:
+    """One webhook for each failure policy, and one for each policy with conditions of its own."""
+    asked = [
+        policy
+        for policy in policies
+        if family_of(policy) == Family.CLASSIC and is_asked(policy, mutating=mutating)
+    ]
+    drafts: list[Draft] = []
+    for failure_policy in ("Ignore", "Fail"):
+        members = [policy for policy in asked if policy.failure_policy == failure_policy]
+        shared = [policy for policy in members if not has_own_conditions(policy)]
+        groups = [(shared, None), *(([each], each) for each in members if each not in shared)]
+        for group, single in groups:
+            drafts += _draft_group(group, single, failure_policy, around, mutating=mutating)
+    return drafts
+
+
+def draft_everything(around: Surroundings, *, mutating: bool) -> list[Draft]:
+    """Webhooks that need not follow the policies: all that there is, for both failure policies."""
+    operations = ("CREATE", "UPDATE") if mutating else EVERY_OPERATION
+    rules = [make_rule(ALL, ALL, ["*/*"], operations)]
+    return [
+        _complete(_start(None, failure_policy, around, mutating=mutating), rules, around, ())
+        for failure_policy in ("Ignore", "Fail")
+    ]
+
+
+def _draft_group(
+    policies: list[StoredPolicy],
+    single: StoredPolicy | None,
+    failure_policy: str,
+    around: Surroundings,
+    *,
+    mutating: bool,
+) -> Iterator[Draft]:
+    entries = [
+        entry for policy in policies for entry in list_entries(policy, around, mutating=mutating)
+    ]
+    if not entries:
+        return
+    draft = msgspec.structs.replace(
+        _start(single, failure_policy, around, mutating=mutating),
+        policies=tuple(policies),
+        timeout=_choose_timeout(policies, single, around.flags.webhook_timeout),
+    )
+    named = [
+        (entry.group, entry.path) for entry in entries if ALL not in (entry.group, entry.resource)
+    ]
+    finished = _complete(draft, build_rules(entries), around, named)
+    if single is not None and around.explain(finished):
+        # Conditions that the API server does not understand are still tested by ourselves.
+        plain = msgspec.structs.replace(draft, conditions=[])
+        finished = _complete(plain, build_rules(entries), around, named)
+    yield finished
+
+
+def _start(
+    single: StoredPolicy | None, failure_policy: str, around: Surroundings, *, mutating: bool
+) -> Draft:
+    settings, flags = around.settings, around.flags
+    base = around.names.webhook_entry("mutate" if mutating else "validate")
+    stores = mutating or flags.admission_reports
+    return Draft(
+        name=name_webhook(base, failure_policy, single),
+        path=build_classic_path(single, failure_policy, mutating=mutating),
+        failure_policy=failure_policy,
+        rules=[],
+        timeout=clamp_timeout(flags.webhook_timeout),
+        conditions=[*settings.match_conditions] if single is None else _own_conditions(single),
+        object_selector=settings.webhook_object_selector or {},
+        side_effects=NONE_ON_DRY_RUN if stores else "None",
+        reinvocation="IfNeeded",
+    )
+
+
+def _complete(
+    draft: Draft,
+    rules: list[JsonObject],
+    around: Surroundings,
+    named: Iterable[tuple[str, str]],
+) -> Draft:
+    selector = merge_selectors(
+        select_namespaces(draft.policies),
+        select_labels(draft.policies, mutating=draft.path.startswith("/mutate")),
+        around.settings.webhook_namespace_selector,
+    )
+    guarded = build_conditions(around.guard, rules, named, selector, draft.policies)
+    return msgspec.structs.replace(
+        draft,
+        rules=rules,
+        namespace_selector=selector,
+        conditions=[*draft.conditions, *guarded],
+    )
+
+
+def list_entries(policy: StoredPolicy, around: Surroundings, *, mutating: bool) -> Iterator[Entry]:
+    """Operations and resources of a policy. A kind that the cluster has not stands for none."""
+    if not isinstance(policy.record, Policy):
+        return
+    try:
+        kinds: Kinds = collect_kinds(policy.record, mutating=mutating)
+    except CompileError:
+        # It is refused as a whole when it is compiled, and its status says so.
+        return
+    for text, operations in kinds.items():
+        for group, version, resource, subresource, scope in _resolve(text, policy, around):
+            for operation in operations:
+                yield Entry(group, version, resource, subresource, scope, operation)
+
+
+def _resolve(
+    text: str, policy: StoredPolicy, around: Surroundings
+) -> Iterator[tuple[str, str, str, str, str]]:
+    selector = parse_kind_selector(text)
+    patterns = (selector.group, selector.version, selector.subresource)
+    if selector.kind == ALL and all(each == ALL or not has_wildcard(each) for each in patterns):
+        # The API server knows `*` too, but no other wildcard.
+        scope = _NAMESPACED if policy.namespace else ALL
+        yield selector.group, selector.version, ALL, selector.subresource, scope
+        return
+    for found in around.find(text):
+        scope = _NAMESPACED if found.namespaced else ALL
+        yield found.group, found.version, found.resource, found.subresource, scope
+
+
+def _own_conditions(policy: StoredPolicy) -> list[JsonObject]:
+    if not isinstance(policy.record, Policy) or policy.record.spec.webhook_configuration is None:
+        return []
+    conditions = policy.record.spec.webhook_configuration.match_conditions
+    return [{"name": each.name, "expression": each.expression} for each in conditions]
+
+
+def _choose_timeout(
+    policies: list[StoredPolicy], single: StoredPolicy | None, otherwise: int
+) -> int:
+    asked = [seconds for policy in policies if (seconds := _own_timeout(policy)) is not None]
+    if single is not None and asked:
+        return clamp_timeout(asked[0])
+    return clamp_timeout(max([otherwise, *asked]))
+
+
+def _own_timeout(policy: StoredPolicy) -> int | None:
+    if not isinstance(policy.record, Policy):
+        return None
+    spec = policy.record.spec
+    own = spec.webhook_configuration.timeout_seconds if spec.webhook_configuration else None
+    return own if own is not None else spec.webhook_timeout_seconds

@@ -1,0 +1,309 @@
+"""Keeps the webhook configurations in step with the policies, and as they should be."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from lictor.cluster.cache import Change
+from lictor.cluster.discovery import Discovery, ServedResource
+from lictor.cluster.resource import CUSTOM_RESOURCE_DEFINITION
+from lictor.cluster.routes import Family, is_served
+from lictor.cluster.settings import Settings
+from lictor.cluster.store import StoredPolicy
+from lictor.control.context import Workplace
+from lictor.control.loop import Loop
+from lictor.control.webhooks.cel import draft_cel
+from lictor.control.webhooks.classic import draft_classic, draft_everything
+from lictor.control.webhooks.draft import Draft, Surroundings
+from lictor.control.webhooks.dry_run import Judge
+from lictor.control.webhooks.fixed import (
+    RESOURCE_MUTATING,
+    RESOURCE_VALIDATING,
+    Configuration,
+    build_cleanup,
+    build_fixed,
+)
+from lictor.control.webhooks.match_conditions import build_guard
+from lictor.control.webhooks.rules import make_rule
+from lictor.control.webhooks.state import WebhookState, identify_policy
+from lictor.control.webhooks.writer import Writer
+from lictor.raw import Json
+
+log = logging.getLogger(__name__)
+
+_INTERVAL = 10.0
+_CLEANUP_INTERVAL = 300.0
+# API servers learn of a changed configuration a little after it was written.
+_SPREAD = 0.3
+_MOST_ROUNDS = 5
+# A kind that a policy names may come with a definition that is not served yet.
+_FIRST_PATIENCE = 2.0
+_LONGEST_PATIENCE = 60.0
+# Settings that the API server may refuse, the part of a webhook they go to, and what else is taken.
+_REFUSABLE: tuple[tuple[str, str, Json], ...] = (
+    ("match_conditions", "conditions", ()),
+    ("webhook_namespace_selector", "namespace_selector", None),
+    ("webhook_object_selector", "object_selector", None),
+)
+_RESOURCES = frozenset({RESOURCE_VALIDATING, RESOURCE_MUTATING})
+_MUTATING_FAMILIES = (
+    Family.MUTATING,
+    Family.NAMESPACED_MUTATING,
+    Family.IMAGE_VALIDATING,
+    Family.NAMESPACED_IMAGE_VALIDATING,
+)
+_VALIDATING_FAMILIES = (
+    Family.VALIDATING,
+    Family.NAMESPACED_VALIDATING,
+    Family.GENERATING,
+    Family.NAMESPACED_GENERATING,
+    Family.IMAGE_VALIDATING,
+    Family.NAMESPACED_IMAGE_VALIDATING,
+)
+
+
+def build_webhooks_loop(
+    workplace: Workplace, *, healthy: Callable[[], bool] = lambda: True, cleanup: bool = False
+) -> tuple[Loop, WebhookState]:
+    """The loop of the admission server's webhooks, and what it knows of policies in force.
+
+    `healthy`: has the heartbeat lately come through the webhook? Where it has not, no requests
+    are sent to us. `cleanup`: this server also answers about cleanup policies and TTL labels.
+    """
+    keeper = WebhookKeeper(workplace, healthy, cleanup=cleanup)
+    loop = Loop(
+        "webhook-controller", keeper.reconcile, interval=_INTERVAL, caches=keeper.writer.caches
+    )
+    workplace.store.listen(loop.wake)
+    workplace.settings.listen(loop.wake)
+    keeper.discovery.listen(loop.wake)
+    return loop, keeper.state
+
+
+def build_cleanup_webhooks_loop(workplace: Workplace) -> Loop:
+    """The loop of the cleanup server's webhooks, where that is a server of its own."""
+    names, flags = workplace.names, workplace.flags
+    writer = Writer(workplace, names.cleanup_service)
+
+    async def reconcile() -> None:
+        settings = workplace.settings.current
+        wanted = build_cleanup(names, flags, settings, names.cleanup_service)
+        await writer.write(wanted, writer.find_address(), settings)
+
+    loop = Loop(
+        "cleanup-webhook-controller",
+        reconcile,
+        interval=_CLEANUP_INTERVAL,
+        caches=writer.caches,
+    )
+    workplace.settings.listen(loop.wake)
+    return loop
+
+
+class WebhookKeeper:
+    """Computes what the configurations should be, and has them written."""
+
+    def __init__(
+        self,
+        workplace: Workplace,
+        healthy: Callable[[], bool],
+        *,
+        cleanup: bool = False,
+        spread: float = _SPREAD,
+    ) -> None:
+        self.state = WebhookState()
+        self.discovery = Discovery(workplace.client)
+        self.writer = Writer(workplace, workplace.names.service)
+        self._place = workplace
+        self._healthy = healthy
+        self._cleanup = cleanup
+        self._spread = spread
+        self._judge = Judge(workplace.client, workplace.names.prefix)
+        self._plan: _Plan | None = None
+        self._told: frozenset[str] = frozenset()
+        self._patience = _FIRST_PATIENCE
+        self._timer: asyncio.TimerHandle | None = None
+        for cache in workplace.store.caches:
+            if cache.resource == CUSTOM_RESOURCE_DEFINITION:
+                self.discovery.follow(cache)
+                cache.listen(self._hope)
+
+    async def reconcile(self) -> None:
+        """Bring the configurations about, and tell which policies they stand for."""
+        address = self.writer.find_address()
+        await self.discovery.ensure()
+        plan = await self._make_plan()
+        by_hand = not self._place.flags.auto_update_webhooks
+        changed = await self.writer.write(
+            self._assemble(plan),
+            address,
+            plan.settings,
+            only_authority=_RESOURCES if by_hand else frozenset(),
+        )
+        if changed:
+            await asyncio.sleep(self._spread)
+        self._show(plan)
+        self._tell(plan)
+        self._look_again(plan.unknown)
+
+    async def _make_plan(self) -> "_Plan":
+        base = _Base(
+            self._place.store.policies if self._healthy() else (),
+            self._place.settings.current,
+            self.discovery.resources,
+        )
+        if self._plan is not None and self._plan.base.is_same(base):
+            return self._plan
+        plan = self._draft(base)
+        # Each round asks the API server about what the one before brought up.
+        for _ in range(_MOST_ROUNDS):
+            if not await self._judge.learn():
+                break
+            plan = self._draft(base)
+        self._plan = plan
+        return plan
+
+    def _draft(self, base: "_Base") -> "_Plan":
+        self._judge.begin()
+        settings, dropped = self._check_settings(base.settings)
+        unknown: set[str] = set()
+
+        def find(text: str) -> tuple[ServedResource, ...]:
+            found = self.discovery.find(text)
+            if not found:
+                unknown.add(text)
+            return found
+
+        names, flags = self._place.names, self._place.flags
+        guard = build_guard(names, settings, self.discovery.find)
+        around = Surroundings(names, flags, settings, guard, find, self._judge.explain)
+        return _Plan(
+            base,
+            settings,
+            tuple(_draft_stage(base.policies, around, mutating=True)),
+            tuple(_draft_stage(base.policies, around, mutating=False)),
+            frozenset(unknown),
+            dropped,
+        )
+
+    def _check_settings(self, settings: Settings) -> tuple[Settings, tuple[str, ...]]:
+        """The settings without what the API server refuses, and what that is."""
+        dropped = []
+        for field, part, default in _REFUSABLE:
+            value = getattr(settings, field)
+            if value and (why := self._judge.explain(self._probe(part, value))):
+                settings = msgspec.structs.replace(settings, **{field: default})
+                dropped.append(f"{field}: {why}")
+        return settings, tuple(dropped)
+
+    def _probe(self, part: str, value: Json) -> Draft:
+        rules = [make_rule("", "v1", ["pods"], ["CREATE"])]
+        name = self._place.names.webhook_entry("settings")
+        probe = Draft(name, "/validate", "Ignore", rules, timeout=1)
+        return msgspec.structs.replace(
+            probe, **{part: list(value) if isinstance(value, tuple) else value}
+        )
+
+    def _assemble(self, plan: "_Plan") -> list[Configuration]:
+        names, flags = self._place.names, self._place.flags
+        cleanup = build_cleanup(names, flags, plan.settings, names.service) if self._cleanup else []
+        taken = [
+            tuple(draft for draft in drafts if not draft.refusal)
+            for drafts in (plan.mutating, plan.validating)
+        ]
+        return [
+            Configuration(RESOURCE_MUTATING, mutating=True, drafts=taken[0]),
+            Configuration(RESOURCE_VALIDATING, mutating=False, drafts=taken[1]),
+            *build_fixed(names, flags, plan.settings),
+            *cleanup,
+        ]
+
+    def _show(self, plan: "_Plan") -> None:
+        refused = {
+            identify_policy(policy): draft.refusal
+            for draft in (*plan.mutating, *plan.validating)
+            if draft.refusal
+            for policy in draft.policies
+        }
+        ready = {
+            identify_policy(policy): policy.uid
+            for policy in plan.base.policies
+            if is_served(policy) and identify_policy(policy) not in refused
+        }
+        self.state.show(ready, refused)
+
+    def _tell(self, plan: "_Plan") -> None:
+        problems = {f"setting ignored: {why}" for why in plan.dropped}
+        problems |= {f"kind not served: {kind}" for kind in plan.unknown}
+        problems |= {f"{key} refused: {why}" for key, why in self.state.refused.items()}
+        for problem in sorted(problems - self._told):
+            log.warning("webhook incomplete", extra={"why": problem[:500]})
+        self._told = frozenset(problems)
+
+    def _look_again(self, unknown: frozenset[str]) -> None:
+        """Kinds that are not served yet are asked for again, ever more seldom."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if unknown:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._patience, self.discovery.mark_stale)
+            self._patience = min(self._patience * 2, _LONGEST_PATIENCE)
+        else:
+            self._patience = _FIRST_PATIENCE
+
+    def _hope(self, _: Change) -> None:
+        self._patience = _FIRST_PATIENCE
+
+
+class _Base(msgspec.Struct, frozen=True):
+    """What a plan follows from."""
+
+    policies: tuple[StoredPolicy, ...]
+    settings: Settings
+    resources: tuple[ServedResource, ...]
+
+    def is_same(self, other: "_Base") -> bool:
+        """Would the same follow from both? Then there is nothing to compute."""
+        return (
+            self.settings is other.settings
+            and self.resources is other.resources
+            and len(self.policies) == len(other.policies)
+            and all(map(_is_same_policy, self.policies, other.policies))
+        )
+
+
+def _is_same_policy(left: StoredPolicy, right: StoredPolicy) -> bool:
+    """Every write of a status makes another document; webhooks do not follow from that."""
+    return left is right or (
+        left.uid == right.uid
+        and left.generation == right.generation
+        and left.is_native == right.is_native
+        # Pod controllers are chosen by an annotation, which is no change of generation.
+        and left.document["metadata"].get("annotations")
+        == right.document["metadata"].get("annotations")
+    )
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    """The webhooks that should be there."""
+
+    base: _Base
+    settings: Settings
+    mutating: tuple[Draft, ...]
+    validating: tuple[Draft, ...]
+    unknown: frozenset[str]
+    dropped: tuple[str, ...]
+
+
+def _draft_stage(
+    policies: tuple[StoredPolicy, ...], around: Surroundings, *, mutating: bool
+) -> Iterator[Draft]:
+    if not around.flags.auto_update_webhooks:
+        yield from draft_everything(around, mutating=mutating)
+        return
+    yield from draft_classic(policies, around, mutating=mutating)
+    for family in _MUTATING_FAMILIES if mutating else _VALIDATING_FAMILIES:
+        yield from draft_cel(policies, family, around, mutating=mutating)

@@ -1,0 +1,221 @@
+"""Conditions that keep a cluster bootable when nobody of us answers.
+
+The API server tests them before it calls: what a cold cluster needs to come up is never sent to
+us, unless a policy names it. Nor is what the settings have us leave alone anyway.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from lictor.cluster.discovery import ServedResource
+from lictor.cluster.names import Names
+from lictor.cluster.settings import Exclusion, Settings
+from lictor.cluster.store import StoredPolicy
+from lictor.control.webhooks.rules import ALL
+from lictor.control.webhooks.selectors import excludes_namespace, names_namespace
+from lictor.lang.kind_selector import parse_kind_selector
+from lictor.lang.wildcard import has_wildcard
+from lictor.raw import JsonObject
+
+KUBE_SYSTEM = "kube-system"
+# Group, and resource with subresource: without these neither nodes nor controllers come up.
+_NEEDED = (
+    ("", "nodes"),
+    ("", "serviceaccounts/token"),
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+    ("certificates.k8s.io", "certificatesigningrequests"),
+    ("coordination.k8s.io", "leases"),
+)
+_CLUSTER_ROLES = ("rbac.authorization.k8s.io", "clusterroles")
+# The API server itself: it writes roles, priority levels and Services of its own when it starts.
+_API_SERVER = "system:apiserver"
+_RESOURCE = 'request.resource.group + "/" + request.resource.resource'
+_SUBRESOURCE = '(has(request.subResource) ? "/" + request.subResource : "")'
+
+
+class Guard(msgspec.Struct, frozen=True):
+    """What is left alone, as far as the installation decides it."""
+
+    own_namespace: str
+    # The ClusterRole that owns the webhooks: while it cannot be deleted, neither can they.
+    owner_role: str
+    # Unless the settings say themselves which namespaces are meant.
+    system_namespaces: tuple[str, ...] = ()
+    # These from webhooks for everything only: who is meant by `*` need not say it.
+    namespaces: tuple[str, ...] = ()
+    users: tuple[str, ...] = (_API_SERVER,)
+    groups: tuple[str, ...] = ()
+    # Such as `/events` or `apps/replicasets/status`
+    resources: tuple[str, ...] = ()
+
+
+def build_guard(
+    names: Names, settings: Settings, find: Callable[[str], tuple[ServedResource, ...]]
+) -> Guard:
+    """The guard of an installation with these settings, in a cluster with these kinds."""
+    spoken = settings.webhook_namespace_selector is not None
+    users, groups = settings.exclude_usernames, settings.exclude_groups
+    # `!name` among the exclusions may take a caller back in: then only the server can tell.
+    roles, cluster_roles = settings.exclude_roles, settings.exclude_cluster_roles
+    plain = not any(each.included for each in (users, groups, roles, cluster_roles))
+    return Guard(
+        names.namespace,
+        names.owner_role,
+        () if spoken else (KUBE_SYSTEM,),
+        _list_filtered_namespaces(settings),
+        tuple(sorted({_API_SERVER, *(_list_exact(users) if plain else ())})),
+        tuple(sorted(_list_exact(groups))) if plain else (),
+        _list_filtered_resources(settings, find),
+    )
+
+
+def build_conditions(
+    guard: Guard,
+    rules: list[JsonObject],
+    named: Iterable[tuple[str, str]],
+    selector: JsonObject,
+    policies: Iterable[StoredPolicy],
+) -> list[JsonObject]:
+    """The conditions that a webhook with these rules needs.
+
+    `named` are the groups and resources that policies name themselves: those are asked for.
+    """
+    wide = any(path.startswith(ALL) for rule in rules for path in rule["resources"])
+    namespaces = {guard.own_namespace, *guard.system_namespaces}
+    conditions = _guard_namespaces(
+        namespaces | set(guard.namespaces if wide else ()), selector, tuple(policies)
+    )
+    if any(_covers(rule, *_CLUSTER_ROLES) for rule in rules):
+        conditions += _guard_owner(guard)
+    if wide:
+        explicit = {(group, path.partition("/")[0]) for group, path in named}
+        conditions += _guard_needed(rules, explicit)
+        conditions += _guard_callers(guard)
+        conditions += _guard_filtered(guard)
+    return conditions
+
+
+def list_named(rules: Iterable[JsonObject]) -> set[tuple[str, str]]:
+    """The groups and resources that rules name without a wildcard."""
+    return {
+        (group, path)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for path in rule["resources"]
+        if ALL not in (group, path.partition("/")[0])
+    }
+
+
+def _guard_namespaces(
+    namespaces: set[str], selector: JsonObject, policies: tuple[StoredPolicy, ...]
+) -> list[JsonObject]:
+    left = [
+        namespace
+        for namespace in sorted(namespaces)
+        if not excludes_namespace(selector, namespace)
+        and not any(names_namespace(policy, namespace) for policy in policies)
+    ]
+    if not left:
+        return []
+    within = f"(has(request.namespace) && request.namespace in {_quote(left)})"
+    # When a Namespace is created, it is in no namespace yet.
+    itself = (
+        f'({_RESOURCE} == "/namespaces" && has(request.name) && request.name in {_quote(left)})'
+    )
+    return [{"name": "leave-namespaces-alone", "expression": f"!({within} || {itself})"}]
+
+
+def _guard_owner(guard: Guard) -> list[JsonObject]:
+    name = f"has(request.name) && request.name in {_quote([guard.owner_role])}"
+    text = f'!({_RESOURCE} == "{"/".join(_CLUSTER_ROLES)}" && {name})'
+    return [{"name": "leave-owner-alone", "expression": text}]
+
+
+def _guard_needed(rules: list[JsonObject], explicit: set[tuple[str, str]]) -> list[JsonObject]:
+    needed = [
+        (group, path)
+        for group, path in _NEEDED
+        if (group, path.partition("/")[0]) not in explicit
+        and any(_covers(rule, group, path) for rule in rules)
+    ]
+    # All of a resource's parts are meant where the whole is (`nodes/status`).
+    whole = [f"{group}/{path}" for group, path in needed if "/" not in path]
+    parts = [f"{group}/{path}" for group, path in needed if "/" in path]
+    tests = [f"{_RESOURCE} in {_quote(whole)}"] if whole else []
+    tests += [f"{_RESOURCE} + {_SUBRESOURCE} in {_quote(parts)}"] if parts else []
+    if not tests:
+        return []
+    return [{"name": "leave-cold-start-alone", "expression": f"!({' || '.join(tests)})"}]
+
+
+def _covers(rule: JsonObject, group: str, path: str) -> bool:
+    if not {group, ALL} & set(rule["apiGroups"]):
+        return False
+    resource, _, subresource = path.partition("/")
+    return any(_covers_path(each, resource, subresource) for each in rule["resources"])
+
+
+def _covers_path(pattern: str, resource: str, subresource: str) -> bool:
+    wanted, _, part = pattern.partition("/")
+    return wanted in (ALL, resource) and (not subresource or part in (ALL, subresource))
+
+
+def _guard_callers(guard: Guard) -> list[JsonObject]:
+    user = f"has(request.userInfo.username) && request.userInfo.username in {_quote(guard.users)}"
+    tests = [f"({user})"]
+    if guard.groups:
+        groups = f"request.userInfo.groups.exists(group, group in {_quote(guard.groups)})"
+        tests.append(f"(has(request.userInfo.groups) && {groups})")
+    return [{"name": "leave-callers-alone", "expression": f"!({' || '.join(tests)})"}]
+
+
+def _guard_filtered(guard: Guard) -> list[JsonObject]:
+    if not guard.resources:
+        return []
+    text = f"!({_RESOURCE} + {_SUBRESOURCE} in {_quote(guard.resources)})"
+    return [{"name": "leave-filtered-alone", "expression": text}]
+
+
+def _list_filtered_namespaces(settings: Settings) -> tuple[str, ...]:
+    return tuple(
+        sorted(
+            {
+                each.namespace
+                for each in settings.resource_filters
+                if each.kind == "*/*" and each.name == ALL and not has_wildcard(each.namespace)
+            }
+            - {""}
+        )
+    )
+
+
+def _list_filtered_resources(
+    settings: Settings, find: Callable[[str], tuple[ServedResource, ...]]
+) -> tuple[str, ...]:
+    """Kinds of which the filters leave no object to us."""
+    kinds = [
+        each.kind
+        for each in settings.resource_filters
+        if each.namespace == each.name == ALL and _names_all_versions(each.kind)
+    ]
+    return tuple(sorted({f"{each.group}/{each.path}" for kind in kinds for each in find(kind)}))
+
+
+def _names_all_versions(kind: str) -> bool:
+    selector = parse_kind_selector(kind)
+    return selector.version == ALL and not has_wildcard(selector.kind)
+
+
+def _list_exact(exclusion: Exclusion) -> list[str]:
+    return [name for name in exclusion.excluded if not has_wildcard(name)]
+
+
+def _quote(texts: Iterable[str]) -> str:
+    escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return "[" + ", ".join(f'"{text}"' for text in escaped) + "]"

@@ -1,0 +1,157 @@
+"""Writes webhook configurations, and only where they are not yet as they should be."""
+
+import logging
+from collections.abc import Iterable
+
+from lictor.cluster.cache import Cache
+from lictor.cluster.client import Client
+from lictor.cluster.flags import Flags
+from lictor.cluster.names import Names
+from lictor.cluster.resource import (
+    CLUSTER_ROLE,
+    MUTATING_WEBHOOK,
+    SECRET,
+    VALIDATING_WEBHOOK,
+    Resource,
+)
+from lictor.cluster.settings import Settings
+from lictor.control.context import Workplace
+from lictor.control.webhooks.draft import Address, render_webhook
+from lictor.control.webhooks.fixed import Configuration
+from lictor.control.webhooks.ownership import build_owner_reference
+from lictor.errors import LookupFailedError
+from lictor.raw import Json, JsonObject
+
+log = logging.getLogger(__name__)
+
+MANAGED_LABELS = {"webhook.kyverno.io/managed-by": "kyverno"}
+_CERTIFICATE = "tls.crt"
+
+
+class Writer:
+    """The configurations of one service, compared with what the cluster has."""
+
+    def __init__(self, workplace: Workplace, service: str) -> None:
+        self._client: Client = workplace.client
+        self._names: Names = workplace.names
+        self._flags: Flags = workplace.flags
+        self._service = service
+        own = f"metadata.name={self._names.owner_role}"
+        self._owner = workplace.watch(CLUSTER_ROLE, fields=own)
+        # All of them, not just those with our label: one that has lost its label is still ours.
+        self._observed: dict[Resource, Cache] = {
+            resource: workplace.watch(resource)
+            for resource in (VALIDATING_WEBHOOK, MUTATING_WEBHOOK)
+        }
+        self._secret_name = self._flags.ca_secret_name or self._names.authority_secret(service)
+        self._secret = workplace.watch(
+            SECRET,
+            namespace=self._names.namespace,
+            fields=f"metadata.name={self._secret_name}",
+        )
+
+    @property
+    def caches(self) -> tuple[Cache, ...]:
+        return (self._owner, self._secret, *self._observed.values())
+
+    def find_address(self) -> Address:
+        """Where the API server finds us; LookupFailedError as long as there is no authority."""
+        secret = self._secret.get(self._secret_name, self._names.namespace) or {}
+        authority = (secret.get("data") or {}).get(_CERTIFICATE)
+        if not authority:
+            raise LookupFailedError(f"no certificate authority yet in Secret {self._secret_name}")
+        return Address(
+            authority,
+            self._names.namespace,
+            self._service,
+            self._flags.service_port,
+            self._flags.server_ip,
+        )
+
+    async def write(
+        self,
+        configurations: Iterable[Configuration],
+        address: Address,
+        settings: Settings,
+        *,
+        only_authority: frozenset[str] = frozenset(),
+    ) -> bool:
+        """Bring all configurations about; True where something had to be written.
+
+        Of those named in `only_authority` people keep the rules themselves: where they exist,
+        nothing but the authority of our certificate is kept in step.
+        """
+        changed = False
+        for configuration in configurations:
+            wanted = self._render(configuration, address, settings)
+            resource = MUTATING_WEBHOOK if configuration.mutating else VALIDATING_WEBHOOK
+            keep = configuration.name in only_authority
+            changed |= await self._write_one(resource, wanted, keep_rules=keep)
+        return changed
+
+    async def _write_one(self, resource: Resource, wanted: JsonObject, *, keep_rules: bool) -> bool:
+        name = wanted["metadata"]["name"]
+        observed = self._observed[resource].get(name)
+        if observed is None:
+            # The cache may be a moment late.
+            observed = await self._client.find(resource, name)
+        if observed is None:
+            await self._client.create(resource, wanted)
+            log.info("webhook configuration created", extra={"configuration": name})
+            return True
+        merged = _keep_rules(observed, wanted) if keep_rules else _replace_parts(observed, wanted)
+        if merged == observed:
+            return False
+        await self._client.replace(resource, merged)
+        log.info("webhook configuration updated", extra={"configuration": name})
+        return True
+
+    def _render(
+        self, configuration: Configuration, address: Address, settings: Settings
+    ) -> JsonObject:
+        resource = MUTATING_WEBHOOK if configuration.mutating else VALIDATING_WEBHOOK
+        drafts = sorted(configuration.drafts, key=lambda draft: draft.name)
+        metadata: JsonObject = {
+            "name": self._names.webhook(configuration.name),
+            "labels": {**settings.webhook_labels, **MANAGED_LABELS},
+            "annotations": dict(settings.webhook_annotations),
+            "ownerReferences": self._list_owners(),
+        }
+        return {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": metadata,
+            "webhooks": [
+                render_webhook(draft, address, mutating=configuration.mutating) for draft in drafts
+            ],
+        }
+
+    def _list_owners(self) -> list[Json]:
+        role = self._owner.get(self._names.owner_role)
+        if role is None:
+            return []
+        return [build_owner_reference(CLUSTER_ROLE.api_version, CLUSTER_ROLE.kind, role)]
+
+
+def _replace_parts(observed: JsonObject, wanted: JsonObject) -> JsonObject:
+    """What is there, with all that we decide about put right."""
+    metadata = dict(observed["metadata"])
+    for part in ("labels", "annotations", "ownerReferences"):
+        metadata = _put(metadata, part, wanted["metadata"][part])
+    return _put({**observed, "metadata": metadata}, "webhooks", wanted["webhooks"])
+
+
+def _put(fields: JsonObject, name: str, value: Json) -> JsonObject:
+    """The fields with this value; the API server leaves out what is empty."""
+    if value:
+        return {**fields, name: value}
+    return {key: kept for key, kept in fields.items() if key != name}
+
+
+def _keep_rules(observed: JsonObject, wanted: JsonObject) -> JsonObject:
+    authority = next((webhook["clientConfig"]["caBundle"] for webhook in wanted["webhooks"]), None)
+    webhooks = [
+        {**webhook, "clientConfig": {**webhook["clientConfig"], "caBundle": authority}}
+        for webhook in observed.get("webhooks") or ()
+    ]
+    return _put(observed, "webhooks", webhooks) if authority else observed
