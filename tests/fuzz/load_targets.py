@@ -26,8 +26,8 @@ from lictor.raw import Json
 def _load(data: bytes) -> None:
     loaded = load_documents(data, "file.yaml")
     for problem in loaded.problems:
-        assert problem.line >= 1
-        assert problem.column >= 1
+        assert problem.location.line >= 1
+        assert problem.location.column >= 1
         str(problem)
     found: list[Sourced[Any]] = [*loaded.policies, *loaded.raw, *loaded.resources]
     for sourced in found:

@@ -11,9 +11,9 @@ from lictor.compile.cleanup import CleanupProgram
 from lictor.errors import LoadError
 from lictor.lang.resource_names import ResourceNames
 from lictor.load.policies import Loaded, has_errors, load_documents
-from lictor.load.problem import Severity
 from lictor.model.cel_policy import CelException, DeletingPolicy
 from lictor.model.cleanup import CleanupPolicy
+from lictor.model.finding import Severity
 from lictor.ports import HttpLimits, Lookups
 from lictor.raw import JsonObject
 
@@ -31,7 +31,7 @@ def read_cleanup(document: JsonObject) -> CleanupRecord:
     records = list_cleanups(loaded)
     if has_errors(loaded.problems) or not records:
         texts = [
-            f"{each.path}: {each.message}" if each.path else each.message
+            f"{each.field}: {each.message}" if each.path else each.message
             for each in loaded.problems
             if each.severity is Severity.ERROR
         ]

@@ -22,9 +22,9 @@ from lictor.cluster.resource import Resource
 from lictor.errors import CompileError
 from lictor.lang.resource_names import ResourceNames, builtin_names
 from lictor.load.policies import Loaded, has_errors, load_documents
-from lictor.load.problem import Problem
 from lictor.model.cel_policy import CelException, CelPolicy
 from lictor.model.exception import PolicyException
+from lictor.model.finding import Finding
 from lictor.model.policy import Policy
 from lictor.model.program import Program
 from lictor.ports import Lookups
@@ -58,7 +58,7 @@ class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
     resource: Resource
     document: JsonObject
     record: Record | None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Finding, ...] = ()
     # The installation may turn every failure policy into Ignore.
     always_ignore: bool = False
 

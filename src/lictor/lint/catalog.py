@@ -1,16 +1,10 @@
 """Every check by its name: how bad is what it finds, and what does it look for?"""
 
-from enum import StrEnum
 from types import MappingProxyType
 
 import msgspec
 
-
-class Severity(StrEnum):
-    """How bad it is: an error keeps things from working; a warning asks someone to look."""
-
-    WARNING = "warning"
-    ERROR = "error"
+from lictor.model.finding import FieldPath, Finding, Severity, TextOffset
 
 
 class CheckInfo(msgspec.Struct, frozen=True):
@@ -77,3 +71,22 @@ CHECKS = MappingProxyType(
         for name, summary in group.items()
     }
 )
+
+
+def flag(
+    check: str,
+    path: FieldPath,
+    message: str,
+    suggestion: str = "",
+    offset: TextOffset | None = None,
+) -> Finding:
+    """What a check found at a path, as severe as the catalogue says."""
+    return Finding(path, message, suggestion, CHECKS[check].severity, check, offset)
+
+
+def as_lint_finding(finding: Finding) -> Finding:
+    """What the loader says about a field, as the check that `lint` has for it."""
+    # Unknown fields are warnings where policies are loaded, and errors here.
+    is_unknown = finding.severity is Severity.WARNING
+    check = "unknown-field" if is_unknown else "bad-field"
+    return flag(check, finding.path, finding.message, finding.suggestion)

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from lictor.lang.condition import OPERATORS
-from lictor.lint.fault import Fault, suggest
+from lictor.lint.catalog import flag
 from lictor.lint.part import Part
+from lictor.load.fields import suggest
+from lictor.model.finding import Finding
 
 _REPLACED = {
     "In": "AnyIn or AllIn",
@@ -15,7 +17,7 @@ _REPLACED = {
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
 
-def check_rule_conditions(rule: Part) -> Iterator[Fault]:
+def check_rule_conditions(rule: Part) -> Iterator[Finding]:
     """All conditions of a rule, wherever they stand."""
     yield from check_conditions(rule["preconditions"])
     yield from check_conditions(rule["validate"]["deny"]["conditions"])
@@ -30,14 +32,14 @@ def check_rule_conditions(rule: Part) -> Iterator[Fault]:
                 yield from check_conditions(conditions)
 
 
-def _check_loops(loops: Part) -> Iterator[Fault]:
+def _check_loops(loops: Part) -> Iterator[Finding]:
     for loop in loops.each():
         yield from check_conditions(loop["preconditions"])
         yield from check_conditions(loop["deny"]["conditions"])
         yield from _check_loops(loop["foreach"])
 
 
-def check_conditions(conditions: Part) -> Iterator[Fault]:
+def check_conditions(conditions: Part) -> Iterator[Finding]:
     """A list of conditions, or an object of any and all, or a list of such objects."""
     if conditions.is_object:
         for name in ("any", "all"):
@@ -48,35 +50,35 @@ def check_conditions(conditions: Part) -> Iterator[Fault]:
             nested = entry["any"] or entry["all"]
             yield from check_conditions(entry) if nested else _check_condition(entry)
     elif conditions:
-        yield Fault("bad-condition", conditions.path, "expected any or all with conditions")
+        yield flag("bad-condition", conditions.path, "expected any or all with conditions")
 
 
-def _check_condition(condition: Part) -> Iterator[Fault]:
+def _check_condition(condition: Part) -> Iterator[Finding]:
     if not condition.is_object:
-        yield Fault("bad-condition", condition.path, "expected key, operator and value")
+        yield flag("bad-condition", condition.path, "expected key, operator and value")
         return
     for name in ("key", "operator", "value"):
         if condition[name].value is None or (name == "operator" and not condition[name].text):
-            yield Fault("bad-condition", condition.path, f'the condition has no "{name}"')
+            yield flag("bad-condition", condition.path, f'the condition has no "{name}"')
     yield from _check_operator(condition["operator"])
     if condition["key"].text.replace(" ", "") == "{{request.operation}}":
         yield from _check_operations(condition["value"])
 
 
-def _check_operator(operator: Part) -> Iterator[Fault]:
+def _check_operator(operator: Part) -> Iterator[Finding]:
     name = operator.text
     if not name:
         return
     if name not in OPERATORS:
         message = f'there is no operator "{name}"'
-        yield Fault("bad-condition", operator.path, message, suggest(name, OPERATORS))
+        yield flag("bad-condition", operator.path, message, suggest(name, OPERATORS))
     elif name in _REPLACED:
-        yield Fault("deprecated", operator.path, f"{name} is replaced by {_REPLACED[name]}")
+        yield flag("deprecated", operator.path, f"{name} is replaced by {_REPLACED[name]}")
 
 
-def _check_operations(value: Part) -> Iterator[Fault]:
+def _check_operations(value: Part) -> Iterator[Finding]:
     for part in [value] if value.text else list(value.each()):
         if part.text in _OPERATIONS or "{{" in part.text:
             continue
         message = f'expected one of {", ".join(_OPERATIONS)}, found "{part.text}"'
-        yield Fault("bad-condition", part.path, message, suggest(part.text, _OPERATIONS))
+        yield flag("bad-condition", part.path, message, suggest(part.text, _OPERATIONS))

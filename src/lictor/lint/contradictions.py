@@ -5,9 +5,10 @@ from itertools import combinations
 
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.wildcard import has_wildcard, match_wildcard
-from lictor.lint.fault import Fault
+from lictor.lint.catalog import flag
 from lictor.lint.match import list_filters
 from lictor.lint.part import Part
+from lictor.model.finding import Finding
 from lictor.raw import JsonObject
 
 Overlap = Callable[[str, str], bool]
@@ -17,14 +18,14 @@ _EXACT = ("annotations", "selector", "namespaceSelector")
 _CALLERS = ("subjects", "roles", "clusterRoles")
 
 
-def check_contradictions(rule: Part) -> Iterator[Fault]:
+def check_contradictions(rule: Part) -> Iterator[Finding]:
     """Filters that exclude each other, and excludes that leave nothing of a match."""
     match, exclude = rule["match"], rule["exclude"]
     for first, second in combinations(match["all"].each(), 2):
         reason = _contradict(first["resources"], second["resources"])
         if reason:
             message = f"no resource can fit this filter and match.all[{first.path[-1]}]: {reason}"
-            yield Fault("never-matches", second.path, message)
+            yield flag("never-matches", second.path, message)
     # A request must fit every filter of exclude.all before it is excluded.
     covers = list_filters(exclude) if not exclude["all"].value else []
     if match["all"].value:
@@ -33,7 +34,7 @@ def check_contradictions(rule: Part) -> Iterator[Fault]:
         cover = next((cover for cover in covers if _covers(cover, each)), None)
         if cover is not None:
             message = "everything that this filter selects is excluded again"
-            yield Fault("never-matches", each.path, message)
+            yield flag("never-matches", each.path, message)
 
 
 def _contradict(first: Part, second: Part) -> str:

@@ -7,9 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import LoadError
-from lictor.lint import Fault
-from lictor.lint.finding import Finding, severity_of
-from lictor.lint.spots import draw_excerpt, find_spot
+from lictor.lint.catalog import as_lint_finding, flag
+from lictor.lint.spots import find_offset
 from lictor.load.fields import Absent, check_fields
 from lictor.load.kinds import (
     RAW,
@@ -20,8 +19,8 @@ from lictor.load.kinds import (
     is_unsupported,
 )
 from lictor.load.policies import is_list, locate_error
-from lictor.load.problem import Path, Problem, Severity, write_path
 from lictor.load.yaml import Document, decode_text, read_documents
+from lictor.model.finding import FieldPath, Finding, Location
 from lictor.model.offline import ClusterResource, Context, Test, UserInfo, Values
 from lictor.raw import Json, JsonObject
 
@@ -53,7 +52,7 @@ class Piece(msgspec.Struct, frozen=True):
 
     file: File
     document: Document
-    prefix: Path
+    prefix: FieldPath
     body: JsonObject
 
     @property
@@ -101,25 +100,18 @@ class Piece(msgspec.Struct, frozen=True):
         """The record of a file that only the command line reads."""
         return OFFLINE.get(self.kind) if self.group in _OFFLINE_GROUPS else None
 
-    def locate(self, fault: Fault) -> Finding:
-        """The fault with its line and column."""
-        at = self.document.position(self.prefix + fault.path)
-        excerpt = ""
-        if fault.spot is not None:
-            at = find_spot(self.file.lines(), at, fault.spot)
-            excerpt = draw_excerpt(fault.spot)
-        problem = Problem(
-            self.file.source,
-            at[0],
-            at[1],
-            write_path(self.prefix + fault.path),
-            fault.message,
-            fault.suggestion,
-            severity_of(fault.check),
-            self.kind,
-            self.name,
+    def locate(self, finding: Finding) -> Finding:
+        """The finding with its line and column."""
+        at = self.document.position(self.prefix + finding.path)
+        if finding.offset is not None:
+            at = find_offset(self.file.lines(), at, finding.offset)
+        return replace(
+            finding,
+            path=self.prefix + finding.path,
+            location=Location(self.file.source, *at),
+            kind=self.kind,
+            name=self.name,
         )
-        return Finding(fault.check, problem, excerpt)
 
 
 def _text(value: Json) -> str:
@@ -132,7 +124,7 @@ def read_file(source: str, content: bytes) -> File:
     findings: list[Finding] = []
     for document in read_documents(content, source):
         if isinstance(document, LoadError):
-            findings.append(Finding("bad-document", locate_error(document)))
+            findings.append(replace(locate_error(document), check="bad-document"))
         else:
             documents.append(document)
     return File(source, tuple(documents), tuple(findings), content)
@@ -144,7 +136,7 @@ def list_pieces(file: File) -> Iterator[Piece]:
         yield from _unfold(file, document, document.body, ())
 
 
-def _unfold(file: File, document: Document, body: Json, prefix: Path) -> Iterator[Piece]:
+def _unfold(file: File, document: Document, body: Json, prefix: FieldPath) -> Iterator[Piece]:
     if not isinstance(body, dict):
         return
     items = body.get("items")
@@ -155,26 +147,26 @@ def _unfold(file: File, document: Document, body: Json, prefix: Path) -> Iterato
         yield Piece(file, document, prefix, body)
 
 
-def check_head(piece: Piece) -> Iterator[Fault]:
+def check_head(piece: Piece) -> Iterator[Finding]:
     """Is it of a kind and version that exist, if it seems to be meant as a policy?"""
     version = piece.api_version.rpartition("/")[2]
     known = find_kind(piece.group, piece.kind)
     if known is not None and version not in known[1]:
         versions = " and ".join(known[1])
         message = f'{piece.kind} has no version "{version}"; known are {versions}'
-        yield Fault("unknown-kind", ("apiVersion",), message, f"{piece.group}/{known[1][0]}")
+        yield flag("unknown-kind", ("apiVersion",), message, f"{piece.group}/{known[1][0]}")
         return
     unknown = find_unknown(piece.group, piece.kind)
     if unknown is not None:
         field, word, meant = unknown
         if not word:
-            yield Fault("unknown-kind", (), f'"{field}" of the policy is missing', meant)
+            yield flag("unknown-kind", (), f'"{field}" of the policy is missing', meant)
             return
         meant = f"{meant}/{version}" if field == "apiVersion" and meant else meant
         message = f'no policy has the {"kind" if field == "kind" else "group"} "{word}"'
-        yield Fault("unknown-kind", (field,), message, meant)
+        yield flag("unknown-kind", (field,), message, meant)
     elif not piece.api_version and any(kind == piece.kind for _, kind in RECORDS):
-        yield Fault("unknown-kind", (), f'"apiVersion" of the {piece.kind} is missing')
+        yield flag("unknown-kind", (), f'"apiVersion" of the {piece.kind} is missing')
 
 
 def check_record(piece: Piece, record: type[msgspec.Struct], *, offline: bool) -> list[Finding]:
@@ -182,18 +174,9 @@ def check_record(piece: Piece, record: type[msgspec.Struct], *, offline: bool) -
     absent: Absent | None = None
     if not offline:
         absent = absent_fields(record, piece.api_version.rpartition("/")[2])
-    faults = check_fields(piece.body, record, absent=absent, lenient=offline)
     return [
-        piece.locate(
-            Fault(
-                # Unknown fields do no harm elsewhere, where they are warnings.
-                "unknown-field" if fault.severity is Severity.WARNING else "bad-field",
-                fault.path,
-                fault.message,
-                fault.suggestion,
-            )
-        )
-        for fault in faults
+        piece.locate(as_lint_finding(each))
+        for each in check_fields(piece.body, record, absent=absent, lenient=offline)
     ]
 
 
@@ -204,7 +187,9 @@ def check_duplicates(file: File) -> Iterator[Finding]:
             continue
         for key, line, column in document.duplicates:
             message = f'key "{key}" stands twice in one object; only the last one counts'
-            yield Finding("duplicate-key", Problem(file.source, line, column, "", message))
+            yield replace(
+                flag("duplicate-key", (), message), location=Location(file.source, line, column)
+            )
 
 
 def _is_checked(pieces: Iterable[Piece]) -> bool:

@@ -10,8 +10,10 @@ from lictor.errors import SyntaxFaultError
 from lictor.lang.jmespath import FUNCTIONS
 from lictor.lang.jmespath.nodes import Kind, Node
 from lictor.lang.jmespath.parser import parse
-from lictor.lint.fault import Fault, Spot, suggest
+from lictor.lint.catalog import flag
 from lictor.lint.part import Part
+from lictor.load.fields import suggest
+from lictor.model.finding import Finding, TextOffset
 
 # What fills itself in: the innermost braces. A single pair within belongs to the expression.
 _VARIABLE = re.compile(r"(?<!\\)\{\{((?:\{[^{}]*\}|[^{}])*)\}\}")
@@ -65,7 +67,7 @@ class _Reference(msgspec.Struct, frozen=True):
     position: int
 
 
-def check_text(part: Part, zone: Zone) -> Iterator[Fault]:
+def check_text(part: Part, zone: Zone) -> Iterator[Finding]:
     """Check every expression within `{{ }}`."""
     text = part.text
     if "{{" not in text and "}}" not in text:
@@ -81,7 +83,7 @@ def check_text(part: Part, zone: Zone) -> Iterator[Fault]:
     yield from _check_braces(part, text)
 
 
-def check_query(part: Part, zone: Zone) -> Iterator[Fault]:
+def check_query(part: Part, zone: Zone) -> Iterator[Finding]:
     """Check a text that is an expression itself, or has some within `{{ }}`."""
     if "{{" in part.text:
         yield from check_text(part, zone)
@@ -90,7 +92,7 @@ def check_query(part: Part, zone: Zone) -> Iterator[Fault]:
         yield from _check_expression(part, part.text, 0, replace(zone, has_caller=True))
 
 
-def _check_variable(part: Part, match: re.Match[str], zone: Zone) -> Iterator[Fault]:
+def _check_variable(part: Part, match: re.Match[str], zone: Zone) -> Iterator[Finding]:
     inner = match[1].lstrip()
     inner = inner[1:].lstrip() if inner.startswith("-") else inner
     offset = match.end(1) - len(inner)
@@ -101,7 +103,7 @@ def _check_variable(part: Part, match: re.Match[str], zone: Zone) -> Iterator[Fa
     yield from _check_expression(part, expression, offset, zone)
 
 
-def _check_braces(part: Part, left: str) -> Iterator[Fault]:
+def _check_braces(part: Part, left: str) -> Iterator[Finding]:
     opening = _OPENING.search(left)
     if opening is not None:
         closing = left.find("}}", opening.end())
@@ -116,7 +118,7 @@ def _check_braces(part: Part, left: str) -> Iterator[Fault]:
         yield _fault("unbalanced-braces", part, left.index("}}"), message)
 
 
-def _check_expression(part: Part, text: str, offset: int, zone: Zone) -> Iterator[Fault]:
+def _check_expression(part: Part, text: str, offset: int, zone: Zone) -> Iterator[Finding]:
     try:
         tree = parse(text)
     except SyntaxFaultError as error:
@@ -134,8 +136,8 @@ def _lower(message: str) -> str:
     return f"does not parse: {message[:1].lower()}{message[1:]}"
 
 
-def _fault(check: str, part: Part, offset: int, message: str, suggestion: str = "") -> Fault:
-    return Fault(check, part.path, message, suggestion, Spot(part.text, offset))
+def _fault(check: str, part: Part, offset: int, message: str, suggestion: str = "") -> Finding:
+    return flag(check, part.path, message, suggestion, TextOffset(part.text, offset))
 
 
 def _walk(tree: Node) -> Iterator[Node]:
@@ -146,7 +148,7 @@ def _walk(tree: Node) -> Iterator[Node]:
         waiting.extend(node.children)
 
 
-def _check_call(part: Part, node: Node, offset: int) -> Iterator[Fault]:
+def _check_call(part: Part, node: Node, offset: int) -> Iterator[Finding]:
     name = str(node.value)
     spec = FUNCTIONS.get(name)
     at = offset + node.position
@@ -194,7 +196,9 @@ def _list_references(tree: Node) -> Iterator[_Reference]:
             waiting.extend((child, "") for child in node.children)
 
 
-def _check_reference(part: Part, reference: _Reference, offset: int, zone: Zone) -> Iterator[Fault]:
+def _check_reference(
+    part: Part, reference: _Reference, offset: int, zone: Zone
+) -> Iterator[Finding]:
     root, at = reference.root, offset + reference.position
     if zone.names is None or root in zone.names:
         return
@@ -211,7 +215,7 @@ def _check_reference(part: Part, reference: _Reference, offset: int, zone: Zone)
         yield _refuse_unknown(part, root, at, zone.names)
 
 
-def _refuse_unknown(part: Part, root: str, at: int, names: frozenset[str]) -> Fault:
+def _refuse_unknown(part: Part, root: str, at: int, names: frozenset[str]) -> Finding:
     if root in _LITERALS:
         message = f'"{root}" is the name of a variable here, not a value'
         return _fault("unknown-variable", part, at, message, _LITERALS[root])
@@ -219,7 +223,7 @@ def _refuse_unknown(part: Part, root: str, at: int, names: frozenset[str]) -> Fa
     return _fault("unknown-variable", part, at, message, suggest(root, names | _ALWAYS))
 
 
-def _check_request(part: Part, field: str, at: int, zone: Zone) -> Iterator[Fault]:
+def _check_request(part: Part, field: str, at: int, zone: Zone) -> Iterator[Finding]:
     if field in _CALLER_FIELDS and not zone.has_caller:
         yield _refuse_caller(part, f"request.{field}", at)
     elif field and field not in _REQUEST_FIELDS:
@@ -228,6 +232,6 @@ def _check_request(part: Part, field: str, at: int, zone: Zone) -> Iterator[Faul
         yield _fault("unknown-variable", part, at, message, f"request.{known}" if known else "")
 
 
-def _refuse_caller(part: Part, name: str, at: int) -> Fault:
+def _refuse_caller(part: Part, name: str, at: int) -> Finding:
     message = f"{name} is not known in background scans: set spec.background to false"
     return _fault("background", part, at, message)

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 
-from lictor.lint.fault import Fault, suggest
+from lictor.lint.catalog import flag
 from lictor.lint.part import Part
+from lictor.load.fields import suggest
+from lictor.model.finding import Finding
 
 _SIGNERS = ("keys", "certificates", "keyless", "attestor")
 _ALGORITHMS = ("sha224", "sha256", "sha384", "sha512")
 _MAX_NESTING = 20
 
 
-def check_images(rule: Part, *, is_audit: bool) -> Iterator[Fault]:
+def check_images(rule: Part, *, is_audit: bool) -> Iterator[Finding]:
     """A verifyImages rule; `is_audit` is what the policy says where the rule says nothing."""
     for verification in rule["verifyImages"].each():
         yield from _check_references(verification)
@@ -24,96 +26,96 @@ def check_images(rule: Part, *, is_audit: bool) -> Iterator[Fault]:
     yield from _check_extractors(rule)
 
 
-def _check_references(verification: Part) -> Iterator[Fault]:
+def _check_references(verification: Part) -> Iterator[Finding]:
     references = verification["imageReferences"]
     if not references.texts and not verification["image"].text:
         message = "imageReferences are missing: say which images"
-        yield Fault("bad-images", verification.path, message)
+        yield flag("bad-images", verification.path, message)
     for reference in references.each():
         if "{{" in reference.text:
             message = "variables are not filled in here"
-            yield Fault("misplaced-variable", reference.path, message)
+            yield flag("misplaced-variable", reference.path, message)
 
 
-def _check_digest(verification: Part, *, is_audit: bool) -> Iterator[Fault]:
+def _check_digest(verification: Part, *, is_audit: bool) -> Iterator[Finding]:
     own = verification["failureAction"].text
     audits = own.lower() == "audit" if own else is_audit
     if audits and verification["mutateDigest"].value is not False:
         at = verification["mutateDigest"] if verification["mutateDigest"] else verification
         message = "a rule that only audits cannot change images: set mutateDigest to false"
-        yield Fault("bad-images", at.path, message)
+        yield flag("bad-images", at.path, message)
 
 
-def _check_attestation(attestation: Part) -> Iterator[Fault]:
+def _check_attestation(attestation: Part) -> Iterator[Finding]:
     if attestation["predicateType"].text:
         message = "predicateType is replaced by type"
-        yield Fault("deprecated", attestation["predicateType"].path, message, "type")
+        yield flag("deprecated", attestation["predicateType"].path, message, "type")
 
 
-def _check_signers(sets: Part) -> Iterator[Fault]:
+def _check_signers(sets: Part) -> Iterator[Finding]:
     for each in sets.each():
         yield from _check_set(each, 0)
 
 
-def _check_set(signers: Part, depth: int) -> Iterator[Fault]:
+def _check_set(signers: Part, depth: int) -> Iterator[Finding]:
     entries = list(signers["entries"].each())
     count = signers["count"].value
     if not entries:
-        yield Fault("bad-images", signers.path, "attestors without entries")
+        yield flag("bad-images", signers.path, "attestors without entries")
     elif isinstance(count, int) and count > len(entries):
         message = f"count is {count}, but there are only {len(entries)} entries"
-        yield Fault("bad-images", signers["count"].path, message)
+        yield flag("bad-images", signers["count"].path, message)
     for entry in entries:
         yield from _check_signer(entry, depth)
 
 
-def _check_signer(entry: Part, depth: int) -> Iterator[Fault]:
+def _check_signer(entry: Part, depth: int) -> Iterator[Finding]:
     found = entry.present(*_SIGNERS)
     if len(found) != 1:
         shown = " and ".join(found) or "none"
         message = f"expected exactly one of {', '.join(_SIGNERS)}, found {shown}"
-        yield Fault("bad-images", entry.path, message)
+        yield flag("bad-images", entry.path, message)
     yield from _check_keys(entry["keys"])
     certificates, keyless = entry["certificates"], entry["keyless"]
     if certificates and not (certificates["cert"].text or certificates["certChain"].text):
-        yield Fault("bad-images", certificates.path, "cert or certChain is missing")
+        yield flag("bad-images", certificates.path, "cert or certChain is missing")
     if keyless:
         yield from _check_keyless(keyless)
     if entry["attestor"] and depth < _MAX_NESTING:
         yield from _check_set(entry["attestor"], depth + 1)
 
 
-def _check_keys(keys: Part) -> Iterator[Fault]:
+def _check_keys(keys: Part) -> Iterator[Finding]:
     if not keys:
         return
     if not (keys["publicKeys"].text or keys["kms"].text or keys["secret"]):
-        yield Fault("bad-images", keys.path, "publicKeys, kms or secret is missing")
+        yield flag("bad-images", keys.path, "publicKeys, kms or secret is missing")
     algorithm = keys["signatureAlgorithm"]
     if algorithm.text and algorithm.text not in _ALGORITHMS:
         message = f'expected one of {", ".join(_ALGORITHMS)}, found "{algorithm.text}"'
-        yield Fault("bad-images", algorithm.path, message, suggest(algorithm.text, _ALGORITHMS))
+        yield flag("bad-images", algorithm.path, message, suggest(algorithm.text, _ALGORITHMS))
 
 
-def _check_keyless(keyless: Part) -> Iterator[Fault]:
+def _check_keyless(keyless: Part) -> Iterator[Finding]:
     rekor = keyless["rekor"]
     if not rekor and not keyless["roots"].text:
-        yield Fault("bad-images", keyless.path, "rekor or roots is missing")
+        yield flag("bad-images", keyless.path, "rekor or roots is missing")
     elif rekor and not rekor["url"].text:
-        yield Fault("bad-images", rekor.path, '"url" of rekor is missing')
+        yield flag("bad-images", rekor.path, '"url" of rekor is missing')
 
 
-def _check_notary(verification: Part) -> Iterator[Fault]:
+def _check_notary(verification: Part) -> Iterator[Finding]:
     for signers in verification["attestors"].each():
         for entry in signers["entries"].each():
             for name in entry.present("keys", "keyless"):
                 message = f"Notary knows no {name}: give certificates"
-                yield Fault("bad-images", entry[name].path, message)
+                yield flag("bad-images", entry[name].path, message)
 
 
-def _check_extractors(rule: Part) -> Iterator[Fault]:
+def _check_extractors(rule: Part) -> Iterator[Finding]:
     changes = any(v["mutateDigest"].value is not False for v in rule["verifyImages"].each())
     for _, extractors in rule["imageExtractors"].entries():
         for extractor in extractors.each():
             if changes and extractor["jmesPath"].text:
                 message = "an image behind a jmesPath cannot be changed: set mutateDigest to false"
-                yield Fault("bad-images", extractor["jmesPath"].path, message)
+                yield flag("bad-images", extractor["jmesPath"].path, message)

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 
 from lictor.errors import CompileError
 from lictor.lang.patch import parse_json_patch
-from lictor.lint.fault import Fault, suggest
+from lictor.lint.catalog import flag
 from lictor.lint.part import Part
+from lictor.load.fields import suggest
+from lictor.model.finding import Finding
 from lictor.raw import Json
 
 _VARIABLE = re.compile(r"\{\{(?:\{[^{}]*\}|[^{}])*\}\}")
@@ -18,7 +20,7 @@ _OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
 _WITHOUT_VALUE = ("remove", "move", "copy")
 
 
-def check_json_patches(rule: Part) -> Iterator[Fault]:
+def check_json_patches(rule: Part) -> Iterator[Finding]:
     """Every JSON patch of a rule."""
     mutate = rule["mutate"]
     yield from _check_patch(mutate["patchesJson6902"], may_vary=False)
@@ -27,7 +29,7 @@ def check_json_patches(rule: Part) -> Iterator[Fault]:
         yield from _check_repetition(mutate["patchesJson6902"])
 
 
-def _check_repetition(patch: Part) -> Iterator[Fault]:
+def _check_repetition(patch: Part) -> Iterator[Finding]:
     """API servers ask a webhook again when someone has changed the object after it."""
     try:
         operations = parse_json_patch(patch.text) if patch.text else ()
@@ -41,16 +43,16 @@ def _check_repetition(patch: Part) -> Iterator[Fault]:
             f"operation {number}: adds to {path} again when the API server asks again, and the "
             "Pod is refused for a duplicate name: add a precondition that it is not there yet"
         )
-        yield Fault("repeated-patch", patch.path, message)
+        yield flag("repeated-patch", patch.path, message)
 
 
-def _check_loops(loops: Part) -> Iterator[Fault]:
+def _check_loops(loops: Part) -> Iterator[Finding]:
     for loop in loops.each():
         yield from _check_patch(loop["patchesJson6902"], may_vary=True)
         yield from _check_loops(loop["foreach"])
 
 
-def _check_patch(patch: Part, *, may_vary: bool) -> Iterator[Fault]:
+def _check_patch(patch: Part, *, may_vary: bool) -> Iterator[Finding]:
     if not patch.text:
         return
     text = patch.text
@@ -61,14 +63,14 @@ def _check_patch(patch: Part, *, may_vary: bool) -> Iterator[Fault]:
     try:
         operations = parse_json_patch(text)
     except CompileError as error:
-        yield Fault("bad-mutate", patch.path, error.message)
+        yield flag("bad-mutate", patch.path, error.message)
         return
     for number, operation in enumerate(operations, 1):
         for message, suggestion in _list_mistakes(operation):
-            yield Fault("bad-mutate", patch.path, f"operation {number}: {message}", suggestion)
+            yield flag("bad-mutate", patch.path, f"operation {number}: {message}", suggestion)
 
 
-def _check_paths(patch: Part) -> Iterator[Fault]:
+def _check_paths(patch: Part) -> Iterator[Finding]:
     try:
         operations = parse_json_patch(patch.text)
     except CompileError:
@@ -77,7 +79,7 @@ def _check_paths(patch: Part) -> Iterator[Fault]:
         path = operation.get("path") if isinstance(operation, dict) else None
         if isinstance(path, str) and _VARIABLE.search(path):
             message = f"operation {number}: the path must not hold variables: use foreach"
-            yield Fault("misplaced-variable", patch.path, message)
+            yield flag("misplaced-variable", patch.path, message)
 
 
 def _list_mistakes(operation: Json) -> Iterator[tuple[str, str]]:

@@ -6,10 +6,12 @@ import msgspec
 
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
-from lictor.lint.fault import Fault, suggest
+from lictor.lint.catalog import flag
 from lictor.lint.kinds import KNOWN_KINDS, is_cluster_wide
 from lictor.lint.part import Part
 from lictor.lint.selectors import check_selector
+from lictor.load.fields import suggest
+from lictor.model.finding import Finding
 
 _CALLERS = ("subjects", "roles", "clusterRoles")
 _SUBJECT_KINDS = ("User", "Group", "ServiceAccount")
@@ -34,7 +36,7 @@ def list_filters(match: Part) -> list[Part]:
     return filters or ([match] if match.is_object else [])
 
 
-def check_match(match: Part, manner: Manner) -> Iterator[Fault]:
+def check_match(match: Part, manner: Manner) -> Iterator[Finding]:
     """Everything about the form of a match or an exclude."""
     if not match:
         return
@@ -44,50 +46,50 @@ def check_match(match: Part, manner: Manner) -> Iterator[Fault]:
     for leaf in match.leaves():
         if "{{" in leaf.text and "}}" in leaf.text:
             message = "variables are not filled in here: use preconditions"
-            yield Fault("misplaced-variable", leaf.path, message)
+            yield flag("misplaced-variable", leaf.path, message)
 
 
-def _check_forms(match: Part) -> Iterator[Fault]:
+def _check_forms(match: Part) -> Iterator[Finding]:
     forms = [name for name in ("any", "all") if not match[name].is_empty]
     if len(forms) == 2:
-        yield Fault("bad-match", match.path, "any and all stand together: choose one")
+        yield flag("bad-match", match.path, "any and all stand together: choose one")
     if forms and not match["resources"].is_empty:
         message = f"resources stand beside {forms[0]}: move them into it"
-        yield Fault("bad-match", match["resources"].path, message)
+        yield flag("bad-match", match["resources"].path, message)
 
 
-def _check_filter(each: Part, manner: Manner) -> Iterator[Fault]:
+def _check_filter(each: Part, manner: Manner) -> Iterator[Finding]:
     resources = each["resources"]
     if manner.needs_kinds and resources["kinds"].is_empty:
         at = resources if resources else each
-        yield Fault("bad-match", at.path, "no kinds are given: name at least one")
+        yield flag("bad-match", at.path, "no kinds are given: name at least one")
     if resources["name"].text and not resources["names"].is_empty:
         message = "name and names stand together: choose names"
-        yield Fault("bad-match", resources["name"].path, message)
+        yield flag("bad-match", resources["name"].path, message)
     for kind in resources["kinds"].each():
         yield from _check_kind(kind, manner)
     if manner.is_namespaced and not resources["namespaces"].is_empty:
         message = "a namespaced policy cannot choose namespaces: it sees its own only"
-        yield Fault("bad-scope", resources["namespaces"].path, message)
+        yield flag("bad-scope", resources["namespaces"].path, message)
     yield from check_selector(resources["selector"], may_be_empty=False)
     yield from check_selector(resources["namespaceSelector"])
     yield from _check_callers(each, manner)
 
 
-def _check_kind(part: Part, manner: Manner) -> Iterator[Fault]:
+def _check_kind(part: Part, manner: Manner) -> Iterator[Finding]:
     selector = parse_kind_selector(part.text)
     kind = selector.kind
     if not kind:
         message = f'"{part.text}" names no kind: write Kind, version/Kind or group/version/Kind'
-        yield Fault("never-matches", part.path, message)
+        yield flag("never-matches", part.path, message)
     elif manner.is_namespaced and is_cluster_wide(selector.group, kind):
         message = f"{kind} belongs to no namespace: a namespaced policy never sees one"
-        yield Fault("bad-scope", part.path, message)
+        yield flag("bad-scope", part.path, message)
     elif not has_wildcard(kind) and kind not in KNOWN_KINDS:
         known = _suggest_kind(kind)
         if known:
             message = f'"{kind}" is not written as kinds are: in CamelCase, and in singular'
-            yield Fault("unknown-resource", part.path, message, known)
+            yield flag("unknown-resource", part.path, message, known)
 
 
 def _suggest_kind(kind: str) -> str:
@@ -99,22 +101,22 @@ def _suggest_kind(kind: str) -> str:
     return suggest(kind, KNOWN_KINDS, cutoff=0.93) if len(kind) > 5 else ""
 
 
-def _check_callers(each: Part, manner: Manner) -> Iterator[Fault]:
+def _check_callers(each: Part, manner: Manner) -> Iterator[Finding]:
     for name in _CALLERS:
         if not manner.has_callers and not each[name].is_empty:
-            yield Fault(manner.caller_check, each[name].path, manner.reason)
+            yield flag(manner.caller_check, each[name].path, manner.reason)
     for subject in each["subjects"].each():
         yield from _check_subject(subject)
     for role in each["roles"].each():
         if role.text.count(":") != 1:
             message = f'expected namespace:name, found "{role.text}"'
-            yield Fault("bad-match", role.path, message)
+            yield flag("bad-match", role.path, message)
 
 
-def _check_subject(subject: Part) -> Iterator[Fault]:
+def _check_subject(subject: Part) -> Iterator[Finding]:
     kind = subject["kind"]
     if kind.text and kind.text not in _SUBJECT_KINDS:
         message = f'expected one of {", ".join(_SUBJECT_KINDS)}, found "{kind.text}"'
-        yield Fault("bad-match", kind.path, message, suggest(kind.text, _SUBJECT_KINDS))
+        yield flag("bad-match", kind.path, message, suggest(kind.text, _SUBJECT_KINDS))
     if kind.text == "ServiceAccount" and not subject["namespace"].text:
-        yield Fault("bad-match", subject.path, "a ServiceAccount needs its namespace")
+        yield flag("bad-match", subject.path, "a ServiceAccount needs its namespace")

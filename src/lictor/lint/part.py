@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from lictor.lint.fault import Path
+from lictor.model.finding import FieldPath
 from lictor.raw import Json
 
 
@@ -12,7 +12,7 @@ class Part(msgspec.Struct, frozen=True):
     """A value and its path. What is null, absent or of another type than asked for is empty."""
 
     value: Json
-    path: Path = ()
+    path: FieldPath = ()
 
     def __getitem__(self, key: str) -> "Part":
         value = self.value.get(key) if isinstance(self.value, dict) else None

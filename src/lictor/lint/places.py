@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import msgspec
 
 from lictor.lint.expressions import ANYTHING, Zone, check_query, check_text
-from lictor.lint.fault import Fault
 from lictor.lint.part import Part
+from lictor.model.finding import Finding
 
 _ATTESTED = ("name", "attestors", "type", "predicateType")
 _LOOPED = (
@@ -23,7 +23,7 @@ class Place(msgspec.Struct, frozen=True):
     is_query: bool = False
 
 
-def check_expressions(places: Iterator[Place]) -> Iterator[Fault]:
+def check_expressions(places: Iterator[Place]) -> Iterator[Finding]:
     """What is wrong with the expressions at these places."""
     for place in places:
         check = check_query if place.is_query else check_text

@@ -9,11 +9,12 @@ from lictor.evaluate.pod_security import (
     check_exclude,
     compile_pod_security,
 )
-from lictor.lint.fault import Fault
+from lictor.lint.catalog import flag
 from lictor.lint.part import Part
+from lictor.model.finding import Finding
 
 
-def check_pod_security(rule: Part) -> Iterator[Fault]:
+def check_pod_security(rule: Part) -> Iterator[Finding]:
     """A podSecurity rule and what it leaves out."""
     standard = rule["validate"]["podSecurity"]
     if not standard:
@@ -25,7 +26,7 @@ def check_pod_security(rule: Part) -> Iterator[Fault]:
         yield from found or _try_standard(each["controlName"], level, "", _read(each))
 
 
-def check_control(exclude: Part) -> Iterator[Fault]:
+def check_control(exclude: Part) -> Iterator[Finding]:
     """One control that some images or values need not keep."""
     # A name that is none of the known ones is told where fields are checked.
     if exclude["controlName"].text not in CONTROL_NAMES:
@@ -33,7 +34,7 @@ def check_control(exclude: Part) -> Iterator[Fault]:
     try:
         check_exclude(_read(exclude))
     except CompileError as error:
-        yield Fault("bad-pod-security", exclude.path, error.message)
+        yield flag("bad-pod-security", exclude.path, error.message)
 
 
 def _read(exclude: Part) -> Exclusion:
@@ -47,7 +48,7 @@ def _read(exclude: Part) -> Exclusion:
 
 def _try_standard(
     at: Part, level: str, version: str, exclude: Exclusion | None = None
-) -> Iterator[Fault]:
+) -> Iterator[Finding]:
     if level not in ("", "privileged", "baseline", "restricted"):
         return
     if exclude is not None and exclude.control_name not in CONTROL_NAMES:
@@ -55,4 +56,4 @@ def _try_standard(
     try:
         compile_pod_security(level, version, () if exclude is None else (exclude,))
     except CompileError as error:
-        yield Fault("bad-pod-security", at.path, error.message)
+        yield flag("bad-pod-security", at.path, error.message)

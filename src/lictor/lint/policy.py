@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
+from lictor.lint.catalog import flag
 from lictor.lint.cel.rules import check_rule_cel, check_webhook_conditions
 from lictor.lint.conditions import check_rule_conditions
 from lictor.lint.context import check_rule_context
 from lictor.lint.contradictions import check_contradictions
 from lictor.lint.expressions import Zone
-from lictor.lint.fault import Fault, gather
 from lictor.lint.generation import check_generate
 from lictor.lint.images import check_images
 from lictor.lint.json_patches import check_json_patches
@@ -32,6 +32,7 @@ from lictor.lint.settings import (
     check_target_namespaces,
 )
 from lictor.lint.wildcard_kinds import check_subresources, check_wildcard_kinds
+from lictor.model.finding import Finding
 from lictor.raw import Json
 
 _POLICY_CHECKS = (check_metadata, check_settings, check_existing, check_webhook_conditions)
@@ -60,19 +61,19 @@ class _Facts(msgspec.Struct, frozen=True):
     changes_existing: bool
 
 
-def lint_policy(body: Json) -> list[Fault]:
+def lint_policy(body: Json) -> list[Finding]:
     """What is wrong with a ClusterPolicy or Policy, as plain JSON of any shape."""
     policy = Part(body)
     rules = policy["spec"]["rules"]
     facts = _read_facts(policy)
-    faults = gather(_POLICY_CHECKS, policy)
+    findings = [finding for check in _POLICY_CHECKS for finding in check(policy)]
     if policy["spec"] and rules.is_empty:
-        faults.append(Fault("bad-rule", policy["spec"].path, "the policy has no rules"))
-    faults.extend(check_rule_names(rules))
+        findings.append(flag("bad-rule", policy["spec"].path, "the policy has no rules"))
+    findings.extend(check_rule_names(rules))
     for rule in rules.each():
-        faults.extend(gather(_RULE_CHECKS, rule))
-        faults.extend(_check_with_facts(rule, facts))
-    return faults
+        findings.extend(finding for check in _RULE_CHECKS for finding in check(rule))
+        findings.extend(_check_with_facts(rule, facts))
+    return findings
 
 
 def _read_facts(policy: Part) -> _Facts:
@@ -86,7 +87,7 @@ def _read_facts(policy: Part) -> _Facts:
     )
 
 
-def _check_with_facts(rule: Part, facts: _Facts) -> Iterator[Fault]:
+def _check_with_facts(rule: Part, facts: _Facts) -> Iterator[Finding]:
     manner = Manner(
         is_namespaced=facts.namespace is not None,
         has_callers=not facts.background,

@@ -3,9 +3,10 @@
 from enum import StrEnum
 from typing import assert_never
 
-from lictor.lint.finding import Finding, LintReport
+from lictor.lint.finding import LintReport
 from lictor.lint.sarif import render_sarif_report
-from lictor.load.problem import Problem
+from lictor.lint.spots import draw_excerpt
+from lictor.model.finding import Finding
 from lictor.raw import JsonObject
 from lictor.report.json_text import render_json
 
@@ -34,21 +35,15 @@ def render_report(report: LintReport, form: Format, *, version: str = "") -> str
             assert_never(form)
 
 
-def tell(problem: Problem) -> str:
-    """The message with the suggestion."""
-    hint = f' (did you mean "{problem.suggestion}"?)' if problem.suggestion else ""
-    return f"{problem.message}{hint}"
-
-
 def _render_text(report: LintReport) -> str:
     return "".join(map(_render_finding, report.findings)) + _summarise(report)
 
 
 def _render_finding(finding: Finding) -> str:
-    problem = finding.problem
-    path = f"{problem.path}: " if problem.path else ""
-    text = f"{problem.where}: {problem.severity}: {path}{tell(problem)} [{finding.check}]\n"
-    return text + "".join(f"    {line}\n" for line in finding.excerpt.splitlines())
+    severity, text = finding.severity, finding.field_and_text
+    excerpt = "" if finding.offset is None else draw_excerpt(finding.offset)
+    line = f"{finding.location}: {severity}: {text} [{finding.check}]\n"
+    return line + "".join(f"    {each}\n" for each in excerpt.splitlines())
 
 
 def _summarise(report: LintReport) -> str:
@@ -81,34 +76,31 @@ def _render_json(report: LintReport) -> str:
 
 
 def _describe(finding: Finding) -> JsonObject:
-    problem = finding.problem
     return {
         "check": finding.check,
-        "severity": str(problem.severity),
-        "file": problem.source,
-        "line": problem.line,
-        "column": problem.column,
-        "path": problem.path,
-        "message": problem.message,
-        "suggestion": problem.suggestion,
-        "excerpt": finding.excerpt,
-        "kind": problem.kind,
-        "name": problem.name,
+        "severity": str(finding.severity),
+        "file": finding.location.file,
+        "line": finding.location.line,
+        "column": finding.location.column,
+        "path": finding.field,
+        "message": finding.message,
+        "suggestion": finding.suggestion,
+        "excerpt": "" if finding.offset is None else draw_excerpt(finding.offset),
+        "kind": finding.kind,
+        "name": finding.name,
     }
 
 
 def _render_command(finding: Finding) -> str:
-    """A workflow command; what would end it early is written as a code."""
-    problem = finding.problem
+    """A workflow command; characters that would end it early are escaped."""
     properties = {
-        "file": problem.source,
-        "line": str(problem.line),
-        "col": str(problem.column),
+        "file": finding.location.file,
+        "line": str(finding.location.line),
+        "col": str(finding.location.column),
         "title": finding.check,
     }
     written = ",".join(f"{key}={_escape_property(text)}" for key, text in properties.items())
-    path = f"{problem.path}: " if problem.path else ""
-    return f"::{problem.severity} {written}::{_escape(path + tell(problem))}\n"
+    return f"::{finding.severity} {written}::{_escape(finding.field_and_text)}\n"
 
 
 def _escape(text: str) -> str:

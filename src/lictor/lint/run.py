@@ -1,4 +1,4 @@
-"""Texts in, findings out: sorts documents, lets the checks look at each, and locates the faults."""
+"""Texts in, findings out: sorts documents, runs the checks on each, and locates what they find."""
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from lictor.lang.resource_names import ResourceNames, builtin_names
-from lictor.lint import Fault, KnownRules, lint_cleanup, lint_exception, lint_policy
+from lictor.lint import KnownRules, lint_cleanup, lint_exception, lint_policy
+from lictor.lint.catalog import flag
 from lictor.lint.documents import (
     TEST_FILE,
     File,
@@ -18,10 +19,11 @@ from lictor.lint.documents import (
     read_file,
     with_kind,
 )
-from lictor.lint.finding import Finding, LintReport
+from lictor.lint.finding import LintReport
 from lictor.lint.tests import ReadFiles, Shelf, check_test, list_rule_names
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
+from lictor.model.finding import FieldPath, Finding, Location
 from lictor.model.offline import Test
 from lictor.model.policy import Policy
 from lictor.raw import Json
@@ -64,19 +66,18 @@ class _Linter(msgspec.Struct):
     # Kind and name of the policies in CEL.
     cel_policies: frozenset[tuple[str, str]]
     definitions: tuple[Json, ...]
-    seen: set[tuple[str, int, int, str, str]] = msgspec.field(default_factory=set)
+    seen: set[tuple[Location, FieldPath, str]] = msgspec.field(default_factory=set)
 
     def lint(self, file: File) -> list[Finding]:
         """Everything wrong with a file, in the order of lines, each thing once."""
         findings = [*file.findings, *check_duplicates(file)]
         for piece in list_pieces(file):
             findings.extend(self._lint_piece(piece))
-        findings.sort(key=lambda finding: (finding.problem.line, finding.problem.column))
+        findings.sort(key=lambda finding: (finding.location.line, finding.location.column))
         return [finding for finding in findings if self._is_new(finding)]
 
     def _is_new(self, finding: Finding) -> bool:
-        problem = finding.problem
-        key = (problem.source, problem.line, problem.column, problem.path, problem.message)
+        key = (finding.location, finding.path, finding.message)
         is_new = key not in self.seen
         self.seen.add(key)
         return is_new
@@ -94,8 +95,8 @@ class _Linter(msgspec.Struct):
             yield from check_record(piece, piece.offline, offline=True)
             yield from map(piece.locate, self._check_offline(piece))
 
-    def _check_policy(self, piece: Piece) -> Iterable[Fault]:
-        checks: dict[type, Callable[[Json], Iterable[Fault]]] = {
+    def _check_policy(self, piece: Piece) -> Iterable[Finding]:
+        checks: dict[type, Callable[[Json], Iterable[Finding]]] = {
             Policy: lint_policy,
             CleanupPolicy: lint_cleanup,
             PolicyException: lambda body: lint_exception(body, self.known),
@@ -103,7 +104,7 @@ class _Linter(msgspec.Struct):
         check = checks.get(piece.record or Policy)
         return self._check_cel(piece) if check is None else check(piece.body)
 
-    def _check_cel(self, piece: Piece) -> Iterable[Fault]:
+    def _check_cel(self, piece: Piece) -> Iterable[Finding]:
         from lictor.lint.cel import lint_binding, lint_cel_exception, lint_cel_policy
 
         if piece.kind == "PolicyException":
@@ -117,18 +118,18 @@ class _Linter(msgspec.Struct):
         """The names of resources, with those that the files define."""
         return builtin_names().with_crds(self.definitions)
 
-    def _check_offline(self, piece: Piece) -> Iterator[Fault]:
+    def _check_offline(self, piece: Piece) -> Iterator[Finding]:
         original = piece.document.body
         if not isinstance(original, dict) or not original.get("kind") or not piece.api_version:
             message = (
                 f"a {piece.kind} file needs apiVersion: cli.kyverno.io/v1alpha1 and "
                 f"kind: {piece.kind}"
             )
-            yield Fault("outdated-file", (), message)
+            yield flag("outdated-file", (), message)
         if piece.offline is Test:
             if piece.body.get("name"):
                 message = "the name of a test stands in metadata.name"
-                yield Fault("outdated-file", ("name",), message, "metadata.name")
+                yield flag("outdated-file", ("name",), message, "metadata.name")
             yield from check_test(piece, self.shelf)
 
 

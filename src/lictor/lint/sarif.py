@@ -1,9 +1,10 @@
-"""Findings as SARIF 2.1.0, which code hosts show beside the lines at fault."""
+"""Findings as SARIF 2.1.0, which code hosts show beside the lines at finding."""
 
 from lictor.lint import CHECKS, CheckInfo
-from lictor.lint.finding import Finding, LintReport
+from lictor.lint.finding import LintReport
+from lictor.model.finding import Finding
 from lictor.raw import JsonObject
-from lictor.report.sarif import Location, _describe_place, _render_log
+from lictor.report.sarif import _describe_place, _render_log
 
 
 def render_sarif_report(report: LintReport, *, version: str = "") -> str:
@@ -26,22 +27,20 @@ def _describe_check(check: CheckInfo) -> JsonObject:
 
 
 def _build_result(finding: Finding, index: int) -> JsonObject:
-    problem = finding.problem
-    place = _describe_place(Location(problem.source, problem.line))
-    place["region"]["startColumn"] = max(problem.column, 1)
-    hint = f' (did you mean "{problem.suggestion}"?)' if problem.suggestion else ""
+    place = _describe_place(finding.location)
+    place["region"]["startColumn"] = max(finding.location.column, 1)
     location: JsonObject = {"physicalLocation": place}
-    if problem.path:
-        location["logicalLocations"] = [{"fullyQualifiedName": problem.path, "kind": "member"}]
+    if finding.path:
+        location["logicalLocations"] = [{"fullyQualifiedName": finding.field, "kind": "member"}]
     return {
         "ruleId": finding.check,
         "ruleIndex": index,
         "kind": "fail",
-        "level": str(problem.severity),
-        "message": {"text": f"{problem.message}{hint}"},
+        "level": str(finding.severity),
+        "message": {"text": finding.text},
         "locations": [location],
         # The same finding in two runs, though lines have moved.
         "partialFingerprints": {
-            "problem/v1": f"{finding.check}:{problem.kind}/{problem.name}:{problem.path}"
+            "problem/v1": f"{finding.check}:{finding.kind}/{finding.name}:{finding.field}"
         },
     }

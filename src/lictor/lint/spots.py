@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from lictor.lint import Spot
+from lictor.model.finding import TextOffset
 
 # A key, and what tells that its value is a block on the lines below.
 _VALUE = re.compile(r"(?:- +)*[^\s:]+:(?:\s+[|>][-+0-9]*\s*(?:#.*)?$)?")
@@ -21,13 +21,13 @@ class _Line(msgspec.Struct, frozen=True):
     offset: int
 
 
-def _read_line(spot: Spot) -> _Line:
+def _read_line(spot: TextOffset) -> _Line:
     start = spot.text.rfind("\n", 0, spot.offset) + 1
     content = spot.text[start:].split("\n", 1)[0]
     return _Line(spot.text.count("\n", 0, spot.offset), content, spot.offset - start)
 
 
-def find_spot(lines: list[str], at: tuple[int, int], spot: Spot) -> tuple[int, int]:
+def find_offset(lines: list[str], at: tuple[int, int], spot: TextOffset) -> tuple[int, int]:
     """The line and column of a spot, sought from where its field begins; that itself in doubt."""
     line = _read_line(spot)
     if not line.content.strip():
@@ -62,7 +62,7 @@ def _search(
     return None
 
 
-def _follow(lines: list[str], at: tuple[int, int], spot: Spot) -> tuple[int, int] | None:
+def _follow(lines: list[str], at: tuple[int, int], spot: TextOffset) -> tuple[int, int] | None:
     """Read text and file side by side, without blanks: folding changes nothing else."""
     wanted = [letter for letter in spot.text[: spot.offset + 1] if not letter.isspace()]
     last = None
@@ -92,7 +92,7 @@ def _read_value(lines: list[str], at: tuple[int, int]) -> Iterator[tuple[tuple[i
                 yield (number, index + 1), content[index]
 
 
-def draw_excerpt(spot: Spot) -> str:
+def draw_excerpt(spot: TextOffset) -> str:
     """The line of the text, and below it a mark at the spot."""
     line = _read_line(spot)
     content, offset = line.content, min(line.offset, len(line.content))

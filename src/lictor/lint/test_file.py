@@ -4,8 +4,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from lictor.lint.fault import Fault, suggest
+from lictor.lint.catalog import flag
 from lictor.lint.part import Part
+from lictor.load.fields import suggest
+from lictor.model.finding import Finding
 from lictor.raw import Json
 
 RESULTS = ("pass", "fail", "warn", "error", "skip")
@@ -40,38 +42,38 @@ def _list_names(part: Part) -> Iterator[Part]:
     yield from (item for item in ([part] if part.text else part.each()) if item.text)
 
 
-def lint_test(body: Json, inventory: Inventory) -> list[Fault]:
+def lint_test(body: Json, inventory: Inventory) -> list[Finding]:
     """What is wrong with the results of a test, given what its files hold."""
-    faults: list[Fault] = []
+    findings: list[Finding] = []
     for result in Part(body)["results"].each():
-        faults.extend(_check_word(result["result"]))
+        findings.extend(_check_word(result["result"]))
         if inventory.rules is not None:
-            faults.extend(_check_policy(result, inventory.rules))
+            findings.extend(_check_policy(result, inventory.rules))
         if inventory.resources is not None:
-            faults.extend(_check_resources(result, inventory.resources))
-    return faults
+            findings.extend(_check_resources(result, inventory.resources))
+    return findings
 
 
-def _check_word(word: Part) -> Iterator[Fault]:
+def _check_word(word: Part) -> Iterator[Finding]:
     if word.text and word.text not in RESULTS:
         message = f'expected one of {", ".join(RESULTS)}, found "{word.text}"'
-        yield Fault("bad-result", word.path, message, suggest(word.text, RESULTS))
+        yield flag("bad-result", word.path, message, suggest(word.text, RESULTS))
 
 
-def _check_policy(result: Part, rules: dict[str, list[str] | None]) -> Iterator[Fault]:
+def _check_policy(result: Part, rules: dict[str, list[str] | None]) -> Iterator[Finding]:
     policy, rule = result["policy"], result["rule"]
     name = policy.text.split("/")[-1]
     if not name:
         return
     if name not in rules:
         message = f'no policy "{name}" is among the files of this test'
-        yield Fault("unknown-target", policy.path, message, suggest(name, rules))
+        yield flag("unknown-target", policy.path, message, suggest(name, rules))
         return
     names = rules[name]
     if names is None or not rule.text or rule.text in _with_autogen(names):
         return
     message = f'policy "{name}" has no rule "{rule.text}": nothing is tested'
-    yield Fault("unknown-target", rule.path, message, suggest(rule.text, names))
+    yield flag("unknown-target", rule.path, message, suggest(rule.text, names))
 
 
 def _with_autogen(names: Iterable[str]) -> set[str]:
@@ -79,14 +81,14 @@ def _with_autogen(names: Iterable[str]) -> set[str]:
     return {form.format(name) for name in names for form in forms}
 
 
-def _check_resources(result: Part, known: set[tuple[str, str]]) -> Iterator[Fault]:
+def _check_resources(result: Part, known: set[tuple[str, str]]) -> Iterator[Finding]:
     for resource in result["resources"].each():
         namespace, slash, name = resource.text.rpartition("/")
         if not name or any(_is_it(entry, namespace, name, bool(slash)) for entry in known):
             continue
         close = suggest(name, {entry[1] for entry in known})
         message = f'no resource "{resource.text}" is among the files of this test'
-        yield Fault("unknown-target", resource.path, message, close)
+        yield flag("unknown-target", resource.path, message, close)
 
 
 def _is_it(entry: tuple[str, str], namespace: str, name: str, is_qualified: bool) -> bool:  # noqa: FBT001

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from lictor.errors import LookupFailedError
-from lictor.lint import Fault, Inventory, lint_test, list_files
+from lictor.lint import Inventory, lint_test, list_files
+from lictor.lint.catalog import flag
 from lictor.lint.documents import File, Piece, list_pieces, read_file
+from lictor.model.finding import Finding
 from lictor.raw import Json
 
 # The files that a path stands for, seen from the file that names it: path and content of each.
@@ -45,9 +47,9 @@ class Shelf:
         return file
 
 
-def check_test(piece: Piece, shelf: Shelf) -> list[Fault]:
+def check_test(piece: Piece, shelf: Shelf) -> list[Finding]:
     """What is wrong with a test and the files it names."""
-    faults: list[Fault] = []
+    findings: list[Finding] = []
     found: dict[str, list[File] | None] = {}
     for part in list_files(piece.body):
         try:
@@ -55,10 +57,10 @@ def check_test(piece: Piece, shelf: Shelf) -> list[Fault]:
         except LookupFailedError:
             continue
         if files is None:
-            faults.append(Fault("missing-file", part.path, f'there is no file "{part.text}"'))
+            findings.append(flag("missing-file", part.path, f'there is no file "{part.text}"'))
         found[part.text] = files
-    faults.extend(lint_test(piece.body, _take_stock(piece.body, found)))
-    return faults
+    findings.extend(lint_test(piece.body, _take_stock(piece.body, found)))
+    return findings
 
 
 def _take_stock(body: Json, found: dict[str, list[File] | None]) -> Inventory:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from lictor.lint.cel.places import list_texts
-from lictor.lint.fault import Path
 from lictor.lint.part import Part
+from lictor.model.finding import FieldPath
 from lictor.raw import JsonObject
 
 _VERIFIERS = ("verifyImageSignatures(", "verifyAttestationSignatures(", "extractPayload(")
@@ -12,7 +12,7 @@ _REFUSED = "signatures of images cannot be verified yet: images that it names ar
 _UNDECIDED = "signatures of images cannot be verified yet: expressions that ask for them are errors"
 
 
-def find_unsupported(document: JsonObject) -> Iterator[tuple[Path, str]]:
+def find_unsupported(document: JsonObject) -> Iterator[tuple[FieldPath, str]]:
     """Where something stands that nobody can do yet, and what becomes of requests meanwhile."""
     policy = Part(document)
     if policy["kind"].text.endswith("ImageValidatingPolicy"):

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from lictor.lang.kind_selector import parse_kind_selector
-from lictor.lint.fault import Fault
+from lictor.lint.catalog import flag
 from lictor.lint.kinds import SUBRESOURCE_KINDS
 from lictor.lint.match import list_filters
 from lictor.lint.part import Part
+from lictor.model.finding import Finding
 
 
-def check_wildcard_kinds(rule: Part, *, background: bool) -> Iterator[Fault]:
+def check_wildcard_kinds(rule: Part, *, background: bool) -> Iterator[Finding]:
     """What a rule about `*` cannot do."""
     for match in (rule["match"], rule["exclude"]):
         for each in list_filters(match):
@@ -19,24 +20,24 @@ def check_wildcard_kinds(rule: Part, *, background: bool) -> Iterator[Fault]:
                     yield from _check_star(rule, kinds, kind, background=background)
 
 
-def _check_star(rule: Part, kinds: Part, at: Part, *, background: bool) -> Iterator[Fault]:
+def _check_star(rule: Part, kinds: Part, at: Part, *, background: bool) -> Iterator[Finding]:
     if background:
         message = "all kinds cannot be scanned in the background: set spec.background to false"
-        yield Fault("wildcard-kind", at.path, message)
+        yield flag("wildcard-kind", at.path, message)
     if len(kinds.texts) > 1:
         message = '"*" stands for all kinds: the others beside it say nothing'
-        yield Fault("wildcard-kind", at.path, message)
+        yield flag("wildcard-kind", at.path, message)
     unfit = [name for name in ("generate", "verifyImages") if not rule[name].is_empty]
     if rule["validate"]["foreach"]:
         unfit.append("validate.foreach")
     if unfit:
         message = f"{unfit[0]} needs to know the kind: name the kinds"
-        yield Fault("wildcard-kind", at.path, message)
+        yield flag("wildcard-kind", at.path, message)
     for part in _list_bodies(rule):
         other = next((key for key, _ in part.entries() if key != "metadata"), None)
         if other is not None:
             message = f'"{other}" is not a field of all kinds: only metadata is'
-            yield Fault("wildcard-kind", part[other].path, message)
+            yield flag("wildcard-kind", part[other].path, message)
 
 
 def _list_bodies(rule: Part) -> Iterator[Part]:
@@ -45,7 +46,7 @@ def _list_bodies(rule: Part) -> Iterator[Part]:
     yield rule["mutate"]["patchStrategicMerge"]
 
 
-def check_subresources(rule: Part, *, background: bool) -> Iterator[Fault]:
+def check_subresources(rule: Part, *, background: bool) -> Iterator[Finding]:
     """A scan sees whole objects only: a rule about subresources cannot take part in it."""
     if rule["validate"].is_empty:
         return
@@ -60,10 +61,10 @@ def check_subresources(rule: Part, *, background: bool) -> Iterator[Fault]:
                     f"{kind.text} is sent to subresources only, and this matches none of them: "
                     "write Kind/subresource"
                 )
-                yield Fault("subresource-kind", kind.path, message)
+                yield flag("subresource-kind", kind.path, message)
             elif background and (selector.subresource or is_part):
                 message = (
                     f"{kind.text} is a subresource, which background scans do not see: set "
                     "spec.background to false"
                 )
-                yield Fault("background", kind.path, message)
+                yield flag("background", kind.path, message)

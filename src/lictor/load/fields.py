@@ -4,7 +4,7 @@ One walk serves all records. It is built once per record from its types, and giv
 as `msgspec` wants it: nulls left out, as an API server leaves them out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from typing import TypeAlias, TypeVar
@@ -15,7 +15,7 @@ from msgspec import inspect
 import lictor.model.policy as shapes
 from lictor.lang.json_type import name_json_type
 from lictor.lang.yaml.scalars import write_key
-from lictor.load.problem import FieldFault, Path, Severity
+from lictor.model.finding import FieldPath, Finding, Severity
 from lictor.raw import Json, JsonObject
 
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -29,13 +29,13 @@ class _Walk(msgspec.Struct):
     absent: Absent = msgspec.field(default_factory=dict)
     # As Go reads files of its own: names in any case, and numbers where a string should be.
     lenient: bool = False
-    faults: list[FieldFault] = msgspec.field(default_factory=list)
+    faults: list[Finding] = msgspec.field(default_factory=list)
 
-    def refuse(self, path: Path, message: str, suggestion: str = "") -> None:
-        self.faults.append(FieldFault(path, message, suggestion))
+    def refuse(self, path: FieldPath, message: str, suggestion: str = "") -> None:
+        self.faults.append(Finding(path, message, suggestion))
 
 
-_Reader: TypeAlias = Callable[[Json, Path, _Walk], Json]
+_Reader: TypeAlias = Callable[[Json, FieldPath, _Walk], Json]
 
 
 def describe(value: Json) -> str:
@@ -52,18 +52,19 @@ def _write(value: float) -> str:
     return str(value) if type(value) is int else write_key(value)
 
 
-def _suggest(word: str, known: list[str]) -> str:
+def suggest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """The known word that is most like this one, whatever the case; empty where none is."""
     folded = {name.lower(): name for name in known}
-    close = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
+    close = get_close_matches(word.lower(), folded, n=1, cutoff=cutoff)
     return folded[close[0]] if close else ""
 
 
-def _read_anything(value: Json, path: Path, walk: _Walk) -> Json:  # noqa: ARG001
+def _read_anything(value: Json, path: FieldPath, walk: _Walk) -> Json:  # noqa: ARG001
     return value
 
 
 def _scalar_reader(kind: type, name: str) -> _Reader:
-    def read(value: Json, path: Path, walk: _Walk) -> Json:
+    def read(value: Json, path: FieldPath, walk: _Walk) -> Json:
         if type(value) is kind:
             return value
         if kind is str and walk.lenient and isinstance(value, (bool, int, float)):
@@ -77,12 +78,12 @@ def _scalar_reader(kind: type, name: str) -> _Reader:
 def _literal_reader(values: tuple[Json, ...]) -> _Reader:
     known = [value for value in values if value]
 
-    def read(value: Json, path: Path, walk: _Walk) -> Json:
+    def read(value: Json, path: FieldPath, walk: _Walk) -> Json:
         # No value of a literal is a list or an object, and those cannot be looked up.
         if isinstance(value, str) and value in values:
             return value
         options = ", ".join(known)
-        suggestion = _suggest(value, known) if isinstance(value, str) else ""
+        suggestion = suggest(value, known) if isinstance(value, str) else ""
         walk.refuse(path, f"expected one of {options}, found {describe(value)}", suggestion)
         return None
 
@@ -90,7 +91,7 @@ def _literal_reader(values: tuple[Json, ...]) -> _Reader:
 
 
 def _list_reader(item: _Reader) -> _Reader:
-    def read(value: Json, path: Path, walk: _Walk) -> Json:
+    def read(value: Json, path: FieldPath, walk: _Walk) -> Json:
         if not isinstance(value, list):
             walk.refuse(path, f"expected a list, found {describe(value)}")
             return None
@@ -100,7 +101,7 @@ def _list_reader(item: _Reader) -> _Reader:
 
 
 def _map_reader(item: _Reader) -> _Reader:
-    def read(value: Json, path: Path, walk: _Walk) -> Json:
+    def read(value: Json, path: FieldPath, walk: _Walk) -> Json:
         if not isinstance(value, dict):
             walk.refuse(path, f"expected an object, found {describe(value)}")
             return None
@@ -117,7 +118,7 @@ def _without_nulls(value: JsonObject) -> JsonObject:
 def _shape_reader(extra: Mapping[str, str]) -> _Reader:
     """Free form, but fields that nobody reads are told; what is wrong else, `compile` tells."""
 
-    def read(value: Json, path: Path, walk: _Walk) -> Json:
+    def read(value: Json, path: FieldPath, walk: _Walk) -> Json:
         whole = isinstance(value, dict)
         shape = extra["shape"] if whole else extra.get("items", "")
         entries = [(value, path)] if whole else []
@@ -136,7 +137,7 @@ def _shape_reader(extra: Mapping[str, str]) -> _Reader:
 def _nested_reader(record: type[msgspec.Struct]) -> _Reader:
     """Records nest themselves: look the walk up when it is needed, not now."""
 
-    def read(value: Json, path: Path, walk: _Walk) -> Json:
+    def read(value: Json, path: FieldPath, walk: _Walk) -> Json:
         return _struct_reader(record)(value, path, walk)
 
     return read
@@ -188,7 +189,7 @@ def _struct_reader(record: type[msgspec.Struct]) -> _Reader:
     required = [f.encode_name for f in info.fields if f.required]
     nothing: frozenset[str] = frozenset()
 
-    def read(value: Json, path: Path, walk: _Walk) -> Json:
+    def read(value: Json, path: FieldPath, walk: _Walk) -> Json:
         if not isinstance(value, dict):
             walk.refuse(path, f"expected an object, found {describe(value)}")
             return None
@@ -200,7 +201,7 @@ def _struct_reader(record: type[msgspec.Struct]) -> _Reader:
                 known = [n for n in names if n not in absent]
                 message = f'unknown field "{key}"'
                 walk.faults.append(
-                    FieldFault((*path, key), message, _suggest(key, known), Severity.WARNING)
+                    Finding((*path, key), message, suggest(key, known), Severity.WARNING)
                 )
             elif entry is not None:
                 made[name] = names[name](entry, (*path, key), walk)
@@ -214,7 +215,7 @@ def _struct_reader(record: type[msgspec.Struct]) -> _Reader:
 
 def check_fields(
     body: Json, record: type[msgspec.Struct], *, absent: Absent | None = None, lenient: bool = False
-) -> list[FieldFault]:
+) -> list[Finding]:
     """Everything wrong with the fields of a document that should become this record."""
     walk = _Walk(absent or {}, lenient)
     _walk_body(body, record, walk)
@@ -231,7 +232,7 @@ def _walk_body(body: Json, record: type[msgspec.Struct], walk: _Walk) -> Json:
 
 def read_record(
     body: Json, record: type[Record], *, absent: Absent | None = None, lenient: bool = False
-) -> tuple[Record | None, list[FieldFault]]:
+) -> tuple[Record | None, list[Finding]]:
     """The record, and what is wrong with the document; None where an error leaves no record."""
     walk = _Walk(absent or {}, lenient)
     settled = _walk_body(body, record, walk)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.errors import LoadError
 from lictor.load.fields import describe, read_record
@@ -18,10 +19,10 @@ from lictor.load.kinds import (
     find_unknown,
     is_unsupported,
 )
-from lictor.load.problem import FieldFault, Path, Problem, Severity, write_path
 from lictor.load.yaml import Document, read_documents
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
+from lictor.model.finding import FieldPath, Finding, Location, Severity
 from lictor.model.policy import Policy
 from lictor.raw import Json, JsonObject
 
@@ -38,13 +39,13 @@ class Sourced(msgspec.Struct, Generic[Noun], frozen=True):
     record: Noun
     body: JsonObject
     document: Document
-    prefix: Path = ()
+    prefix: FieldPath = ()
 
     @property
     def source(self) -> str:
         return self.document.source
 
-    def position(self, path: Path = ()) -> tuple[int, int]:
+    def position(self, path: FieldPath = ()) -> tuple[int, int]:
         """The line and column of a field."""
         return self.document.position(self.prefix + path)
 
@@ -75,7 +76,7 @@ class Loaded(msgspec.Struct, frozen=True):
     resources: tuple[Sourced[JsonObject], ...] = ()
     # What Kubernetes does not know: descriptions of packages and the like.
     others: tuple[Sourced[JsonObject], ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Finding, ...] = ()
     admission_policies: "tuple[Sourced[AdmissionPolicy], ...]" = ()
     bindings: "tuple[Sourced[Binding], ...]" = ()
     cel_policies: "tuple[Sourced[CelPolicy], ...]" = ()
@@ -95,55 +96,46 @@ class _Piece(msgspec.Struct, frozen=True):
     """One object of a file, with its head read."""
 
     document: Document
-    prefix: Path
+    prefix: FieldPath
     body: JsonObject
     group: str
     version: str
     kind: str
     name: str
 
-    def problem(self, fault: FieldFault) -> Problem:
-        return locate_fault(fault, self.document, self.prefix, kind=self.kind, name=self.name)
+    def locate(self, finding: Finding) -> Finding:
+        return locate_finding(finding, self.document, self.prefix, kind=self.kind, name=self.name)
 
 
-def locate_fault(
-    fault: FieldFault, document: Document, prefix: Path = (), *, kind: str = "", name: str = ""
-) -> Problem:
-    """A fault with the line and column it stands at."""
-    line, column = document.position(prefix + fault.path)
-    return Problem(
-        document.source,
-        line,
-        column,
-        write_path(prefix + fault.path),
-        fault.message,
-        fault.suggestion,
-        fault.severity,
-        kind,
-        name,
-    )
+def locate_finding(
+    finding: Finding, document: Document, prefix: FieldPath = (), *, kind: str = "", name: str = ""
+) -> Finding:
+    """A finding with its path from the top of the document, and the line and column there."""
+    path = prefix + finding.path
+    location = Location(document.source, *document.position(path))
+    return replace(finding, path=path, location=location, kind=kind, name=name)
 
 
-def locate_error(error: LoadError) -> Problem:
+def locate_error(error: LoadError) -> Finding:
     """A document that could not even be read."""
     source, line, column = error.where.rsplit(":", 2)
-    return Problem(source, int(line), int(column), "", error.message)
+    return Finding((), error.message, location=Location(source, int(line), int(column)))
 
 
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _read_head(body: JsonObject, document: Document, prefix: Path) -> _Piece:
+def _read_head(body: JsonObject, document: Document, prefix: FieldPath) -> _Piece:
     metadata = body.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else ""
     group, _, version = _text(body.get("apiVersion")).rpartition("/")
     return _Piece(document, prefix, body, group, version, _text(body.get("kind")), _text(name))
 
 
-def _pieces(body: Json, document: Document, prefix: Path = ()) -> Iterator[_Piece | FieldFault]:
+def _pieces(body: Json, document: Document, prefix: FieldPath = ()) -> Iterator[_Piece | Finding]:
     if not isinstance(body, dict):
-        yield FieldFault(prefix, f"expected a Kubernetes object, found {describe(body)}")
+        yield Finding(prefix, f"expected a Kubernetes object, found {describe(body)}")
         return
     piece = _read_head(body, document, prefix)
     items = body.get("items")
@@ -170,7 +162,7 @@ class _Sorter:
     def __init__(self) -> None:
         # By the fields of `Loaded`.
         self.shelves: dict[str, list[Json]] = {name: [] for name in Loaded.__struct_fields__}
-        self.problems: list[Problem] = self.shelves["problems"]
+        self.problems: list[Finding] = self.shelves["problems"]
 
     def add(self, piece: _Piece) -> None:
         known = find_kind(piece.group, piece.kind)
@@ -199,7 +191,7 @@ class _Sorter:
 
     def _refuse(self, piece: _Piece, message: str, meant: str = "", field: str = "") -> None:
         path = (field,) if field else ()
-        self.problems.append(piece.problem(FieldFault(path, message, meant)))
+        self.problems.append(piece.locate(Finding(path, message, meant)))
 
     def _add_raw(self, piece: _Piece) -> None:
         metadata = piece.body.get("metadata")
@@ -223,24 +215,19 @@ class _Sorter:
         absent = absent_fields(record, piece.version)
         made, faults = read_record(piece.body, record, absent=absent)
         if made is not None and not piece.name:
-            faults.append(FieldFault(("metadata",), 'required field "name" is missing'))
+            faults.append(Finding(("metadata",), 'required field "name" is missing'))
             made = None
-        self.problems.extend(piece.problem(fault) for fault in faults)
+        self.problems.extend(piece.locate(fault) for fault in faults)
         if made is not None and not self._has_duplicates(piece):
             self._shelve(shelf, piece, made)
 
     def _has_duplicates(self, piece: _Piece) -> bool:
         for key, line, column in piece.document.duplicates:
-            problem = Problem(
-                piece.document.source,
-                line,
-                column,
-                "",
-                f'key "{key}" stands twice in one object',
-                kind=piece.kind,
-                name=piece.name,
+            message = f'key "{key}" stands twice in one object'
+            at = Location(piece.document.source, line, column)
+            self.problems.append(
+                Finding((), message, location=at, kind=piece.kind, name=piece.name)
             )
-            self.problems.append(problem)
         return bool(piece.document.duplicates)
 
 
@@ -252,8 +239,8 @@ def load_documents(data: str | bytes, source: str) -> Loaded:
             sorter.problems.append(locate_error(document))
             continue
         for piece in _pieces(document.body, document):
-            if isinstance(piece, FieldFault):
-                sorter.problems.append(locate_fault(piece, document))
+            if isinstance(piece, Finding):
+                sorter.problems.append(locate_finding(piece, document))
             else:
                 sorter.add(piece)
     return Loaded(**{name: tuple(found) for name, found in sorter.shelves.items()})
@@ -274,6 +261,6 @@ def describe_unsupported(kind: str) -> str:
     return f"policies of kind {kind} are not supported yet"
 
 
-def has_errors(problems: tuple[Problem, ...]) -> bool:
+def has_errors(problems: tuple[Finding, ...]) -> bool:
     """Is one of them more than a warning?"""
     return any(problem.severity is Severity.ERROR for problem in problems)

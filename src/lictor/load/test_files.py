@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from lictor.errors import LoadError
 from lictor.load.fields import read_record
-from lictor.load.policies import Sourced, locate_error, locate_fault
-from lictor.load.problem import Problem, Severity
+from lictor.load.policies import Sourced, locate_error, locate_finding
 from lictor.load.yaml import Document, read_documents
+from lictor.model.finding import Finding, Location, Severity
 from lictor.model.offline import ClusterResource, Context, Test, UserInfo, Values
 
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -32,7 +32,7 @@ OLDER_FIELDS: Final = {
 
 def read_records(
     data: str | bytes, source: str, record: type[Record]
-) -> Iterator[Sourced[Record] | tuple[Problem, ...]]:
+) -> Iterator[Sourced[Record] | tuple[Finding, ...]]:
     """Each document of a file as the record, or everything that is wrong with it."""
     for document in read_documents(data, source):
         if isinstance(document, LoadError):
@@ -40,7 +40,7 @@ def read_records(
             continue
         made, faults = read_record(document.body, record, lenient=True)
         problems = [
-            locate_fault(replace(fault, severity=Severity.ERROR), document, kind=record.__name__)
+            locate_finding(replace(fault, severity=Severity.ERROR), document, kind=record.__name__)
             for fault in faults
         ]
         problems.extend(_refuse_duplicates(document, record.__name__))
@@ -50,17 +50,17 @@ def read_records(
             yield Sourced(made, document.body, document)
 
 
-def _refuse_duplicates(document: Document, kind: str) -> Iterator[Problem]:
+def _refuse_duplicates(document: Document, kind: str) -> Iterator[Finding]:
     for key, line, column in document.duplicates:
         message = f'key "{key}" stands twice in one object'
-        yield Problem(document.source, line, column, "", message, kind=kind)
+        yield Finding((), message, location=Location(document.source, line, column), kind=kind)
 
 
-def join_problems(problems: Iterable[Problem]) -> LoadError:
+def join_problems(problems: Iterable[Finding]) -> LoadError:
     """One error that tells all problems, at the place of the first."""
     first, *rest = problems
-    head = str(first).removeprefix(f"{first.where}: ")
-    return LoadError("\n".join((head, *map(str, rest))), where=first.where)
+    text = "\n".join((first.field_and_text, *map(str, rest)))
+    return LoadError(text, where=str(first.location))
 
 
 def _load_first(data: str | bytes, source: str, record: type[Record]) -> Record:

@@ -177,7 +177,8 @@ class Printer:
             self._print(f"{text}\n" if is_json else f"---\n{text}\n")
 
     def _print_sarif(self, judged: Iterable[Judged], texts: tuple[Text, ...]) -> None:
-        from lictor.report.sarif import Location, render_sarif
+        from lictor.model.finding import Location
+        from lictor.report.sarif import render_sarif
 
         found = list(_list_failures(judged))
         places = {id(verdict.request): place for verdict, place in found}

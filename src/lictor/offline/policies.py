@@ -7,9 +7,9 @@ import msgspec
 
 from lictor.errors import LoadError
 from lictor.load.policies import Loaded, describe_unsupported, load_documents
-from lictor.load.problem import Problem, Severity
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
+from lictor.model.finding import Finding, Severity
 from lictor.model.policy import Policy
 from lictor.offline.cel_records import CelRecords, collect_records
 from lictor.offline.sources import Text
@@ -117,12 +117,12 @@ def _list_policies(loaded: Loaded) -> "Iterator[Policy | AdmissionPolicy | CelPo
     yield from (sourced.record for sourced in loaded.cel_policies)
 
 
-def _list_broken(errors: Iterable[Problem]) -> list[Unusable]:
+def _list_broken(errors: Iterable[Finding]) -> list[Unusable]:
     """One entry for each broken document, with the first thing that is wrong with it."""
     found: dict[tuple[str, str, str], Unusable] = {}
     for error in errors:
-        key = (error.source, error.kind, error.name or str(error.line))
-        name = error.name or error.source
+        key = (error.location.file, error.kind, error.name or str(error.location.line))
+        name = error.name or error.location.file
         found.setdefault(key, Unusable(name, error.kind, str(error)))
     return list(found.values())
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-import msgspec
-
+from lictor.model.finding import Location
 from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result, Status, Verdict
 from lictor.raw import JsonObject
@@ -18,13 +17,6 @@ _LEVELS = {"critical": "error", "high": "error", "medium": "warning", "low": "no
 # How code hosts sort by severity: a score of 0 to 10 as text.
 _SCORES = {"critical": "9.5", "high": "8.0", "medium": "5.5", "low": "3.0", "info": "1.0"}
 _URI_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/:@")
-
-
-class Location(msgspec.Struct, frozen=True):
-    """The file and line at which a resource starts."""
-
-    file: str
-    line: int = 1
 
 
 # Where a request's resource was read; None where nobody knows.

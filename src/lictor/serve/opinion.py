@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from lictor.lint import CHECKS, Fault, Severity
+from lictor.model.finding import Finding, Severity
 from lictor.serve.wording import tell_fault
 
 # The API server cuts what is longer, and people read the first lines.
@@ -50,11 +50,11 @@ class Opinion(msgspec.Struct, frozen=True):
 ACCEPTED = Opinion()
 
 
-def build_opinion(faults: Iterable[Fault]) -> Opinion:
+def build_opinion(faults: Iterable[Finding]) -> Opinion:
     """Faults as path and reason: errors and warnings as `lint` knows them."""
     errors: dict[str, None] = {}
     warnings: dict[str, None] = {}
     for fault in faults:
-        is_error = CHECKS[fault.check].severity is Severity.ERROR
+        is_error = fault.severity is Severity.ERROR
         (errors if is_error else warnings)[tell_fault(fault)] = None
     return Opinion(tuple(errors), tuple(warnings))

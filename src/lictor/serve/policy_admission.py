@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from lictor.lang.resource_names import ResourceNames, builtin_names
-from lictor.lint import Fault, lint_cleanup, lint_exception, lint_policy
+from lictor.lint import lint_cleanup, lint_exception, lint_policy
+from lictor.lint.catalog import as_lint_finding, flag
 from lictor.lint.global_context import lint_global_context
 from lictor.lint.unsupported import find_unsupported
-from lictor.load import problem
 from lictor.load.fields import check_fields
 from lictor.load.kinds import absent_fields, find_kind
-from lictor.load.problem import write_path
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
+from lictor.model.finding import Finding, write_path
 from lictor.model.policy import Policy
 from lictor.raw import JsonObject
 from lictor.serve.change_admission import is_untouched, review_change
@@ -20,7 +20,7 @@ from lictor.serve.kind_admission import review_kinds
 from lictor.serve.opinion import Opinion, build_opinion
 from lictor.serve.target_admission import review_targets
 
-_Lint: TypeAlias = Callable[[JsonObject], Iterable[Fault]]
+_Lint: TypeAlias = Callable[[JsonObject], Iterable[Finding]]
 
 
 def review_policy(
@@ -52,7 +52,7 @@ def review_policy(
     return opinion + review_change(document, old)
 
 
-def _is_filled_in(fault: Fault, document: JsonObject) -> bool:
+def _is_filled_in(fault: Finding, document: JsonObject) -> bool:
     """Is it about a field that nobody wrote? The API server fills in this one."""
     if fault.check != "deprecated" or tuple(fault.path) != ("spec", "validationFailureAction"):
         return False
@@ -74,22 +74,20 @@ def _is_global_context(document: JsonObject) -> bool:
     return document.get("kind") == "GlobalContextEntry"
 
 
-def _check_form(document: JsonObject) -> Iterator[Fault]:
+def _check_form(document: JsonObject) -> Iterator[Finding]:
     """Fields that are missing, unknown or of the wrong type."""
     record = _find_record(document)
     if record is None:
         if not _is_global_context(document):
             message = f'no policy has the kind "{document.get("kind")}"'
-            yield Fault("unknown-kind", ("kind",), message)
+            yield flag("unknown-kind", ("kind",), message)
         return
     version = str(document.get("apiVersion")).rpartition("/")[2]
     for fault in check_fields(document, record, absent=absent_fields(record, version)):
-        is_unknown = fault.severity is problem.Severity.WARNING
-        check = "unknown-field" if is_unknown else "bad-field"
-        yield Fault(check, fault.path, fault.message, fault.suggestion)
+        yield as_lint_finding(fault)
 
 
-def _lint(document: JsonObject, names: ResourceNames) -> Iterable[Fault]:
+def _lint(document: JsonObject, names: ResourceNames) -> Iterable[Finding]:
     if _is_global_context(document):
         return lint_global_context(document)
     record = _find_record(document)
@@ -104,7 +102,7 @@ def _lint(document: JsonObject, names: ResourceNames) -> Iterable[Fault]:
     return _lint_cel(document, names) if check is None else check(document)
 
 
-def _lint_cel(document: JsonObject, names: ResourceNames) -> Iterable[Fault]:
+def _lint_cel(document: JsonObject, names: ResourceNames) -> Iterable[Finding]:
     from lictor.lint.cel import lint_cel_exception, lint_cel_policy
 
     if document.get("kind") == "PolicyException":

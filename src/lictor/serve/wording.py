@@ -4,18 +4,17 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from lictor.lint import Fault
-from lictor.load.problem import Path, write_path
+from lictor.model.finding import FieldPath, Finding, write_path
 
-_Phrase: TypeAlias = Callable[[Path, re.Match[str]], str]
+_Phrase: TypeAlias = Callable[[FieldPath, re.Match[str]], str]
 
 
-def _say_one_body(path: Path, _: re.Match[str]) -> str:
+def _say_one_body(path: FieldPath, _: re.Match[str]) -> str:
     words = "only one of pattern, anyPattern, deny, foreach, cel can be specified"
     return f"path: {write_path(path)}..: {words}"
 
 
-def _say_one_word(path: Path, match: re.Match[str]) -> str:
+def _say_one_word(path: FieldPath, match: re.Match[str]) -> str:
     # The path of the rule, of which the entry is a part.
     return (
         f"path: {write_path(path[:-3])}: context entry name {match[1]} is invalid, it must be a "
@@ -23,7 +22,7 @@ def _say_one_word(path: Path, match: re.Match[str]) -> str:
     )
 
 
-def _say_deprecated(_: Path, match: re.Match[str]) -> str:
+def _say_deprecated(_: FieldPath, match: re.Match[str]) -> str:
     instead = " ".join(f'"{name}"' for name in match[2].split(" or "))
     return (
         f"Operator {match[1]} has been deprecated and will be removed soon. "
@@ -31,29 +30,29 @@ def _say_deprecated(_: Path, match: re.Match[str]) -> str:
     )
 
 
-def _say_bad_operator(path: Path, match: re.Match[str]) -> str:
+def _say_bad_operator(path: FieldPath, match: re.Match[str]) -> str:
     return f"{write_path(path)}: entered value of `operator` is invalid: {match[1]}"
 
 
-def _say_no_constraints(path: Path, _: re.Match[str]) -> str:
+def _say_no_constraints(path: FieldPath, _: re.Match[str]) -> str:
     needed = "a matchConstraints with at least one resource rule is required"
     return f"{write_path(path)}.matchConstraints: Required value: {needed}"
 
 
-def _say_undefined(path: Path, match: re.Match[str]) -> str:
+def _say_undefined(path: FieldPath, match: re.Match[str]) -> str:
     return f"{write_path(path)}: undefined field '{match[1]}'; no such field in the schema"
 
 
-def _say_no_images(path: Path, match: re.Match[str]) -> str:
+def _say_no_images(path: FieldPath, match: re.Match[str]) -> str:
     name = f'{write_path(path)}.controlName: Invalid value: "{match[1]}"'
     return f"{name}: exclude.images must be specified for the container level control"
 
 
-def _say_no_values(path: Path, _: re.Match[str]) -> str:
+def _say_no_values(path: FieldPath, _: re.Match[str]) -> str:
     return f"{write_path(path)}.values: Forbidden: values is required"
 
 
-def _say_no_field(path: Path, _: re.Match[str]) -> str:
+def _say_no_field(path: FieldPath, _: re.Match[str]) -> str:
     return f"{write_path(path)}.restrictedField: Forbidden: restrictedField is required"
 
 
@@ -71,30 +70,30 @@ _PHRASES: tuple[tuple[str, re.Pattern[str], _Phrase], ...] = (
 )
 
 
-def _say_bad_caller(fault: Fault, _: re.Match[str]) -> str:
+def _say_bad_caller(fault: Finding, _: re.Match[str]) -> str:
     path = write_path(fault.path).replace(".", "/")
     return f"invalid variable used at path: {path}"
 
 
-def _say_bad_variable(fault: Fault, match: re.Match[str]) -> str:
+def _say_bad_variable(fault: Finding, match: re.Match[str]) -> str:
     return f"variable {_find_variable(fault) or f'{{{{{match[1]}}}}}'} is not allowed"
 
 
-def _find_variable(fault: Fault) -> str:
+def _find_variable(fault: Finding) -> str:
     """The variable as it is written, with its braces; empty where it stands in none."""
-    if fault.spot is None:
+    if fault.offset is None:
         return ""
-    text, at = fault.spot.text, fault.spot.offset
+    text, at = fault.offset.text, fault.offset.offset
     begin, end = text.rfind("{{", 0, at), text.find("}}", at)
     return text[begin : end + 2] if begin >= 0 and end >= 0 else ""
 
 
-def _say_bad_cel(_: Fault, __: re.Match[str]) -> str:
+def _say_bad_cel(_: Finding, __: re.Match[str]) -> str:
     return "celPrecondition can only be used with validate.cel"
 
 
 # What Kyverno says is added to our own words where these say more.
-_Addition: TypeAlias = Callable[[Fault, re.Match[str]], str]
+_Addition: TypeAlias = Callable[[Finding, re.Match[str]], str]
 _ADDITIONS: tuple[tuple[str, re.Pattern[str], _Addition], ...] = (
     ("background", re.compile("background scans know of no caller"), _say_bad_caller),
     ("background", re.compile("(.*) is not known in background scans"), _say_bad_variable),
@@ -102,8 +101,8 @@ _ADDITIONS: tuple[tuple[str, re.Pattern[str], _Addition], ...] = (
 )
 
 
-def tell_fault(fault: Fault) -> str:
-    """Path and reason of a fault, what was probably meant, and what Kyverno would say."""
+def tell_fault(fault: Finding) -> str:
+    """FieldPath and reason of a fault, what was probably meant, and what Kyverno would say."""
     told = _tell(fault)
     for check, pattern, addition in _ADDITIONS:
         match = pattern.match(fault.message) if check == fault.check else None
@@ -112,7 +111,7 @@ def tell_fault(fault: Fault) -> str:
     return told
 
 
-def _tell(fault: Fault) -> str:
+def _tell(fault: Finding) -> str:
     for check, pattern, phrase in _PHRASES:
         match = pattern.match(fault.message) if check in ("", fault.check) else None
         if match is not None:

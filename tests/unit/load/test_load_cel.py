@@ -7,7 +7,7 @@ import pytest
 
 from lictor.load.cel_kinds import CEL_RECORDS
 from lictor.load.policies import Loaded, load_documents
-from lictor.load.problem import Severity
+from lictor.model.finding import Severity
 
 SHELVES = ("admission_policies", "bindings", "cel_policies", "cel_exceptions")
 KYVERNO = ("Validating", "Mutating", "Generating", "Deleting", "ImageValidating")
@@ -172,7 +172,7 @@ def test_files_add_up():
 def test_problems(kind, spec, path, message, suggestion, severity):
     loaded = load_documents(write(kind, spec), "f.yaml")
     (problem,) = loaded.problems
-    assert (problem.path, problem.message, problem.suggestion) == (path, message, suggestion)
+    assert (problem.field, problem.message, problem.suggestion) == (path, message, suggestion)
     assert (problem.severity, problem.kind, problem.name) == (severity, kind, "v")
     assert sum(count(loaded)) == (severity is Severity.WARNING)
     assert not loaded.raw

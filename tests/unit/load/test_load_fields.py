@@ -7,10 +7,10 @@ from msgspec import inspect
 
 import lictor.model.policy as shapes
 from lictor.load.fields import check_fields, read_record
-from lictor.load.problem import Severity
 from lictor.load.yaml import iter_documents
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
+from lictor.model.finding import Severity
 from lictor.model.offline import ClusterResource, Context, Test, UserInfo, Values
 from lictor.model.policy import Match, Policy, Rule
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lictor.load.policies import has_errors, load_documents
-from lictor.load.problem import Severity
+from lictor.model.finding import Severity
 
 HEAD = "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata:\n  name: p\nspec:\n"
 RULES = "  rules:\n  - name: r\n    match: {any: [{resources: {kinds: [Pod]}}]}\n"
@@ -162,7 +162,7 @@ def test_sorting(text, counts):
 )
 def test_problem(text, where, path, message, suggestion, severity):
     problem = load_documents(text, "f.yaml").problems[0]
-    assert (problem.where, problem.path) == (where, path)
+    assert (str(problem.location), problem.field) == (where, path)
     assert (problem.message, problem.suggestion) == (message, suggestion)
     assert problem.severity is severity
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
 from lictor.lang.resource_names import ResourceNames
-from lictor.lint import Fault, lint_policy
+from lictor.lint import lint_policy
 from lictor.lint.unsupported import find_unsupported
-from lictor.load.problem import Severity, write_path
+from lictor.model.finding import Finding, Severity, write_path
 
 # What keeps a rule from being compiled; other mistakes only make it do something else.
 _FATAL = frozenset(
@@ -45,7 +45,7 @@ class FaultBook:
 def _find_faults(policy: StoredPolicy, names: ResourceNames) -> tuple[str, ...]:
     if policy.record is None:
         return tuple(
-            f"{problem.path}: {problem.message}" if problem.path else problem.message
+            f"{problem.field}: {problem.message}" if problem.path else problem.message
             for problem in policy.problems
             if problem.severity is Severity.ERROR
         )
@@ -54,7 +54,7 @@ def _find_faults(policy: StoredPolicy, names: ResourceNames) -> tuple[str, ...]:
     return tuple(f"{write_path(path)}: {message}" for path, message in found)
 
 
-def _lint(policy: StoredPolicy, names: ResourceNames) -> Iterable[Fault]:
+def _lint(policy: StoredPolicy, names: ResourceNames) -> Iterable[Finding]:
     if policy.resource in CLASSIC_KINDS:
         return lint_policy(policy.document)
     from lictor.lint.cel import lint_cel_policy

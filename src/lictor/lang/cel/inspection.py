@@ -54,7 +54,7 @@ _SAME_FORM = frozenset({"orValue", "_?_:_", "_+_", "dyn", "optional.of", "or", "
 _SELECTIONS = frozenset({"_[_]", "_[?_]", "_?._"})
 
 
-class Finding(msgspec.Struct, frozen=True):
+class ExpressionIssue(msgspec.Struct, frozen=True):
     """What is doubtful, and where in the expression."""
 
     message: str
@@ -67,7 +67,7 @@ class Finding(msgspec.Struct, frozen=True):
 class Inspection(msgspec.Struct, frozen=True):
     """The findings, and the form of what the expression answers, where it is known."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[ExpressionIssue, ...]
     form: Form | None = None
 
 
@@ -112,7 +112,7 @@ class _Inspector(msgspec.Struct):
 
     tree: Tree
     rewritten: Rewritten
-    findings: list[Finding] = []
+    findings: list[ExpressionIssue] = []
 
     def visit(self, node: Node, scope: Mapping[str, Form | None]) -> Form | None:
         """Walk through a part; answers the form of its value, where it is known."""
@@ -135,7 +135,7 @@ class _Inspector(msgspec.Struct):
         self, node: Node, message: str, name: str = "", known: tuple[str, ...] = ()
     ) -> None:
         place = self.rewritten.original_offset(self.tree.places.get(node.number, 0))
-        self.findings.append(Finding(message, place, name, known))
+        self.findings.append(ExpressionIssue(message, place, name, known))
 
     def _is_untyped(self, node: Node) -> bool:
         # What was `Object{…}` or `JSONPatch{…}` has fields of any types.

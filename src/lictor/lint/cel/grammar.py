@@ -13,11 +13,13 @@ from lictor.lang.cel.expression import (
     compile_expression,
     declare_variable,
 )
-from lictor.lang.cel.inspection import Finding, inspect_expression
+from lictor.lang.cel.inspection import ExpressionIssue, inspect_expression
 from lictor.lang.cel.tokens import Token, read_tokens
 from lictor.lang.kind_schema import Form
-from lictor.lint.fault import Fault, Spot, suggest
+from lictor.lint.catalog import flag
 from lictor.lint.part import Part
+from lictor.load.fields import suggest
+from lictor.model.finding import Finding, TextOffset
 
 _CHECK = "bad-expression"
 _WORDS = {"null_type": "null", "list(JSONPatch)": "a list of JSONPatch", "Object": "an Object"}
@@ -34,20 +36,20 @@ class Grammar(msgspec.Struct, frozen=True):
     # What `object` and others look like: one mapping for each kind that the policy is about.
     forms: tuple[Mapping[str, Form], ...] = ()
 
-    def declare(self, variables: Part) -> tuple["Grammar", list[Fault]]:
+    def declare(self, variables: Part) -> tuple["Grammar", list[Finding]]:
         """The same with these variables, and what is wrong with them."""
-        grammar, faults = self, list[Fault]()
+        grammar, findings = self, list[Finding]()
         for variable in variables.each():
             name, expression = variable["name"], variable["expression"]
             if name.text in grammar.names:
                 message = f'there are two variables "{name.text}"'
-                faults.append(Fault("duplicate-name", name.path, message))
+                findings.append(flag("duplicate-name", name.path, message))
             found = check_expression(expression, (), grammar)
-            faults += found
+            findings += found
             used = {token.text for token in list_used_variables(expression.text)}
             is_broken = _is_fatal(found) or bool(used & grammar.broken)
             grammar = grammar._with(name.text, expression.text, is_broken=is_broken)
-        return grammar, faults
+        return grammar, findings
 
     def _with(self, name: str, text: str, *, is_broken: bool) -> "Grammar":
         known = replace(self, names=self.names | {name})
@@ -62,11 +64,11 @@ class Grammar(msgspec.Struct, frozen=True):
         return forms if form is None else {**forms, f"variables.{name}": form}
 
 
-def check_expression(part: Part, types: Sequence[str], grammar: Grammar) -> list[Fault]:
+def check_expression(part: Part, types: Sequence[str], grammar: Grammar) -> list[Finding]:
     """What is wrong with one expression; without `types`, it may answer anything."""
     text = part.text
     if not text.strip():
-        return [Fault(_CHECK, part.path, "the expression is empty")] if part else []
+        return [flag(_CHECK, part.path, "the expression is empty")] if part else []
     used = list(list_used_variables(text))
     unknown = [token for token in used if token.text not in grammar.names]
     if unknown:
@@ -76,10 +78,10 @@ def check_expression(part: Part, types: Sequence[str], grammar: Grammar) -> list
     try:
         found = compile_expression(text, grammar.environment, grammar.variables).result_type
     except SyntaxFaultError as error:
-        return [Fault(_CHECK, part.path, error.message, spot=Spot(text, error.position))]
+        return [flag(_CHECK, part.path, error.message, offset=TextOffset(text, error.position))]
     if types and found not in types:
         wanted = " or ".join(_WORDS.get(each, each) for each in types if each != "dyn")
-        return [Fault(_CHECK, part.path, f"must answer {wanted}, not {_WORDS.get(found, found)}")]
+        return [flag(_CHECK, part.path, f"must answer {wanted}, not {_WORDS.get(found, found)}")]
     return list(_inspect(part, grammar))
 
 
@@ -96,45 +98,45 @@ def list_used_variables(text: str) -> Iterator[Token]:
             yield name
 
 
-def check_unused(variables: Part, texts: Iterable[str]) -> Iterator[Fault]:
+def check_unused(variables: Part, texts: Iterable[str]) -> Iterator[Finding]:
     """Variables that no expression uses."""
     used = {token.text for text in texts for token in list_used_variables(text)}
     for variable in variables.each():
         name = variable["name"].text
         if name and name not in used:
-            yield Fault("unused-variable", variable.path, f'nothing uses the variable "{name}"')
+            yield flag("unused-variable", variable.path, f'nothing uses the variable "{name}"')
 
 
-def _is_fatal(faults: Iterable[Fault]) -> bool:
-    return any(fault.check == _CHECK for fault in faults)
+def _is_fatal(findings: Iterable[Finding]) -> bool:
+    return any(finding.check == _CHECK for finding in findings)
 
 
-def _blame(part: Part, token: Token, grammar: Grammar) -> Fault:
+def _blame(part: Part, token: Token, grammar: Grammar) -> Finding:
     message = f'there is no variable "{token.text}"'
     if not grammar.names:
         message += " (nor any other here)"
     meant = suggest(token.text, grammar.names)
-    return Fault(_CHECK, part.path, message, meant, Spot(part.text, token.start))
+    return flag(_CHECK, part.path, message, meant, TextOffset(part.text, token.start))
 
 
-def _inspect(part: Part, grammar: Grammar) -> Iterator[Fault]:
-    def look(forms: Mapping[str, Form]) -> tuple[Finding, ...]:
+def _inspect(part: Part, grammar: Grammar) -> Iterator[Finding]:
+    def look(forms: Mapping[str, Form]) -> tuple[ExpressionIssue, ...]:
         return inspect_expression(part.text, grammar.environment, grammar.variables, forms).findings
 
     always = look({})
-    for finding in always:
-        yield _tell(_CHECK, part, finding)
+    for issue in always:
+        yield _tell(_CHECK, part, issue)
     # A field that one of the kinds has may be meant for that one.
     looks = [look(forms) for forms in grammar.forms]
-    for finding in looks[0] if looks else ():
-        if finding not in always and all(_has(others, finding) for others in looks):
-            yield _tell("unknown-property", part, finding)
+    for issue in looks[0] if looks else ():
+        if issue not in always and all(_has(others, issue) for others in looks):
+            yield _tell("unknown-property", part, issue)
 
 
-def _has(findings: Iterable[Finding], wanted: Finding) -> bool:
-    return any((f.message, f.position) == (wanted.message, wanted.position) for f in findings)
+def _has(issues: Iterable[ExpressionIssue], wanted: ExpressionIssue) -> bool:
+    return any((f.message, f.position) == (wanted.message, wanted.position) for f in issues)
 
 
-def _tell(check: str, part: Part, finding: Finding) -> Fault:
-    meant = suggest(finding.name, finding.known) if finding.name else ""
-    return Fault(check, part.path, finding.message, meant, Spot(part.text, finding.position))
+def _tell(check: str, part: Part, issue: ExpressionIssue) -> Finding:
+    meant = suggest(issue.name, issue.known) if issue.name else ""
+    return flag(check, part.path, issue.message, meant, TextOffset(part.text, issue.position))

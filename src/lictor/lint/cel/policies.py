@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from lictor.errors import CompileError
 from lictor.lang.cron import compile_schedule
 from lictor.lang.resource_names import ResourceNames
+from lictor.lint.catalog import flag
 from lictor.lint.cel.places import Place, list_conditions, list_places, list_texts
 from lictor.lint.cel.resource_rules import check_constraints, list_forms, require_rules
-from lictor.lint.fault import Fault
 from lictor.lint.part import Part
 from lictor.lint.rules import check_name
+from lictor.model.finding import Finding
 from lictor.raw import Json
 
 if TYPE_CHECKING:
@@ -29,23 +30,23 @@ _BLIND = ("ValidatingPolicy", "ImageValidatingPolicy")
 _CONSTRAINED = ("matchConstraints", "targetMatchConstraints")
 
 
-def lint_cel_policy(body: Json, names: ResourceNames) -> list[Fault]:
+def lint_cel_policy(body: Json, names: ResourceNames) -> list[Finding]:
     """What is wrong with a policy of one of the CEL kinds, as plain JSON of any shape."""
     policy = Part(body)
     kind, spec = policy["kind"].text.removeprefix("Namespaced"), policy["spec"]
-    faults = [*check_name(policy["metadata"]["name"], "policy")]
+    findings = [*check_name(policy["metadata"]["name"], "policy")]
     if spec.is_object:
-        faults += _check_subject(spec, kind, names)
-        faults += _check_content(spec, kind)
-        faults += _check_names(spec)
-        faults += _check_expressions(policy, kind, names)
-    return faults
+        findings += _check_subject(spec, kind, names)
+        findings += _check_content(spec, kind)
+        findings += _check_names(spec)
+        findings += _check_expressions(policy, kind, names)
+    return findings
 
 
 # --- what it is about, and what it does
 
 
-def _check_subject(spec: Part, kind: str, names: ResourceNames) -> Iterator[Fault]:
+def _check_subject(spec: Part, kind: str, names: ResourceNames) -> Iterator[Finding]:
     mode = spec["evaluation"]["mode"].text or "Kubernetes"
     if mode == "Kubernetes":
         yield from require_rules(spec["matchConstraints"], spec)
@@ -55,57 +56,57 @@ def _check_subject(spec: Part, kind: str, names: ResourceNames) -> Iterator[Faul
         yield from check_constraints(spec[field], names, needs_operations=asks)
 
 
-def _check_content(spec: Part, kind: str) -> Iterator[Fault]:
+def _check_content(spec: Part, kind: str) -> Iterator[Finding]:
     if kind.startswith("Validating") and not spec.present("validations", "auditAnnotations"):
         message = "the policy checks nothing: give validations or auditAnnotations"
-        yield Fault("bad-validate", spec.path, message)
+        yield flag("bad-validate", spec.path, message)
     if kind.startswith("Mutating") and spec["mutations"].is_empty:
-        yield Fault("bad-mutate", spec.path, "the policy changes nothing: give mutations")
+        yield flag("bad-mutate", spec.path, "the policy changes nothing: give mutations")
     for mutation in spec["mutations"].each():
         wanted = _PATCHES.get(mutation["patchType"].text)
         if wanted is not None and not mutation[wanted]:
             message = f"a mutation of type {mutation['patchType'].text} needs {wanted}"
-            yield Fault("bad-mutate", mutation.path, message)
+            yield flag("bad-mutate", mutation.path, message)
     schedule = spec["schedule"]
     if schedule.text:
         try:
             compile_schedule(schedule.text)
         except CompileError as error:
-            yield Fault("bad-schedule", schedule.path, error.message)
+            yield flag("bad-schedule", schedule.path, error.message)
 
 
-def _check_names(spec: Part) -> Iterator[Fault]:
+def _check_names(spec: Part) -> Iterator[Finding]:
     for field in ("matchConditions", "conditions"):
         seen = set()
         for condition in spec[field].each():
             name = condition["name"]
             if name.text in seen:
                 message = f'there are two conditions "{name.text}"'
-                yield Fault("duplicate-name", name.path, message)
+                yield flag("duplicate-name", name.path, message)
             seen.add(name.text)
 
 
 # --- expressions
 
 
-def _check_expressions(policy: Part, kind: str, names: ResourceNames) -> list[Fault]:
+def _check_expressions(policy: Part, kind: str, names: ResourceNames) -> list[Finding]:
     from lictor.lint.cel.grammar import Grammar, check_unused
 
     spec = policy["spec"]
     plain = Grammar(choose_environment(policy, kind), forms=list_forms(_subject(spec), names))
-    grammar, faults = plain.declare(spec["variables"])
+    grammar, findings = plain.declare(spec["variables"])
     asking = plain if kind in _BLIND else grammar
     if spec["targetMatchConstraints"]:
         # Asked about what triggers the change, and about each target: `object` is either.
         asking = replace(asking, forms=())
-    faults += check_places(_adapt(list_places(spec), spec), grammar)
-    faults += check_places(list_conditions(spec), asking)
-    faults += _check_image_references(spec)
-    faults += check_unused(spec["variables"], list_texts(spec))
-    return faults
+    findings += check_places(_adapt(list_places(spec), spec), grammar)
+    findings += check_places(list_conditions(spec), asking)
+    findings += _check_image_references(spec)
+    findings += check_unused(spec["variables"], list_texts(spec))
+    return findings
 
 
-def check_places(places: Iterable[Place], grammar: "Grammar") -> Iterator[Fault]:
+def check_places(places: Iterable[Place], grammar: "Grammar") -> Iterator[Finding]:
     """What is wrong with the expressions at these places."""
     from lictor.lint.cel.grammar import check_expression
 
@@ -147,7 +148,7 @@ def _adapt(places: Iterable[Place], spec: Part) -> Iterator[Place]:
         yield Place(place.part, answers) if answers and is_answer else place
 
 
-def _check_image_references(spec: Part) -> Iterator[Fault]:
+def _check_image_references(spec: Part) -> Iterator[Finding]:
     references = [each["expression"] for each in spec["matchImageReferences"].each()]
     if not any(references):
         return

@@ -5,16 +5,18 @@ from itertools import product
 
 from lictor.lang.kind_schema import Form, find_form
 from lictor.lang.resource_names import Resource, ResourceNames, builtin_names
-from lictor.lint.fault import Fault, suggest
+from lictor.lint.catalog import flag
 from lictor.lint.part import Part
 from lictor.lint.selectors import check_selector
+from lictor.load.fields import suggest
+from lictor.model.finding import Finding
 
 _PARTS = ("operations", "apiGroups", "apiVersions", "resources")
 
 
 def check_constraints(
     constraints: Part, names: ResourceNames, *, needs_operations: bool = True
-) -> Iterator[Fault]:
+) -> Iterator[Finding]:
     """What is wrong with the rules and selectors of a policy or a binding."""
     for selector in ("namespaceSelector", "objectSelector"):
         yield from check_selector(constraints[selector])
@@ -24,23 +26,23 @@ def check_constraints(
             yield from _check_resources(rule, names)
 
 
-def require_rules(constraints: Part, where: Part) -> Iterator[Fault]:
+def require_rules(constraints: Part, where: Part) -> Iterator[Finding]:
     """A policy must say what it is about."""
     if not constraints:
         message = "nothing says which requests the policy is about: matchConstraints is missing"
-        yield Fault("bad-match", where.path, message)
+        yield flag("bad-match", where.path, message)
     elif constraints["resourceRules"].is_empty:
         message = "matchConstraints needs resourceRules"
-        yield Fault("bad-match", constraints.path, message)
+        yield flag("bad-match", constraints.path, message)
 
 
-def _check_whole(rule: Part, *, needs_operations: bool) -> Iterator[Fault]:
+def _check_whole(rule: Part, *, needs_operations: bool) -> Iterator[Finding]:
     for name in _PARTS if needs_operations else _PARTS[1:]:
         if rule[name].is_empty:
-            yield Fault("bad-match", rule.path, f"a rule needs {name}")
+            yield flag("bad-match", rule.path, f"a rule needs {name}")
 
 
-def _check_resources(rule: Part, names: ResourceNames) -> Iterator[Fault]:
+def _check_resources(rule: Part, names: ResourceNames) -> Iterator[Finding]:
     groups, versions = rule["apiGroups"].texts, rule["apiVersions"].texts
     # Of other groups, only what given definitions tell is known.
     if not groups or not all(map(builtin_names().knows_group, groups)):
@@ -58,23 +60,23 @@ def _check_resources(rule: Part, names: ResourceNames) -> Iterator[Fault]:
 
 def _tell_unknown(
     part: Part, resource: str, groups: tuple[str, ...], names: ResourceNames
-) -> Fault:
+) -> Finding:
     elsewhere = [each for each in names.known if each.resource == resource]
     listed = ", ".join(f'"{group}"' for group in groups)
     message = f'there is no resource "{resource}" in the group {listed}'
     if elsewhere:
         message += f'; "{elsewhere[0].group}" has one'
-        return Fault("unknown-resource", part.path, message)
+        return flag("unknown-resource", part.path, message)
     known = {each.resource: each for each in names.known if each.group in groups}
     # People write the kind where the resource is meant.
     kinds = {each.kind.lower(): each.resource for each in known.values()}
     meant = kinds.get(resource.lower()) or suggest(resource, known)
-    return Fault("unknown-resource", part.path, message, meant)
+    return flag("unknown-resource", part.path, message, meant)
 
 
 def _check_versions(
     versions: Part, found: Iterable[Resource], names: ResourceNames
-) -> Iterator[Fault]:
+) -> Iterator[Finding]:
     known = {
         each.version
         for resource in found
@@ -86,7 +88,7 @@ def _check_versions(
             name = next(iter(found)).resource
             message = f'"{name}" has no version "{part.text}"'
             meant = next(iter(known)) if len(known) == 1 else suggest(part.text, known)
-            yield Fault("unknown-resource", part.path, message, meant)
+            yield flag("unknown-resource", part.path, message, meant)
 
 
 def list_forms(constraints: Part, names: ResourceNames) -> tuple[Mapping[str, Form], ...]:

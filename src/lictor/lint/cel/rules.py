@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from lictor.lint.cel.places import Place
-from lictor.lint.fault import Fault
 from lictor.lint.part import Part
+from lictor.model.finding import Finding
 
 if TYPE_CHECKING:
     from lictor.lang.kind_schema import Form
@@ -18,7 +18,7 @@ _USUAL_VERSIONS = (
 )
 
 
-def check_rule_cel(rule: Part) -> Iterator[Fault]:
+def check_rule_cel(rule: Part) -> Iterator[Finding]:
     """What is wrong with the expressions of a rule."""
     cel, conditions = rule["validate"]["cel"], rule["celPreconditions"]
     if not cel and not conditions:
@@ -29,15 +29,15 @@ def check_rule_cel(rule: Part) -> Iterator[Fault]:
 
     has_params = bool(cel["paramKind"]) and bool(cel["paramRef"])
     environment = kubernetes_environment(has_params=has_params)
-    grammar, faults = Grammar(environment, forms=_list_forms(rule)).declare(cel["variables"])
+    grammar, findings = Grammar(environment, forms=_list_forms(rule)).declare(cel["variables"])
     places = [*_list_places(cel), *(Place(c["expression"], _BOOL) for c in conditions.each())]
-    yield from faults
+    yield from findings
     yield from check_places(places, grammar)
     variables = [variable["expression"].text for variable in cel["variables"].each()]
     yield from check_unused(cel["variables"], [*variables, *(p.part.text for p in places)])
 
 
-def check_webhook_conditions(policy: Part) -> Iterator[Fault]:
+def check_webhook_conditions(policy: Part) -> Iterator[Finding]:
     """What is wrong with the conditions under which the API server asks for a policy."""
     conditions = policy["spec"]["webhookConfiguration"]["matchConditions"]
     if conditions.is_empty:

@@ -88,8 +88,8 @@ def test_texts_that_are_expressions(text, zone, found):
 )
 def test_faults_know_their_place_and_what_was_meant(text, offset, suggestion):
     (fault,) = check_text(Part(text), Zone())
-    assert fault.spot is not None
-    assert (fault.spot.offset, fault.suggestion) == (offset, suggestion)
+    assert fault.offset is not None
+    assert (fault.offset.offset, fault.suggestion) == (offset, suggestion)
 
 
 def rule(**fields):

@@ -249,7 +249,7 @@ def lint(text: str, *others: str):
     texts = [("given.yaml", text.encode())]
     texts += [(f"other-{i}.yaml", other.encode()) for i, other in enumerate(others)]
     found = lint_texts(texts).findings
-    return [finding for finding in found if finding.problem.source == "given.yaml"]
+    return [finding for finding in found if finding.location.file == "given.yaml"]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -357,7 +357,7 @@ def test_every_mistake_is_found_at_its_line(name, old, new, check, where):
     broken = good.replace(old, new, 1)
     place = broken.index(new) if where is None else broken.index(where)
     line = broken.count("\n", 0, place) + 1
-    found = [(finding.check, finding.problem.line) for finding in lint(broken, VALIDATE)]
+    found = [(finding.check, finding.location.line) for finding in lint(broken, VALIDATE)]
     expected = (check, line) if where is not None else check
     assert expected in (found if where is not None else [check for check, _ in found])
     assert all(found_check in CHECKS for found_check, _ in found)

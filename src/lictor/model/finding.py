@@ -1,0 +1,76 @@
+"""What is wrong with a document, where, and how severe it is."""
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+# The keys and list indexes that lead from the top of a document to a field.
+FieldPath: TypeAlias = tuple[str | int, ...]
+
+
+class Severity(StrEnum):
+    """An error makes the document unusable; a warning asks someone to look at it."""
+
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Location(msgspec.Struct, frozen=True):
+    """A position in a file. Lines and columns count from one."""
+
+    file: str = ""
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class TextOffset(msgspec.Struct, frozen=True):
+    """A position within the text of a field, in characters."""
+
+    text: str
+    offset: int
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something wrong at a path of a document."""
+
+    path: FieldPath
+    message: str
+    suggestion: str = ""
+    severity: Severity = Severity.ERROR
+    # The name of the check of `lint` that found it; empty where a document is only loaded.
+    check: str = ""
+    # Where in the text of the field, if it holds an expression.
+    offset: TextOffset | None = None
+    # The file, and kind and name of the object; set once the document is known.
+    location: Location = Location()
+    kind: str = ""
+    name: str = ""
+
+    @property
+    def field(self) -> str:
+        """The path as people write it."""
+        return write_path(self.path)
+
+    @property
+    def text(self) -> str:
+        """The message, and what was probably meant."""
+        hint = f' (did you mean "{self.suggestion}"?)' if self.suggestion else ""
+        return f"{self.message}{hint}"
+
+    @property
+    def field_and_text(self) -> str:
+        """What is wrong, after the field where there is one."""
+        return f"{self.field}: {self.text}" if self.path else self.text
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.field_and_text}"
+
+
+def write_path(path: FieldPath) -> str:
+    """`spec.rules[0].name`."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")
