@@ -4,8 +4,11 @@ What a trial finds is a reason why not, or nothing. Other work of the same kind,
 mistakes in a policy that is about to be stored, is done in the same way.
 """
 
+import asyncio
+import contextlib
 import logging
 import os
+import socket
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -13,7 +16,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import orjson
 
-from lictor.cluster.helper_process import HelperProcess, Limits, Outcome
+from lictor.cluster.helper_process import (
+    Helper,
+    HelperProcess,
+    Limits,
+    Outcome,
+    SharedHelper,
+    serve_several,
+)
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
@@ -36,14 +46,20 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Trials:
-    """Tries policies, in a helper of this process."""
+    """Tries policies, in a helper of this process or in one that several share."""
 
-    def __init__(self, review: Review | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        review: Review | None = None,
+        limits: Limits | None = None,
+        helper: Helper | None = None,
+    ) -> None:
         self._limits = limits or Limits()
-        self._helper = HelperProcess(lambda data: _work(data, review), _rehearse)
+        self._helper = helper or HelperProcess(lambda data: _work(data, review), _rehearse)
         # What was tried and found harmless, the oldest first. Trying costs more than compiling, and
         # the same policy comes by when it is admitted and for everyone here who keeps it compiled.
         self._harmless: dict[bytes, None] = {}
+        self._telling: set[asyncio.Task[None]] = set()
 
     async def find_reasons(self, jobs: Sequence[Job]) -> list[str]:
         """For each policy why it must not be compiled; empty where it may be."""
@@ -51,28 +67,41 @@ class Trials:
         doubtful = [n for n, each in enumerate(prints) if each not in self._harmless]
         reasons = ["" for _ in jobs]
         if doubtful:
-            found = await self._try([jobs[number] for number in doubtful])
+            marks = [prints[number] for number in doubtful]
+            found = await self._try([jobs[number] for number in doubtful], marks)
             for number, reason in zip(doubtful, found, strict=True):
                 reasons[number] = reason
         return reasons
 
     def note_harmless(self, job: Job) -> None:
         """It was compiled in a process of its own, within the same limits."""
-        self._harmless[_fingerprint(job)] = None
+        mark = _fingerprint(job)
+        self._remember(mark)
+        # Nobody waits for that: others would only try it once more.
+        task = asyncio.get_running_loop().create_task(self._tell(mark))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _tell(self, mark: bytes) -> None:
+        with contextlib.suppress(OSError):
+            await self._helper.note(mark)
+
+    def _remember(self, mark: bytes) -> None:
+        self._harmless[mark] = None
         while len(self._harmless) > _MOST_KNOWN:
             del self._harmless[next(iter(self._harmless))]
 
-    async def _try(self, jobs: Sequence[Job]) -> list[str]:
+    async def _try(self, jobs: Sequence[Job], marks: Sequence[bytes]) -> list[str]:
         try:
             asked = [_TRY + msgspec.msgpack.encode(job) for job in jobs]
-            outcomes = await self._helper.run(asked, self._limits)
+            outcomes = await self._helper.run(asked, self._limits, marks)
         except OSError as error:
             # Expressions have limits of their own: better without this one than no policies.
             log.exception("policies not tried before they are compiled", exc_info=error)
             return ["" for _ in jobs]
-        for job, outcome in zip(jobs, outcomes, strict=True):
+        for mark, outcome in zip(marks, outcomes, strict=True):
             if not outcome.failure:
-                self.note_harmless(job)
+                self._remember(mark)
         return [tell_failure(outcome) for outcome in outcomes]
 
     async def review(self, data: bytes) -> Outcome:
@@ -194,11 +223,19 @@ def _look_for_mistakes(document: JsonObject, names: "ResourceNames") -> None:
 _current: list[Trials] = []
 
 
-def start_trials(review: Review | None = None) -> Trials:
-    """Begin to try policies in this process, before it has threads; once is enough."""
+def start_trials(review: Review | None = None, address: str = "") -> Trials:
+    """Begin to try policies in this process, before it has threads; once is enough.
+
+    `address`: the Unix socket of a process that does so for several.
+    """
     if not _current:
-        _current.append(Trials(review))
+        _current.append(Trials(review, helper=SharedHelper(address) if address else None))
     return _current[0]
+
+
+def serve_trials(door: socket.socket, review: Review) -> None:
+    """The whole life of that process; it never returns."""
+    serve_several(door, lambda data: _work(data, review), _rehearse)
 
 
 def current_trials() -> Trials | None:

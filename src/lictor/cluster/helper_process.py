@@ -13,7 +13,9 @@ import resource
 import signal
 import socket
 import struct
+import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn, Protocol
 
 import msgspec
 
@@ -22,6 +24,10 @@ Work = Callable[[bytes], bytes]
 _LENGTH = struct.Struct("<I")
 _MEBIBYTE = 1024 * 1024
 _MOST_JOBS = 64
+_MOST_KNOWN = 4096
+# To ask, once somebody is listening; and to wait until somebody is.
+_PATIENCE = 5.0
+_PAUSES = (0.1, 0.5, 2.0)
 # A child that holds so much more than at its beginning has done enough.
 _MOST_KEPT = 16 * _MEBIBYTE
 
@@ -46,10 +52,32 @@ class Outcome(msgspec.Struct, frozen=True):
 class _Order(msgspec.Struct, frozen=True):
     jobs: list[bytes]
     limits: Limits
+    # What is known by the same mark to have been done well is not done again.
+    marks: list[bytes] = []
+    noted: bytes = b""
+
+
+class Helper(Protocol):
+    """Runs jobs one after the other; whoever asks waits for those before."""
+
+    async def run(
+        self, jobs: Sequence[bytes], limits: Limits, marks: Sequence[bytes] = ()
+    ) -> list[Outcome]:
+        """The outcomes of jobs, in their order; OSError where the helper is gone.
+
+        `marks`: one for each job, where nobody needs what it returns.
+        """
+        ...
+
+    async def note(self, mark: bytes) -> None:
+        """What has this mark was done well."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class HelperProcess:
-    """Runs jobs one after the other; whoever asks waits for those before."""
+    """A helper of this process alone."""
 
     def __init__(self, work: Work, rehearse: Callable[[], None] | None = None) -> None:
         """`rehearse` is called in the helper before any job, so that none must load modules."""
@@ -62,25 +90,16 @@ class HelperProcess:
         self._socket = own
         self._lock = asyncio.Lock()
 
-    async def run(self, jobs: Sequence[bytes], limits: Limits) -> list[Outcome]:
+    async def run(
+        self, jobs: Sequence[bytes], limits: Limits, marks: Sequence[bytes] = ()
+    ) -> list[Outcome]:
         """The outcomes of jobs, in their order; OSError where the helper is gone."""
-        data = msgspec.msgpack.encode(_Order(list(jobs), limits))
         async with self._lock:
-            loop = asyncio.get_running_loop()
-            await loop.sock_sendall(self._socket, _LENGTH.pack(len(data)) + data)
-            (length,) = _LENGTH.unpack(await self._receive(_LENGTH.size))
-            answer = await self._receive(length)
-        return msgspec.msgpack.decode(answer, type=list[Outcome])
+            return await _exchange(self._socket, _Order(list(jobs), limits, list(marks)))
 
-    async def _receive(self, size: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < size:
-            wanted = min(size - len(parts), _MEBIBYTE)
-            part = await asyncio.get_running_loop().sock_recv(self._socket, wanted)
-            if not part:
-                raise ConnectionResetError("the helper process is gone")
-            parts += part
-        return bytes(parts)
+    async def note(self, mark: bytes) -> None:
+        """What has this mark was done well."""
+        # Nobody else asks here, and whoever does knows it.
 
     def close(self) -> None:
         """End the helper."""
@@ -90,6 +109,60 @@ class HelperProcess:
             os.waitpid(self._pid, 0)
 
 
+class SharedHelper:
+    """The way to a helper that several processes share, by the Unix socket on which it listens.
+
+    Who listens may be started again meanwhile: then it is asked again.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    async def run(
+        self, jobs: Sequence[bytes], limits: Limits, marks: Sequence[bytes] = ()
+    ) -> list[Outcome]:
+        """The outcomes of jobs, in their order; OSError where the helper is gone."""
+        return await self._ask(_Order(list(jobs), limits, list(marks)))
+
+    async def note(self, mark: bytes) -> None:
+        """What has this mark was done well."""
+        await self._ask(_Order([], Limits(), noted=mark))
+
+    async def _ask(self, order: _Order) -> list[Outcome]:
+        for pause in _PAUSES:
+            try:
+                return await self._ask_once(order)
+            except OSError:
+                await asyncio.sleep(pause)
+        return await self._ask_once(order)
+
+    async def _ask_once(self, order: _Order) -> list[Outcome]:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.setblocking(False)  # noqa: FBT003  (it has no name)
+            await asyncio.get_running_loop().sock_connect(connection, self._address)
+            return await _exchange(connection, order)
+
+    def close(self) -> None: ...
+
+
+async def _exchange(channel: socket.socket, order: _Order) -> list[Outcome]:
+    data = msgspec.msgpack.encode(order)
+    await asyncio.get_running_loop().sock_sendall(channel, _LENGTH.pack(len(data)) + data)
+    (length,) = _LENGTH.unpack(await _receive(channel, _LENGTH.size))
+    return msgspec.msgpack.decode(await _receive(channel, length), type=list[Outcome])
+
+
+async def _receive(channel: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        wanted = min(size - len(parts), _MEBIBYTE)
+        part = await asyncio.get_running_loop().sock_recv(channel, wanted)
+        if not part:
+            raise ConnectionResetError("the helper process is gone")
+        parts += part
+    return bytes(parts)
+
+
 # --- in the helper
 
 
@@ -97,16 +170,36 @@ def _serve_parent(channel: socket.socket, work: Work, rehearse: Callable[[], Non
     """The helper's whole life."""
     try:
         _part_from_parent(channel.fileno())
-        if rehearse is not None:
-            rehearse()
-        gc.freeze()
-        runner = _Runner(work)
+        runner = _prepare(work, rehearse)
         while (data := _read_frame(channel)) is not None:
-            order = msgspec.msgpack.decode(data, type=_Order)
-            outcomes = [runner.run(job, order.limits) for job in order.jobs]
-            _write_frame(channel, msgspec.msgpack.encode(outcomes))
+            _write_frame(channel, runner.answer(data))
     finally:
         os._exit(0)
+
+
+def serve_several(door: socket.socket, work: Work, rehearse: Callable[[], None] | None) -> NoReturn:
+    """The whole life of a helper that is shared, in a process of its own; until SIGTERM.
+
+    Whoever connects waits for those who came before.
+    """
+    _part_from_parent(door.fileno())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    runner = _prepare(work, rehearse)
+    while True:
+        connection, _ = door.accept()
+        # Whoever asks may have ended.
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(_PATIENCE)
+            data = _read_frame(connection)
+            if data is not None:
+                _write_frame(connection, runner.answer(data))
+
+
+def _prepare(work: Work, rehearse: Callable[[], None] | None) -> "_Runner":
+    if rehearse is not None:
+        rehearse()
+    gc.freeze()
+    return _Runner(work)
 
 
 def _part_from_parent(kept: int) -> None:
@@ -152,6 +245,30 @@ class _Runner:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._child: _Child | None = None
+        # The marks of what was done well, the oldest first.
+        self._known: dict[bytes, None] = {}
+
+    def answer(self, data: bytes) -> bytes:
+        """The outcomes of an order."""
+        order = msgspec.msgpack.decode(data, type=_Order)
+        if order.noted:
+            self._note(order.noted)
+        marks = order.marks or [b""] * len(order.jobs)
+        pairs = zip(order.jobs, marks, strict=True)
+        return msgspec.msgpack.encode([self._run_new(*pair, order.limits) for pair in pairs])
+
+    def _run_new(self, job: bytes, mark: bytes, limits: Limits) -> Outcome:
+        if mark in self._known:
+            return Outcome()
+        outcome = self.run(job, limits)
+        if mark and not outcome.failure:
+            self._note(mark)
+        return outcome
+
+    def _note(self, mark: bytes) -> None:
+        self._known[mark] = None
+        while len(self._known) > _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
 
     def run(self, job: bytes, limits: Limits) -> Outcome:
         child = self._child
@@ -212,6 +329,7 @@ def _work_in_child(channel: socket.socket, work: Work) -> None:
     try:
         _end_with_parent()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _offer_to_kernel()
         while (data := _read_frame(channel)) is not None:
             order = msgspec.msgpack.decode(data, type=_Order)
             _limit_memory(order.limits.memory)
@@ -220,6 +338,12 @@ def _work_in_child(channel: socket.socket, work: Work) -> None:
             _write_frame(channel, msgspec.msgpack.encode(outcome))
     finally:
         os._exit(0)
+
+
+def _offer_to_kernel() -> None:
+    """Where a container runs out of memory, a job is what can best be done without."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("500")
 
 
 def _work_on(job: bytes, work: Work, limits: Limits) -> Outcome:

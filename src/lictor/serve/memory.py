@@ -28,6 +28,9 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _FILES_OF_CONTROLLERS = 64 * 1024 * 1024
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _STATM = Path("/proc/self/statm")
+# proc(5): as if it took half of all the memory more.
+_OOM_SCORE = Path("/proc/self/oom_score_adj")
+_FIRST_TO_END = "500"
 
 
 class ProcessMemory:
@@ -74,6 +77,12 @@ class ProcessMemory:
     def _is_too_much(self, connections: int) -> bool:
         room = max((self._limit - self._usual) * _GROWTH_SHARE, _LEAST_GROWTH)
         return self.used - connections * _USED_BY_CONNECTION > self._usual + room
+
+
+def offer_to_kernel() -> None:
+    """Where all processes together take too much, this one is ended before those that answer."""
+    with contextlib.suppress(OSError):
+        _OOM_SCORE.write_text(_FIRST_TO_END)
 
 
 def limit_controllers(said: str) -> None:

@@ -60,6 +60,8 @@ class Inherited(msgspec.Struct, frozen=True):
     is_ending: Flag
     # Read and compiled once for all, where they come from files.
     policies: FilePolicies | None = None
+    # The Unix socket of the process that tries policies; empty: each process tries them itself.
+    trials_address: str = ""
     # The Unix socket of the process that judges slow requests; empty where there is none.
     slow_address: str = ""
     # Is this that process? Then the listener is that socket.

@@ -5,12 +5,13 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from lictor.cluster.compile_trial import serve_trials, start_trials
 from lictor.errors import UsageError
 from lictor.serve.capacity import count_cores, divide_memory, find_memory
 from lictor.serve.certificate import LiveCertificate, make_temporary
@@ -18,6 +19,7 @@ from lictor.serve.file_policies import FilePolicies
 from lictor.serve.memory import ProcessMemory
 from lictor.serve.metrics_page import FOLDER_VARIABLE
 from lictor.serve.options import Inherited, Options
+from lictor.serve.policy_trial import review_here
 from lictor.serve.probe import Probe, open_door
 from lictor.serve.slots import Flag, Slot
 from lictor.serve.supervisor import Post, Supervisor
@@ -65,46 +67,77 @@ def run_service(options: Options, control: Callable[[], None] | None = None) -> 
     with _metrics_folder() as folder:
         # Two for each worker, so that a new one can come before the old one goes.
         doors = [f"{folder}/{number}" for number in range(2 * workers)]
-        slots = (*(Slot(door=open_door(door)) for door in doors), Slot(), Slot(), Slot())
+        others = tuple(Slot() for _ in range(5))
+        slots = (*(Slot(door=open_door(door)) for door in doors), *others)
         share = _find_share(options, workers + 1, has_control=control is not None)
-        slow = f"{folder}/slow"
-        inherited = msgspec.structs.replace(_prepare(options, slots, share), slow_address=slow)
-        _preload(options)
-        from lictor.serve.worker import run_worker
-
-        def build_post(number: int) -> Post:
-            return Post(
-                f"worker-{number % workers}",
-                lambda slot: run_worker(options, inherited, slot),
-                slots[number],
-                patience=options.patience,
-                probe=Probe(doors[number]),
-            )
-
-        posts = [build_post(number) for number in range(workers)]
-        for number, post in enumerate(posts):
-            post.successor = build_post(workers + number)
-        for_slow = _prepare_slow(inherited, slow)
-        posts.append(
-            Post(
-                "slow-requests",
-                lambda slot: run_worker(options, for_slow, slot),
-                slots[-3],
-                patience=options.patience,
-            )
+        trials = "" if options.policies else f"{folder}/trials"
+        inherited = msgspec.structs.replace(
+            _prepare(options, slots, share), slow_address=f"{folder}/slow", trials_address=trials
         )
+        _preload(options)
+        posts = _build_workers(options, inherited, doors)
+        posts.append(_build_slow(options, inherited, others[:2]))
+        if trials:
+            posts.append(_build_trials(trials, others[2]))
         if control is not None:
-            loops = _hold(control, share)
-            posts.append(Post("control", lambda _: loops(), slots[-2]))
+            loops = _hold(control, share, trials)
+            posts.append(Post("control", lambda _: loops(), others[3]))
         grace = _GRACE_SECONDS + options.shutdown_delay
         return Supervisor(posts, slots[-1], grace=grace, is_ending=inherited.is_ending).run()
 
 
-def _hold(control: Callable[[], None], share: int) -> Callable[[], None]:
+def _build_workers(options: Options, inherited: Inherited, doors: Sequence[str]) -> list[Post]:
+    """The processes that answer, each with one that may take its place."""
+    from lictor.serve.worker import run_worker
+
+    workers = len(doors) // 2
+
+    def build_post(number: int) -> Post:
+        return Post(
+            f"worker-{number % workers}",
+            lambda slot: run_worker(options, inherited, slot),
+            inherited.slots[number],
+            patience=options.patience,
+            probe=Probe(doors[number]),
+        )
+
+    posts = [build_post(number) for number in range(workers)]
+    for number, post in enumerate(posts):
+        post.successor = build_post(workers + number)
+    return posts
+
+
+def _build_slow(options: Options, inherited: Inherited, slots: Sequence[Slot]) -> Post:
+    """The process that judges slow requests, and one that may take its place."""
+    from lictor.serve.worker import run_worker
+
+    for_slow = _prepare_slow(inherited, inherited.slow_address)
+    first, second = (
+        Post(
+            "slow-requests",
+            lambda slot: run_worker(options, for_slow, slot),
+            slot,
+            patience=options.patience,
+        )
+        for slot in slots
+    )
+    first.successor = second
+    return first
+
+
+def _build_trials(address: str, slot: Slot) -> Post:
+    """One process that tries policies for all others: each of them would take as much memory."""
+    door = open_door(address, _BACKLOG)
+    run = lambda _: serve_trials(door, review_here)  # noqa: E731
+    return Post("trials", run, slot, ends_last=True)
+
+
+def _hold(control: Callable[[], None], share: int, trials: str) -> Callable[[], None]:
     """The controllers, within their part of the memory: else the kernel would choose who ends."""
 
     def run() -> None:
         ProcessMemory(share)
+        start_trials(address=trials)
         control()
 
     return run

@@ -44,6 +44,8 @@ class Post(msgspec.Struct):
     probe: Probe | None = None
     # Without it the others are of no use: it ends last, and all end where it does.
     is_vital: bool = False
+    # Others need it to the end.
+    ends_last: bool = False
     # Takes its place where it has grown too large; nobody has this one's slot meanwhile.
     successor: "Post | None" = None
     pid: int = 0
@@ -201,8 +203,10 @@ class Supervisor:
             self._is_ending.set()
         deadline = time.monotonic() + self._grace
         clean = True
-        for is_vital in (False, True):
-            running = [p for p in self._list_all() if p.pid and p.is_vital is is_vital]
+        for is_last in (False, True):
+            running = [
+                p for p in self._list_all() if p.pid and (p.is_vital or p.ends_last) is is_last
+            ]
             for post in running:
                 _kill(post.pid, signal.SIGTERM)
             for post in running:

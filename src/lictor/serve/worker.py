@@ -21,7 +21,7 @@ from lictor.serve.book import Book
 from lictor.serve.certificate import LiveCertificate
 from lictor.serve.dump import build_dump
 from lictor.serve.instruments import CONNECTIONS, CONNECTIONS_DROPPED, MEMORY
-from lictor.serve.memory import ProcessMemory
+from lictor.serve.memory import ProcessMemory, offer_to_kernel
 from lictor.serve.metrics_page import MetricsPage
 from lictor.serve.options import MAX_CUT, Inherited, Options
 from lictor.serve.parts import Parts, build_parts
@@ -59,9 +59,11 @@ def run_worker(
     `guest`: what else runs on this process's event loop, until it is cancelled.
     """
     memory = ProcessMemory(inherited.memory_limit)
+    if inherited.is_for_slow:
+        offer_to_kernel()
     # Before there are threads.
     if inherited.policies is None:
-        start_trials(review_here)
+        start_trials(review_here, inherited.trials_address)
     # What was there before the fork is shared: collecting it would copy its pages.
     gc.freeze()
     _log_cheaply()

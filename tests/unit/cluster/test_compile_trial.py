@@ -3,9 +3,11 @@
 import asyncio
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,7 +16,13 @@ import pytest
 from lictor.assembly import fail_policy
 from lictor.cluster.compile_ledger import LEDGER, CompileLedger
 from lictor.cluster.compile_trial import Job, Trials
-from lictor.cluster.helper_process import HelperProcess, Limits
+from lictor.cluster.helper_process import (
+    HelperProcess,
+    Limits,
+    Outcome,
+    SharedHelper,
+    serve_several,
+)
 from lictor.cluster.preparation import Preparation, Task
 from lictor.engine import Engine
 from lictor.errors import CompileError
@@ -56,6 +64,7 @@ DEEDS: dict[bytes, Callable[[], object]] = {
     b"fine": lambda: None,
     b"spin": _spin,
     b"sleep": lambda: time.sleep(60),
+    b"linger": lambda: time.sleep(1),
     b"fill": lambda: [bytearray(1024 * 1024) for _ in range(10_000)],
     b"die": _die,
     b"break": lambda: 1 // 0,
@@ -117,6 +126,85 @@ def test_a_helper_that_is_gone_is_told() -> None:
     with pytest.raises(OSError, match=r"."):
         asyncio.run(helper.run([b"fine"], LIMITS))
     helper.close()
+
+
+class Shared:
+    """A helper behind a socket, in a process of its own that may be started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = str(folder / "helper")
+        self.door = socket.socket(socket.AF_UNIX)
+        self.door.bind(self.address)
+        self.door.listen(8)
+        self.start()
+
+    def start(self) -> None:
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                serve_several(self.door, lambda job: _work(job) and _name_self(), None)
+            except SystemExit as end:
+                os._exit(7 if end.code == 0 else 1)
+            finally:
+                os._exit(1)
+
+    def end(self, number: signal.Signals) -> int:
+        os.kill(self.pid, number)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def _name_self() -> bytes:
+    return str(os.getpid()).encode()
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[Shared]:
+    made = Shared(tmp_path)
+    yield made
+    made.door.close()
+    assert made.end(signal.SIGTERM) == 7
+
+
+def test_several_share_a_helper(shared: Shared) -> None:
+    async def run() -> list[list[Outcome]]:
+        clients = [SharedHelper(shared.address) for _ in range(5)]
+        found = await asyncio.gather(*(each.run([b"fine", b"die"], LIMITS) for each in clients))
+        return list(found)
+
+    found = asyncio.run(run())
+    assert all(fine.result and "died (SIGSEGV)" in died.failure for fine, died in found)
+    # Each death was the end of one child.
+    assert len({fine.result for fine, _ in found}) == 5
+
+
+def test_what_one_has_tried_others_need_not(shared: Shared) -> None:
+    async def run() -> None:
+        one, other = SharedHelper(shared.address), SharedHelper(shared.address)
+        (first,) = await one.run([b"fine"], LIMITS, [b"a"])
+        assert first.result
+        # Whoever does these would not live.
+        assert await other.run([b"die"], LIMITS, [b"a"]) == [Outcome()]
+        await one.note(b"b")
+        assert await other.run([b"die", b"die"], LIMITS, [b"a", b"b"]) == [Outcome(), Outcome()]
+        for _ in range(2):
+            (failed,) = await other.run([b"die"], LIMITS, [b"c"])
+            assert failed.failure
+
+    asyncio.run(run())
+
+
+def test_a_shared_helper_may_be_started_again(shared: Shared) -> None:
+    client = SharedHelper(shared.address)
+    assert asyncio.run(client.run([b"fine"], LIMITS))[0].result
+
+    async def run() -> Outcome:
+        asking = asyncio.create_task(client.run([b"linger"], LIMITS))
+        await asyncio.sleep(0.3)
+        shared.end(signal.SIGKILL)
+        shared.start()
+        return (await asking)[0]
+
+    assert asyncio.run(run()).result
 
 
 @pytest.fixture
