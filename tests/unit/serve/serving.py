@@ -166,11 +166,12 @@ def require_label(label: str, action: str = "Enforce", **more: object) -> JsonOb
 def make_review(
     labels: Mapping[str, str] | None = None, *, operation: str = "CREATE", **request: object
 ) -> JsonObject:
-    """A review about a Pod."""
+    """A review about a Pod, which is in the namespace of the request."""
+    namespace = request.get("namespace", "shop")
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "web", "namespace": "shop", "labels": dict(labels or {})},
+        "metadata": {"name": "web", "namespace": namespace, "labels": dict(labels or {})},
         "spec": {"containers": [{"name": "web", "image": "nginx:1.25"}]},
     }
     return {

@@ -271,9 +271,9 @@ def test_an_object_that_claims_another_namespace_is_refused(
     bench = Bench(
         write_policies(tmp_path, make_policy("teams", require_label("team"))), sinks=[notes]
     )
-    response = bench.follow(
-        path, make_review({"team": "x"}, operation=operation, namespace="green")
-    )
+    review = make_review({"team": "x"}, operation=operation)
+    review["request"]["namespace"] = "green"
+    response = bench.follow(path, review)
     # What goes away is not mutated, and so not looked at.
     is_asked = (path, operation) != ("/mutate/fail", "DELETE")
     assert response["allowed"] is not is_asked
