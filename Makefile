@@ -37,6 +37,7 @@ check: setup
 	@$(BIN)/ruff check src tests scripts
 	@$(BIN)/ruff format --check src tests scripts
 	@$(BIN)/mypy
+	@$(BIN)/mypy --config-file tests/mypy.ini
 	@$(BIN)/lint-imports --no-cache
 
 fix: setup
@@ -55,7 +56,7 @@ bench: setup
 	@$(BIN)/python tests/bench/bench.py --shared $(SHARED)
 
 fuzz: setup
-	@$(BIN)/python tests/fuzz/run.py --examples $(or $(EXAMPLES),200000)
+	@$(BIN)/python tests/fuzz/run_fuzz.py --examples $(or $(EXAMPLES),200000)
 
 # Policies as an enemy would write them, against a running lictor: TIME seconds, CLUSTER=embedded or real, SEED=number.
 siege: setup

@@ -115,7 +115,9 @@ def list_needed(name: str, extras: set[str]) -> Iterator[Requirement]:
 
 def find_differences(entries: list[Locked]) -> Iterator[str]:
     """Where the environment that runs this is not the lock's."""
-    installed = {canonicalize_name(each.name): each.version for each in distributions()}
+    installed: dict[str, str] = {
+        canonicalize_name(each.name): each.version for each in distributions()
+    }
     for entry in entries:
         if not entry.applies:
             continue

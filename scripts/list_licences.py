@@ -60,7 +60,12 @@ def find_licence(name: str) -> str:
         told = metadata(name)
     except PackageNotFoundError:
         return ELSEWHERE.get(name, "not installed here")
-    return told.get("License-Expression") or _read_classifiers(told) or _read_words(told)
+    return _read_field(told, "License-Expression") or _read_classifiers(told) or _read_words(told)
+
+
+def _read_field(told: PackageMetadata, name: str) -> str:
+    found = told.get_all(name)
+    return found[0] if found else ""
 
 
 def _read_classifiers(told: PackageMetadata) -> str:
@@ -70,7 +75,7 @@ def _read_classifiers(told: PackageMetadata) -> str:
 
 def _read_words(told: PackageMetadata) -> str:
     # Some put the whole text there.
-    words = (told.get("License") or "").strip().splitlines()
+    words = _read_field(told, "License").strip().splitlines()
     return words[0][:60] if words else "not told"
 
 

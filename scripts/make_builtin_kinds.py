@@ -128,11 +128,11 @@ def is_wanted(name: str) -> bool:
 def describe_type(model: dict) -> dict:
     """The facts of one definition."""
     properties = model.get("properties", {})
-    facts = {
+    facts: dict = {
         "required": model.get("required"),
         "formats": {f: v for f, p in properties.items() if (v := find_format(p))},
-        "enums": {f: v for f, p in properties.items() if (v := find_enum(p))},
-        "patches": {f: v for f, p in properties.items() if (v := find_patch(p))},
+        "enums": {f: v for f, p in properties.items() if (v := find_enum(p))},  # type: ignore[assignment]
+        "patches": {f: v for f, p in properties.items() if (v := find_patch(p))},  # type: ignore[assignment]
     }
     return {key: value for key, value in facts.items() if value}
 

@@ -110,7 +110,7 @@ def describe_schema(schema: dict, models: dict) -> object:
 def find_reference(schema: dict) -> str:
     """Name the definition that a schema refers to, directly or as the only part of `allOf`."""
     parts = schema.get("allOf") or ()
-    target = schema.get("$ref") or (parts[0].get("$ref") if len(parts) == 1 else "")
+    target = schema.get("$ref") or (parts[0].get("$ref") if len(parts) == 1 else "")  # type: ignore[misc]
     return (target or "").rpartition("/")[2]
 
 

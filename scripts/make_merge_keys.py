@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
 
 def describe(schema: dict) -> dict:
     """Tell what each field of one definition leads to; fields that lead nowhere are left out."""
-    fields = {}
+    fields: dict = {}
     for name, field in (schema.get("properties") or {}).items():
         if merges(field):
             keys = field.get("x-kubernetes-list-map-keys") or [

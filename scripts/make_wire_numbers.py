@@ -51,7 +51,7 @@ def main() -> None:
 def read_structs(path: Path, package: str) -> dict:
     """The fields of all structs of a file; the other name of one that has two."""
     text = re.sub(r"^\s*//.*\n", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    found = {}
+    found: dict = {}
     for name, body in STRUCT.findall(text):
         fields = [read_field(match, package) for match in FIELD.finditer(body)]
         if fields:

@@ -222,7 +222,7 @@ class Server:
         self.base = f"https://127.0.0.1:{port}"
         self.token = token
         # The server makes its certificate itself when it starts.
-        self.context = ssl._create_unverified_context()
+        self.context = ssl._create_unverified_context()  # noqa: SLF001
         self.thing = make_thing()
 
     def call(

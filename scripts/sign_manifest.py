@@ -13,6 +13,7 @@ import gzip
 import io
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
@@ -21,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 DOMAIN = "cosign.sigstore.dev"
-MAKERS = {
+MAKERS: dict[str, Callable[[], PrivateKeyTypes]] = {
     "ecdsa": lambda: ec.generate_private_key(ec.SECP256R1()),
     "rsa": lambda: rsa.generate_private_key(public_exponent=65537, key_size=2048),
     "ed25519": ed25519.Ed25519PrivateKey.generate,

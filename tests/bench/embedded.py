@@ -192,7 +192,7 @@ def show(what: str, figure: str, bar: str) -> None:
 def measure(cluster: Cluster, work: Callable[[], Awaitable[float]]) -> tuple[float, float]:
     """Seconds and CPU seconds of the cluster for something."""
     before = cluster.measure_cpu()
-    return asyncio.run(work()), cluster.measure_cpu() - before  # type: ignore[arg-type]
+    return asyncio.run(work()), cluster.measure_cpu() - before
 
 
 def main() -> None:

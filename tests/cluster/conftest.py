@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from control_plane.choice import choose_kinds
 from control_plane.cluster import Cluster
 from control_plane.embedded import EmbeddedCluster
 from control_plane.local import LocalCluster
@@ -24,18 +25,7 @@ HERE = Path(__file__).parent
 # The runner of chainsaw tests lives there, and is itself tested on a cluster.
 sys.path.append(str(HERE.parent / "conformance"))
 ASKED = "LICTOR_CLUSTER_TESTS"
-# Kinds of cluster on which the same suite runs: all, or those that this variable names.
-KINDS = ("embedded", "real")
-CHOICE = "LICTOR_CLUSTER"
 Open = Callable[..., LocalCluster]
-
-
-def choose_kinds() -> tuple[str, ...]:
-    """The kinds that are asked for, in their usual order."""
-    asked = {word.strip() for word in os.environ.get(CHOICE, "").split(",") if word.strip()}
-    if unknown := asked - set(KINDS):
-        raise pytest.UsageError(f"{CHOICE}: {', '.join(sorted(unknown))}? There are {KINDS}")
-    return tuple(kind for kind in KINDS if not asked or kind in asked)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -176,8 +176,8 @@ def test_janitor_takes_what_scripts_leave(cluster, runner, api):
     cluster.kubectl("create", "configmap", "stuck")
     words = ("-p", '{"metadata": {"finalizers": ["tests.test/never"]}}')
     cluster.kubectl("patch", "configmap", "stuck", *words)
-    words = ("-n", "janitor", "-p", '{"data": {"a": "2"}}')
-    cluster.kubectl("patch", "configmap", "settings", *words)
+    change = ("-n", "janitor", "-p", '{"data": {"a": "2"}}')
+    cluster.kubectl("patch", "configmap", "settings", *change)
     assert janitor.sweep() == []
     for key in (
         Key("rbac.authorization.k8s.io/v1", "ClusterRole", "", "left"),

@@ -91,9 +91,9 @@ def test_service_account_gets_a_kubeconfig(cluster, namespace):
     words = ("get", "serviceaccount", "default", "-n", namespace)
     assert wait_until(lambda: cluster.kubectl(*words, check=False).returncode == 0)
     kubeconfig = cluster.kubeconfig_for(namespace, "default")
-    words = ("--kubeconfig", str(kubeconfig), "auth", "whoami", "-o", "json")
+    asked = ("--kubeconfig", str(kubeconfig), "auth", "whoami", "-o", "json")
     done = subprocess.run(
-        cluster.command("kubectl", *words), capture_output=True, text=True, check=True
+        cluster.command("kubectl", *asked), capture_output=True, text=True, check=True
     )
     who = json.loads(done.stdout)["status"]["userInfo"]["username"]
     assert who == f"system:serviceaccount:{namespace}:default"
@@ -158,8 +158,8 @@ def test_lictor_is_called_through_its_service(own_cluster):
         lambda: "the label team is missing" in own_cluster.kubectl(*words, check=False).stderr
     )
     name = f"{installation.prefix}-resource-validating-webhook-cfg"
-    words = ("get", "validatingwebhookconfiguration", name, "-o", "json")
-    hooks = json.loads(own_cluster.kubectl(*words).stdout)["webhooks"]
+    read = ("get", "validatingwebhookconfiguration", name, "-o", "json")
+    hooks = json.loads(own_cluster.kubectl(*read).stdout)["webhooks"]
     services = {hook["clientConfig"]["service"]["name"] for hook in hooks}
     assert services == {f"{installation.prefix}-svc"}
     installation.stop()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from background_site import Site, until
-from conftest import choose_kinds
+from control_plane.choice import choose_kinds
 from control_plane.embedded import EmbeddedCluster
 from control_plane.install import install_lictor
 from guides.reading import find_block, read_blocks, read_commands, read_fenced

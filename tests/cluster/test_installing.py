@@ -38,9 +38,9 @@ spec:
 
 def call_lictor(cluster, *words, **streams):
     command = cluster.command(sys.executable, "-m", "lictor", *words)
-    words = [*command, "--kubeconfig", str(cluster.kubeconfig)]
+    called = [*command, "--kubeconfig", str(cluster.kubeconfig)]
     streams = {"stdin": subprocess.DEVNULL, "capture_output": True, **streams}
-    return subprocess.run(words, text=True, check=False, **streams)
+    return subprocess.run(called, text=True, check=False, **streams)
 
 
 def run_lictor(cluster, *words):

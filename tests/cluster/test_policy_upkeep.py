@@ -112,11 +112,11 @@ class Place:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             for each in (self.store, *self._caches):
-                group.create_task(each.run())
+                group.create_task(each.run())  # type: ignore[attr-defined]
 
     async def wait(self) -> None:
         for each in (self.store, *self._caches):
-            await each.wait()
+            await each.wait()  # type: ignore[attr-defined]
 
 
 class Upkeep:

@@ -55,7 +55,7 @@ RIGHTS = {
 class KnownPlane(ControlPlane):
     """A control plane whose API server has a certificate for webhooks."""
 
-    def _start(self, name: str, program: Path, *flags: str) -> None:
+    def _start(self, name: str, program: str | Path, *flags: str) -> None:
         more = (self._configure_admission(),) if name == "kube-apiserver" else ()
         super()._start(name, program, *flags, *more)
 

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 from admission_site import AdmissionSite, read_documents
-from conftest import CASES, SHARED
+from shared_cases import CASES, SHARED
 
 TABLES = CASES / "golden" / "admission"
 JUDGE = SHARED / "tools" / "admission_check.py"

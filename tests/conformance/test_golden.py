@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import CASES
+from shared_cases import CASES
 
 from lictor.assembly import compile_documents
 from lictor.engine import Engine
@@ -90,7 +90,7 @@ def needs_signatures(row):
 )
 def test_matrix(row, resources):
     loaded = load_documents((LIBRARY / row["policy"]).read_bytes(), row["policy"])
-    policies = [sourced.record for sourced in (*loaded.policies, *loaded.cel_policies)]
+    policies = [sourced.record for sourced in (*loaded.policies, *loaded.cel_policies)]  # type: ignore[attr-defined]
     classic = [sourced.record for sourced in loaded.policies]
     cel = [sourced.record for sourced in loaded.cel_policies]
     engine = Engine(compile_documents(classic, cel_policies=cel))

@@ -1,5 +1,5 @@
 import pytest
-from conftest import CASES
+from shared_cases import CASES
 
 
 def test_cases_lie_beside_the_project():

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import CASES
+from shared_cases import CASES
 
 from lictor.errors import LictorError
 from lictor.offline.case_run import CaseRun

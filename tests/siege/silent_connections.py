@@ -150,7 +150,7 @@ async def besiege(webhook: Webhook, given: argparse.Namespace, limit: MemoryLimi
         crowd_while_held = await crowd_elsewhere(webhook.port, given.clients)
     kept, fresh = load.kept, load.fresh
     for holder in holders:
-        holder.stdin.close()  # type: ignore[union-attr]
+        holder.stdin.close()
     ends = [(await asyncio.to_thread(_read_line, each)).split() for each in holders]
     held = sum(int(end[1]) for end in ends)
     print(
@@ -212,7 +212,7 @@ def start_holders(port: int, given: argparse.Namespace) -> "list[subprocess.Pope
 
 
 def _read_line(process: "subprocess.Popen[str]") -> str:
-    return process.stdout.readline()  # type: ignore[union-attr]
+    return process.stdout.readline()
 
 
 def main() -> int:

@@ -208,12 +208,12 @@ class Caller(asyncio.Protocol):
     async def ask(self) -> bool:
         """Send the request; was the answer the right one?"""
         self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(self._request)  # type: ignore[union-attr]
+        self._transport.write(self._request)
         return await self._answer
 
     def close(self) -> None:
         self.is_over = True
-        self._transport.close()  # type: ignore[union-attr]
+        self._transport.close()
 
 
 @dataclass

@@ -170,7 +170,7 @@ def test_memory_that_is_missing_for_a_connection_ends_only_that(
         async def fail_first(*args: object, **more: object) -> object:
             if failures:
                 raise failures.pop()
-            return await connect(*args, **more)  # type: ignore[arg-type]
+            return await connect(*args, **more)
 
         monkeypatch.setattr(loop, "connect_accepted_socket", fail_first, raising=False)
         async with _listen() as (_, port):

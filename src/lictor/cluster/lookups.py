@@ -248,7 +248,7 @@ class ClusterLookups:
 
     def _wait(self, coroutine: Coroutine[None, None, T]) -> T:
         """Hand a coroutine to the loop and wait for it, as long as whoever asks has time."""
-        if asyncio._get_running_loop() is self._loop:
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001  (documented, and raises nothing)
             coroutine.close()
             raise LookupFailedError("the cluster cannot be asked on the event loop's own thread")
         question = _question.get()

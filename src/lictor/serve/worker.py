@@ -95,7 +95,7 @@ def _log_cheaply() -> None:
     """Nobody reads from which line, thread or process a log line came; finding out is not free."""
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     # As the logging HOWTO says.
-    logging._srcfile = None
+    logging._srcfile = None  # noqa: SLF001
 
 
 class _Worker:

@@ -23,6 +23,8 @@ class LocalCluster:
     """Programs of this machine that are a cluster together; gone without a trace when stopped."""
 
     kubeconfig: Path
+    # Whether objects go when their owner is gone.
+    collects_garbage: bool
 
     def __init__(self, *, loopback: bool = False) -> None:
         self._network = make_network(loopback=loopback)

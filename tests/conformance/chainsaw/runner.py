@@ -184,7 +184,8 @@ class _Run:
             for key in reversed(at.created):
                 seconds = at.timeouts["cleanup"]
                 self._attempt(
-                    f"cleanup of {step.name}", lambda k=key, s=seconds: self._delete(k, s)
+                    f"cleanup of {step.name}",
+                    lambda k=key, s=seconds: self._delete(k, s),  # type: ignore[misc]
                 )
             self._run_all(step, step.cleanups, replace(at, created=[]), bindings, judged=True)
 

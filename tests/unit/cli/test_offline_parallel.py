@@ -36,7 +36,7 @@ def test_a_worker_that_dies_is_noticed() -> None:
 def test_a_reader_that_stops_early_leaves_no_process() -> None:
     answers = map_chunks(lambda chunk: b"x" * 200_000, split_evenly(list(range(50)), 1), 2)
     next(answers)
-    answers.close()
+    answers.close()  # type: ignore[attr-defined]
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 

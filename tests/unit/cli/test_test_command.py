@@ -138,7 +138,7 @@ def test(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str, str
     return code, shown.out, shown.err
 
 
-test.__test__ = False
+test.__test__ = False  # type: ignore[attr-defined]
 
 
 def outcomes(capsys, *flags: str) -> tuple[int, list[tuple[str, str, str]]]:

@@ -40,7 +40,7 @@ def change(**metadata):
 def test_a_policy_is_read_again_where_it_says_something_else(now, is_same):
     store = PolicyStore(None, Flags())
     documents = [DOCUMENT]
-    store._policies[CLUSTER_POLICY].list = lambda: documents
+    store._policies[CLUSTER_POLICY].list = lambda: documents  # type: ignore[assignment, misc]
     [first] = store.policies
     documents[:] = [now]
     store._stale = True

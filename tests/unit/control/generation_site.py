@@ -42,7 +42,7 @@ class Lookups(NoLookups):
 class Store:
     def __init__(self, api):
         self._api = api
-        self.policies = ()
+        self.policies: tuple[StoredPolicy, ...] = ()
         self.listeners = []
 
     def hear(self, listener):

@@ -10,6 +10,7 @@ from lictor.cluster.update_requests import Trigger
 from lictor.control.generate.labels import Unit, belongs_to, mark_made, read_unit
 from lictor.errors import EvaluationError
 from lictor.model.request import Request
+from lictor.raw import JsonObject
 
 PREFIX = "generate.kyverno.io"
 PLACES = ["red", "blue"]
@@ -141,7 +142,7 @@ def namespaced(**generate):
 )  # fmt: skip
 def test_a_policy_of_a_namespace_writes_nothing_elsewhere(generate):
     desk = Desk(namespaced(**generate))
-    start = {"apiVersion": "v1", "kind": "ConfigMap"}
+    start: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap"}
     start["metadata"] = {"name": "go", "namespace": "red", "uid": "uid-1"}
     desk.api.seed(CONFIG_MAP, start)
     desk.api.seed(SECRET, {"metadata": {"name": "s", "namespace": "blue"}, "data": {"x": "1"}})

@@ -24,7 +24,7 @@ class Store:
         loaded = load_documents(orjson.dumps(document), "test")
         records = [*loaded.policies, *loaded.cel_policies]
         kind = CLUSTER_POLICY if document["kind"] == "ClusterPolicy" else GENERATING_POLICY
-        return StoredPolicy(kind, document, records[0].record)
+        return StoredPolicy(kind, document, records[0].record)  # type: ignore[attr-defined]
 
     def mark(self, policy):
         return "1"

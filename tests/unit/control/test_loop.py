@@ -131,7 +131,7 @@ def test_a_change_during_a_run_causes_another():
         async def work():
             runs.append(1)
             if len(runs) == 1:
-                loop.wake()
+                loop.wake()  # type: ignore[attr-defined]
 
         loop = Loop("during", work, interval=60)
         await run_for(loop, 1.0)

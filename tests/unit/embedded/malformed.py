@@ -244,7 +244,7 @@ class Generator:
         pick = self._random
         places = self._list_places(make_honest(kind))
         spots = [*places, "/", "", "/metadata/-", "/spec/~2", "/a/b/c", "x", "/metadata/labels/-1"]
-        operation = {
+        operation: dict[str, object] = {
             "op": pick.choice(("add", "remove", "replace", "move", "copy", "test", "what", None)),
             "path": pick.choice((*spots, *spots, None, 7)),
         }

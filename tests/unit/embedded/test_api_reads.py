@@ -300,7 +300,7 @@ def test_watches_are_forgotten_when_clients_go() -> None:
         await fill(site, "a")
         assert {event["type"] for event in await asyncio.gather(*reading)} == {"ADDED"}
         for each in kept:
-            await each.aclose()
+            await each.aclose()  # type: ignore[attr-defined]
         async with asyncio.timeout(5):
             while len(site.server.watches):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

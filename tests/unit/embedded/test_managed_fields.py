@@ -37,7 +37,7 @@ def owners(document):
 
 
 def nest(depth):
-    value = "x"
+    value: object = "x"
     for _ in range(depth):
         value = {"a": value}
     return value

@@ -154,14 +154,14 @@ def test_a_server_that_cannot_write_is_not_ready(tmp_path: Path) -> None:
     async def work(site: Site) -> None:
         database = site.server._database
         assert isinstance(database, Database)
-        Small.limit(database, is_full=True)  # type: ignore[arg-type]
+        Small.limit(database, is_full=True)
         body = config_map("x", data={"a": LARGE})
         answer = await site.ask("POST", CONFIG_MAPS, body)
         assert (answer.status, answer.json["reason"]) == (500, "InternalError")
         assert "cannot be written" in answer.message
         assert (await site.get(f"{CONFIG_MAPS}/x")).status == 404
         assert [(await site.get(path)).status for path in HEALTH] == [500, 500, 200]
-        Small.limit(database, is_full=False)  # type: ignore[arg-type]
+        Small.limit(database, is_full=False)
         await site.until("/readyz", lambda answer: answer.status == 200)
         await site.create(CONFIG_MAPS, body)
 

@@ -13,7 +13,7 @@ class _NoShape:
     form: Json = None
 
 
-KIND = Kind("", "v1", "Thing", "things", "thing", namespaced=True, shape=_NoShape())  # type: ignore[arg-type]
+KIND = Kind("", "v1", "Thing", "things", "thing", namespaced=True, shape=_NoShape())
 
 
 def thing(name: str, namespace: str = "a", **more: Json) -> JsonObject:

@@ -173,5 +173,5 @@ def test_what_is_no_version(text):
 def test_versions_are_ordered():
     texts = ["0.9.0", "1.0.0-1", "1.0.0-2", "1.0.0-a", "1.0.0-a.1", "1.0.0-b", "1.0.0", "1.0.1"]
     versions = [parse_version(text) for text in texts]
-    assert versions == sorted(versions)
+    assert versions == sorted(versions)  # type: ignore[type-var]
     assert parse_version("1.0.0+x") == parse_version("1.0.0+y")

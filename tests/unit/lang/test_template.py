@@ -49,7 +49,7 @@ def resolve(expression):
     ],
 )
 def test_variables_are_filled_in(text, value):
-    assert compile_template(text, resolve)(SCOPE) == value
+    assert compile_template(text, resolve)(SCOPE) == value  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("text", ["", "a", "{{", "{{ a", "a }}", "\\{{ a }}", "{ a }"])
@@ -73,7 +73,7 @@ def test_what_cannot_be_filled_in(text, reason):
     fill = compile_template(text, resolve)
     start = time.process_time()
     with pytest.raises(LictorError, match=reason):
-        fill(SCOPE)
+        fill(SCOPE)  # type: ignore[misc]
     assert time.process_time() - start < 5
 
 

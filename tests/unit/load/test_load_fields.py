@@ -30,7 +30,7 @@ def make_sample(record, within=()):
     """A document in which a record and all records below it have all their fields."""
     info = inspect.type_info(record)
     fields = {}
-    for field in info.fields:
+    for field in info.fields:  # type: ignore[attr-defined]
         value = sample_type(field.type, (*within, record))
         if value is not None:
             fields[field.encode_name] = value
@@ -63,13 +63,13 @@ def sample_scalar(kind):
     if isinstance(kind, inspect.LiteralType):
         return next(value for value in kind.values if value)
     samples = {inspect.StrType: "text", inspect.BoolType: True, inspect.IntType: 1}
-    return samples.get(type(kind), {"free": "form"})
+    return samples.get(type(kind), {"free": "form"})  # type: ignore[call-overload]
 
 
 def list_fields(record, body, path=()):
     """Every field in a sample: the record it belongs to, and its path."""
     info = inspect.type_info(record)
-    for field in info.fields:
+    for field in info.fields:  # type: ignore[attr-defined]
         if field.encode_name in body:
             here = (*path, field.encode_name)
             yield record, here

@@ -63,4 +63,4 @@ def test_verification_is_on_by_default():
 
 def test_records_are_frozen():
     with pytest.raises(AttributeError):
-        policy.Match().any = ()
+        policy.Match().any = ()  # type: ignore[misc]

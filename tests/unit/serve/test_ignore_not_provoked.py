@@ -173,7 +173,7 @@ def test_a_judgement_that_takes_too_long_here_is_told_so() -> None:
     async def ask(work: Callable[[], None], asking: set[Json]) -> type[BaseException]:
         deadline = time.monotonic() + 1
         with pytest.raises(DeadlineError) as caught:
-            await judge.judge(_Engine(work), asking, request, deadline)  # type: ignore[arg-type]
+            await judge.judge(_Engine(work), asking, request, deadline)
         return caught.type
 
     outside = {("k", "", "CREATE")}

@@ -46,7 +46,7 @@ class AskingPolicies(FilePolicies):
         super().__init__(folder)
         self._lookups = lookups
 
-    def programs(self, policy):  # type: ignore[no-untyped-def,override]
+    def programs(self, policy):
         return compile_documents([policy.record], lookups=self._lookups)
 
 

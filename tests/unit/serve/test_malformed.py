@@ -82,7 +82,7 @@ def _put(value: Json, path: tuple[str | int, ...], new: Json) -> Json:
     if not path:
         return new
     copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = _put(value[path[0]], path[1:], new)  # type: ignore[index]
+    copy[path[0]] = _put(value[path[0]], path[1:], new)
     return copy
 
 

@@ -29,7 +29,7 @@ def test_the_page_adds_up_all_processes(tmp_path: Path) -> None:
     bench.ask("/validate/fail", make_review({"team": "x"}))
     bench.ask("/validate/fail", make_review())
     other = Book()
-    other.merge(read_tables(bench.book.dump()) or AssertionError)  # type: ignore[arg-type]
+    other.merge(read_tables(bench.book.dump()) or AssertionError)
     found = _show(bench.book, other)
     labels = {
         "resource_kind": "Pod",

@@ -70,8 +70,8 @@ class Ledger:
     def adopt(self, other: "Ledger") -> None:
         """Take what another one says in the place of all that this one does."""
         with self._lock:
-            self._keys, self._values = other._keys, other._values
-            self._used, self._count = other._used, other._count
+            self._keys, self._values = other._keys, other._values  # noqa: SLF001  (of its own class)
+            self._used, self._count = other._used, other._count  # noqa: SLF001
 
     def _find(self, key: int) -> int | None:
         mask = len(self._keys) - 1
