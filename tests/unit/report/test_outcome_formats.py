@@ -7,11 +7,12 @@ import jsonschema
 import pytest
 import yaml
 
+from lictor.model.finding import Location
 from lictor.model.result import Failure, Status, Verdict
 from lictor.report.junit import render_junit
 from lictor.report.outcomes import render_outcomes_json, render_outcomes_yaml
 from lictor.report.rows import list_outcomes
-from lictor.report.sarif import Location, render_sarif, render_test_sarif
+from lictor.report.sarif import render_sarif, render_test_sarif
 from lictor.report.test_outcome import TestOutcome
 
 ROWS = [
