@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.model.request import Operation
 from lictor.raw import JsonObject
 
 
-class User(msgspec.Struct, frozen=True):
+class ApiUser(msgspec.Struct, frozen=True):
     """Who asks."""
 
     name: str
@@ -18,13 +18,13 @@ class User(msgspec.Struct, frozen=True):
     extra: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
-class Attributes(msgspec.Struct, frozen=True):
+class RequestAttributes(msgspec.Struct, frozen=True):
     """One request on one kind of object. For other paths there is only a user and a path."""
 
-    user: User
+    user: ApiUser
     # get, list, watch, create, update, patch, delete, deletecollection
     verb: str
-    kind: Kind
+    kind: ServedKind
     namespace: str = ""
     name: str = ""
     subresource: str = ""

@@ -1,12 +1,12 @@
 """What an object gets only when it has its uid: the selector of a Job."""
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.raw import JsonObject
 
 _PREFIX = "batch.kubernetes.io/"
 
 
-def complete_with_uid(kind: Kind, document: JsonObject) -> JsonObject:
+def complete_with_uid(kind: ServedKind, document: JsonObject) -> JsonObject:
     """The same object; a Job with the selector and the labels by which it knows its Pods."""
     if (kind.group, kind.plural) != ("batch", "jobs"):
         return document

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import orjson
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.decoding import explain_metadata
-from lictor.apiserver.refusals import bad_request, unsupported_media
-from lictor.apiserver.wire_format import MEDIA_TYPE, read_protobuf
+from lictor.apiserver.protobuf import MEDIA_TYPE, read_protobuf
+from lictor.apiserver.status_errors import bad_request, unsupported_media
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 
@@ -102,7 +102,7 @@ def list_duplicates(body: bytes) -> list[str]:
     return list(dict.fromkeys(duplicates))
 
 
-def read_object(kind: Kind, document: Json) -> JsonObject:
+def decode_object(kind: ServedKind, document: Json) -> JsonObject:
     """A document as an object of a kind, with kind and apiVersion filled in where left out."""
     if document is None:
         document = {}
@@ -117,7 +117,7 @@ def read_object(kind: Kind, document: Json) -> JsonObject:
     return {**document, "apiVersion": kind.api_version, "kind": kind.kind}
 
 
-def read_identity(kind: Kind, document: JsonObject) -> None:
+def read_identity(kind: ServedKind, document: JsonObject) -> None:
     """Refuse what is not of the kind, or has metadata that nobody here could read."""
     version = document.get("apiVersion") or kind.api_version
     name = document.get("kind") or kind.kind
@@ -129,7 +129,7 @@ def read_identity(kind: Kind, document: JsonObject) -> None:
     check_metadata(kind, document)
 
 
-def check_metadata(kind: Kind, document: JsonObject) -> None:
+def check_metadata(kind: ServedKind, document: JsonObject) -> None:
     """Refuse metadata that is not of the shape that everything here relies on."""
     metadata = document.get("metadata")
     if not isinstance(metadata, dict):
@@ -146,7 +146,7 @@ def check_metadata(kind: Kind, document: JsonObject) -> None:
             raise cannot_handle(kind, told or f"metadata.{field} is not of the right type")
 
 
-def cannot_handle(kind: Kind, why: str) -> RefusedRequestError:
+def cannot_handle(kind: ServedKind, why: str) -> RefusedRequestError:
     """What was sent cannot be read as an object of the kind."""
     return bad_request(
         f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from lictor.apiserver.access.bootstrap_roles import list_bootstrap_bindings, list_bootstrap_roles
-from lictor.apiserver.kinds.catalogue import BuiltCatalogue
+from lictor.apiserver.kinds.catalogue import KindCatalogue
+from lictor.apiserver.loopback_client import SYSTEM, LoopbackClient
 from lictor.apiserver.store import Store
-from lictor.apiserver.verbs import SYSTEM, Api
 from lictor.raw import JsonObject
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -14,7 +14,9 @@ SERVICE_ADDRESS = "10.96.0.1"
 _SERVICE_PORT = 443
 
 
-async def furnish(api: Api, store: Store, catalogue: BuiltCatalogue, port: int) -> None:
+async def create_bootstrap_objects(
+    api: LoopbackClient, store: Store, catalogue: KindCatalogue, port: int
+) -> None:
     """Create what is missing."""
     for document in _list_furniture(port):
         kind = catalogue.find_kind(document["apiVersion"], document["kind"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from lictor.apiserver.store import DELETED, Change, Key, Place
+from lictor.apiserver.store import DELETED, GroupResource, ObjectKey, StoreChange
 from lictor.errors import DataFileError
 from lictor.raw import Json, JsonObject
 
@@ -66,7 +66,7 @@ class Database:
         if has_objects and self.read_setting(_REVISION) is None:
             raise self._damaged("it does not say which resourceVersion was the last")
 
-    def objects(self) -> Iterator[tuple[Place, Key, JsonObject]]:
+    def objects(self) -> Iterator[tuple[GroupResource, ObjectKey, JsonObject]]:
         """All objects that are there; raises DataFileError at one that cannot be read."""
         try:
             rows = self._connection.execute(
@@ -79,7 +79,7 @@ class Database:
         except sqlite3.Error as error:
             raise self._damaged(error) from error
 
-    def _read_object(self, body: bytes, key: Key, shown: str) -> JsonObject:
+    def _read_object(self, body: bytes, key: ObjectKey, shown: str) -> JsonObject:
         try:
             document: Json = orjson.loads(body)
         except orjson.JSONDecodeError as error:
@@ -113,13 +113,13 @@ class Database:
         except sqlite3.Error as error:
             raise DataFileError(f"{self.path}: cannot be written: {error}") from error
 
-    def commit(self, changes: Sequence[Change], revision: int) -> None:
+    def commit(self, changes: Sequence[StoreChange], revision: int) -> None:
         """Write changes, all or none, and the revision up to which all is written."""
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         try:
             for change in changes:
-                where = (*change.place, *change.key)
+                where = (*change.resource, *change.key)
                 if change.type == DELETED:
                     execute(_DELETE, where)
                 else:
@@ -158,7 +158,7 @@ def _make_private(path: Path) -> bool:
     return True
 
 
-def _is_object(document: Json, key: Key) -> bool:
+def _is_object(document: Json, key: ObjectKey) -> bool:
     """Is it an object with this name, complete enough to be served?"""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(metadata, dict):

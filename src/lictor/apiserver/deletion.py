@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from lictor.apiserver.attributes import Attributes
-from lictor.apiserver.house import House
-from lictor.apiserver.kind import Cause, Kind
+from lictor.apiserver.attributes import RequestAttributes
+from lictor.apiserver.context import ServerContext
+from lictor.apiserver.kind import Cause, ServedKind
 from lictor.apiserver.kind_habits import (
     is_namespace,
     is_pod,
@@ -15,7 +15,7 @@ from lictor.apiserver.kind_habits import (
 )
 from lictor.apiserver.objects import is_ending, key_of, version_of
 from lictor.apiserver.parameters import refuse_options
-from lictor.apiserver.refusals import bad_request, build_success, conflict
+from lictor.apiserver.status_errors import bad_request, build_success, conflict
 from lictor.apiserver.writing import is_finished
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
@@ -94,13 +94,13 @@ def _check_options(options: DeleteOptions) -> None:
 class Deleter:
     """Takes objects away."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
 
-    async def delete(self, attributes: Attributes, options: DeleteOptions) -> Deleted:
+    async def delete(self, attributes: RequestAttributes, options: DeleteOptions) -> Deleted:
         """Delete an object, or mark it as deleted where someone still holds it."""
         for attempt in range(_ATTEMPTS):
-            old = self._house.find(attributes)
+            old = self._context.find(attributes)
             _check_preconditions(attributes.kind, old, options)
             warnings = await self._admit(attributes, old)
             if _leaves_children(attributes.kind, options):
@@ -112,48 +112,48 @@ class Deleter:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    async def _admit(self, attributes: Attributes, old: JsonObject) -> tuple[str, ...]:
-        admission = self._house.admission
+    async def _admit(self, attributes: RequestAttributes, old: JsonObject) -> tuple[str, ...]:
+        admission = self._context.admission
         admitted = await admission.mutate(attributes, None, old)
         return (*admitted.warnings, *await admission.validate(attributes, None, old))
 
     async def _end(
         self,
-        attributes: Attributes,
+        attributes: RequestAttributes,
         old: JsonObject,
         options: DeleteOptions,
         warnings: tuple[str, ...],
     ) -> Deleted:
-        house, kind = self._house, attributes.kind
+        context, kind = self._context, attributes.kind
         marked = _mark(kind, old, options, self._choose_grace(kind, old, options))
         version = version_of(old)
         if is_finished(kind, marked):
             last = old
             if not attributes.dry_run:
-                last = house.store.remove(kind, *key_of(old), expected=version)
+                last = context.store.remove(kind, *key_of(old), expected=version)
             # Of a Pod is shown how long it would have been waited for.
-            shown = marked if is_pod(kind) else house.show(kind, last)
+            shown = marked if is_pod(kind) else context.show(kind, last)
             if not is_shown_when_deleted(kind):
                 uid = old["metadata"].get("uid") or ""
                 reply = build_success(kind, attributes.name, uid)
-                await house.store.settle()
+                await context.store.settle()
                 return Deleted(shown, reply, warnings)
         elif attributes.dry_run or marked == old:
             shown = marked
         else:
-            stored = house.store.put(kind, house.keep(kind, marked), expected=version)
-            shown = house.show(kind, stored)
-        await house.store.settle()
+            stored = context.store.put(kind, context.keep(kind, marked), expected=version)
+            shown = context.show(kind, stored)
+        await context.store.settle()
         return Deleted(shown, shown, warnings)
 
-    def _choose_grace(self, kind: Kind, document: JsonObject, options: DeleteOptions) -> int:
+    def _choose_grace(self, kind: ServedKind, document: JsonObject, options: DeleteOptions) -> int:
         """How many seconds it may still run. Only Pods on a node run."""
         if not is_pod(kind):
             return 0
         spec = document.get("spec") or {}
         node = spec.get("nodeName")
-        nodes = self._house.catalogue.preferred("", "nodes")
-        if not node or nodes is None or self._house.store.get(nodes, "", node) is None:
+        nodes = self._context.catalogue.preferred("", "nodes")
+        if not node or nodes is None or self._context.store.get(nodes, "", node) is None:
             return 0
         phase = (document.get("status") or {}).get("phase")
         if phase in ("Succeeded", "Failed"):
@@ -164,7 +164,7 @@ class Deleter:
         return max(0, int(wanted))
 
 
-def _check_preconditions(kind: Kind, old: JsonObject, options: DeleteOptions) -> None:
+def _check_preconditions(kind: ServedKind, old: JsonObject, options: DeleteOptions) -> None:
     metadata = old["metadata"]
     for label, wanted, found, end in (
         ("UID", options.uid, metadata.get("uid"), "deleted and then recreated"),
@@ -179,12 +179,12 @@ def _check_preconditions(kind: Kind, old: JsonObject, options: DeleteOptions) ->
             )
 
 
-def _leaves_children(kind: Kind, options: DeleteOptions) -> bool:
+def _leaves_children(kind: ServedKind, options: DeleteOptions) -> bool:
     is_unsaid = options.propagation_policy is None and options.orphan_dependents is None
     return is_unsaid and orphans_by_default(kind) and kind.plural == "jobs"
 
 
-def _mark(kind: Kind, old: JsonObject, options: DeleteOptions, grace: int) -> JsonObject:
+def _mark(kind: ServedKind, old: JsonObject, options: DeleteOptions, grace: int) -> JsonObject:
     """The object, deleted, with the finalizers that its dependents need."""
     metadata = {**old["metadata"]}
     finalizers = _choose_finalizers(kind, metadata.get("finalizers") or [], options)
@@ -207,7 +207,7 @@ def _mark(kind: Kind, old: JsonObject, options: DeleteOptions, grace: int) -> Js
     return marked
 
 
-def _choose_finalizers(kind: Kind, current: list[str], options: DeleteOptions) -> list[str]:
+def _choose_finalizers(kind: ServedKind, current: list[str], options: DeleteOptions) -> list[str]:
     policy = options.propagation_policy
     if policy is None and options.orphan_dependents is not None:
         policy = "Orphan" if options.orphan_dependents else "Background"

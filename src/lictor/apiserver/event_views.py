@@ -1,6 +1,6 @@
 """Events are served in two groups: the same objects, under other names of fields."""
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.raw import JsonObject
 
 PLURAL = "events"
@@ -18,12 +18,12 @@ _NAMES = {
 _BACK = {shown: kept for kept, shown in _NAMES.items()}
 
 
-def is_event(kind: Kind) -> bool:
+def is_event(kind: ServedKind) -> bool:
     """Are these Events, of either group?"""
     return kind.plural == PLURAL and kind.group in ("", GROUP)
 
 
-def view_event(document: JsonObject, kind: Kind) -> JsonObject:
+def view_event(document: JsonObject, kind: ServedKind) -> JsonObject:
     """An Event as its group names the fields; the same one where it is of that group already."""
     if document.get("apiVersion") == kind.api_version:
         return document

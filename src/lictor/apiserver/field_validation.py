@@ -7,8 +7,8 @@ from http import HTTPStatus
 import orjson
 
 from lictor.apiserver.bodies import cannot_handle, read_identity
-from lictor.apiserver.kind import Cause, Kind
-from lictor.apiserver.refusals import invalid_object
+from lictor.apiserver.kind import Cause, ServedKind
+from lictor.apiserver.status_errors import invalid_object
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
@@ -22,7 +22,7 @@ class FieldValidation(StrEnum):
 
 
 def read_fields(
-    kind: Kind,
+    kind: ServedKind,
     document: JsonObject,
     validation: FieldValidation,
     warnings: list[str],
@@ -39,13 +39,13 @@ def read_fields(
     return kind.shape.prune(document)
 
 
-def refuse_fields(kind: Kind, told: list[str]) -> RefusedRequestError:
+def refuse_fields(kind: ServedKind, told: list[str]) -> RefusedRequestError:
     """A document that strict decoding does not take."""
     return cannot_handle(kind, f"strict decoding error: {', '.join(told)}")
 
 
 def read_patched(
-    kind: Kind, document: JsonObject, validation: FieldValidation, warnings: list[str]
+    kind: ServedKind, document: JsonObject, validation: FieldValidation, warnings: list[str]
 ) -> JsonObject:
     """The same for what a patch leaves; what is wrong with that is the patch's fault."""
     if document.get("apiVersion") is None or document.get("kind") is None:

@@ -40,7 +40,7 @@ class Shape(Protocol):
         """What is wrong with it; `old` where it replaces something."""
 
 
-class Kind(msgspec.Struct, frozen=True):
+class ServedKind(msgspec.Struct, frozen=True):
     """One version of a kind, as it is served."""
 
     group: str
@@ -82,14 +82,14 @@ class Kind(msgspec.Struct, frozen=True):
 class Catalogue(Protocol):
     """All kinds of the moment: built in, and those of CustomResourceDefinitions."""
 
-    def find(self, group: str, version: str, plural: str) -> Kind | None:
+    def find(self, group: str, version: str, plural: str) -> ServedKind | None:
         """The kind that is served there."""
 
-    def find_kind(self, api_version: str, kind: str) -> Kind | None:
+    def find_kind(self, api_version: str, kind: str) -> ServedKind | None:
         """The same by apiVersion and kind."""
 
-    def preferred(self, group: str, plural: str) -> Kind | None:
+    def preferred(self, group: str, plural: str) -> ServedKind | None:
         """The version in which objects are kept."""
 
-    def __iter__(self) -> Iterator[Kind]:
+    def __iter__(self) -> Iterator[ServedKind]:
         """All, in the order of discovery."""

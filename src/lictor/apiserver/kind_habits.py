@@ -1,6 +1,6 @@
 """In what do built-in kinds differ when they are written or deleted? Facts of Kubernetes."""
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 
 _ADMISSION = frozenset(
     (
@@ -59,41 +59,41 @@ _SHOWN_WHEN_DELETED: dict[str, frozenset[str]] = {
 _BORN_WITH_STATUS: dict[str, frozenset[str]] = {"": frozenset(("nodes",))}
 
 
-def counts_generations(kind: Kind) -> bool:
+def counts_generations(kind: ServedKind) -> bool:
     """Does `metadata.generation` say how often the content has changed?"""
     return kind.is_custom or kind.plural in _COUNTED.get(kind.group, ())
 
 
-def is_created_by_update(kind: Kind) -> bool:
+def is_created_by_update(kind: ServedKind) -> bool:
     """Does replacing one that is not there create it?"""
     return kind.plural in _CREATED_BY_UPDATE.get(kind.group, ())
 
 
-def is_conditional(kind: Kind) -> bool:
+def is_conditional(kind: ServedKind) -> bool:
     """Must one who replaces it say which version of it?"""
     return kind.is_custom or kind.plural in _CONDITIONAL.get(kind.group, ())
 
 
-def orphans_by_default(kind: Kind) -> bool:
+def orphans_by_default(kind: ServedKind) -> bool:
     """Are those who belong to it left alone when it is deleted, unless told otherwise?"""
     return kind.plural in _ORPHANING.get(kind.group, ())
 
 
-def is_shown_when_deleted(kind: Kind) -> bool:
+def is_shown_when_deleted(kind: ServedKind) -> bool:
     """Does one who deletes it get the object itself, and no Status?"""
     return kind.plural in _SHOWN_WHEN_DELETED.get(kind.group, ())
 
 
-def is_born_with_status(kind: Kind) -> bool:
+def is_born_with_status(kind: ServedKind) -> bool:
     """Does one who creates it say what its status is?"""
     return not kind.has_status or kind.plural in _BORN_WITH_STATUS.get(kind.group, ())
 
 
-def is_namespace(kind: Kind) -> bool:
+def is_namespace(kind: ServedKind) -> bool:
     """Are these namespaces themselves?"""
     return kind.plural == "namespaces" and not kind.group
 
 
-def is_pod(kind: Kind) -> bool:
+def is_pod(kind: ServedKind) -> bool:
     """Are these Pods?"""
     return kind.plural == "pods" and not kind.group

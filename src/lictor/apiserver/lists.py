@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import orjson
 
-from lictor.apiserver.house import House
-from lictor.apiserver.kind import Cause, Kind
+from lictor.apiserver.context import ServerContext
+from lictor.apiserver.kind import Cause, ServedKind
 from lictor.apiserver.parameters import refuse_options
-from lictor.apiserver.refusals import bad_request, expired, too_large_version
-from lictor.apiserver.selectors import Test, compile_selectors, find_single_name
-from lictor.apiserver.store import Key, Shelf
+from lictor.apiserver.selectors import ObjectTest, compile_selectors, find_single_name
+from lictor.apiserver.status_errors import bad_request, expired, too_large_version
+from lictor.apiserver.store import ObjectKey, ResourceStorage
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
@@ -37,7 +37,7 @@ class ListQuery(msgspec.Struct, frozen=True):
     version_match: str = ""
 
 
-class Page(msgspec.Struct, frozen=True):
+class ListPage(msgspec.Struct, frozen=True):
     """Some of them, and where to go on."""
 
     items: list[JsonObject]
@@ -84,33 +84,35 @@ def read_version(text: str) -> int:
     return int(text)
 
 
-def list_page(house: House, kind: Kind, query: ListQuery) -> Page:
+def list_page(context: ServerContext, kind: ServedKind, query: ListQuery) -> ListPage:
     """One page of a list, or all of it where no limit is given."""
-    shelf = house.store.shelf(kind.group, kind.plural)
+    storage = context.store.storage(kind.group, kind.plural)
     test = compile_selectors(kind, query.labels, query.fields)
     name = find_single_name(query.fields)
     if name and query.namespace:
-        return _list_single(house, kind, (query.namespace, name), test)
-    revision, start = _find_start(house, query)
-    objects, keys = _open(shelf, query, revision, house.store.revision)
+        return _list_single(context, kind, (query.namespace, name), test)
+    revision, start = _find_start(context, query)
+    objects, keys = _open(storage, query, revision, context.store.revision)
     if start is not None:
         keys = keys[bisect_right(keys, start) :]
     if not query.limit and test is None:
-        return Page([house.show(kind, objects[key]) for key in keys], revision)
-    return _cut(house, kind, query, revision, _select(objects, keys, test))
+        return ListPage([context.show(kind, objects[key]) for key in keys], revision)
+    return _cut(context, kind, query, revision, _select(objects, keys, test))
 
 
-def _list_single(house: House, kind: Kind, key: Key, test: Test | None) -> Page:
-    found = house.store.get(kind, *key)
+def _list_single(
+    context: ServerContext, kind: ServedKind, key: ObjectKey, test: ObjectTest | None
+) -> ListPage:
+    found = context.store.get(kind, *key)
     fits = found is not None and (test is None or test(found))
-    items = [house.show(kind, found)] if fits and found is not None else []
-    return Page(items, house.store.revision)
+    items = [context.show(kind, found)] if fits and found is not None else []
+    return ListPage(items, context.store.revision)
 
 
-def _find_start(house: House, query: ListQuery) -> tuple[int, Key | None]:
+def _find_start(context: ServerContext, query: ListQuery) -> tuple[int, ObjectKey | None]:
     """The moment that the list shows, and the key behind which it goes on."""
     _check_match(query)
-    current = house.store.revision
+    current = context.store.revision
     if query.token:
         token = _read_token(query.token)
         return token.revision, (token.namespace, token.name)
@@ -139,12 +141,12 @@ def _check_match(query: ListQuery) -> None:
 
 
 def _open(
-    shelf: Shelf, query: ListQuery, revision: int, current: int
-) -> tuple[Mapping[Key, JsonObject], list[Key]]:
+    storage: ResourceStorage, query: ListQuery, revision: int, current: int
+) -> tuple[Mapping[ObjectKey, JsonObject], list[ObjectKey]]:
     if revision == current:
-        return shelf.objects, shelf.keys_of(query.namespace)
+        return storage.objects, storage.keys_of(query.namespace)
     try:
-        objects = shelf.at(revision)
+        objects = storage.at(revision)
     except RefusedRequestError as error:
         raise expired(_GONE if query.token else error.message) from error
     wanted = query.namespace
@@ -152,8 +154,8 @@ def _open(
 
 
 def _select(
-    objects: Mapping[Key, JsonObject], keys: list[Key], test: Test | None
-) -> Iterator[tuple[int, Key, JsonObject]]:
+    objects: Mapping[ObjectKey, JsonObject], keys: list[ObjectKey], test: ObjectTest | None
+) -> Iterator[tuple[int, ObjectKey, JsonObject]]:
     """How many are left behind it, its key, and the object."""
     last = len(keys) - 1
     for index, key in enumerate(keys):
@@ -163,18 +165,18 @@ def _select(
 
 
 def _cut(
-    house: House,
-    kind: Kind,
+    context: ServerContext,
+    kind: ServedKind,
     query: ListQuery,
     revision: int,
-    found: Iterator[tuple[int, Key, JsonObject]],
-) -> Page:
+    found: Iterator[tuple[int, ObjectKey, JsonObject]],
+) -> ListPage:
     items: list[JsonObject] = []
     for left, key, document in found:
-        items.append(house.show(kind, document))
+        items.append(context.show(kind, document))
         if len(items) == query.limit and left:
             token = _Token(revision, *key).write()
             # How many of the rest fit a selector is only known by looking.
             selects = bool(query.labels or query.fields)
-            return Page(items, revision, token, None if selects else left)
-    return Page(items, revision)
+            return ListPage(items, revision, token, None if selects else left)
+    return ListPage(items, revision)

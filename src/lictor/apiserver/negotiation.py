@@ -5,14 +5,14 @@ from functools import lru_cache
 
 import msgspec
 
-from lictor.apiserver.refusals import not_acceptable
+from lictor.apiserver.status_errors import not_acceptable
 
 _ACCEPTED = ("application/json",)
 _WILD = frozenset(("*/*", "application/*", "application/json"))
 _META = "meta.k8s.io"
 
 
-class Form(StrEnum):
+class ObjectForm(StrEnum):
     """What is made of objects."""
 
     OBJECT = "Object"
@@ -20,35 +20,35 @@ class Form(StrEnum):
     METADATA = "PartialObjectMetadata"
 
 
-class Wish(msgspec.Struct, frozen=True):
+class AcceptedForm(msgspec.Struct, frozen=True):
     """A form, in a version of it."""
 
-    form: Form = Form.OBJECT
+    form: ObjectForm = ObjectForm.OBJECT
     version: str = "v1"
 
 
 _FORMS = {
-    "Table": Form.TABLE,
-    "PartialObjectMetadata": Form.METADATA,
-    "PartialObjectMetadataList": Form.METADATA,
+    "Table": ObjectForm.TABLE,
+    "PartialObjectMetadata": ObjectForm.METADATA,
+    "PartialObjectMetadataList": ObjectForm.METADATA,
 }
 
 
 @lru_cache(maxsize=256)
-def read_accept(header: bytes) -> Wish:
+def read_accept(header: bytes) -> AcceptedForm:
     """The first form that the client names and we know; raises RefusedRequestError 406."""
     text = header.decode("latin-1")
     if not text.strip():
-        return Wish()
+        return AcceptedForm()
     for clause in text.split(","):
         media, *parameters = (part.strip() for part in clause.split(";"))
         if media.lower() not in _WILD:
             continue
         named = dict(part.split("=", 1) for part in parameters if "=" in part)
         if "as" not in named:
-            return Wish()
+            return AcceptedForm()
         form = _FORMS.get(named["as"])
         version = named.get("v", "")
         if form is not None and named.get("g") == _META and version in ("v1", "v1beta1"):
-            return Wish(form, version)
+            return AcceptedForm(form, version)
     raise not_acceptable(_ACCEPTED)

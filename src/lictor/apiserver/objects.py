@@ -4,9 +4,9 @@ import secrets
 import uuid
 from datetime import UTC, datetime
 
-from lictor.apiserver.kind import Cause, Kind
+from lictor.apiserver.kind import Cause, ServedKind
 from lictor.apiserver.kind_habits import counts_generations, is_born_with_status
-from lictor.apiserver.refusals import bad_request
+from lictor.apiserver.status_errors import bad_request
 from lictor.errors import RefusedRequestError
 from lictor.lang.patch.sameness import is_same
 from lictor.raw import Json, JsonObject
@@ -59,7 +59,7 @@ def is_ending(document: JsonObject) -> bool:
 # --- creation
 
 
-def begin_object(kind: Kind, document: JsonObject, namespace: str) -> JsonObject:
+def begin_object(kind: ServedKind, document: JsonObject, namespace: str) -> JsonObject:
     """What a client sent to be created, without what it has no say in."""
     metadata = {key: value for key, value in document["metadata"].items() if key not in _SYSTEM}
     metadata.pop("generation", None)
@@ -85,7 +85,7 @@ def _settle_namespace(metadata: JsonObject, namespace: str) -> None:
         )
 
 
-def complete_birth(kind: Kind, document: JsonObject, now: str) -> JsonObject:
+def complete_birth(kind: ServedKind, document: JsonObject, now: str) -> JsonObject:
     """The same object with what the server gives it: uid, time, and a name where it has none."""
     metadata = {**document["metadata"], "uid": str(uuid.uuid4()), "creationTimestamp": now}
     if not metadata.get("name") and metadata.get("generateName"):
@@ -98,7 +98,7 @@ def complete_birth(kind: Kind, document: JsonObject, now: str) -> JsonObject:
 # --- changes
 
 
-def carry_over(kind: Kind, old: JsonObject, new: JsonObject, subresource: str) -> JsonObject:
+def carry_over(kind: ServedKind, old: JsonObject, new: JsonObject, subresource: str) -> JsonObject:
     """What a client wants an object to become, as far as it has a say in it through this door."""
     if subresource and (subresource != "status" or kind.is_custom):
         return _carry_part(old, new, subresource)
@@ -150,7 +150,7 @@ def _with_field(document: JsonObject, field: str, value: Json) -> JsonObject:
     return {**document, field: value}
 
 
-def count_generation(kind: Kind, old: JsonObject, new: JsonObject) -> JsonObject:
+def count_generation(kind: ServedKind, old: JsonObject, new: JsonObject) -> JsonObject:
     """One generation more, where the kind counts them and the content is another."""
     if not counts_generations(kind) or _content(kind, old) == _content(kind, new):
         return new
@@ -158,7 +158,7 @@ def count_generation(kind: Kind, old: JsonObject, new: JsonObject) -> JsonObject
     return {**new, "metadata": {**new["metadata"], "generation": generation}}
 
 
-def _content(kind: Kind, document: JsonObject) -> JsonObject:
+def _content(kind: ServedKind, document: JsonObject) -> JsonObject:
     left_out = _NOT_SPECIFIED if kind.has_status or not kind.is_custom else _NO_CONTENT
     return {key: value for key, value in document.items() if key not in left_out}
 

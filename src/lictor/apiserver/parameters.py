@@ -5,7 +5,7 @@ from urllib.parse import parse_qsl
 
 from lictor.apiserver.field_validation import FieldValidation
 from lictor.apiserver.kind import Cause
-from lictor.apiserver.refusals import bad_request, invalid_object
+from lictor.apiserver.status_errors import bad_request, invalid_object
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 

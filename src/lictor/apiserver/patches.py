@@ -6,8 +6,8 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import TypeAlias
 
-from lictor.apiserver.kind import Kind
-from lictor.apiserver.refusals import bad_request, unsupported_media
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.status_errors import bad_request, unsupported_media
 from lictor.apiserver.strategic import merge_strategic
 from lictor.errors import CompileError, EvaluationError, RefusedRequestError, TooLargeError
 from lictor.lang.patch.strict_json_patch import apply_json_patch
@@ -15,7 +15,7 @@ from lictor.raw import Json, JsonObject
 
 log = logging.getLogger(__name__)
 
-Edit: TypeAlias = Callable[[JsonObject], JsonObject]
+ObjectEdit: TypeAlias = Callable[[JsonObject], JsonObject]
 _MAX_OPERATIONS = 10_000
 
 
@@ -28,7 +28,7 @@ class PatchKind(StrEnum):
     APPLY = "application/apply-patch+yaml"
 
 
-def read_patch_kind(kind: Kind, content_type: str) -> PatchKind:
+def read_patch_kind(kind: ServedKind, content_type: str) -> PatchKind:
     """Which patch is this? Custom kinds know no strategic one."""
     media = content_type.partition(";")[0].strip().lower()
     accepted = [each for each in PatchKind if not (kind.is_custom and each is PatchKind.STRATEGIC)]
@@ -45,7 +45,7 @@ def read_patch_kind(kind: Kind, content_type: str) -> PatchKind:
     )
 
 
-def compile_patch(patch_kind: PatchKind, patch: Json) -> Edit:
+def compile_patch(patch_kind: PatchKind, patch: Json) -> ObjectEdit:
     """A function that patches an object; raises RefusedRequestError, as the function itself."""
     if patch_kind is PatchKind.JSON:
         return _compile_operations(patch)
@@ -56,7 +56,7 @@ def compile_patch(patch_kind: PatchKind, patch: Json) -> Edit:
     return lambda document: _merge(document, patch)
 
 
-def _compile_operations(patch: Json) -> Edit:
+def _compile_operations(patch: Json) -> ObjectEdit:
     if not isinstance(patch, list):
         raise bad_request("error decoding patch: a JSON patch must be a list of operations")
     if len(patch) > _MAX_OPERATIONS:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from lictor.apiserver.database import Database
-from lictor.apiserver.refusals import internal_error
-from lictor.apiserver.store import DELETED, Change, Key, Place, Store
+from lictor.apiserver.status_errors import internal_error
+from lictor.apiserver.store import DELETED, GroupResource, ObjectKey, Store, StoreChange
 from lictor.errors import RefusedRequestError
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _PAUSE = 0.5
 # What a commit can fail with: the file, or an object that cannot be encoded.
 _FAILURES = (sqlite3.Error, TypeError, ValueError)
 
-Undo = Callable[[Sequence[Change]], Sequence[Change]]
+Undo = Callable[[Sequence[StoreChange]], Sequence[StoreChange]]
 
 
 class SqliteJournal:
@@ -31,14 +31,14 @@ class SqliteJournal:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
-        self._gathering: list[Change] = []
+        self._gathering: list[StoreChange] = []
         # When those that gather will be committed, and those that are being written.
         self._next: asyncio.Future[None] | None = None
         self._current: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._undo: Undo = lambda _: ()
         # Objects that were put back: the file has them under an older version.
-        self._owed: dict[tuple[Place, Key], Change] = {}
+        self._owed: dict[tuple[GroupResource, ObjectKey], StoreChange] = {}
         self._revision = 0
         self._problem = ""
         self._probe: asyncio.Task[None] | None = None
@@ -56,7 +56,7 @@ class SqliteJournal:
         if self._problem:
             raise internal_error(self._problem)
 
-    def write(self, change: Change) -> None:
+    def write(self, change: StoreChange) -> None:
         self._gathering.append(change)
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
@@ -84,14 +84,14 @@ class SqliteJournal:
                 return
             done.set_result(None)
 
-    async def _commit(self, batch: Sequence[Change]) -> None:
+    async def _commit(self, batch: Sequence[StoreChange]) -> None:
         changes = [*self._owed.values(), *batch]
         self._revision = max([self._revision, *(change.revision for change in changes)])
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, self._database.commit, changes, self._revision)
         self._owed.clear()
 
-    def _give_up(self, batch: Sequence[Change], error: Exception) -> None:
+    def _give_up(self, batch: Sequence[StoreChange], error: Exception) -> None:
         """Take back what cannot be written, with all that was built on it meanwhile."""
         self._problem = f"{self._database.path} cannot be written: {error}"
         log.error("objects cannot be kept", extra={"file": str(self._database.path), "why": error})
@@ -99,7 +99,7 @@ class SqliteJournal:
         for undone in self._undo([*batch, *later]):
             self._revision = undone.revision
             if undone.type != DELETED:
-                self._owed[undone.place, undone.key] = undone
+                self._owed[undone.resource, undone.key] = undone
         for waiting in (self._current, self._next):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(internal_error(self._problem))
@@ -141,5 +141,5 @@ def open_store(database: Database) -> tuple[Store, SqliteJournal]:
     store = Store(database.revision(), journal)
     journal.undo_by(store.undo)
     for (group, plural), key, document in database.objects():
-        store.shelf(group, plural).load(key, document)
+        store.storage(group, plural).load(key, document)
     return store, journal

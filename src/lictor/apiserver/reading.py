@@ -3,27 +3,27 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from lictor.apiserver.kind import Catalogue, Kind
+from lictor.apiserver.kind import Catalogue, ServedKind
 from lictor.raw import Json, JsonObject
 
 
-class Objects(Protocol):
+class ObjectSource(Protocol):
     """What is read of the store."""
 
-    def get(self, kind: Kind, namespace: str, name: str, /) -> JsonObject | None:
+    def get(self, kind: ServedKind, namespace: str, name: str, /) -> JsonObject | None:
         """One object."""
 
-    def list(self, kind: Kind, namespace: str = "", /) -> list[JsonObject]:
+    def list(self, kind: ServedKind, namespace: str = "", /) -> list[JsonObject]:
         """All of a kind, or those of one namespace."""
 
     def subscribe(self, group: str, plural: str, callback: Callable[..., None], /) -> object:
         """Call back after each change of an object of a kind."""
 
 
-class Reader:
+class ObjectReader:
     """Reads in the version in which objects are kept. A kind that nobody knows has no objects."""
 
-    def __init__(self, objects: Objects, catalogue: Catalogue) -> None:
+    def __init__(self, objects: ObjectSource, catalogue: Catalogue) -> None:
         self.objects = objects
         self.catalogue = catalogue
 

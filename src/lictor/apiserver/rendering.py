@@ -3,23 +3,25 @@
 from collections.abc import Callable
 from typing import assert_never
 
-from lictor.apiserver.kind import Kind
-from lictor.apiserver.lists import Page
-from lictor.apiserver.negotiation import Form, Wish
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.lists import ListPage
+from lictor.apiserver.negotiation import AcceptedForm, ObjectForm
 from lictor.apiserver.objects import version_of
 from lictor.apiserver.tables.partial import list_metadata, show_metadata
 from lictor.apiserver.tables.render import render_table
 from lictor.raw import JsonObject
 
 
-def render_object(wish: Wish, kind: Kind, document: JsonObject, include: str) -> JsonObject:
+def render_object(
+    wish: AcceptedForm, kind: ServedKind, document: JsonObject, include: str
+) -> JsonObject:
     """One object; `include` is how much of it a row of a table carries."""
     match wish.form:
-        case Form.OBJECT:
+        case ObjectForm.OBJECT:
             return document
-        case Form.METADATA:
+        case ObjectForm.METADATA:
             return show_metadata(document, wish.version)
-        case Form.TABLE:
+        case ObjectForm.TABLE:
             metadata = {"resourceVersion": version_of(document)}
             return render_table(
                 kind,
@@ -32,20 +34,20 @@ def render_object(wish: Wish, kind: Kind, document: JsonObject, include: str) ->
             assert_never(wish.form)
 
 
-def render_page(wish: Wish, kind: Kind, page: Page, include: str) -> JsonObject:
+def render_page(wish: AcceptedForm, kind: ServedKind, page: ListPage, include: str) -> JsonObject:
     """A page of a list."""
     metadata = page.describe()
     match wish.form:
-        case Form.OBJECT:
+        case ObjectForm.OBJECT:
             return {
                 "kind": kind.list_kind,
                 "apiVersion": kind.api_version,
                 "metadata": metadata,
                 "items": page.items,
             }
-        case Form.METADATA:
+        case ObjectForm.METADATA:
             return list_metadata(page.items, metadata, wish.version)
-        case Form.TABLE:
+        case ObjectForm.TABLE:
             return render_table(
                 kind,
                 page.items,
@@ -57,8 +59,10 @@ def render_page(wish: Wish, kind: Kind, page: Page, include: str) -> JsonObject:
             assert_never(wish.form)
 
 
-def build_show(wish: Wish, kind: Kind, include: str) -> Callable[[JsonObject], JsonObject] | None:
+def build_show(
+    wish: AcceptedForm, kind: ServedKind, include: str
+) -> Callable[[JsonObject], JsonObject] | None:
     """How a watch shows an object; None for as it is."""
-    if wish.form is Form.OBJECT:
+    if wish.form is ObjectForm.OBJECT:
         return None
     return lambda document: render_object(wish, kind, document, include)

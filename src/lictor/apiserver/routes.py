@@ -4,17 +4,17 @@ from urllib.parse import unquote
 
 import msgspec
 
-from lictor.apiserver.kind import Catalogue, Kind
-from lictor.apiserver.refusals import no_such_resource
+from lictor.apiserver.kind import Catalogue, ServedKind
+from lictor.apiserver.status_errors import no_such_resource
 
 # What may stand behind the name of a namespace without being a kind of object in it.
 _OF_NAMESPACES = frozenset(("status", "finalize"))
 
 
-class Route(msgspec.Struct, frozen=True):
+class ResourceRoute(msgspec.Struct, frozen=True):
     """A kind, and perhaps one object of it; what is empty was not named."""
 
-    kind: Kind
+    kind: ServedKind
     namespace: str = ""
     name: str = ""
     subresource: str = ""
@@ -30,7 +30,7 @@ def is_resource_path(path: str) -> bool:
     return parts[0] == "apis" and len(parts) > 3
 
 
-def find_route(catalogue: Catalogue, path: str) -> Route:
+def find_route(catalogue: Catalogue, path: str) -> ResourceRoute:
     """What a path names; raises RefusedRequestError 404 where there is no such kind."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     if parts[0] == "api":
@@ -50,7 +50,7 @@ def find_route(catalogue: Catalogue, path: str) -> Route:
     subresource = rest[2] if len(rest) > 2 else ""
     if name and kind.namespaced and not namespace:
         raise no_such_resource()
-    return Route(kind, namespace, name, subresource, "/".join(rest[3:]))
+    return ResourceRoute(kind, namespace, name, subresource, "/".join(rest[3:]))
 
 
 def _is_part(group: str, rest: list[str]) -> bool:

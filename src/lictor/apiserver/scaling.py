@@ -2,15 +2,15 @@
 
 from http import HTTPStatus
 
-from lictor.apiserver.attributes import Attributes
+from lictor.apiserver.attributes import RequestAttributes
 from lictor.apiserver.bodies import read_document, read_json
-from lictor.apiserver.house import House
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.context import ServerContext
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.scale import read_scale, write_scale
 from lictor.apiserver.objects import count_generation, is_unchanged, read_clock, version_of
 from lictor.apiserver.ownership.managed_fields import track
-from lictor.apiserver.patches import Edit, PatchKind, compile_patch, read_patch_kind
-from lictor.apiserver.refusals import bad_request, conflict, invalid, not_allowed
+from lictor.apiserver.patches import ObjectEdit, PatchKind, compile_patch, read_patch_kind
+from lictor.apiserver.status_errors import bad_request, conflict, invalid, not_allowed
 from lictor.apiserver.writing import Written
 from lictor.errors import RefusedRequestError
 from lictor.http import Call
@@ -22,13 +22,13 @@ _ATTEMPTS = 5
 class Scaling:
     """The subresource `scale` of all kinds that have it."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
 
-    async def answer(self, attributes: Attributes, call: Call) -> Written:
+    async def answer(self, attributes: RequestAttributes, call: Call) -> Written:
         """The Scale as it is now."""
         if call.method == "GET":
-            return Written(read_scale(attributes.kind, self._house.find(attributes)))
+            return Written(read_scale(attributes.kind, self._context.find(attributes)))
         edit = _read_edit(attributes.kind, call)
         for attempt in range(_ATTEMPTS):
             try:
@@ -39,37 +39,39 @@ class Scaling:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    async def _change(self, attributes: Attributes, edit: Edit) -> Written:
-        house, kind = self._house, attributes.kind
-        old = house.find(attributes)
+    async def _change(self, attributes: RequestAttributes, edit: ObjectEdit) -> Written:
+        context, kind = self._context, attributes.kind
+        old = context.find(attributes)
         before = read_scale(kind, old)
         wanted = edit(before)
         version = (wanted.get("metadata") or {}).get("resourceVersion")
         if version and version != version_of(old):
             raise conflict(kind, attributes.name)
-        admitted = await house.admission.mutate(attributes, wanted, before)
+        admitted = await context.admission.mutate(attributes, wanted, before)
         after = wanted if admitted.document is None else admitted.document
         new = count_generation(kind, old, write_scale(kind, old, after))
         causes = kind.shape.check(new, old)
         if causes:
             raise invalid(kind, attributes.name, causes)
-        heard = await house.admission.validate(attributes, after, before)
+        heard = await context.admission.validate(attributes, after, before)
         stored = await self._keep(attributes, old, new)
         return Written(read_scale(kind, stored), (*admitted.warnings, *heard))
 
-    async def _keep(self, attributes: Attributes, old: JsonObject, new: JsonObject) -> JsonObject:
-        house, kind = self._house, attributes.kind
+    async def _keep(
+        self, attributes: RequestAttributes, old: JsonObject, new: JsonObject
+    ) -> JsonObject:
+        context, kind = self._context, attributes.kind
         if is_unchanged(old, new, with_managers=False):
             return old
         new = track(kind, old, new, attributes.field_manager, read_clock(), "scale")
         if attributes.dry_run:
             return new
-        stored = house.store.put(kind, house.keep(kind, new), expected=version_of(old))
-        await house.store.settle()
-        return house.show(kind, stored)
+        stored = context.store.put(kind, context.keep(kind, new), expected=version_of(old))
+        await context.store.settle()
+        return context.show(kind, stored)
 
 
-def _read_edit(kind: Kind, call: Call) -> Edit:
+def _read_edit(kind: ServedKind, call: Call) -> ObjectEdit:
     if call.method == "PUT":
         sent = _require(read_document(call.body, call.content_type))
         return lambda _: sent

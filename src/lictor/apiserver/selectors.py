@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 from lictor.apiserver.event_views import GROUP as EVENTS_GROUP
 from lictor.apiserver.event_views import find_kept_field
-from lictor.apiserver.kind import Kind
-from lictor.apiserver.refusals import bad_request
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.status_errors import bad_request
 from lictor.raw import Json, JsonObject
 
-Test: TypeAlias = Callable[[JsonObject], bool]
+ObjectTest: TypeAlias = Callable[[JsonObject], bool]
 _LabelTest: TypeAlias = Callable[[JsonObject], bool]
 
 _NAME = r"(?:[A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]"
@@ -51,9 +51,9 @@ _FALSE_WHEN_MISSING = frozenset(("spec.unschedulable", "spec.hostNetwork"))
 _ZERO_WHEN_MISSING = frozenset(("status.replicas", "status.successful"))
 
 
-def compile_selectors(kind: Kind, labels: str, fields: str) -> Test | None:
+def compile_selectors(kind: ServedKind, labels: str, fields: str) -> ObjectTest | None:
     """One test for both selectors of a query; None where everything is wanted."""
-    tests: list[Test] = []
+    tests: list[ObjectTest] = []
     if labels.strip():
         wanted = _read_labels(labels)
         tests.append(lambda document: wanted(document["metadata"].get("labels") or {}))
@@ -146,7 +146,7 @@ def _check_value(value: str) -> str:
 # --- fields
 
 
-def _compile_fields(kind: Kind, text: str) -> Test:
+def _compile_fields(kind: ServedKind, text: str) -> ObjectTest:
     more = _FIELDS.get((kind.group, kind.plural))
     known = _EVERYWHERE if more is None else _EVERYWHERE | more
     if kind.group == EVENTS_GROUP:
@@ -157,7 +157,7 @@ def _compile_fields(kind: Kind, text: str) -> Test:
     return lambda document: all([test(document) for test in tests])
 
 
-def _compile_field(part: str, known: frozenset[str], *, is_plain: bool) -> Test:
+def _compile_field(part: str, known: frozenset[str], *, is_plain: bool) -> ObjectTest:
     key, operator, value = _split(part)
     if not operator:
         raise bad_request(f"invalid selector: {part[:200]!r}; can't understand {part[:200]!r}")

@@ -19,22 +19,22 @@ from lictor.apiserver.access.authorization import Authorization
 from lictor.apiserver.access.service_tokens import ServiceTokens
 from lictor.apiserver.access.token_requests import TokenRequests
 from lictor.apiserver.admission.chain import Admission
-from lictor.apiserver.annexes import Annexes
-from lictor.apiserver.attributes import User
-from lictor.apiserver.bootstrap import furnish
+from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.bootstrap import create_bootstrap_objects
+from lictor.apiserver.context import ServerContext
+from lictor.apiserver.controllers.definitions import DefinitionController
 from lictor.apiserver.database import Database
-from lictor.apiserver.desk import JSON_TYPE, Desk, write_warnings
-from lictor.apiserver.house import House
+from lictor.apiserver.handlers import JSON_TYPE, RequestHandlers, write_warnings
 from lictor.apiserver.housekeeping import Duty, list_duties
 from lictor.apiserver.kinds.catalogue import build_catalogue
-from lictor.apiserver.kinds.definitions import Definitions
 from lictor.apiserver.kinds.documents import Documents
+from lictor.apiserver.loopback_client import LoopbackClient
 from lictor.apiserver.persistence import SqliteJournal, open_store
-from lictor.apiserver.reading import Reader
-from lictor.apiserver.refusals import build_status, internal_error
+from lictor.apiserver.reading import ObjectReader
 from lictor.apiserver.routes import find_route, is_resource_path
+from lictor.apiserver.status_errors import build_status, internal_error
 from lictor.apiserver.store import Store
-from lictor.apiserver.verbs import Api
+from lictor.apiserver.subresources import SubresourceHandlers
 from lictor.apiserver.watches import Watches
 from lictor.errors import RefusedRequestError, UsageError
 from lictor.http import Call, Gate, Reply, Stream
@@ -65,7 +65,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
     key: Path | None = None
     # Who shows a certificate of this authority is who it says.
     client_authority: Path | None = None
-    tokens: Mapping[str, User] = {}
+    tokens: Mapping[str, ApiUser] = {}
     # None: all is forgotten at the end.
     database: Path | None = None
     # A port that is bound already, instead of the address.
@@ -83,18 +83,18 @@ class Server:
         self._database = None if settings.database is None else Database(settings.database)
         self.store, self._journal = _open_store(self._database)
         self.catalogue = build_catalogue()
-        reader = Reader(self.store, self.catalogue)
+        reader = ObjectReader(self.store, self.catalogue)
         self._authorization = Authorization(self.store, self.catalogue)
         service_tokens = ServiceTokens(_find_key(self._database), reader)
         self._authentication = Authentication(self._authorization, service_tokens, settings.tokens)
         self._admission = Admission(self.store, self.catalogue, self._authorization)
-        house = House(self.store, self.catalogue, self._authorization, self._admission)
-        self.api = Api(house)
-        self._definitions = Definitions(self.api, self.store, self.catalogue)
-        self.watches = Watches(house)
-        annexes = Annexes(house, self.api, TokenRequests(reader, service_tokens))
+        context = ServerContext(self.store, self.catalogue, self._authorization, self._admission)
+        self.api = LoopbackClient(context)
+        self._definitions = DefinitionController(self.api, self.store, self.catalogue)
+        self.watches = Watches(context)
+        annexes = SubresourceHandlers(context, self.api, TokenRequests(reader, service_tokens))
         reviews = AccessReviews(self._authentication, self._authorization, service_tokens)
-        self._desk = Desk(house, self.api, self.watches, annexes, reviews)
+        self._desk = RequestHandlers(context, self.api, self.watches, annexes, reviews)
         self._documents = Documents(self.catalogue, f"{settings.address}:{settings.port}")
         self._gate = Gate(
             self._answer,
@@ -119,11 +119,11 @@ class Server:
         if self._socket is None:
             self._socket = self._settings.listener or _bind(self._settings)
             self._port = self._socket.getsockname()[1]
-            await furnish(self.api, self.store, self.catalogue, self._port)
+            await create_bootstrap_objects(self.api, self.store, self.catalogue, self._port)
         return self._socket
 
     async def start(self) -> None:
-        """Listen, and keep house; returns when clients are welcome."""
+        """Listen, and keep context; returns when clients are welcome."""
         bound = await self.prepare()
         self._open(bound, _make_context(self._settings))
         if self._settings.side_door is not None:
@@ -174,7 +174,7 @@ class Server:
             log.exception("request failed", extra={"path": call.path, "method": call.method})
             return _reply_refusal(internal_error("this should not have happened"))
 
-    def _answer_document(self, call: Call, user: User) -> Reply:
+    def _answer_document(self, call: Call, user: ApiUser) -> Reply:
         self._authorization.check_path(user, call.method.lower(), call.path)
         if call.path in _READINESS and self._journal is not None and self._journal.problem:
             return Reply(HTTPStatus.INTERNAL_SERVER_ERROR, _NOT_READY)

@@ -6,15 +6,15 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from lictor.apiserver.kind import Kind
-from lictor.apiserver.packing import PackedObjects, Packer
-from lictor.apiserver.refusals import already_exists, conflict, expired, not_found
+from lictor.apiserver.compressed_objects import CompressedObjects, Compressor
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.status_errors import already_exists, conflict, expired, not_found
 from lictor.raw import JsonObject
 
 # Namespace (empty for none) and name.
-Key: TypeAlias = tuple[str, str]
+ObjectKey: TypeAlias = tuple[str, str]
 # Group and plural: where objects are kept, whichever version is served.
-Place: TypeAlias = tuple[str, str]
+GroupResource: TypeAlias = tuple[str, str]
 
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"
@@ -25,21 +25,21 @@ _MEMORY = 1024
 # So many of them as they are; older ones are asked for by few, and rest as bytes.
 _AWAKE = 128
 # Kinds that are two views of the same objects.
-_SHARED: dict[Place, Place] = {("events.k8s.io", "events"): ("", "events")}
+_SHARED: dict[GroupResource, GroupResource] = {("events.k8s.io", "events"): ("", "events")}
 
 
-class Change(msgspec.Struct, frozen=True):
+class StoreChange(msgspec.Struct, frozen=True):
     """Something happened to an object; a deleted one is shown as it last was."""
 
-    place: Place
+    resource: GroupResource
     type: str
-    key: Key
+    key: ObjectKey
     document: JsonObject
     old: JsonObject | None
     revision: int
 
 
-Listener: TypeAlias = Callable[[Change], None]
+ChangeListener: TypeAlias = Callable[[StoreChange], None]
 
 
 class Journal(Protocol):
@@ -48,33 +48,33 @@ class Journal(Protocol):
     def check(self) -> None:
         """Raise RefusedRequestError where no change can be written down now."""
 
-    def write(self, change: Change) -> None:
+    def write(self, change: StoreChange) -> None:
         """Take a change, to be committed soon."""
 
     async def settle(self) -> None:
         """Return when all changes so far are committed."""
 
 
-class Shelf:
+class ResourceStorage:
     """The objects of one kind, in the order of their keys, and their latest changes."""
 
-    def __init__(self, place: Place, horizon: int) -> None:
-        self.place = place
-        self.objects: MutableMapping[Key, JsonObject] = PackedObjects()
-        self.keys: list[Key] = []
-        self.listeners: list[Listener] = []
+    def __init__(self, resource: GroupResource, horizon: int) -> None:
+        self.resource = resource
+        self.objects: MutableMapping[ObjectKey, JsonObject] = CompressedObjects()
+        self.keys: list[ObjectKey] = []
+        self.listeners: list[ChangeListener] = []
         # Changes up to this revision are forgotten.
         self.horizon = horizon
         self._log = _Log()
         # How many changes were dropped in front of the log: positions never change their meaning.
         self._dropped = 0
 
-    def load(self, key: Key, document: JsonObject) -> None:
+    def load(self, key: ObjectKey, document: JsonObject) -> None:
         """Put an object there that was there before we started."""
         self.objects[key] = document
         insort(self.keys, key)
 
-    def record(self, change: Change) -> None:
+    def record(self, change: StoreChange) -> None:
         """Make a change, remember it and tell it."""
         if change.type == DELETED:
             del self.objects[change.key]
@@ -101,7 +101,7 @@ class Shelf:
             raise expired(f"too old resource version: {revision} ({self.horizon})")
         return self._dropped + self._log.find_after(revision)
 
-    def changes_from(self, position: int) -> list[Change] | None:
+    def changes_from(self, position: int) -> list[StoreChange] | None:
         """All changes from a position on; None where some of them are forgotten."""
         start = position - self._dropped
         return self._log.read(start) if start >= 0 else None
@@ -112,14 +112,14 @@ class Shelf:
         for key in self.keys_of(namespace):
             yield objects[key]
 
-    def keys_of(self, namespace: str = "") -> list[Key]:
+    def keys_of(self, namespace: str = "") -> list[ObjectKey]:
         """The keys of all objects, or of those of a namespace, in order."""
         if not namespace:
             return list(self.keys)
         start = bisect_left(self.keys, (namespace, ""))
         return self.keys[start : bisect_left(self.keys, (namespace + "\0", ""))]
 
-    def at(self, revision: int) -> Mapping[Key, JsonObject]:
+    def at(self, revision: int) -> Mapping[ObjectKey, JsonObject]:
         """All objects as they were after a revision, by undoing what came later."""
         changes = self.changes_from(self.position_after(revision))
         if not changes:
@@ -128,16 +128,16 @@ class Shelf:
         return _Past(self.objects, undone)
 
 
-class _Past(Mapping[Key, JsonObject]):
+class _Past(Mapping[ObjectKey, JsonObject]):
     """Objects as they were: those of today, but for the few that have changed since."""
 
     def __init__(
-        self, today: Mapping[Key, JsonObject], undone: Mapping[Key, JsonObject | None]
+        self, today: Mapping[ObjectKey, JsonObject], undone: Mapping[ObjectKey, JsonObject | None]
     ) -> None:
         self._today = today
         self._undone = undone
 
-    def __getitem__(self, key: Key) -> JsonObject:
+    def __getitem__(self, key: ObjectKey) -> JsonObject:
         if key not in self._undone:
             return self._today[key]
         found = self._undone[key]
@@ -145,7 +145,7 @@ class _Past(Mapping[Key, JsonObject]):
             raise KeyError(key)
         return found
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[ObjectKey]:
         yield from (key for key in self._today if key not in self._undone)
         yield from (key for key, old in self._undone.items() if old is not None)
 
@@ -158,23 +158,23 @@ class _Log:
 
     def __init__(self) -> None:
         self._revisions: list[int] = []
-        self._changes: list[Change | bytes] = []
-        self._packer = Packer()
+        self._changes: list[StoreChange | bytes] = []
+        self._packer = Compressor()
 
     def __len__(self) -> int:
         return len(self._changes)
 
-    def append(self, change: Change) -> None:
+    def append(self, change: StoreChange) -> None:
         self._revisions.append(change.revision)
         self._changes.append(change)
         index = len(self._changes) - _AWAKE - 1
-        if index >= 0 and isinstance(older := self._changes[index], Change):
+        if index >= 0 and isinstance(older := self._changes[index], StoreChange):
             self._changes[index] = self._packer.pack(msgspec.structs.astuple(older))
 
-    def read(self, start: int) -> list[Change]:
+    def read(self, start: int) -> list[StoreChange]:
         """All changes from a position on."""
         return [
-            each if isinstance(each, Change) else self._unpack(each)
+            each if isinstance(each, StoreChange) else self._unpack(each)
             for each in self._changes[start:]
         ]
 
@@ -188,9 +188,9 @@ class _Log:
         del self._revisions[:count], self._changes[:count]
         return last
 
-    def _unpack(self, packed: bytes) -> Change:
-        place, type_, key, document, old, revision = self._packer.unpack(packed)
-        return Change(tuple(place), type_, tuple(key), document, old, revision)
+    def _unpack(self, packed: bytes) -> StoreChange:
+        resource, type_, key, document, old, revision = self._packer.unpack(packed)
+        return StoreChange(tuple(resource), type_, tuple(key), document, old, revision)
 
 
 class Store:
@@ -200,106 +200,108 @@ class Store:
         self.revision = revision
         self._start = revision
         self._journal = journal
-        self._shelves: dict[Place, Shelf] = {}
-        self._listeners: list[Listener] = []
+        self._storages: dict[GroupResource, ResourceStorage] = {}
+        self._listeners: list[ChangeListener] = []
 
-    def shelf(self, group: str, plural: str) -> Shelf:
+    def storage(self, group: str, plural: str) -> ResourceStorage:
         """Where the objects of a kind are kept."""
-        place = _SHARED.get((group, plural), (group, plural))
-        shelf = self._shelves.get(place)
-        if shelf is None:
-            shelf = self._shelves[place] = Shelf(place, self._start)
-        return shelf
+        resource = _SHARED.get((group, plural), (group, plural))
+        storage = self._storages.get(resource)
+        if storage is None:
+            storage = self._storages[resource] = ResourceStorage(resource, self._start)
+        return storage
 
-    def shelves(self) -> list[Shelf]:
+    def storages(self) -> list[ResourceStorage]:
         """All that were ever used."""
-        return list(self._shelves.values())
+        return list(self._storages.values())
 
-    def get(self, kind: Kind, namespace: str, name: str) -> JsonObject | None:
+    def get(self, kind: ServedKind, namespace: str, name: str) -> JsonObject | None:
         """One object, in the version in which it is kept."""
-        return self.shelf(kind.group, kind.plural).objects.get((namespace, name))
+        return self.storage(kind.group, kind.plural).objects.get((namespace, name))
 
-    def list(self, kind: Kind, namespace: str = "") -> list[JsonObject]:
+    def list(self, kind: ServedKind, namespace: str = "") -> list[JsonObject]:
         """All objects of a kind, or those of a namespace, in the order of their names."""
-        return list(self.shelf(kind.group, kind.plural).select(namespace))
+        return list(self.storage(kind.group, kind.plural).select(namespace))
 
-    def subscribe(self, group: str, plural: str, callback: Listener) -> Callable[[], None]:
+    def subscribe(self, group: str, plural: str, callback: ChangeListener) -> Callable[[], None]:
         """Call back after each change of a kind, until what is returned is called."""
-        listeners = self.shelf(group, plural).listeners
+        listeners = self.storage(group, plural).listeners
         listeners.append(callback)
         return lambda: listeners.remove(callback)
 
-    def subscribe_all(self, callback: Listener) -> None:
+    def subscribe_all(self, callback: ChangeListener) -> None:
         """Call back after each change of any object."""
         self._listeners.append(callback)
 
-    def put(self, kind: Kind, document: JsonObject, *, expected: str | None) -> JsonObject:
+    def put(self, kind: ServedKind, document: JsonObject, *, expected: str | None) -> JsonObject:
         """Keep an object under a new resourceVersion.
 
         `expected` is the version that is replaced; empty where there may be none, None where any.
         """
-        shelf = self.shelf(kind.group, kind.plural)
+        storage = self.storage(kind.group, kind.plural)
         metadata = document["metadata"]
         key = (metadata.get("namespace") or "", metadata["name"])
-        old = shelf.objects.get(key)
+        old = storage.objects.get(key)
         _check_version(kind, key, old, expected)
         revision = self.revision + 1
         stored = {**document, "metadata": {**metadata, "resourceVersion": str(revision)}}
         type_ = ADDED if old is None else MODIFIED
-        self._record(shelf, Change(shelf.place, type_, key, stored, old, revision))
+        self._record(storage, StoreChange(storage.resource, type_, key, stored, old, revision))
         return stored
 
     def remove(
-        self, kind: Kind, namespace: str, name: str, *, expected: str | None = None
+        self, kind: ServedKind, namespace: str, name: str, *, expected: str | None = None
     ) -> JsonObject:
         """Keep an object no longer; gives it back as it last was."""
-        shelf = self.shelf(kind.group, kind.plural)
+        storage = self.storage(kind.group, kind.plural)
         key = (namespace, name)
-        old = shelf.objects.get(key)
+        old = storage.objects.get(key)
         if old is None:
             raise not_found(kind, name)
         _check_version(kind, key, old, expected)
         revision = self.revision + 1
         metadata = {**old["metadata"], "resourceVersion": str(revision)}
         last = {**old, "metadata": metadata}
-        self._record(shelf, Change(shelf.place, DELETED, key, last, old, revision))
+        self._record(storage, StoreChange(storage.resource, DELETED, key, last, old, revision))
         return last
 
-    def undo(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+    def undo(self, changes: Iterable[StoreChange]) -> tuple[StoreChange, ...]:
         """Make objects again what they were before these changes; the changes that this takes.
 
         Those who watch have seen the changes, so the way back is a change too.
         """
-        before: dict[tuple[Place, Key], JsonObject | None] = {}
+        before: dict[tuple[GroupResource, ObjectKey], JsonObject | None] = {}
         for change in changes:
-            before.setdefault((change.place, change.key), change.old)
+            before.setdefault((change.resource, change.key), change.old)
         return tuple(
             undone
-            for (place, key), document in before.items()
-            if (undone := self._restore(self.shelf(*place), key, document)) is not None
+            for (resource, key), document in before.items()
+            if (undone := self._restore(self.storage(*resource), key, document)) is not None
         )
 
-    def _restore(self, shelf: Shelf, key: Key, document: JsonObject | None) -> Change | None:
-        current = shelf.objects.get(key)
+    def _restore(
+        self, storage: ResourceStorage, key: ObjectKey, document: JsonObject | None
+    ) -> StoreChange | None:
+        current = storage.objects.get(key)
         shown = current if document is None else document
         if shown is None:
             return None
         type_ = DELETED if document is None else ADDED if current is None else MODIFIED
         revision = self.revision + 1
         stored = {**shown, "metadata": {**shown["metadata"], "resourceVersion": str(revision)}}
-        change = Change(shelf.place, type_, key, stored, current, revision)
-        self._tell(shelf, change)
+        change = StoreChange(storage.resource, type_, key, stored, current, revision)
+        self._tell(storage, change)
         return change
 
-    def _record(self, shelf: Shelf, change: Change) -> None:
+    def _record(self, storage: ResourceStorage, change: StoreChange) -> None:
         if self._journal is not None:
             self._journal.check()
             self._journal.write(change)
-        self._tell(shelf, change)
+        self._tell(storage, change)
 
-    def _tell(self, shelf: Shelf, change: Change) -> None:
+    def _tell(self, storage: ResourceStorage, change: StoreChange) -> None:
         self.revision = change.revision
-        shelf.record(change)
+        storage.record(change)
         for listener in self._listeners:
             listener(change)
 
@@ -309,7 +311,9 @@ class Store:
             await self._journal.settle()
 
 
-def _check_version(kind: Kind, key: Key, old: JsonObject | None, expected: str | None) -> None:
+def _check_version(
+    kind: ServedKind, key: ObjectKey, old: JsonObject | None, expected: str | None
+) -> None:
     if expected is None:
         return
     if expected == "":

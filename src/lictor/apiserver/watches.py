@@ -12,12 +12,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 import msgspec
 import orjson
 
-from lictor.apiserver.house import House
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.context import ServerContext
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.lists import read_version
-from lictor.apiserver.refusals import build_status, expired, too_large_version
-from lictor.apiserver.selectors import Test
-from lictor.apiserver.store import ADDED, DELETED, MODIFIED, Change, Shelf
+from lictor.apiserver.selectors import ObjectTest
+from lictor.apiserver.status_errors import build_status, expired, too_large_version
+from lictor.apiserver.store import ADDED, DELETED, MODIFIED, ResourceStorage, StoreChange
 from lictor.raw import JsonObject
 
 _BOOKMARK = "BOOKMARK"
@@ -36,7 +36,7 @@ class WatchQuery(msgspec.Struct, frozen=True):
     """What a client wants to be told of, and how."""
 
     namespace: str = ""
-    test: Test | None = None
+    test: ObjectTest | None = None
     version: str = ""
     bookmarks: bool = False
     # None: objects that are there already are told where no version is given.
@@ -50,19 +50,19 @@ class WatchQuery(msgspec.Struct, frozen=True):
 class Watches:
     """All watches of a server."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, context: ServerContext) -> None:
+        self.context = context
         self.encoder = _Encoder()
-        self._open: set[Watch] = set()
+        self._open: set[OpenWatch] = set()
 
-    def open(self, kind: Kind, query: WatchQuery) -> "Watch":
+    def open(self, kind: ServedKind, query: WatchQuery) -> "OpenWatch":
         """Begin a watch; raises RefusedRequestError where it cannot begin there."""
-        return Watch(self, kind, query)
+        return OpenWatch(self, kind, query)
 
-    def add(self, watch: "Watch") -> None:
+    def add(self, watch: "OpenWatch") -> None:
         self._open.add(watch)
 
-    def remove(self, watch: "Watch") -> None:
+    def remove(self, watch: "OpenWatch") -> None:
         self._open.discard(watch)
 
     def end_all(self) -> None:
@@ -74,15 +74,15 @@ class Watches:
         return len(self._open)
 
 
-class Watch:
+class OpenWatch:
     """One client's view of a kind."""
 
-    def __init__(self, watches: Watches, kind: Kind, query: WatchQuery) -> None:
+    def __init__(self, watches: Watches, kind: ServedKind, query: WatchQuery) -> None:
         self._watches = watches
         self._kind = kind
         self._query = query
-        store = watches.house.store
-        self._shelf: Shelf = store.shelf(kind.group, kind.plural)
+        store = watches.context.store
+        self._storage: ResourceStorage = store.storage(kind.group, kind.plural)
         wanted = read_version(query.version)
         if wanted > store.revision:
             raise too_large_version(wanted, store.revision)
@@ -96,9 +96,9 @@ class Watch:
     async def pieces(self) -> AsyncGenerator[bytes, None]:
         """The lines of the reply, until the client goes or its time is over."""
         self._watches.add(self)
-        unsubscribe = self._watches.house.store.subscribe(*self._shelf.place, self._notice)
+        unsubscribe = self._watches.context.store.subscribe(*self._storage.resource, self._notice)
         try:
-            position = self._shelf.end if self._tells_initial else self._find_position()
+            position = self._storage.end if self._tells_initial else self._find_position()
             if position is None:
                 yield self._encode_error(f"too old resource version: {self._query.version}")
                 return
@@ -112,11 +112,11 @@ class Watch:
             self._watches.remove(self)
 
     def _find_position(self) -> int | None:
-        if self._since < self._shelf.horizon:
+        if self._since < self._storage.horizon:
             return None
-        return self._shelf.position_after(self._since)
+        return self._storage.position_after(self._since)
 
-    def _notice(self, _: Change) -> None:
+    def _notice(self, _: StoreChange) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
@@ -129,8 +129,8 @@ class Watch:
     # --- what is there already
 
     async def _tell_initial(self) -> AsyncIterator[bytes]:
-        objects = list(self._shelf.select(self._query.namespace))
-        revision = self._watches.house.store.revision
+        objects = list(self._storage.select(self._query.namespace))
+        revision = self._watches.context.store.revision
         lines: list[bytes] = []
         size = 0
         for document in objects:
@@ -149,7 +149,7 @@ class Watch:
     async def _follow(self, position: int) -> AsyncIterator[bytes]:
         bookmark = time.monotonic() + _BOOKMARK_SECONDS
         while not self._is_over:
-            changes = self._shelf.changes_from(position)
+            changes = self._storage.changes_from(position)
             if changes is None:
                 yield self._encode_error("the client reads too slowly: changes are forgotten")
                 return
@@ -163,11 +163,11 @@ class Watch:
                 break
             if self._query.bookmarks and now >= bookmark:
                 bookmark = now + _BOOKMARK_SECONDS
-                yield self._encode_bookmark(self._watches.house.store.revision)
+                yield self._encode_bookmark(self._watches.context.store.revision)
                 continue
             await self._sleep(min(self._until, bookmark) - now)
         if self._query.bookmarks:
-            yield self._encode_bookmark(self._watches.house.store.revision)
+            yield self._encode_bookmark(self._watches.context.store.revision)
 
     async def _sleep(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -184,11 +184,11 @@ class Watch:
         if not wake.done():
             wake.set_result(None)
 
-    def _tell(self, changes: list[Change]) -> list[bytes]:
+    def _tell(self, changes: list[StoreChange]) -> list[bytes]:
         lines = [line for change in changes if (line := self._tell_one(change))]
         return [b"".join(lines)] if lines else []
 
-    def _tell_one(self, change: Change) -> bytes:
+    def _tell_one(self, change: StoreChange) -> bytes:
         query = self._query
         if query.namespace and change.key[0] != query.namespace:
             return b""
@@ -209,7 +209,7 @@ class Watch:
         return self._watches.encoder.encode(self._show, self._kind, self._query, type_, document)
 
     def _show(self, document: JsonObject) -> JsonObject:
-        shown = self._watches.house.show(self._kind, document)
+        shown = self._watches.context.show(self._kind, document)
         return self._query.show(shown) if self._query.show is not None else shown
 
     def _encode_bookmark(self, revision: int, *, ends_initial: bool = False) -> bytes:
@@ -233,7 +233,7 @@ class _Encoder:
         self._lines: dict[tuple[int, str, str, str], tuple[JsonObject, bytes]] = {}
 
     def encode(
-        self, show: Show, kind: Kind, query: WatchQuery, type_: str, document: JsonObject
+        self, show: Show, kind: ServedKind, query: WatchQuery, type_: str, document: JsonObject
     ) -> bytes:
         """The line of one event."""
         key = (id(document), type_, kind.api_version, query.style)

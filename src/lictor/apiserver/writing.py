@@ -5,12 +5,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.apiserver.attributes import Attributes
+from lictor.apiserver.attributes import RequestAttributes
 from lictor.apiserver.births import complete_with_uid
 from lictor.apiserver.bodies import check_metadata
+from lictor.apiserver.context import ServerContext
 from lictor.apiserver.field_validation import FieldValidation, read_fields, read_patched
-from lictor.apiserver.house import House
-from lictor.apiserver.kind import Cause, Kind
+from lictor.apiserver.kind import Cause, ServedKind
 from lictor.apiserver.kind_habits import is_conditional, is_created_by_update, is_namespace
 from lictor.apiserver.objects import (
     begin_object,
@@ -27,7 +27,7 @@ from lictor.apiserver.objects import (
 )
 from lictor.apiserver.ownership.apply import apply_patch
 from lictor.apiserver.ownership.managed_fields import track
-from lictor.apiserver.refusals import (
+from lictor.apiserver.status_errors import (
     already_exists,
     bad_request,
     conflict,
@@ -65,18 +65,18 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 # From the object as it is to the object as someone wants it.
-Edit: TypeAlias = Callable[[JsonObject], JsonObject]
+ObjectEdit: TypeAlias = Callable[[JsonObject], JsonObject]
 
 
-class Writer:
+class ObjectWriter:
     """The way of a write through defaults, admission and checks into the store."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
 
     async def create(
         self,
-        attributes: Attributes,
+        attributes: RequestAttributes,
         document: JsonObject,
         validation: FieldValidation = FieldValidation.WARN,
     ) -> Written:
@@ -87,7 +87,7 @@ class Writer:
 
     async def update(
         self,
-        attributes: Attributes,
+        attributes: RequestAttributes,
         document: JsonObject,
         validation: FieldValidation = FieldValidation.WARN,
     ) -> Written:
@@ -111,28 +111,28 @@ class Writer:
 
         return await self._change(attributes, replace, warnings)
 
-    def _is_created_by_update(self, attributes: Attributes) -> bool:
+    def _is_created_by_update(self, attributes: RequestAttributes) -> bool:
         """Is it missing, and of a kind that is created then? Subresources create nothing."""
         kind = attributes.kind
         if attributes.subresource or not is_created_by_update(kind):
             return False
-        return self._house.store.get(kind, attributes.namespace, attributes.name) is None
+        return self._context.store.get(kind, attributes.namespace, attributes.name) is None
 
     async def _create_by_update(
-        self, attributes: Attributes, document: JsonObject, warnings: list[str]
+        self, attributes: RequestAttributes, document: JsonObject, warnings: list[str]
     ) -> Written:
         if uid := document["metadata"].get("uid"):
             told = f"UID in precondition: {uid}, UID in object meta: "
             raise conflict(attributes.kind, attributes.name, f"Precondition failed: {told}")
         # Whoever may only update has not been asked whether they may create.
         creation = _as_create(attributes)
-        self._house.authorization.check(creation)
+        self._context.authorization.check(creation)
         return await self._create(creation, document, warnings)
 
     async def edit(
         self,
-        attributes: Attributes,
-        edit: Edit,
+        attributes: RequestAttributes,
+        edit: ObjectEdit,
         validation: FieldValidation = FieldValidation.WARN,
     ) -> Written:
         """Change an object by a function of what it is, such as a patch."""
@@ -145,10 +145,10 @@ class Writer:
 
         return await self._change(attributes, edit_and_read, warnings)
 
-    async def apply(self, attributes: Attributes, applied: Applied) -> Written:
+    async def apply(self, attributes: RequestAttributes, applied: Applied) -> Written:
         """Server-side apply: change an object, or create it."""
         kind = attributes.kind
-        if self._house.store.get(kind, attributes.namespace, attributes.name) is None:
+        if self._context.store.get(kind, attributes.namespace, attributes.name) is None:
             return await self._create_applied(attributes, applied)
 
         def merge(current: JsonObject) -> JsonObject:
@@ -156,7 +156,7 @@ class Writer:
 
         return await self._change(attributes, merge, [], is_apply=True)
 
-    async def _create_applied(self, attributes: Attributes, applied: Applied) -> Written:
+    async def _create_applied(self, attributes: RequestAttributes, applied: Applied) -> Written:
         if attributes.subresource:
             raise not_found(attributes.kind, attributes.name)
         uid = applied.document["metadata"].get("uid")
@@ -164,12 +164,12 @@ class Writer:
             told = f"the provided object specified uid {uid}, and no existing object was found"
             raise conflict(attributes.kind, attributes.name, f"uid mismatch: {told}")
         creation = _as_create(attributes)
-        self._house.authorization.check(creation)
+        self._context.authorization.check(creation)
         document = self._merge(attributes, None, applied)
         return await self._create(creation, document, [], is_apply=True)
 
     def _merge(
-        self, attributes: Attributes, current: JsonObject | None, applied: Applied
+        self, attributes: RequestAttributes, current: JsonObject | None, applied: Applied
     ) -> JsonObject:
         merged = apply_patch(
             attributes.kind,
@@ -188,7 +188,7 @@ class Writer:
 
     async def _create(
         self,
-        attributes: Attributes,
+        attributes: RequestAttributes,
         document: JsonObject,
         warnings: list[str],
         *,
@@ -197,7 +197,7 @@ class Writer:
         kind = attributes.kind
         document = begin_object(kind, document, attributes.namespace)
         document = kind.shape.complete(document)
-        admitted = await self._house.admission.mutate(attributes, document, None)
+        admitted = await self._context.admission.mutate(attributes, document, None)
         warnings += admitted.warnings
         if admitted.document is not None and admitted.document is not document:
             document = begin_object(kind, _reread(kind, admitted.document), attributes.namespace)
@@ -213,15 +213,20 @@ class Writer:
         raise AssertionError("the last attempt returns or raises")
 
     async def _finish_creation(
-        self, attributes: Attributes, document: JsonObject, warnings: list[str], *, is_apply: bool
+        self,
+        attributes: RequestAttributes,
+        document: JsonObject,
+        warnings: list[str],
+        *,
+        is_apply: bool,
     ) -> Written:
-        house, kind = self._house, attributes.kind
+        context, kind = self._context, attributes.kind
         causes = kind.shape.check(document, None)
         if not name_of(document) and not causes:
             causes = [_NAMELESS]
         if causes:
             raise invalid(kind, name_of(document), causes)
-        heard = await house.admission.validate(attributes, document, None)
+        heard = await context.admission.validate(attributes, document, None)
         if not is_apply:
             now = document["metadata"]["creationTimestamp"]
             document = track(kind, None, document, attributes.field_manager, now, "")
@@ -229,27 +234,27 @@ class Writer:
         if attributes.dry_run:
             self._check_free(kind, document)
             return Written(document, told, is_new=True)
-        stored = house.store.put(kind, house.keep(kind, document), expected="")
-        await house.store.settle()
-        return Written(house.show(kind, stored), told, is_new=True)
+        stored = context.store.put(kind, context.keep(kind, document), expected="")
+        await context.store.settle()
+        return Written(context.show(kind, stored), told, is_new=True)
 
-    def _check_free(self, kind: Kind, document: JsonObject) -> None:
+    def _check_free(self, kind: ServedKind, document: JsonObject) -> None:
         namespace = document["metadata"].get("namespace") or ""
-        if self._house.store.get(kind, namespace, name_of(document)) is not None:
+        if self._context.store.get(kind, namespace, name_of(document)) is not None:
             raise already_exists(kind, name_of(document))
 
     # --- change
 
     async def _change(
         self,
-        attributes: Attributes,
-        edit: Edit,
+        attributes: RequestAttributes,
+        edit: ObjectEdit,
         warnings: list[str],
         *,
         is_apply: bool = False,
     ) -> Written:
         for attempt in range(_ATTEMPTS):
-            old = self._house.find(attributes)
+            old = self._context.find(attributes)
             new = edit(old)
             wanted = version_of(new)
             if wanted and wanted != version_of(old):
@@ -259,13 +264,13 @@ class Writer:
                 return await self._replace(attributes, old, new, warnings, is_apply=is_apply)
             except RefusedRequestError as error:
                 is_last = attempt == _ATTEMPTS - 1
-                if is_last or not _is_race(self._house, attributes, old, error):
+                if is_last or not _is_race(self._context, attributes, old, error):
                     raise
         raise AssertionError("the last attempt returns or raises")
 
     async def _replace(
         self,
-        attributes: Attributes,
+        attributes: RequestAttributes,
         old: JsonObject,
         new: JsonObject,
         warnings: list[str],
@@ -277,7 +282,7 @@ class Writer:
         if causes:
             raise invalid(kind, attributes.name, causes)
         new = kind.shape.complete(carry_over(kind, old, new, part))
-        admitted = await self._house.admission.mutate(attributes, new, old)
+        admitted = await self._context.admission.mutate(attributes, new, old)
         if admitted.document is not None and admitted.document is not new:
             changed = carry_over(kind, old, _reread(kind, admitted.document), part)
             new = kind.shape.complete(changed)
@@ -285,17 +290,17 @@ class Writer:
         causes = [*check_change(old, new), *kind.shape.check(new, old)]
         if causes:
             raise invalid(kind, attributes.name, causes)
-        heard = await self._house.admission.validate(attributes, new, old)
+        heard = await self._context.admission.validate(attributes, new, old)
         told = (*warnings, *admitted.warnings, *heard)
         return Written(await self._keep(attributes, old, new, is_apply=is_apply), told)
 
     async def _keep(
-        self, attributes: Attributes, old: JsonObject, new: JsonObject, *, is_apply: bool
+        self, attributes: RequestAttributes, old: JsonObject, new: JsonObject, *, is_apply: bool
     ) -> JsonObject:
-        house, kind = self._house, attributes.kind
+        context, kind = self._context, attributes.kind
         if is_unchanged(old, new, with_managers=is_apply or _sends_managers(old, new)):
             # It may be as it is by a change that is not written yet.
-            await house.store.settle()
+            await context.store.settle()
             return old
         if not is_apply:
             manager, part = attributes.field_manager, attributes.subresource
@@ -305,15 +310,15 @@ class Writer:
         expected = version_of(old)
         if is_finished(kind, new):
             # The last of those who wanted to see it go has let go.
-            house.store.remove(kind, *key_of(new), expected=expected)
+            context.store.remove(kind, *key_of(new), expected=expected)
             stored = new
         else:
-            stored = house.store.put(kind, house.keep(kind, new), expected=expected)
-        await house.store.settle()
-        return house.show(kind, stored)
+            stored = context.store.put(kind, context.keep(kind, new), expected=expected)
+        await context.store.settle()
+        return context.show(kind, stored)
 
 
-def is_finished(kind: Kind, document: JsonObject) -> bool:
+def is_finished(kind: ServedKind, document: JsonObject) -> bool:
     """Is it deleted, and does nobody hold it any more?"""
     metadata = document["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
@@ -331,7 +336,7 @@ def _sends_managers(old: JsonObject, new: JsonObject) -> bool:
     return bool(sent != old["metadata"].get("managedFields") and sent is not None)
 
 
-def _reread(kind: Kind, document: JsonObject) -> JsonObject:
+def _reread(kind: ServedKind, document: JsonObject) -> JsonObject:
     """What a webhook made of an object: it may have put anything into it."""
     check_metadata(kind, document)
     # Built-in objects are pruned whenever they are completed, which is next.
@@ -340,7 +345,7 @@ def _reread(kind: Kind, document: JsonObject) -> JsonObject:
     return read_fields(kind, document, FieldValidation.IGNORE, [])
 
 
-def _check_identity(attributes: Attributes, document: JsonObject) -> None:
+def _check_identity(attributes: RequestAttributes, document: JsonObject) -> None:
     name = name_of(document)
     if name != attributes.name:
         raise bad_request(
@@ -356,16 +361,19 @@ def _check_identity(attributes: Attributes, document: JsonObject) -> None:
 
 
 def _is_race(
-    house: House, attributes: Attributes, old: JsonObject, error: RefusedRequestError
+    context: ServerContext,
+    attributes: RequestAttributes,
+    old: JsonObject,
+    error: RefusedRequestError,
 ) -> bool:
     """Was the change refused only since someone else was faster?"""
     if error.reason != "Conflict":
         return False
-    current = house.store.get(attributes.kind, attributes.namespace, attributes.name)
+    current = context.store.get(attributes.kind, attributes.namespace, attributes.name)
     return current is not None and version_of(current) != version_of(old)
 
 
-def _as_create(attributes: Attributes) -> Attributes:
+def _as_create(attributes: RequestAttributes) -> RequestAttributes:
     options = {**attributes.options, "kind": "CreateOptions"}
     options.pop("force", None)
     return msgspec.structs.replace(

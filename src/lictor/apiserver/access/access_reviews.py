@@ -12,10 +12,10 @@ from lictor.apiserver.access.rbac import Rule
 from lictor.apiserver.access.service_tokens import ServiceTokens
 from lictor.apiserver.admission.store_lookups import read_question
 from lictor.apiserver.admission.submission import describe_user
-from lictor.apiserver.attributes import User
-from lictor.apiserver.kind import Cause, Kind
+from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.kind import Cause, ServedKind
 from lictor.apiserver.reading import read_object, read_text, read_texts
-from lictor.apiserver.refusals import bad_request, invalid_object
+from lictor.apiserver.status_errors import bad_request, invalid_object
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
@@ -32,7 +32,7 @@ REVIEWS: Final = frozenset(
     )
 )
 
-_Answer = Callable[[Kind, User, JsonObject, str], JsonObject]
+_Answer = Callable[[ServedKind, ApiUser, JsonObject, str], JsonObject]
 
 
 class AccessReviews:
@@ -57,20 +57,22 @@ class AccessReviews:
         }
 
     def answer(
-        self, kind: Kind, user: User, document: JsonObject, namespace: str = ""
+        self, kind: ServedKind, user: ApiUser, document: JsonObject, namespace: str = ""
     ) -> JsonObject:
         """The review with its status; `user` is who asks."""
         return self._answers[kind.plural](kind, user, document, namespace)
 
     # --- authorization.k8s.io
 
-    def _review_own_access(self, _: Kind, user: User, document: JsonObject, __: str) -> JsonObject:
+    def _review_own_access(
+        self, _: ServedKind, user: ApiUser, document: JsonObject, __: str
+    ) -> JsonObject:
         spec = read_object(document, "spec")
         _check_one(spec)
         return {**document, "status": self._decide(spec, user)}
 
     def _review_access(
-        self, kind: Kind, _: User, document: JsonObject, namespace: str
+        self, kind: ServedKind, _: ApiUser, document: JsonObject, namespace: str
     ) -> JsonObject:
         spec = read_object(document, "spec")
         _check_one(spec)
@@ -87,14 +89,16 @@ class AccessReviews:
         status = self._decide(spec, None)
         return {**document, "metadata": metadata, "status": status}
 
-    def _decide(self, spec: JsonObject, user: User | None) -> JsonObject:
+    def _decide(self, spec: JsonObject, user: ApiUser | None) -> JsonObject:
         allowed, reason = self._authorization.decide(read_question(spec, user))
         status: JsonObject = {"allowed": allowed}
         if reason:
             status["reason"] = reason
         return status
 
-    def _review_rules(self, kind: Kind, user: User, document: JsonObject, _: str) -> JsonObject:
+    def _review_rules(
+        self, kind: ServedKind, user: ApiUser, document: JsonObject, _: str
+    ) -> JsonObject:
         namespace = read_text(read_object(document, "spec"), "namespace")
         if not namespace:
             raise bad_request("no namespace on request")
@@ -122,7 +126,9 @@ class AccessReviews:
 
     # --- authentication.k8s.io
 
-    def _review_token(self, _: Kind, __: User, document: JsonObject, ___: str) -> JsonObject:
+    def _review_token(
+        self, _: ServedKind, __: ApiUser, document: JsonObject, ___: str
+    ) -> JsonObject:
         spec = read_object(document, "spec")
         token = read_text(spec, "token")
         if not token:
@@ -139,7 +145,7 @@ class AccessReviews:
         return {**document, "status": status}
 
 
-def _review_self(kind: Kind, user: User, _: JsonObject, __: str) -> JsonObject:
+def _review_self(kind: ServedKind, user: ApiUser, _: JsonObject, __: str) -> JsonObject:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "kind": kind.kind,

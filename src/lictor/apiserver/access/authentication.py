@@ -7,14 +7,14 @@ from urllib.parse import unquote
 from lictor.apiserver.access.authorization import Authorization
 from lictor.apiserver.access.rbac import Question
 from lictor.apiserver.access.service_tokens import ACCOUNT_PREFIX, ServiceTokens, account_groups
-from lictor.apiserver.attributes import User
+from lictor.apiserver.attributes import ApiUser
 from lictor.errors import RefusedRequestError
 from lictor.http import Call
 from lictor.raw import Json
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
-ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
+ANONYMOUS = ApiUser("system:anonymous", (UNAUTHENTICATED,))
 # Headers that the gate must keep; and all that begin with IMPERSONATE_EXTRA.
 HEADERS = frozenset(
     (b"authorization", b"impersonate-user", b"impersonate-group", b"impersonate-uid")
@@ -31,14 +31,14 @@ class Authentication:
         self,
         authorization: Authorization,
         service_tokens: ServiceTokens,
-        tokens: Mapping[str, User] | None = None,
+        tokens: Mapping[str, ApiUser] | None = None,
     ) -> None:
         self._authorization = authorization
         self._service_tokens = service_tokens
         # By digest: how long a look-up takes says nothing of the token then.
         self._tokens = {_digest(token): _know(user) for token, user in (tokens or {}).items()}
 
-    def identify(self, call: Call) -> User:
+    def identify(self, call: Call) -> ApiUser:
         """Who asks; raises RefusedRequestError 401 where nobody can tell."""
         user = self._identify_sender(call)
         for name in call.headers:
@@ -46,12 +46,12 @@ class Authentication:
                 return self._impersonate(user, call)
         return user
 
-    def read_token(self, token: str, audiences: tuple[str, ...] = ()) -> User | None:
+    def read_token(self, token: str, audiences: tuple[str, ...] = ()) -> ApiUser | None:
         """Whom a token stands for; None where it is of no use."""
         static = self._tokens.get(_digest(token))
         return static if static is not None else self._service_tokens.read(token, audiences)
 
-    def _identify_sender(self, call: Call) -> User:
+    def _identify_sender(self, call: Call) -> ApiUser:
         subject = _read_subject(call.certificate)
         if subject is not None:
             return subject
@@ -67,7 +67,7 @@ class Authentication:
 
     # --- on behalf of someone else
 
-    def _impersonate(self, user: User, call: Call) -> User:
+    def _impersonate(self, user: ApiUser, call: Call) -> ApiUser:
         headers = {
             name.decode("latin-1"): [value.decode("utf-8", "replace") for value in values]
             for name, values in call.headers.items()
@@ -84,7 +84,7 @@ class Authentication:
         groups = tuple(headers.get("impersonate-group", ()))
         if not groups and (account := _split_account(name)):
             groups = account_groups(account[0])
-        return User(
+        return ApiUser(
             name,
             _complete_groups(name, groups),
             headers.get("impersonate-uid", [""])[0],
@@ -92,7 +92,7 @@ class Authentication:
         )
 
 
-def _list_questions(user: User, name: str, headers: dict[str, list[str]]) -> Iterator[Question]:
+def _list_questions(user: ApiUser, name: str, headers: dict[str, list[str]]) -> Iterator[Question]:
     """What a user must be allowed to do, to be taken for another."""
     account = _split_account(name)
     if account:
@@ -137,7 +137,7 @@ def _split_account(name: str) -> tuple[str, str] | None:
 # --- what came with the request
 
 
-def _read_subject(certificate: Json) -> User | None:
+def _read_subject(certificate: Json) -> ApiUser | None:
     """The user of a certificate that TLS has verified: CN is the name, each O is a group."""
     if not certificate:
         return None
@@ -146,7 +146,7 @@ def _read_subject(certificate: Json) -> User | None:
     if not names or not names[-1]:
         return None
     groups = tuple(value for field, value in pairs if field == "organizationName")
-    return _know(User(names[-1], groups))
+    return _know(ApiUser(names[-1], groups))
 
 
 def _read_bearer(call: Call) -> str:
@@ -157,10 +157,10 @@ def _read_bearer(call: Call) -> str:
     return ""
 
 
-def _know(user: User) -> User:
+def _know(user: ApiUser) -> ApiUser:
     if AUTHENTICATED in user.groups:
         return user
-    return User(user.name, (*user.groups, AUTHENTICATED), user.uid, user.extra)
+    return ApiUser(user.name, (*user.groups, AUTHENTICATED), user.uid, user.extra)
 
 
 def _digest(token: str) -> bytes:

@@ -3,9 +3,9 @@
 from typing import NoReturn
 
 from lictor.apiserver.access.rbac import Question, Rbac
-from lictor.apiserver.attributes import Attributes, User
+from lictor.apiserver.attributes import ApiUser, RequestAttributes
 from lictor.apiserver.kind import Catalogue
-from lictor.apiserver.reading import Objects, Reader
+from lictor.apiserver.reading import ObjectReader, ObjectSource
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
@@ -15,10 +15,10 @@ MASTERS = "system:masters"
 class Authorization:
     """RBAC, and the one group that needs none."""
 
-    def __init__(self, objects: Objects, catalogue: Catalogue) -> None:
-        self.rbac = Rbac(Reader(objects, catalogue))
+    def __init__(self, objects: ObjectSource, catalogue: Catalogue) -> None:
+        self.rbac = Rbac(ObjectReader(objects, catalogue))
 
-    def check(self, attributes: Attributes) -> None:
+    def check(self, attributes: RequestAttributes) -> None:
         """Raise RefusedRequestError 403 where the request is not allowed."""
         if MASTERS in attributes.user.groups:
             return
@@ -35,7 +35,7 @@ class Authorization:
             )
         )
 
-    def check_path(self, user: User, verb: str, path: str) -> None:
+    def check_path(self, user: ApiUser, verb: str, path: str) -> None:
         """The same for a path that leads to no resource; `verb` is the method in lower case."""
         if MASTERS not in user.groups:
             self.require(Question(user, verb, path=path))

@@ -7,9 +7,9 @@ import orjson
 
 from lictor.apiserver.access.authorization import MASTERS, Authorization, forbid
 from lictor.apiserver.access.rbac import GROUP, Question, Rule
-from lictor.apiserver.attributes import Attributes
-from lictor.apiserver.reading import Reader, read_list, read_object, read_text
-from lictor.apiserver.refusals import not_found
+from lictor.apiserver.attributes import RequestAttributes
+from lictor.apiserver.reading import ObjectReader, read_list, read_object, read_text
+from lictor.apiserver.status_errors import not_found
 from lictor.model.request import Operation
 from lictor.raw import Json, JsonObject
 
@@ -36,12 +36,12 @@ class Part(msgspec.Struct, frozen=True):
 class Escalation:
     """Compares what is handed out with what the giver has."""
 
-    def __init__(self, reader: Reader, authorization: Authorization) -> None:
+    def __init__(self, reader: ObjectReader, authorization: Authorization) -> None:
         self._reader = reader
         self._authorization = authorization
 
     def check(
-        self, attributes: Attributes, document: JsonObject | None, old: JsonObject | None
+        self, attributes: RequestAttributes, document: JsonObject | None, old: JsonObject | None
     ) -> None:
         """Raise RefusedRequestError where someone gives more than they have."""
         kind, user = attributes.kind, attributes.user
@@ -55,7 +55,7 @@ class Escalation:
             self._check_binding(attributes, document)
 
     def _check_role(
-        self, attributes: Attributes, document: JsonObject, old: JsonObject | None
+        self, attributes: RequestAttributes, document: JsonObject, old: JsonObject | None
     ) -> None:
         if self._may(attributes, "escalate", attributes.kind.plural, attributes.name):
             return
@@ -66,7 +66,7 @@ class Escalation:
             told = "must have cluster-admin privileges to use the aggregationRule"
             raise forbid(GROUP, attributes.kind.plural, _name(document), told)
 
-    def _check_binding(self, attributes: Attributes, document: JsonObject) -> None:
+    def _check_binding(self, attributes: RequestAttributes, document: JsonObject) -> None:
         ref = read_object(document, "roleRef")
         plural, name = f"{read_text(ref, 'kind').lower()}s", read_text(ref, "name")
         if self._may(attributes, "bind", plural, name):
@@ -77,13 +77,15 @@ class Escalation:
             raise not_found(attributes.kind, name)
         self._confirm(attributes, document, read_list(role, "rules"))
 
-    def _may(self, attributes: Attributes, verb: str, plural: str, name: str) -> bool:
+    def _may(self, attributes: RequestAttributes, verb: str, plural: str, name: str) -> bool:
         question = Question(
             attributes.user, verb, GROUP, plural, namespace=attributes.namespace, name=name
         )
         return self._authorization.decide(question)[0]
 
-    def _confirm(self, attributes: Attributes, document: JsonObject, rules: Iterable[Json]) -> None:
+    def _confirm(
+        self, attributes: RequestAttributes, document: JsonObject, rules: Iterable[Json]
+    ) -> None:
         missing = self._list_missing(attributes, rules)
         if not missing:
             return
@@ -97,7 +99,7 @@ class Escalation:
             f"RBAC permissions not currently held:\n{told}",
         )
 
-    def _list_missing(self, attributes: Attributes, rules: Iterable[Json]) -> list[Part]:
+    def _list_missing(self, attributes: RequestAttributes, rules: Iterable[Json]) -> list[Part]:
         user = attributes.user
         owned = [
             rule
@@ -109,7 +111,7 @@ class Escalation:
         return [part for part in parts if not _is_covered(attributes, part, owned)]
 
 
-def _is_covered(attributes: Attributes, part: Part, owned: Iterable[Rule]) -> bool:
+def _is_covered(attributes: RequestAttributes, part: Part, owned: Iterable[Rule]) -> bool:
     resource, _, subresource = part.resource.partition("/")
     question = Question(
         attributes.user,

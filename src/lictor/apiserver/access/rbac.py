@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from lictor.apiserver.access.service_tokens import ACCOUNT_PREFIX
-from lictor.apiserver.attributes import User
-from lictor.apiserver.reading import Reader, read_list, read_object, read_text, read_texts
+from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.reading import ObjectReader, read_list, read_object, read_text, read_texts
 from lictor.raw import Json, JsonObject
 
 GROUP = "rbac.authorization.k8s.io"
@@ -17,7 +17,7 @@ _MAX_USERS = 4096
 class Question(msgspec.Struct, frozen=True):
     """May this user do that? For a path that is no resource, `path` is set and the rest is not."""
 
-    user: User
+    user: ApiUser
     verb: str
     group: str = ""
     resource: str = ""
@@ -89,14 +89,14 @@ class Grant(msgspec.Struct, frozen=True):
 class Rbac:
     """The bindings of the moment, by whom they are for."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ObjectReader) -> None:
         self._reader = reader
         self._by_subject: dict[str, list[Grant]] | None = None
         self._by_user: dict[tuple[str, tuple[str, ...]], tuple[Grant, ...]] = {}
         for plural in _PLURALS:
             reader.on_change(GROUP, plural, self._forget)
 
-    def grants_of(self, user: User) -> tuple[Grant, ...]:
+    def grants_of(self, user: ApiUser) -> tuple[Grant, ...]:
         """Everything that bindings give to a user and their groups."""
         key = (user.name, user.groups)
         found = self._by_user.get(key)
@@ -122,7 +122,7 @@ class Rbac:
         self._by_subject = None
         self._by_user.clear()
 
-    def _collect(self, user: User) -> Iterator[Grant]:
+    def _collect(self, user: ApiUser) -> Iterator[Grant]:
         if self._by_subject is None:
             self._by_subject = self._index()
         yield from self._by_subject.get(f"User {user.name}", ())

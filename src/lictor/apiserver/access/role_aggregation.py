@@ -8,14 +8,14 @@ import msgspec
 
 from lictor.apiserver.access.service_tokens import ACCOUNT_PREFIX, account_groups
 from lictor.apiserver.admission.webhooks import compile_fit
-from lictor.apiserver.attributes import User
-from lictor.apiserver.reading import Reader, read_list, read_object, read_text
+from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.reading import ObjectReader, read_list, read_object, read_text
 from lictor.errors import CompileError, RefusedRequestError
 from lictor.raw import Json, JsonObject
 
 log = logging.getLogger(__name__)
 
-AGGREGATOR = User(
+AGGREGATOR = ApiUser(
     f"{ACCOUNT_PREFIX}kube-system:clusterrole-aggregation-controller",
     account_groups("kube-system"),
 )
@@ -53,7 +53,7 @@ def gather_rules(role: JsonObject, roles: Iterable[JsonObject]) -> list[Json] | 
 class RoleAggregation:
     """Keeps the rules of aggregated ClusterRoles; wakes up when a ClusterRole changes."""
 
-    def __init__(self, reader: Reader, write: Write) -> None:
+    def __init__(self, reader: ObjectReader, write: Write) -> None:
         self._reader = reader
         self._write = write
         self._wake = asyncio.Event()

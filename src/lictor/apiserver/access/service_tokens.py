@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 import msgspec
 import orjson
 
-from lictor.apiserver.attributes import User
-from lictor.apiserver.reading import Reader, read_object, read_text
+from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.reading import ObjectReader, read_object, read_text
 from lictor.errors import FunctionError
 from lictor.lang.json_web_token import decode_token
 from lictor.raw import Json, JsonObject
@@ -45,7 +45,7 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class _Claims(msgspec.Struct, frozen=True):
-    user: User
+    user: ApiUser
     namespace: str
     account: str
     until: float
@@ -60,7 +60,7 @@ class ServiceTokens:
     """
 
     def __init__(
-        self, key: bytes, reader: Reader, *, clock: Callable[[], float] = time.time
+        self, key: bytes, reader: ObjectReader, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._key = key
         self._reader = reader
@@ -90,7 +90,7 @@ class ServiceTokens:
         mark = hmac.digest(self._key, signed.encode(), hashlib.sha256().name)
         return f"{signed}.{_encode(mark)}", float(now + grant.seconds)
 
-    def read(self, token: str, audiences: tuple[str, ...] = ()) -> User | None:
+    def read(self, token: str, audiences: tuple[str, ...] = ()) -> ApiUser | None:
         """Whom a token stands for, if it is ours, and still good for one of the audiences."""
         claims = self._known.get(token) or self._decode(token)
         if claims is None or claims.until <= self._clock():
@@ -147,7 +147,7 @@ def _read_claims(claims: Json) -> _Claims | None:
     if bound.kind in ("Pod", "Node"):
         word = f"authentication.kubernetes.io/{bound.kind.lower()}"
         extra |= {f"{word}-name": (bound.name,), f"{word}-uid": (bound.uid,)}
-    user = User(
+    user = ApiUser(
         f"{ACCOUNT_PREFIX}{namespace}:{name}",
         account_groups(namespace),
         read_text(account, "uid"),

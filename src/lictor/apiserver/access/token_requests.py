@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 
 from lictor.apiserver.access.service_tokens import AUDIENCES, BoundTo, Grant, ServiceTokens
-from lictor.apiserver.kind import Cause, Kind
-from lictor.apiserver.reading import Reader, read_object, read_text, read_texts
-from lictor.apiserver.refusals import bad_request, conflict, invalid_object, not_found
+from lictor.apiserver.kind import Cause, ServedKind
+from lictor.apiserver.reading import ObjectReader, read_object, read_text, read_texts
+from lictor.apiserver.status_errors import bad_request, conflict, invalid_object, not_found
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
@@ -18,11 +18,11 @@ _BINDABLE = ("Pod", "Secret", "Node")
 class TokenRequests:
     """Hands out tokens for accounts that are there."""
 
-    def __init__(self, reader: Reader, service_tokens: ServiceTokens) -> None:
+    def __init__(self, reader: ObjectReader, service_tokens: ServiceTokens) -> None:
         self._reader = reader
         self._service_tokens = service_tokens
 
-    def issue(self, kind: Kind, namespace: str, name: str, request: JsonObject) -> JsonObject:
+    def issue(self, kind: ServedKind, namespace: str, name: str, request: JsonObject) -> JsonObject:
         """The TokenRequest with a token in its status; `kind` is that of ServiceAccounts."""
         account = self._reader.get("", "serviceaccounts", namespace, name)
         if account is None:
@@ -80,7 +80,7 @@ class TokenRequests:
         return BoundTo(kind, name, uid)
 
 
-def _missing(known: Kind | None, kind: str, name: str) -> RefusedRequestError:
+def _missing(known: ServedKind | None, kind: str, name: str) -> RefusedRequestError:
     if known is not None:
         return not_found(known, name)
     return bad_request(f"cannot bind token to object of type /v1, Kind={kind}")

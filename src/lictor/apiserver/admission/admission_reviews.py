@@ -8,7 +8,7 @@ import msgspec
 import orjson
 
 from lictor.apiserver.admission.submission import Submission, describe_user
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.reading import read_list, read_object, read_text
 from lictor.errors import LookupFailedError
 from lictor.model.request import Operation
@@ -26,7 +26,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def describe_request(
-    submission: Submission, place: Kind | None, uid: str = "", *, with_objects: bool = True
+    submission: Submission, place: ServedKind | None, uid: str = "", *, with_objects: bool = True
 ) -> JsonObject:
     """The AdmissionRequest; `place` is the version that is asked for, where it is another one."""
     attributes = submission.attributes
@@ -67,7 +67,9 @@ def _show_options(submission: Submission) -> JsonObject | None:
     return {**kept, "kind": kind}
 
 
-def write_review(submission: Submission, place: Kind | None, version: str) -> tuple[str, bytes]:
+def write_review(
+    submission: Submission, place: ServedKind | None, version: str
+) -> tuple[str, bytes]:
     """A review for a webhook, and the uid that the answer must repeat."""
     uid = str(uuid.uuid4())
     request = describe_request(submission, place, uid, with_objects=False)

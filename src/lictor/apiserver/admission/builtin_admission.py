@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from lictor.apiserver.admission.submission import Submission, is_namespace, missing_namespace
 from lictor.apiserver.admission.token_volumes import add_pull_secrets, add_token_volume
-from lictor.apiserver.reading import Reader, read_list, read_object, read_text
+from lictor.apiserver.reading import ObjectReader, read_list, read_object, read_text
 from lictor.errors import RefusedRequestError
 from lictor.model.request import Operation
 from lictor.raw import Json, JsonObject
@@ -19,7 +19,7 @@ _SYSTEM_PRIORITIES = {"system-node-critical": 2000001000, "system-cluster-critic
 class BuiltinAdmission:
     """NamespaceLifecycle, ServiceAccount, DefaultTolerationSeconds and Priority."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ObjectReader) -> None:
         self._reader = reader
 
     def mutate(self, submission: Submission) -> None:

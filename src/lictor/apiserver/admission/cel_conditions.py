@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from lictor.apiserver.admission.admission_reviews import describe_request
 from lictor.apiserver.admission.match_conditions import Conditions
 from lictor.apiserver.admission.submission import Submission, convert
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.reading import read_text
 from lictor.evaluate.cel.context import bind_world
 from lictor.evaluate.cel.expressions import Language, compile_match_conditions
@@ -34,7 +34,7 @@ def compile_cel_conditions(
     holds = compile_match_conditions(records, language, ignore_errors=ignore_errors)
     asks_access = any("authorizer" in record.expression for record in records)
 
-    def decide(submission: Submission, place: Kind | None) -> bool:
+    def decide(submission: Submission, place: ServedKind | None) -> bool:
         values = _show(submission, place)
         if asks_access:
             values |= _show_access(submission)
@@ -43,7 +43,7 @@ def compile_cel_conditions(
     return decide
 
 
-def _show(submission: Submission, place: Kind | None) -> JsonObject:
+def _show(submission: Submission, place: ServedKind | None) -> JsonObject:
     shown = "" if place is None else place.api_version
     document = convert(submission.document, shown)
     old = convert(submission.old, shown)

@@ -15,9 +15,9 @@ from lictor.apiserver.admission.store_lookups import StoreLookups
 from lictor.apiserver.admission.submission import Submission
 from lictor.apiserver.admission.webhook_admission import WebhookAdmission
 from lictor.apiserver.admission.webhooks import MUTATING, VALIDATING, WebhookBook
-from lictor.apiserver.attributes import Attributes
-from lictor.apiserver.kinds.catalogue import BuiltCatalogue
-from lictor.apiserver.reading import Objects, Reader
+from lictor.apiserver.attributes import RequestAttributes
+from lictor.apiserver.kinds.catalogue import KindCatalogue
+from lictor.apiserver.reading import ObjectReader, ObjectSource
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
@@ -43,9 +43,9 @@ class Admission:
     """The whole chain: first what changes, then (after the schema) what only checks."""
 
     def __init__(
-        self, objects: Objects, catalogue: BuiltCatalogue, authorization: Authorization
+        self, objects: ObjectSource, catalogue: KindCatalogue, authorization: Authorization
     ) -> None:
-        reader = Reader(objects, catalogue)
+        reader = ObjectReader(objects, catalogue)
         lookups = StoreLookups(reader, authorization)
         self._builtin = BuiltinAdmission(reader)
         self._escalation = Escalation(reader, authorization)
@@ -58,7 +58,7 @@ class Admission:
         )
 
     async def mutate(
-        self, attributes: Attributes, document: JsonObject | None, old: JsonObject | None
+        self, attributes: RequestAttributes, document: JsonObject | None, old: JsonObject | None
     ) -> Admitted:
         """The object after all who may change it; raises RefusedRequestError."""
         submission = Submission(attributes, document, old)
@@ -72,7 +72,7 @@ class Admission:
         return Admitted(submission.document, tuple(warnings))
 
     async def validate(
-        self, attributes: Attributes, document: JsonObject | None, old: JsonObject | None
+        self, attributes: RequestAttributes, document: JsonObject | None, old: JsonObject | None
     ) -> tuple[str, ...]:
         """Warnings of all who check; raises RefusedRequestError."""
         warnings: list[str] = []

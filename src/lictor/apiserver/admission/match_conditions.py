@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from lictor.apiserver.admission.submission import Submission
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.ports import Lookups
 from lictor.raw import Json
 
 # Do all hold? Raises EvaluationError where that cannot be decided.
-Conditions: TypeAlias = Callable[[Submission, Kind | None], bool]
+Conditions: TypeAlias = Callable[[Submission, ServedKind | None], bool]
 
 
 def compile_conditions(

@@ -11,8 +11,8 @@ from lictor.apiserver.admission.native_validating import ValidatingJudge, compil
 from lictor.apiserver.admission.native_verdict import Denial, Facts
 from lictor.apiserver.admission.reinvocation import Rounds
 from lictor.apiserver.admission.submission import Submission, is_namespace
-from lictor.apiserver.kinds.catalogue import BuiltCatalogue
-from lictor.apiserver.reading import Reader, read_object, read_text
+from lictor.apiserver.kinds.catalogue import KindCatalogue
+from lictor.apiserver.reading import ObjectReader, read_object, read_text
 from lictor.errors import CompileError
 from lictor.evaluate.cel.context import CelContext
 from lictor.lang.resource_names import Resource, ResourceNames, builtin_names
@@ -34,7 +34,7 @@ class Judges:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: ObjectReader,
         validating: Sequence[ValidatingJudge],
         mutating: Sequence[MutatingJudge],
     ) -> None:
@@ -82,8 +82,8 @@ class Judges:
 
 def build_judges(
     documents: Mapping[str, Sequence[JsonObject]],
-    reader: Reader,
-    catalogue: BuiltCatalogue,
+    reader: ObjectReader,
+    catalogue: KindCatalogue,
     lookups: Lookups,
 ) -> Judges:
     """Compile all policies that a binding puts into force; documents are by plural."""
@@ -135,7 +135,7 @@ def _read_all(documents: Iterable[JsonObject], record: type[T]) -> list[T]:
     return [_read(document, record) for document in documents]
 
 
-def _name_resources(catalogue: BuiltCatalogue) -> ResourceNames:
+def _name_resources(catalogue: KindCatalogue) -> ResourceNames:
     custom = [
         Resource(each.group, each.version, each.kind, each.plural, each.namespaced)
         for each in catalogue

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from lictor.apiserver.kind import Kind
-from lictor.apiserver.reading import Reader, read_object
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.reading import ObjectReader, read_object
 from lictor.errors import EvaluationError
 from lictor.lang.entries import MapTest
 from lictor.match.selector import compile_selector
@@ -14,7 +14,7 @@ from lictor.raw import JsonObject
 class ParamFinder:
     """Finds the objects of one binding in the store."""
 
-    def __init__(self, reader: Reader, kind: ParamKind, ref: ParamRef) -> None:
+    def __init__(self, reader: ObjectReader, kind: ParamKind, ref: ParamRef) -> None:
         self._reader = reader
         self._wanted = kind
         self._ref = ref
@@ -35,7 +35,7 @@ class ParamFinder:
         # Objects are kept in one version and shown in the one that was asked for.
         return [{**each, "apiVersion": kind.api_version, "kind": kind.kind} for each in found]
 
-    def _find_home(self, kind: Kind, namespace: str) -> str:
+    def _find_home(self, kind: ServedKind, namespace: str) -> str:
         if not kind.namespaced:
             if self._ref.namespace:
                 raise EvaluationError(
@@ -50,7 +50,7 @@ class ParamFinder:
             )
         return home
 
-    def _select(self, kind: Kind, namespace: str) -> list[JsonObject]:
+    def _select(self, kind: ServedKind, namespace: str) -> list[JsonObject]:
         if self._ref.name:
             found = self._reader.objects.get(kind, namespace, self._ref.name)
             return [] if found is None else [found]

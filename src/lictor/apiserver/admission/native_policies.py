@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from lictor.apiserver.admission.reinvocation import Rounds
 from lictor.apiserver.admission.submission import Submission
 from lictor.apiserver.admission.webhooks import is_exempt
-from lictor.apiserver.kinds.catalogue import BuiltCatalogue
-from lictor.apiserver.reading import Reader
-from lictor.apiserver.refusals import internal_error
+from lictor.apiserver.kinds.catalogue import KindCatalogue
+from lictor.apiserver.reading import ObjectReader
+from lictor.apiserver.status_errors import internal_error
 from lictor.errors import CompileError, RefusedRequestError
 from lictor.ports import Lookups
 
@@ -35,7 +35,7 @@ _CODES: Final = {
 class NativePolicies:
     """The policies of the moment; compiled when one of them, or a kind, has changed."""
 
-    def __init__(self, reader: Reader, catalogue: BuiltCatalogue, lookups: Lookups) -> None:
+    def __init__(self, reader: ObjectReader, catalogue: KindCatalogue, lookups: Lookups) -> None:
         self._reader = reader
         self._catalogue = catalogue
         self._lookups = lookups

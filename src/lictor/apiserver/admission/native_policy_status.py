@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 
 from lictor.apiserver.access.service_tokens import ACCOUNT_PREFIX, account_groups
 from lictor.apiserver.admission.native_policies import GROUP, VALIDATING
-from lictor.apiserver.attributes import User
-from lictor.apiserver.reading import Reader, read_object, read_text
+from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.reading import ObjectReader, read_object, read_text
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
 log = logging.getLogger(__name__)
 
-STATUS_KEEPER = User(
+STATUS_KEEPER = ApiUser(
     f"{ACCOUNT_PREFIX}kube-system:validatingadmissionpolicy-status-controller",
     account_groups("kube-system"),
 )
@@ -26,7 +26,7 @@ WriteStatus = Callable[[JsonObject], Awaitable[object]]
 class PolicyStatus:
     """Keeps `observedGeneration`; types of expressions are checked when they are written."""
 
-    def __init__(self, reader: Reader, write: WriteStatus) -> None:
+    def __init__(self, reader: ObjectReader, write: WriteStatus) -> None:
         self._reader = reader
         self._write = write
         self._wake = asyncio.Event()

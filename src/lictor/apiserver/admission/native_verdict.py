@@ -3,7 +3,7 @@
 import msgspec
 
 from lictor.apiserver.admission.native_params import ParamFinder, describe_kind
-from lictor.apiserver.reading import Reader
+from lictor.apiserver.reading import ObjectReader
 from lictor.compile.cel.bindings import select_bound
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.expressions import Language
@@ -30,7 +30,7 @@ class Facts(msgspec.Struct, frozen=True):
     """What policies are compiled with."""
 
     around: CelContext
-    reader: Reader
+    reader: ObjectReader
 
 
 class Bound(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from lictor.apiserver.admission.submission import Submission
-from lictor.apiserver.reading import Reader, read_list, read_object, read_text
+from lictor.apiserver.reading import ObjectReader, read_list, read_object, read_text
 from lictor.errors import CompileError
 from lictor.raw import Json, JsonObject
 
@@ -36,7 +36,7 @@ _OVERRIDDEN: Final = frozenset(
 class PodSecurityAdmission:
     """Refuses Pods, and warns of them and of what makes Pods."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ObjectReader) -> None:
         self._reader = reader
 
     def validate(self, submission: Submission, warnings: list[str]) -> None:

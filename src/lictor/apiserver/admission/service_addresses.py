@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import count
 
-from lictor.apiserver.reading import Reader, read_list, read_object, read_text
+from lictor.apiserver.reading import ObjectReader, read_list, read_object, read_text
 from lictor.errors import LookupFailedError
 from lictor.raw import Json, JsonObject
 
@@ -17,7 +17,7 @@ Place = tuple[str, int]
 class ServiceAddresses:
     """Knows the addresses of Services until something about them changes."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ObjectReader) -> None:
         self._reader = reader
         self._known: dict[tuple[str, str, int], tuple[Place, ...]] = {}
         self._turn = count()

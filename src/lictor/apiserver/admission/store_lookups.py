@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 from lictor.apiserver.access.authorization import Authorization
 from lictor.apiserver.access.rbac import Question
-from lictor.apiserver.attributes import User
-from lictor.apiserver.reading import Reader, read_object, read_text, read_texts
+from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.reading import ObjectReader, read_object, read_text, read_texts
 from lictor.errors import NotProvidedError
 from lictor.ports import ApiCall, NoLookups
 from lictor.raw import Json, JsonObject
@@ -17,7 +17,7 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 class StoreLookups(NoLookups):
     """Objects of the store and answers of its authorizer; nothing of the outside."""
 
-    def __init__(self, reader: Reader, authorization: Authorization) -> None:
+    def __init__(self, reader: ObjectReader, authorization: Authorization) -> None:
         self._reader = reader
         self._authorization = authorization
 
@@ -39,9 +39,9 @@ class StoreLookups(NoLookups):
         return datetime.now(UTC)
 
 
-def read_question(spec: JsonObject, user: User | None = None) -> Question:
+def read_question(spec: JsonObject, user: ApiUser | None = None) -> Question:
     """What an access review asks; `user` where it asks about the one who asks."""
-    who = user or User(
+    who = user or ApiUser(
         read_text(spec, "user"),
         read_texts(spec, "groups"),
         read_text(spec, "uid"),

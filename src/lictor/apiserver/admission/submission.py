@@ -4,8 +4,8 @@ from typing import Final
 
 import orjson
 
-from lictor.apiserver.attributes import Attributes, User
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.attributes import ApiUser, RequestAttributes
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.reading import read_object, read_text
 from lictor.errors import RefusedRequestError
 from lictor.model.request import GroupVersionKind, Operation
@@ -26,7 +26,7 @@ class Submission:
     __slots__ = ("_encoded", "attributes", "document", "kind", "namespace", "old", "operation")
 
     def __init__(
-        self, attributes: Attributes, document: JsonObject | None, old: JsonObject | None
+        self, attributes: RequestAttributes, document: JsonObject | None, old: JsonObject | None
     ) -> None:
         self.attributes = attributes
         self.operation = attributes.operation or Operation.CREATE
@@ -89,7 +89,7 @@ class Submission:
         )
 
 
-def _find_kind(attributes: Attributes, document: JsonObject | None) -> GroupVersionKind:
+def _find_kind(attributes: RequestAttributes, document: JsonObject | None) -> GroupVersionKind:
     """The kind of what is sent, which may be another than that of the object it is about."""
     kind = attributes.kind
     if attributes.subresource not in ("", "status"):
@@ -101,7 +101,7 @@ def _find_kind(attributes: Attributes, document: JsonObject | None) -> GroupVers
     return GroupVersionKind(kind.group, kind.version, kind.kind)
 
 
-def is_namespace(kind: Kind) -> bool:
+def is_namespace(kind: ServedKind) -> bool:
     """Tell whether these are namespaces themselves."""
     return kind.plural == "namespaces" and not kind.group
 
@@ -123,7 +123,7 @@ def convert(document: JsonObject | None, api_version: str) -> JsonObject | None:
     return {**document, "apiVersion": api_version}
 
 
-def describe_user(user: User) -> JsonObject:
+def describe_user(user: ApiUser) -> JsonObject:
     """`userInfo`, without what is empty."""
     described: JsonObject = {"username": user.name}
     if user.uid:

@@ -9,8 +9,8 @@ from lictor.apiserver.admission.reinvocation import Rounds
 from lictor.apiserver.admission.submission import Submission, is_namespace, missing_namespace
 from lictor.apiserver.admission.webhook_calls import WebhookCaller
 from lictor.apiserver.admission.webhooks import Candidate, Hook, WebhookBook
-from lictor.apiserver.reading import Reader, read_object, read_text
-from lictor.apiserver.refusals import internal_error
+from lictor.apiserver.reading import ObjectReader, read_object, read_text
+from lictor.apiserver.status_errors import internal_error
 from lictor.errors import (
     CompileError,
     EvaluationError,
@@ -31,7 +31,9 @@ _KNOWN_VERSIONS = ("v1", "v1beta1")
 class WebhookAdmission:
     """Asks the webhooks of one server."""
 
-    def __init__(self, reader: Reader, mutating: WebhookBook, validating: WebhookBook) -> None:
+    def __init__(
+        self, reader: ObjectReader, mutating: WebhookBook, validating: WebhookBook
+    ) -> None:
         self._reader = reader
         self._mutating = mutating
         self._validating = validating

@@ -9,7 +9,7 @@ import orjson
 
 from lictor.apiserver.admission.service_addresses import ServiceAddresses
 from lictor.apiserver.admission.webhooks import Address, Hook
-from lictor.apiserver.reading import Reader, read_text
+from lictor.apiserver.reading import ObjectReader, read_text
 from lictor.cluster.wire import Reply, Wire
 from lictor.errors import LookupFailedError
 
@@ -36,7 +36,7 @@ _WORDS = {
 class WebhookCaller:
     """Connections to all webhooks. Belongs to one event loop."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ObjectReader) -> None:
         self._addresses = ServiceAddresses(reader)
         # Where it leads, whom it trusts and by which name.
         self._wires: dict[tuple[str, bytes, str], Wire] = {}

@@ -9,9 +9,9 @@ import msgspec
 
 from lictor.apiserver.admission.match_conditions import Conditions, compile_conditions
 from lictor.apiserver.admission.submission import Submission, is_namespace
-from lictor.apiserver.kind import Kind
-from lictor.apiserver.kinds.catalogue import BuiltCatalogue
-from lictor.apiserver.reading import Reader, read_list, read_object, read_text, read_texts
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.kinds.catalogue import KindCatalogue
+from lictor.apiserver.reading import ObjectReader, read_list, read_object, read_text, read_texts
 from lictor.errors import CompileError
 from lictor.lang.entries import MapTest
 from lictor.lang.label_selector import Requirement, compile_label_selector
@@ -55,7 +55,9 @@ class Rule(msgspec.Struct, frozen=True):
     resources: tuple[tuple[str, str], ...]
     scope: str
 
-    def takes(self, operation: Operation, kind: Kind, subresource: str, *, inside: bool) -> bool:
+    def takes(
+        self, operation: Operation, kind: ServedKind, subresource: str, *, inside: bool
+    ) -> bool:
         """Tell whether it means this; `inside` is whether the request names a namespace."""
         if self.scope != "*" and inside is not (self.scope == "Namespaced"):
             return False
@@ -93,10 +95,10 @@ class Candidate(msgspec.Struct, frozen=True):
 
     hook: Hook
     # None: as they come.
-    place: Kind | None
+    place: ServedKind | None
 
 
-def is_exempt(kind: Kind) -> bool:
+def is_exempt(kind: ServedKind) -> bool:
     """Tell whether no webhook is asked: else one could lock out its own repair."""
     return kind.group == GROUP and kind.kind in _EXEMPT
 
@@ -105,7 +107,7 @@ class WebhookBook:
     """All webhooks of one sort, in Kubernetes' order; compiled when a configuration changes."""
 
     def __init__(
-        self, reader: Reader, catalogue: BuiltCatalogue, plural: str, lookups: Lookups
+        self, reader: ObjectReader, catalogue: KindCatalogue, plural: str, lookups: Lookups
     ) -> None:
         self._reader = reader
         self._catalogue = catalogue
@@ -136,7 +138,7 @@ class WebhookBook:
         self._classes.clear()
 
     def _select(
-        self, operation: Operation, kind: Kind, subresource: str, *, inside: bool
+        self, operation: Operation, kind: ServedKind, subresource: str, *, inside: bool
     ) -> Iterator[Candidate]:
         if is_exempt(kind):
             return
@@ -168,7 +170,7 @@ class WebhookBook:
         return self._hooks
 
 
-def _is_equivalent(kind: Kind, other: Kind) -> bool:
+def _is_equivalent(kind: ServedKind, other: ServedKind) -> bool:
     if other.plural != kind.plural or other is kind:
         return False
     if other.group == kind.group:

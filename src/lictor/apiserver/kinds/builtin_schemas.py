@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.builtin_table import (
     NO_FACTS,
     TypeFacts,
@@ -30,12 +30,12 @@ _SPECIAL: dict[str, JsonObject] = {
 _GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
 
 
-def name_reference(kind: Kind) -> str:
+def name_reference(kind: ServedKind) -> str:
     """The place of a kind's schema in its document."""
     return f"{_PREFIX}{_name_schema(kind)}"
 
 
-def _name_schema(kind: Kind) -> str:
+def _name_schema(kind: ServedKind) -> str:
     if isinstance(kind.shape, CustomShape):
         parts = reversed(kind.group.split("."))
         return ".".join((*parts, kind.version, kind.kind))
@@ -59,7 +59,7 @@ def _lengthen(name: str) -> str:
     return f"io.k8s.api.{name}"
 
 
-def collect_schemas(kinds: Iterable[Kind]) -> JsonObject:
+def collect_schemas(kinds: Iterable[ServedKind]) -> JsonObject:
     """The schemas of these kinds, and of all that they lead to."""
     schemas: JsonObject = {}
     todo = [_META]

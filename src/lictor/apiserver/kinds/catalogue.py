@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.builtin_shapes import BuiltinShape
 from lictor.apiserver.kinds.builtin_table import BuiltinTable, KindFacts, load_builtin_table
 from lictor.apiserver.kinds.conversions import convert_object
@@ -18,17 +18,17 @@ _VERSION = re.compile(r"v(?P<major>\d+)(?:(?P<stage>alpha|beta)(?P<minor>\d+))?"
 Listener = Callable[[], None]
 
 
-class BuiltCatalogue:
+class KindCatalogue:
     """Implements `Catalogue`; kinds of CustomResourceDefinitions come and go."""
 
-    def __init__(self, kinds: Iterable[Kind], groups: dict[str, tuple[str, ...]]) -> None:
+    def __init__(self, kinds: Iterable[ServedKind], groups: dict[str, tuple[str, ...]]) -> None:
         self._builtin = tuple(kinds)
         self._groups = groups
         # Name of the definition -> its kinds, and the version in which objects are kept.
-        self._custom: dict[str, tuple[Kind, ...]] = {}
+        self._custom: dict[str, tuple[ServedKind, ...]] = {}
         self._storage: dict[tuple[str, str], str] = {}
-        self._by_plural: dict[tuple[str, str, str], Kind] = {}
-        self._by_kind: dict[tuple[str, str], Kind] = {}
+        self._by_plural: dict[tuple[str, str, str], ServedKind] = {}
+        self._by_kind: dict[tuple[str, str], ServedKind] = {}
         self._listeners: list[Listener] = []
         self._index()
 
@@ -36,15 +36,15 @@ class BuiltCatalogue:
         self._by_plural = {(each.group, each.version, each.plural): each for each in self}
         self._by_kind = {(each.api_version, each.kind): each for each in self}
 
-    def find(self, group: str, version: str, plural: str) -> Kind | None:
+    def find(self, group: str, version: str, plural: str) -> ServedKind | None:
         """The kind that is served there."""
         return self._by_plural.get((group, version, plural))
 
-    def find_kind(self, api_version: str, kind: str) -> Kind | None:
+    def find_kind(self, api_version: str, kind: str) -> ServedKind | None:
         """The same by apiVersion and kind."""
         return self._by_kind.get((api_version, kind))
 
-    def preferred(self, group: str, plural: str) -> Kind | None:
+    def preferred(self, group: str, plural: str) -> ServedKind | None:
         """The version in which objects are kept; any served one where that is not served."""
         stored = self._storage.get((group, plural))
         if stored is not None and (found := self.find(group, stored, plural)):
@@ -66,7 +66,7 @@ class BuiltCatalogue:
         custom = {each.group for kinds in self._custom.values() for each in kinds}
         return [*self._groups, *sorted(custom - self._groups.keys())]
 
-    def __iter__(self) -> Iterator[Kind]:
+    def __iter__(self) -> Iterator[ServedKind]:
         """All, in the order of discovery."""
         yield from self._builtin
         for _, kinds in sorted(self._custom.items()):
@@ -95,7 +95,7 @@ class BuiltCatalogue:
         for listener in self._listeners:
             listener()
 
-    def convert(self, document: JsonObject, kind: Kind) -> JsonObject:
+    def convert(self, document: JsonObject, kind: ServedKind) -> JsonObject:
         """The same object in another version of its kind."""
         if document.get("apiVersion") == kind.api_version:
             return document
@@ -115,22 +115,22 @@ def _rank(version: str) -> tuple[int, int, int, str]:
     return stage, -int(found["major"]), -int(found["minor"] or 0), ""
 
 
-def build_catalogue() -> BuiltCatalogue:
+def build_catalogue() -> KindCatalogue:
     """The built-in kinds, and room for others."""
     table = load_builtin_table()
-    return BuiltCatalogue(_list_builtin(table), dict(table.groups))
+    return KindCatalogue(_list_builtin(table), dict(table.groups))
 
 
-def _list_builtin(table: BuiltinTable) -> Iterator[Kind]:
+def _list_builtin(table: BuiltinTable) -> Iterator[ServedKind]:
     for api_version, kinds in table.kinds.items():
         for kind, facts in kinds.items():
             yield _make_builtin(api_version, kind, facts)
 
 
-def _make_builtin(api_version: str, kind: str, facts: KindFacts) -> Kind:
+def _make_builtin(api_version: str, kind: str, facts: KindFacts) -> ServedKind:
     group, _, version = api_version.rpartition("/")
     names = builtin_names().of_kind(group, version, kind)
-    return Kind(
+    return ServedKind(
         group=group,
         version=version,
         kind=kind,

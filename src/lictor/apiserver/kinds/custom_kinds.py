@@ -1,11 +1,11 @@
 """Kinds out of a CustomResourceDefinition."""
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.custom_shapes import CustomShape
 from lictor.raw import JsonObject
 
 
-def read_kinds(crd: JsonObject) -> tuple[Kind, ...]:
+def read_kinds(crd: JsonObject) -> tuple[ServedKind, ...]:
     """One kind for each version that is served."""
     versions = crd["spec"]["versions"]
     return tuple(_read_kind(crd, version) for version in versions if version.get("served"))
@@ -18,10 +18,10 @@ def read_storage_version(crd: JsonObject) -> str:
     return kept[0] if kept else str(versions[0]["name"])
 
 
-def _read_kind(crd: JsonObject, version: JsonObject) -> Kind:
+def _read_kind(crd: JsonObject, version: JsonObject) -> ServedKind:
     spec = crd["spec"]
     names = spec["names"]
-    return Kind(
+    return ServedKind(
         group=spec["group"],
         version=version["name"],
         kind=names["kind"],

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.builtin_table import Subresource, load_builtin_table
-from lictor.apiserver.kinds.catalogue import BuiltCatalogue
+from lictor.apiserver.kinds.catalogue import KindCatalogue
 from lictor.raw import JsonObject
 
 # The release whose behaviour is followed.
@@ -41,20 +41,20 @@ def list_core_versions(address: str) -> JsonObject:
     }
 
 
-def list_groups(catalogue: BuiltCatalogue) -> JsonObject:
+def list_groups(catalogue: KindCatalogue) -> JsonObject:
     """The answer of `/apis`."""
     groups = [_describe_group(catalogue, group) for group in catalogue.groups() if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def describe_group(catalogue: BuiltCatalogue, group: str) -> JsonObject | None:
+def describe_group(catalogue: KindCatalogue, group: str) -> JsonObject | None:
     """The answer of `/apis/GROUP`."""
     if not group or not catalogue.versions(group):
         return None
     return {"kind": "APIGroup", "apiVersion": "v1", **_describe_group(catalogue, group)}
 
 
-def _describe_group(catalogue: BuiltCatalogue, group: str) -> JsonObject:
+def _describe_group(catalogue: KindCatalogue, group: str) -> JsonObject:
     versions = [
         {"groupVersion": f"{group}/{version}", "version": version}
         for version in catalogue.versions(group)
@@ -62,7 +62,7 @@ def _describe_group(catalogue: BuiltCatalogue, group: str) -> JsonObject:
     return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
-def list_resources(catalogue: BuiltCatalogue, group: str, version: str) -> JsonObject | None:
+def list_resources(catalogue: KindCatalogue, group: str, version: str) -> JsonObject | None:
     """The answer of `/api/v1` and `/apis/GROUP/VERSION`."""
     if version not in catalogue.versions(group):
         return None
@@ -75,7 +75,7 @@ def list_resources(catalogue: BuiltCatalogue, group: str, version: str) -> JsonO
     }
 
 
-def _list_entries(kind: Kind) -> Iterator[JsonObject]:
+def _list_entries(kind: ServedKind) -> Iterator[JsonObject]:
     entry: JsonObject = {
         "name": kind.plural,
         "singularName": kind.singular,
@@ -96,7 +96,7 @@ def _list_entries(kind: Kind) -> Iterator[JsonObject]:
         }
 
 
-def list_subresources(kind: Kind) -> dict[str, Subresource]:
+def list_subresources(kind: ServedKind) -> dict[str, Subresource]:
     """The subresources of a kind by their names."""
     if kind.is_custom:
         usual = {"status": _STATUS, "scale": _SCALE}
@@ -104,7 +104,7 @@ def list_subresources(kind: Kind) -> dict[str, Subresource]:
     return dict(load_builtin_table().kinds[kind.api_version][kind.kind].subresources)
 
 
-def _names_of(kind: Kind) -> JsonObject:
+def _names_of(kind: ServedKind) -> JsonObject:
     names: JsonObject = {}
     if kind.short_names:
         names["shortNames"] = list(kind.short_names)
@@ -127,17 +127,17 @@ def _without_kind(other: dict[str, str]) -> dict[str, str]:
 # --- the aggregated form: everything in two documents
 
 
-def discover_core(catalogue: BuiltCatalogue) -> JsonObject:
+def discover_core(catalogue: KindCatalogue) -> JsonObject:
     """The aggregated answer of `/api`."""
     return _discover(catalogue, [""])
 
 
-def discover_groups(catalogue: BuiltCatalogue) -> JsonObject:
+def discover_groups(catalogue: KindCatalogue) -> JsonObject:
     """The aggregated answer of `/apis`."""
     return _discover(catalogue, [group for group in catalogue.groups() if group])
 
 
-def _discover(catalogue: BuiltCatalogue, groups: list[str]) -> JsonObject:
+def _discover(catalogue: KindCatalogue, groups: list[str]) -> JsonObject:
     resources: dict[tuple[str, str], list[JsonObject]] = {}
     for kind in catalogue:
         resources.setdefault((kind.group, kind.version), []).append(_discover_kind(kind))
@@ -163,7 +163,7 @@ def _discover(catalogue: BuiltCatalogue, groups: list[str]) -> JsonObject:
     }
 
 
-def _discover_kind(kind: Kind) -> JsonObject:
+def _discover_kind(kind: ServedKind) -> JsonObject:
     own = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     entry: JsonObject = {
         "resource": kind.plural,

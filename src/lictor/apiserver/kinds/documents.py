@@ -6,7 +6,7 @@ They are encoded once, and again when kinds come or go.
 import msgspec
 import orjson
 
-from lictor.apiserver.kinds.catalogue import BuiltCatalogue
+from lictor.apiserver.kinds.catalogue import KindCatalogue
 from lictor.apiserver.kinds.discovery import (
     VERSION,
     describe_group,
@@ -42,7 +42,7 @@ class Document(msgspec.Struct, frozen=True):
 class Documents:
     """Everything that can be asked without naming an object."""
 
-    def __init__(self, catalogue: BuiltCatalogue, address: str) -> None:
+    def __init__(self, catalogue: KindCatalogue, address: str) -> None:
         self._catalogue = catalogue
         self._address = address
         self._kept: dict[tuple[str, bool], Document | None] = {}

@@ -6,9 +6,9 @@ from hashlib import sha256
 
 import orjson
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.builtin_schemas import collect_schemas, name_reference
-from lictor.apiserver.kinds.catalogue import BuiltCatalogue
+from lictor.apiserver.kinds.catalogue import KindCatalogue
 from lictor.apiserver.kinds.custom_shapes import CustomShape
 from lictor.apiserver.kinds.discovery import VERSION, list_subresources
 from lictor.raw import Json, JsonObject
@@ -39,7 +39,7 @@ _PATCH_TYPES = (
 _STRATEGIC = "application/strategic-merge-patch+json"
 
 
-def index_documents(catalogue: BuiltCatalogue) -> JsonObject:
+def index_documents(catalogue: KindCatalogue) -> JsonObject:
     """The answer of `/openapi/v3`: where the documents are, each with a hash of its content."""
     paths: JsonObject = {}
     for group in catalogue.groups():
@@ -51,11 +51,11 @@ def index_documents(catalogue: BuiltCatalogue) -> JsonObject:
     return {"paths": paths}
 
 
-def _kinds_of(catalogue: BuiltCatalogue, group: str, version: str) -> list[Kind]:
+def _kinds_of(catalogue: KindCatalogue, group: str, version: str) -> list[ServedKind]:
     return [each for each in catalogue if (each.group, each.version) == (group, version)]
 
 
-def _hash(kinds: Iterable[Kind]) -> str:
+def _hash(kinds: Iterable[ServedKind]) -> str:
     """Built-in kinds change with the release only; it need not be built to be hashed."""
     digest = sha256(VERSION.encode())
     for kind in kinds:
@@ -65,7 +65,7 @@ def _hash(kinds: Iterable[Kind]) -> str:
     return digest.hexdigest().upper()
 
 
-def build_document(catalogue: BuiltCatalogue, group: str, version: str) -> JsonObject | None:
+def build_document(catalogue: KindCatalogue, group: str, version: str) -> JsonObject | None:
     """The answer of `/openapi/v3/api/v1` and `/openapi/v3/apis/GROUP/VERSION`."""
     if version not in catalogue.versions(group):
         return None
@@ -84,7 +84,7 @@ def build_document(catalogue: BuiltCatalogue, group: str, version: str) -> JsonO
 # --- paths
 
 
-def _list_paths(kind: Kind) -> JsonObject:
+def _list_paths(kind: ServedKind) -> JsonObject:
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     collection = f"{root}/namespaces/{{namespace}}" if kind.namespaced else root
     collection = f"{collection}/{kind.plural}"
@@ -102,7 +102,7 @@ def _list_paths(kind: Kind) -> JsonObject:
 
 
 def _describe_path(
-    kind: Kind,
+    kind: ServedKind,
     verbs: Iterable[str],
     methods: dict[str, tuple[str, str]],
     other: tuple[str, str] | None = None,

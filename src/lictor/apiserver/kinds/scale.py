@@ -2,7 +2,7 @@
 
 from http import HTTPStatus
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.custom_shapes import CustomShape
 from lictor.apiserver.kinds.schema_words import INVALID
 from lictor.apiserver.reading import read_object, read_text
@@ -14,7 +14,7 @@ _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _USUAL = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
 
 
-def read_scale(kind: Kind, document: JsonObject) -> JsonObject:
+def read_scale(kind: ServedKind, document: JsonObject) -> JsonObject:
     """The Scale of an object."""
     paths = _find_paths(kind)
     metadata = read_object(document, "metadata")
@@ -31,7 +31,7 @@ def read_scale(kind: Kind, document: JsonObject) -> JsonObject:
     }
 
 
-def write_scale(kind: Kind, document: JsonObject, scale: JsonObject) -> JsonObject:
+def write_scale(kind: ServedKind, document: JsonObject, scale: JsonObject) -> JsonObject:
     """The object with as many replicas as its Scale wants; raises RefusedRequestError."""
     wanted = read_object(scale, "spec").get("replicas", 0)
     if isinstance(wanted, bool) or not isinstance(wanted, int):
@@ -46,7 +46,7 @@ def write_scale(kind: Kind, document: JsonObject, scale: JsonObject) -> JsonObje
     return _write(document, _split(path), wanted)
 
 
-def _find_paths(kind: Kind) -> JsonObject:
+def _find_paths(kind: ServedKind) -> JsonObject:
     return kind.shape.scale if isinstance(kind.shape, CustomShape) else _USUAL
 
 
@@ -73,7 +73,7 @@ def _write(holder: JsonObject, fields: list[str], value: int) -> JsonObject:
     return {**holder, first: inner}
 
 
-def _read_selector(kind: Kind, document: JsonObject, paths: JsonObject) -> str:
+def _read_selector(kind: ServedKind, document: JsonObject, paths: JsonObject) -> str:
     if kind.is_custom:
         path = read_text(paths, "labelSelectorPath")
         found = _read(document, path) if path else None
@@ -84,7 +84,7 @@ def _read_selector(kind: Kind, document: JsonObject, paths: JsonObject) -> str:
     return tell_selector(selector, "")
 
 
-def _refuse(kind: Kind, document: JsonObject, path: str, wanted: int) -> RefusedRequestError:
+def _refuse(kind: ServedKind, document: JsonObject, path: str, wanted: int) -> RefusedRequestError:
     name = read_text(read_object(document, "metadata"), "name")
     group, told = kind.group, kind.kind
     field, why = path, "should be a non-negative integer"

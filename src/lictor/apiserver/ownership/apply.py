@@ -3,7 +3,7 @@
 import msgspec
 import orjson
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.ownership.field_owners import (
     APPLY,
     UPDATE,
@@ -55,7 +55,7 @@ _MAX_ANNOTATIONS = 256 * 1024
 
 
 def apply_patch(  # noqa: PLR0913 - whose, how and when all belong to one apply
-    kind: Kind,
+    kind: ServedKind,
     current: JsonObject | None,
     applied: JsonObject,
     manager: str,
@@ -81,7 +81,7 @@ def apply_patch(  # noqa: PLR0913 - whose, how and when all belong to one apply
         raise RefusedRequestError(message, code=400, reason="BadRequest") from error
 
 
-def _check_applied(kind: Kind, applied: JsonObject) -> None:
+def _check_applied(kind: ServedKind, applied: JsonObject) -> None:
     version, name = applied.get("apiVersion", ""), applied.get("kind", "")
     if (version, name) != (kind.api_version, kind.kind):
         group, _, only = str(version).rpartition("/")
@@ -110,7 +110,7 @@ class _Apply:
     """One apply: what is there, what shall be there, and whose it is."""
 
     def __init__(
-        self, kind: Kind, current: JsonObject | None, applied: JsonObject, manager: Manager
+        self, kind: ServedKind, current: JsonObject | None, applied: JsonObject, manager: Manager
     ) -> None:
         self._kind = kind
         self._form = kind.shape.form
@@ -244,7 +244,7 @@ def _read_annotations(document: JsonObject) -> JsonObject:
     return found if isinstance(found, dict) else {}
 
 
-def _read_last_applied_fields(kind: Kind, live: JsonObject) -> FieldSet:
+def _read_last_applied_fields(kind: ServedKind, live: JsonObject) -> FieldSet:
     """What client-side apply wrote and is still as it wrote it: its user may take it over."""
     try:
         last = orjson.loads(_read_annotations(live).get(LAST_APPLIED) or "null")

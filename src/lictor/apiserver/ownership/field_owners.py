@@ -4,7 +4,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.ownership.field_sets import LEAF, FieldSet, is_field_set
 from lictor.raw import Json, JsonObject
 
@@ -33,7 +33,7 @@ class Share(msgspec.Struct, frozen=True):
 Shares: TypeAlias = dict[Manager, Share]
 
 
-def make_manager(name: str, operation: str, subresource: str, kind: Kind) -> Manager:
+def make_manager(name: str, operation: str, subresource: str, kind: ServedKind) -> Manager:
     """The identity of a writer."""
     version = "" if operation == APPLY else kind.api_version
     return Manager(name or "unknown", operation, subresource, version)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.ownership.field_owners import (
     APPLY,
     UPDATE,
@@ -61,7 +61,7 @@ _EMPTY_KINDS: Mapping[tuple[str, str], JsonObject] = {
 }
 
 
-def list_reset_fields(kind: Kind, subresource: str) -> FieldSet:
+def list_reset_fields(kind: ServedKind, subresource: str) -> FieldSet:
     """What a write through this door cannot change, so that nobody owns it by it."""
     if subresource == "status":
         return _STATUS_RESETS.get((kind.group, kind.kind), {"f:spec": LEAF})
@@ -77,7 +77,9 @@ _STATUS_RESETS: Mapping[tuple[str, str], FieldSet] = {
 }
 
 
-def compare_objects(old: JsonObject, new: JsonObject, kind: Kind, resets: FieldSet) -> Comparison:
+def compare_objects(
+    old: JsonObject, new: JsonObject, kind: ServedKind, resets: FieldSet
+) -> Comparison:
     """What a write changes, apart from what it cannot change and what the server itself writes."""
     compared = compare_fields(_bare(old), _bare(new), kind.shape.form)
     return Comparison(*(exclude(fields, resets) for fields in compared)) if resets else compared
@@ -130,7 +132,12 @@ def take_from_others(
 
 
 def track(
-    kind: Kind, old: JsonObject | None, new: JsonObject, manager: str, now: str, subresource: str
+    kind: ServedKind,
+    old: JsonObject | None,
+    new: JsonObject,
+    manager: str,
+    now: str,
+    subresource: str,
 ) -> JsonObject:
     """Give `new` with its managedFields, as they are after this create, update or patch.
 
@@ -161,7 +168,7 @@ def _find_shares(old: JsonObject | None, new: JsonObject, subresource: str) -> S
 
 
 def record_update(
-    kind: Kind,
+    kind: ServedKind,
     old: JsonObject | None,
     new: JsonObject,
     shares: Shares,
@@ -183,7 +190,7 @@ def record_update(
     return _cap_updaters(shares)
 
 
-def make_empty(kind: Kind) -> JsonObject:
+def make_empty(kind: ServedKind) -> JsonObject:
     """The object that a first write is compared with."""
     if kind.is_custom:
         return {}

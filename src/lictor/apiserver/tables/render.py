@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.custom_shapes import CustomShape
 from lictor.apiserver.tables import table_basics as basics
 from lictor.apiserver.tables import table_network as network
@@ -21,7 +21,7 @@ _META = "meta.k8s.io"
 
 
 def render_table(
-    kind: Kind,
+    kind: ServedKind,
     objects: Iterable[JsonObject],
     *,
     list_metadata: JsonObject,
@@ -52,7 +52,7 @@ def _build_row(
     return {"cells": layout.fill(document, now), "object": shown}
 
 
-def find_layout(kind: Kind) -> Layout:
+def find_layout(kind: ServedKind) -> Layout:
     """The columns of a kind."""
     if isinstance(kind.shape, CustomShape):
         return _read_custom(kind.shape)

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+from lictor.apiserver.controllers.controller_client import CRON_JOBS, JOBS, ControllerClient
 from lictor.apiserver.workloads.jobs import is_done
-from lictor.apiserver.workloads.office import CRON_JOBS, JOBS, Office
 from lictor.apiserver.workloads.pods import build_reference, is_going
 from lictor.errors import CompileError
 from lictor.lang.cron import NextRun, compile_schedule
@@ -15,20 +15,20 @@ _MOST_MISSED = 1000
 
 
 async def reconcile_cron_job(
-    office: Office, cron_job: JsonObject, now: datetime | None = None
+    client: ControllerClient, cron_job: JsonObject, now: datetime | None = None
 ) -> float | None:
     """Start the Job whose time has come; in how many seconds to look again."""
     if is_going(cron_job):
         return None
     now = now or datetime.now(UTC)
-    jobs = office.list_children(cron_job, JOBS)
-    await _forget_old(office, cron_job, jobs)
+    jobs = client.list_children(cron_job, JOBS)
+    await _forget_old(client, cron_job, jobs)
     next_run = _compile(cron_job)
     started = None
     due = None if next_run is None else _find_due(cron_job, next_run, now)
     if due is not None and not cron_job["spec"].get("suspend"):
-        started = await _start(office, cron_job, jobs, due)
-    await _write_status(office, cron_job, due if started else None)
+        started = await _start(client, cron_job, jobs, due)
+    await _write_status(client, cron_job, due if started else None)
     if next_run is None or cron_job["spec"].get("suspend"):
         return None
     return max(1.0, (next_run(now) - now).total_seconds())
@@ -60,17 +60,17 @@ def _find_due(cron_job: JsonObject, next_run: NextRun, now: datetime) -> datetim
 
 
 async def _start(
-    office: Office, cron_job: JsonObject, jobs: list[JsonObject], due: datetime
+    client: ControllerClient, cron_job: JsonObject, jobs: list[JsonObject], due: datetime
 ) -> JsonObject | None:
     running = [job for job in jobs if not is_done(job)]
     policy = cron_job["spec"].get("concurrencyPolicy", "Allow")
     if running and policy == "Forbid":
         return None
     for job in running if policy == "Replace" else ():
-        await office.delete(JOBS, job)
-    made = await office.create(JOBS, _build_job(cron_job, due))
+        await client.delete(JOBS, job)
+    made = await client.create(JOBS, _build_job(cron_job, due))
     text = f"Created job {made['metadata']['name']}"
-    await office.tell(cron_job, "SuccessfulCreate", text)
+    await client.tell(cron_job, "SuccessfulCreate", text)
     return made
 
 
@@ -96,14 +96,16 @@ def _build_job(cron_job: JsonObject, due: datetime) -> JsonObject:
     }
 
 
-async def _write_status(office: Office, cron_job: JsonObject, started: datetime | None) -> None:
-    active = [job for job in office.list_children(cron_job, JOBS) if not is_done(job)]
+async def _write_status(
+    client: ControllerClient, cron_job: JsonObject, started: datetime | None
+) -> None:
+    active = [job for job in client.list_children(cron_job, JOBS) if not is_done(job)]
     status = {name: v for name, v in (cron_job.get("status") or {}).items() if name != "active"}
     if active:
         status["active"] = [_refer(job) for job in active]
     if started is not None:
         status["lastScheduleTime"] = started.strftime("%Y-%m-%dT%H:%M:%SZ")
-    await office.write_status(CRON_JOBS, cron_job, status)
+    await client.write_status(CRON_JOBS, cron_job, status)
 
 
 def _refer(job: JsonObject) -> JsonObject:
@@ -118,7 +120,9 @@ def _refer(job: JsonObject) -> JsonObject:
     }
 
 
-async def _forget_old(office: Office, cron_job: JsonObject, jobs: list[JsonObject]) -> None:
+async def _forget_old(
+    client: ControllerClient, cron_job: JsonObject, jobs: list[JsonObject]
+) -> None:
     spec = cron_job["spec"]
     limits = {
         "Complete": int(spec.get("successfulJobsHistoryLimit", 3)),
@@ -128,7 +132,7 @@ async def _forget_old(office: Office, cron_job: JsonObject, jobs: list[JsonObjec
         ended = [job for job in jobs if _has(job, kind)]
         ended.sort(key=lambda job: str((job.get("status") or {}).get("startTime") or ""))
         for job in ended[: max(0, len(ended) - limit)]:
-            await office.delete(JOBS, job)
+            await client.delete(JOBS, job)
 
 
 def _has(job: JsonObject, kind: str) -> bool:

@@ -2,8 +2,12 @@
 
 import orjson
 
+from lictor.apiserver.controllers.controller_client import (
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    ControllerClient,
+)
 from lictor.apiserver.workloads.deployment_status import compute_status
-from lictor.apiserver.workloads.office import DEPLOYMENTS, REPLICA_SETS, Office
 from lictor.apiserver.workloads.pods import HASH_LABEL, build_reference, hash_text, is_going
 from lictor.apiserver.workloads.rollout import (
     Rollout,
@@ -29,24 +33,24 @@ _NOT_INHERITED = frozenset(
 )
 
 
-async def reconcile_deployment(office: Office, deployment: JsonObject) -> None:
+async def reconcile_deployment(client: ControllerClient, deployment: JsonObject) -> None:
     """Bring the ReplicaSets to what the Deployment says, and say how far that went."""
     if is_going(deployment):
         return
-    sets = sorted(office.list_children(deployment, REPLICA_SETS), key=_read_age)
+    sets = sorted(client.list_children(deployment, REPLICA_SETS), key=_read_age)
     new = next((each for each in sets if _has_template(each, deployment)), None)
     rollout = read_rollout(deployment)
     if not deployment["spec"].get("paused"):
-        new = await _renew(office, deployment, new, sets)
+        new = await _renew(client, deployment, new, sets)
     old = [each for each in sets if new is None or _read_uid(each) != _read_uid(new)]
     if new is not None:
-        await _scale(office, deployment, rollout, new, old)
-    await _forget_old(office, deployment, old)
+        await _scale(client, deployment, rollout, new, old)
+    await _forget_old(client, deployment, old)
     # As they are after all that was written.
-    sets = office.list_children(deployment, REPLICA_SETS)
+    sets = client.list_children(deployment, REPLICA_SETS)
     new = next((each for each in sets if _has_template(each, deployment)), None)
     revision = (new["metadata"].get("annotations") or {}).get(_REVISION) if new else None
-    await office.write_status(
+    await client.write_status(
         DEPLOYMENTS,
         deployment,
         compute_status(deployment, rollout, new, sets),
@@ -55,16 +59,16 @@ async def reconcile_deployment(office: Office, deployment: JsonObject) -> None:
 
 
 async def _renew(
-    office: Office, deployment: JsonObject, new: JsonObject | None, sets: list[JsonObject]
+    client: ControllerClient, deployment: JsonObject, new: JsonObject | None, sets: list[JsonObject]
 ) -> JsonObject:
     """The set of the template of now: made where there is none, and always the last revision."""
     others = [each for each in sets if new is None or _read_uid(each) != _read_uid(new)]
     revision = max(map(_read_revision, others), default=0) + 1
     if new is None:
         made = _build_set(deployment, revision)
-        return await office.create(REPLICA_SETS, made)
+        return await client.create(REPLICA_SETS, made)
     if _read_revision(new) < revision and others:
-        return await _annotate(office, new, {_REVISION: str(revision)})
+        return await _annotate(client, new, {_REVISION: str(revision)})
     return new
 
 
@@ -104,7 +108,7 @@ def _build_set(deployment: JsonObject, revision: int) -> JsonObject:
 
 
 async def _scale(
-    office: Office,
+    client: ControllerClient,
     deployment: JsonObject,
     rollout: Rollout,
     new: JsonObject,
@@ -119,12 +123,14 @@ async def _scale(
             "metadata": {**each["metadata"], "annotations": annotations},
             "spec": {**each["spec"], "replicas": size},
         }
-        await office.update(REPLICA_SETS, changed)
+        await client.update(REPLICA_SETS, changed)
         text = f"Scaled {way} replica set {name} from {before} to {size}"
-        await office.tell(deployment, "ScalingReplicaSet", text)
+        await client.tell(deployment, "ScalingReplicaSet", text)
 
 
-async def _forget_old(office: Office, deployment: JsonObject, old: list[JsonObject]) -> None:
+async def _forget_old(
+    client: ControllerClient, deployment: JsonObject, old: list[JsonObject]
+) -> None:
     limit = deployment["spec"].get("revisionHistoryLimit", 10)
     unused = [
         each
@@ -132,13 +138,13 @@ async def _forget_old(office: Office, deployment: JsonObject, old: list[JsonObje
         if not read_size(each) and not read_count(each, "replicas") and not is_going(each)
     ]
     for each in unused[: max(0, len(unused) - int(limit))]:
-        await office.delete(REPLICA_SETS, each)
+        await client.delete(REPLICA_SETS, each)
 
 
-async def _annotate(office: Office, one: JsonObject, added: dict[str, str]) -> JsonObject:
+async def _annotate(client: ControllerClient, one: JsonObject, added: dict[str, str]) -> JsonObject:
     annotations = {**(one["metadata"].get("annotations") or {}), **added}
     changed = {**one, "metadata": {**one["metadata"], "annotations": annotations}}
-    return await office.update(REPLICA_SETS, changed)
+    return await client.update(REPLICA_SETS, changed)
 
 
 def _write_sizes(rollout: Rollout) -> dict[str, str]:

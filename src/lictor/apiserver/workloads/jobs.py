@@ -2,9 +2,14 @@
 
 from collections.abc import Iterator
 
+from lictor.apiserver.controllers.controller_client import (
+    JOBS,
+    PODS,
+    ControllerClient,
+    ObjectRefusedError,
+)
 from lictor.apiserver.objects import read_clock
 from lictor.apiserver.workloads.conditions import find_condition, put_condition
-from lictor.apiserver.workloads.office import JOBS, PODS, Office, Refusal
 from lictor.apiserver.workloads.pods import is_active, is_going, read_phase
 from lictor.apiserver.workloads.replicas import add_pod
 from lictor.raw import JsonObject
@@ -21,18 +26,18 @@ _NEWS = {
 }
 
 
-async def reconcile_job(office: Office, job: JsonObject) -> None:
+async def reconcile_job(client: ControllerClient, job: JsonObject) -> None:
     """Make the Pods that are missing, and count those that are there."""
     if is_going(job) or is_done(job):
         return
-    why = await _bring_about(office, job)
-    pods = office.list_children(job, PODS)
+    why = await _bring_about(client, job)
+    pods = client.list_children(job, PODS)
     status = _compute_status(job, pods)
-    await office.write_status(JOBS, job, status)
+    await client.write_status(JOBS, job, status)
     for reason, text in _list_news(job, status):
-        await office.tell(job, reason, text, warns=reason == "BackoffLimitExceeded")
+        await client.tell(job, reason, text, warns=reason == "BackoffLimitExceeded")
     if why:
-        raise Refusal(why)
+        raise ObjectRefusedError(why)
 
 
 def is_done(job: JsonObject) -> bool:
@@ -41,15 +46,15 @@ def is_done(job: JsonObject) -> bool:
     return any(each["type"] in _DONE and each["status"] == "True" for each in conditions)
 
 
-async def _bring_about(office: Office, job: JsonObject) -> str:
-    pods = office.list_children(job, PODS)
+async def _bring_about(client: ControllerClient, job: JsonObject) -> str:
+    pods = client.list_children(job, PODS)
     active = [pod for pod in pods if is_active(pod)]
     if job["spec"].get("suspend"):
         for pod in active:
-            await office.delete(PODS, pod)
+            await client.delete(PODS, pod)
         return ""
     for _ in range(_count_wanted(job, pods) - len(active)):
-        why = await add_pod(office, job, job["spec"]["template"])
+        why = await add_pod(client, job, job["spec"]["template"])
         if why:
             return why
     return ""

@@ -1,7 +1,12 @@
 """ReplicaSets: as many Pods as are asked for, and a status that says how far that went."""
 
+from lictor.apiserver.controllers.controller_client import (
+    PODS,
+    REPLICA_SETS,
+    ControllerClient,
+    ObjectRefusedError,
+)
 from lictor.apiserver.workloads.conditions import find_condition, put_condition
-from lictor.apiserver.workloads.office import PODS, REPLICA_SETS, Office, Refusal
 from lictor.apiserver.workloads.pods import (
     build_pod,
     choose_victims,
@@ -17,40 +22,42 @@ _FAILURE = "ReplicaFailure"
 _MOST_AT_ONCE = 500
 
 
-async def reconcile_replica_set(office: Office, owner: JsonObject) -> None:
-    """Make or delete Pods, and say so. Raises Refusal where Pods were refused."""
-    pods = [pod for pod in office.list_children(owner, PODS) if is_active(pod)]
-    why = "" if is_going(owner) else await _bring_to_count(office, owner, pods)
-    pods = [pod for pod in office.list_children(owner, PODS) if is_active(pod)]
-    await office.write_status(REPLICA_SETS, owner, _compute_status(owner, pods, why))
+async def reconcile_replica_set(client: ControllerClient, owner: JsonObject) -> None:
+    """Make or delete Pods, and say so. Raises ObjectRefusedError where Pods were refused."""
+    pods = [pod for pod in client.list_children(owner, PODS) if is_active(pod)]
+    why = "" if is_going(owner) else await _bring_to_count(client, owner, pods)
+    pods = [pod for pod in client.list_children(owner, PODS) if is_active(pod)]
+    await client.write_status(REPLICA_SETS, owner, _compute_status(owner, pods, why))
     if why:
-        raise Refusal(why)
+        raise ObjectRefusedError(why)
 
 
-async def _bring_to_count(office: Office, owner: JsonObject, pods: list[JsonObject]) -> str:
+async def _bring_to_count(
+    client: ControllerClient, owner: JsonObject, pods: list[JsonObject]
+) -> str:
     wanted = int(owner["spec"].get("replicas", 1))
     for pod in choose_victims(pods, len(pods) - wanted) if len(pods) > wanted else ():
-        await office.delete(PODS, pod)
+        await client.delete(PODS, pod)
         name = pod["metadata"]["name"]
-        await office.tell(owner, "SuccessfulDelete", f"Deleted pod: {name}")
+        await client.tell(owner, "SuccessfulDelete", f"Deleted pod: {name}")
     for _ in range(min(wanted - len(pods), _MOST_AT_ONCE)):
-        why = await add_pod(office, owner, owner["spec"]["template"])
+        why = await add_pod(client, owner, owner["spec"]["template"])
         if why:
             return why
     return ""
 
 
-async def add_pod(office: Office, owner: JsonObject, template: JsonObject) -> str:
+async def add_pod(client: ControllerClient, owner: JsonObject, template: JsonObject) -> str:
     """One more Pod, its name ending as chance will have it; why not, where it was refused."""
     pod = build_pod(owner, template)
     pod["metadata"]["generateName"] = f"{owner['metadata']['name']}-"
     try:
-        made = await office.create(PODS, pod)
-    except Refusal as refusal:
+        made = await client.create(PODS, pod)
+    except ObjectRefusedError as refusal:
         text = str(refusal)
-        await office.tell(owner, "FailedCreate", f"Error creating: {text}", warns=True)
+        await client.tell(owner, "FailedCreate", f"Error creating: {text}", warns=True)
         return text
-    await office.tell(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
+    await client.tell(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
     return ""
 
 

@@ -2,13 +2,13 @@
 
 import orjson
 
-from lictor.apiserver.workloads.office import (
+from lictor.apiserver.controllers.controller_client import (
     CLAIMS,
     PODS,
     REVISIONS,
     STATEFUL_SETS,
-    Office,
-    Refusal,
+    ControllerClient,
+    ObjectRefusedError,
 )
 from lictor.apiserver.workloads.pods import (
     build_pod,
@@ -25,24 +25,24 @@ _NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 _INDEX_LABEL = "apps.kubernetes.io/pod-index"
 
 
-async def reconcile_stateful_set(office: Office, owner: JsonObject) -> None:
+async def reconcile_stateful_set(client: ControllerClient, owner: JsonObject) -> None:
     """Make the next Pod, or take the last one away; and say how far that is."""
     if is_going(owner):
         return
-    revision = await keep_revision(office, owner)
-    why = await _bring_about(office, owner, revision)
-    pods = _list_pods(office, owner)
-    await office.write_status(STATEFUL_SETS, owner, _compute_status(owner, pods, revision))
+    revision = await keep_revision(client, owner)
+    why = await _bring_about(client, owner, revision)
+    pods = _list_pods(client, owner)
+    await client.write_status(STATEFUL_SETS, owner, _compute_status(owner, pods, revision))
     if why:
-        raise Refusal(why)
+        raise ObjectRefusedError(why)
 
 
-async def keep_revision(office: Office, owner: JsonObject) -> str:
+async def keep_revision(client: ControllerClient, owner: JsonObject) -> str:
     """The record of the template of now, and its name."""
     template = owner["spec"]["template"]
     digest = hash_text(orjson.dumps(template, option=orjson.OPT_SORT_KEYS))
     name = f"{owner['metadata']['name']}-{digest}"
-    known = office.list_children(owner, REVISIONS)
+    known = client.list_children(owner, REVISIONS)
     if any(each["metadata"]["name"] == name for each in known):
         return name
     labels = (template.get("metadata") or {}).get("labels") or {}
@@ -58,32 +58,32 @@ async def keep_revision(office: Office, owner: JsonObject) -> str:
         "data": {"spec": {"template": {**template, "$patch": "replace"}}},
         "revision": max((int(each.get("revision") or 0) for each in known), default=0) + 1,
     }
-    await office.create(REVISIONS, made)
+    await client.create(REVISIONS, made)
     return name
 
 
-async def _bring_about(office: Office, owner: JsonObject, revision: str) -> str:
+async def _bring_about(client: ControllerClient, owner: JsonObject, revision: str) -> str:
     spec = owner["spec"]
     first = int((spec.get("ordinals") or {}).get("start") or 0)
     wanted = range(first, first + int(spec.get("replicas", 1)))
-    pods = _list_pods(office, owner)
+    pods = _list_pods(client, owner)
     is_ordered = spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
     for number in wanted:
         if number not in pods:
-            why = await _add_pod(office, owner, number, revision)
+            why = await _add_pod(client, owner, number, revision)
             if why:
                 return why
         if is_ordered and not (number in pods and is_ready(pods[number])):
             # The next one waits for this one.
             break
     for number in sorted(pods.keys() - set(wanted), reverse=True):
-        await office.delete(PODS, pods[number])
+        await client.delete(PODS, pods[number])
         name = pods[number]["metadata"]["name"]
-        await office.tell(owner, "SuccessfulDelete", _describe("delete", name, owner, "successful"))
+        await client.tell(owner, "SuccessfulDelete", _describe("delete", name, owner, "successful"))
     return ""
 
 
-async def _add_pod(office: Office, owner: JsonObject, number: int, revision: str) -> str:
+async def _add_pod(client: ControllerClient, owner: JsonObject, number: int, revision: str) -> str:
     name = f"{owner['metadata']['name']}-{number}"
     labels = {_NAME_LABEL: name, _INDEX_LABEL: str(number), REVISION_LABEL: revision}
     pod = build_pod(owner, owner["spec"]["template"], labels)
@@ -94,14 +94,14 @@ async def _add_pod(office: Office, owner: JsonObject, number: int, revision: str
         pod["spec"]["subdomain"] = owner["spec"]["serviceName"]
     try:
         for claim in claims:
-            await _add_claim(office, owner, claim, name)
-        await office.create(PODS, pod)
-    except Refusal as refusal:
+            await _add_claim(client, owner, claim, name)
+        await client.create(PODS, pod)
+    except ObjectRefusedError as refusal:
         text = _describe("create", name, owner, "failed")
-        await office.tell(owner, "FailedCreate", f"{text} error: {refusal}", warns=True)
+        await client.tell(owner, "FailedCreate", f"{text} error: {refusal}", warns=True)
         return str(refusal)
     text = _describe("create", name, owner, "successful")
-    await office.tell(owner, "SuccessfulCreate", text)
+    await client.tell(owner, "SuccessfulCreate", text)
     return ""
 
 
@@ -117,22 +117,24 @@ def _mount_claims(spec: JsonObject, claims: list[JsonObject], pod: str) -> JsonO
     return {"volumes": volumes}
 
 
-async def _add_claim(office: Office, owner: JsonObject, claim: JsonObject, pod: str) -> None:
+async def _add_claim(
+    client: ControllerClient, owner: JsonObject, claim: JsonObject, pod: str
+) -> None:
     namespace = owner["metadata"]["namespace"]
     name = f"{claim['metadata']['name']}-{pod}"
-    if office.find(CLAIMS, namespace, name) is not None:
+    if client.find(CLAIMS, namespace, name) is not None:
         return
     labels = (owner["spec"].get("selector") or {}).get("matchLabels") or {}
     metadata = {**claim["metadata"], "name": name, "namespace": namespace}
     metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
     made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": claim["spec"]}
-    await office.create(CLAIMS, {**made, "metadata": metadata})
+    await client.create(CLAIMS, {**made, "metadata": metadata})
 
 
-def _list_pods(office: Office, owner: JsonObject) -> dict[int, JsonObject]:
+def _list_pods(client: ControllerClient, owner: JsonObject) -> dict[int, JsonObject]:
     """The Pods by the number at the end of their names."""
     found = {}
-    for pod in office.list_children(owner, PODS):
+    for pod in client.list_children(owner, PODS):
         number = pod["metadata"]["name"].rpartition("-")[2]
         if number.isdecimal():
             found[int(number)] = pod

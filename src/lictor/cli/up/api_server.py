@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import click
 
+from lictor.apiserver.controllers.workloads import WorkloadControllers
 from lictor.apiserver.server import Server, ServerSettings, build_server
-from lictor.apiserver.workloads.crew import Workloads
 from lictor.cli.up.credentials import (
     AUTHORITY_FILE,
     CERTIFICATE_FILE,
@@ -57,7 +57,7 @@ async def _serve(plan: Plan, credentials: Credentials, welcome: Welcome) -> None
         await server.start()
     except ssl.SSLError as error:
         raise describe_damage(plan.folder / CREDENTIALS_FILE, error) from error
-    workloads = Workloads(server.api, server.store, server.catalogue)
+    workloads = WorkloadControllers(server.api, server.store, server.catalogue)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(workloads.run()), group.create_task(_greet(welcome, server))]
         await stop.wait()

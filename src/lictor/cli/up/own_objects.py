@@ -5,9 +5,9 @@ What runs is processes of ours; a Deployment would only make Pods that never sta
 
 from lictor.apiserver.access.role_aggregation import gather_rules
 from lictor.apiserver.access.service_tokens import account_groups
-from lictor.apiserver.attributes import User
+from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.loopback_client import SYSTEM
 from lictor.apiserver.server import Server
-from lictor.apiserver.verbs import SYSTEM
 from lictor.cluster.manifests.build import build_manifests
 from lictor.cluster.manifests.installation import Installation
 from lictor.cluster.manifests.rights import name_user
@@ -18,10 +18,10 @@ _THEIRS = frozenset(("ConfigMap",))
 _LEFT_OUT = frozenset(("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service"))
 
 
-def find_own_user(installation: Installation) -> User:
+def find_own_user(installation: Installation) -> ApiUser:
     """Whom the API server takes our processes for: what they would be in a cluster."""
     user = name_user(installation, "admission")
-    return User(user, account_groups(installation.namespace))
+    return ApiUser(user, account_groups(installation.namespace))
 
 
 async def install(server: Server, installation: Installation) -> None:

@@ -7,7 +7,7 @@ nothing slips past policies meanwhile.
 
 from collections.abc import Iterator
 
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.server import Server
 from lictor.cli.up.plan import LOOPBACK, Plan
 from lictor.cluster.manifests.rights import list_webhook_names
@@ -47,7 +47,7 @@ def _renew(hook: JsonObject, server_ip: str) -> JsonObject:
     return {**hook, "clientConfig": {"url": f"https://{server_ip}/{path}"}}
 
 
-def _list_configurations(server: Server) -> Iterator[tuple[Kind, JsonObject]]:
+def _list_configurations(server: Server) -> Iterator[tuple[ServedKind, JsonObject]]:
     """Those that an embedded lictor has made: managed by us, and leading to this machine."""
     for plural in _PLURALS:
         kind = server.catalogue.preferred(_GROUP, plural)

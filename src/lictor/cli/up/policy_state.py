@@ -59,7 +59,7 @@ def _iter_stored(server: Server) -> Iterator[JsonObject]:
         if kind.group in _GROUPS and kind.kind.endswith("Policy")
     )
     for place in places:
-        yield from server.store.shelf(*place).select()
+        yield from server.store.storage(*place).select()
 
 
 def _is_in_force(document: JsonObject) -> bool:

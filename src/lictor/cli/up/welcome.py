@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from lictor.apiserver.attributes import User
+from lictor.apiserver.attributes import ApiUser
 from lictor.apiserver.patches import PatchKind
 from lictor.apiserver.server import Server
-from lictor.apiserver.store import Place
+from lictor.apiserver.store import GroupResource
 from lictor.cli.up.credentials import ADMIN
 from lictor.cli.up.own_webhooks import are_current
 from lictor.cli.up.plan import LOOPBACK, Plan
@@ -23,8 +23,8 @@ from lictor.raw import JsonObject
 
 _PATIENCE = 60.0
 _TICK = 0.01
-_ADMIN = User(ADMIN, ("system:masters", "system:authenticated"))
-_WEBHOOKS: Place = ("admissionregistration.k8s.io", "validatingwebhookconfigurations")
+_ADMIN = ApiUser(ADMIN, ("system:masters", "system:authenticated"))
+_WEBHOOKS: GroupResource = ("admissionregistration.k8s.io", "validatingwebhookconfigurations")
 _QUESTION = b"GET /health/readiness HTTP/1.1\r\nHost: lictor\r\nConnection: close\r\n\r\n"
 
 
@@ -60,7 +60,7 @@ class Welcome:
         # Those of an earlier run do not lead anywhere.
         name = self._plan.names.webhook("policy-validating")
         await _wait(
-            lambda: ("", name) in server.store.shelf(*_WEBHOOKS).objects and are_current(server)
+            lambda: ("", name) in server.store.storage(*_WEBHOOKS).objects and are_current(server)
         )
 
     async def _apply(self, server: Server, found: FileObject) -> None:

@@ -1,40 +1,40 @@
 """The verbs of the API for those who live in the server itself: the same way, without HTTP."""
 
-from lictor.apiserver.attributes import Attributes, User
-from lictor.apiserver.bodies import read_object
+from lictor.apiserver.attributes import ApiUser, RequestAttributes
+from lictor.apiserver.bodies import decode_object
+from lictor.apiserver.context import SYSTEM, ServerContext
 from lictor.apiserver.deletion import DeleteOptions, Deleter, read_options
-from lictor.apiserver.house import SYSTEM, House
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.lists import ListQuery, list_page
 from lictor.apiserver.patches import PatchKind, compile_patch
-from lictor.apiserver.writing import Applied, Writer
+from lictor.apiserver.writing import Applied, ObjectWriter
 from lictor.model.request import Operation
 from lictor.raw import Json, JsonObject
 
-__all__ = ["SYSTEM", "Api"]
+__all__ = ["SYSTEM", "LoopbackClient"]
 
 
-class Api:
+class LoopbackClient:
     """Creates, reads, changes and deletes objects as some user; nobody asks whether they may."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self.writer = Writer(house)
-        self.deleter = Deleter(house)
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
+        self.writer = ObjectWriter(context)
+        self.deleter = Deleter(context)
 
     async def create(
         self,
-        user: User,
-        kind: Kind,
+        user: ApiUser,
+        kind: ServedKind,
         document: JsonObject,
         *,
         namespace: str = "",
         dry_run: bool = False,
     ) -> JsonObject:
         """Create an object; gives it as it is kept."""
-        read = read_object(kind, document)
+        read = decode_object(kind, document)
         where = namespace or (read["metadata"].get("namespace") or "")
-        attributes = Attributes(
+        attributes = RequestAttributes(
             user,
             "create",
             kind,
@@ -49,16 +49,16 @@ class Api:
 
     async def update(
         self,
-        user: User,
-        kind: Kind,
+        user: ApiUser,
+        kind: ServedKind,
         document: JsonObject,
         *,
         subresource: str = "",
         dry_run: bool = False,
     ) -> JsonObject:
         """Replace an object, or its status; gives it as it is kept."""
-        read = read_object(kind, document)
-        attributes = Attributes(
+        read = decode_object(kind, document)
+        attributes = RequestAttributes(
             user,
             "update",
             kind,
@@ -74,8 +74,8 @@ class Api:
 
     async def patch(  # noqa: PLR0913  (what is patched, how, and by whom)
         self,
-        user: User,
-        kind: Kind,
+        user: ApiUser,
+        kind: ServedKind,
         name: str,
         patch_kind: str,
         body: Json,
@@ -86,7 +86,7 @@ class Api:
         force: bool = False,
     ) -> JsonObject:
         """Patch an object, or its status, in any of the four ways; gives it as it is kept."""
-        attributes = Attributes(
+        attributes = RequestAttributes(
             user,
             "patch",
             kind,
@@ -99,15 +99,15 @@ class Api:
             _manager(user),
         )
         if patch_kind == PatchKind.APPLY:
-            applied = Applied(read_object(kind, body), force)
+            applied = Applied(decode_object(kind, body), force)
             return (await self.writer.apply(attributes, applied)).document
         edit = compile_patch(PatchKind(patch_kind), body)
         return (await self.writer.edit(attributes, edit)).document
 
     async def delete(
         self,
-        user: User,
-        kind: Kind,
+        user: ApiUser,
+        kind: ServedKind,
         name: str,
         *,
         namespace: str = "",
@@ -116,7 +116,7 @@ class Api:
         """Delete an object; gives it as it last was, or as it waits for its end."""
         read = options if isinstance(options, DeleteOptions) else read_options(options or {})
         shown = options if isinstance(options, dict) else {}
-        attributes = Attributes(
+        attributes = RequestAttributes(
             user,
             "delete",
             kind,
@@ -127,15 +127,15 @@ class Api:
         )
         return (await self.deleter.delete(attributes, read)).document
 
-    async def get(self, kind: Kind, name: str, *, namespace: str = "") -> JsonObject:
+    async def get(self, kind: ServedKind, name: str, *, namespace: str = "") -> JsonObject:
         """One object; raises RefusedRequestError 404."""
-        return self._house.find(Attributes(SYSTEM, "get", kind, namespace, name))
+        return self._context.find(RequestAttributes(SYSTEM, "get", kind, namespace, name))
 
     async def list(
-        self, kind: Kind, *, namespace: str = "", labels: str = "", fields: str = ""
+        self, kind: ServedKind, *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> list[JsonObject]:
         """All objects of a kind that fit."""
-        return list_page(self._house, kind, ListQuery(namespace, labels, fields)).items
+        return list_page(self._context, kind, ListQuery(namespace, labels, fields)).items
 
 
 def _name_options(kind: str, *, dry_run: bool) -> JsonObject:
@@ -145,6 +145,6 @@ def _name_options(kind: str, *, dry_run: bool) -> JsonObject:
     return options
 
 
-def _manager(user: User) -> str:
+def _manager(user: ApiUser) -> str:
     """The last part of a user's name, such as `deployment-controller`."""
     return user.name.rpartition(":")[2]

@@ -4,27 +4,27 @@ import msgspec
 
 from lictor.apiserver.access.authorization import Authorization
 from lictor.apiserver.admission.chain import Admission
-from lictor.apiserver.attributes import Attributes, User
+from lictor.apiserver.attributes import ApiUser, RequestAttributes
 from lictor.apiserver.event_views import is_event, view_event
-from lictor.apiserver.kind import Kind
-from lictor.apiserver.kinds.catalogue import BuiltCatalogue
-from lictor.apiserver.refusals import not_found
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.kinds.catalogue import KindCatalogue
+from lictor.apiserver.status_errors import not_found
 from lictor.apiserver.store import Store
 from lictor.raw import JsonObject
 
-# The server itself, where it keeps its own house.
-SYSTEM = User("system:apiserver", ("system:masters", "system:authenticated"))
+# The server itself, where it keeps its own context.
+SYSTEM = ApiUser("system:apiserver", ("system:masters", "system:authenticated"))
 
 
-class House(msgspec.Struct, frozen=True):
+class ServerContext(msgspec.Struct, frozen=True):
     """What is kept, what is known of kinds, and who decides."""
 
     store: Store
-    catalogue: BuiltCatalogue
+    catalogue: KindCatalogue
     authorization: Authorization
     admission: Admission
 
-    def find(self, attributes: Attributes) -> JsonObject:
+    def find(self, attributes: RequestAttributes) -> JsonObject:
         """The object of a request, in the version asked for; raises RefusedRequestError 404."""
         kind = attributes.kind
         found = self.store.get(kind, attributes.namespace, attributes.name)
@@ -32,7 +32,7 @@ class House(msgspec.Struct, frozen=True):
             raise not_found(kind, attributes.name)
         return self.show(kind, found)
 
-    def show(self, kind: Kind, document: JsonObject) -> JsonObject:
+    def show(self, kind: ServedKind, document: JsonObject) -> JsonObject:
         """An object as it is served in this version."""
         if document["apiVersion"] == kind.api_version:
             return document
@@ -40,7 +40,7 @@ class House(msgspec.Struct, frozen=True):
             view_event(document, kind) if is_event(kind) else self.catalogue.convert(document, kind)
         )
 
-    def keep(self, kind: Kind, document: JsonObject) -> JsonObject:
+    def keep(self, kind: ServedKind, document: JsonObject) -> JsonObject:
         """An object as it is kept, whichever version it was sent in."""
         if is_event(kind):
             core = self.catalogue.find("", "v1", kind.plural)

@@ -7,27 +7,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lictor.apiserver.access.service_tokens import ACCOUNT_PREFIX, account_groups
-from lictor.apiserver.attributes import User
-from lictor.apiserver.kind import Catalogue, Kind
+from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.kind import Catalogue, ServedKind
+from lictor.apiserver.loopback_client import LoopbackClient
 from lictor.apiserver.objects import read_clock
-from lictor.apiserver.store import Place, Store
-from lictor.apiserver.verbs import Api
+from lictor.apiserver.store import GroupResource, Store
 from lictor.apiserver.workloads.pods import find_controller
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
 log = logging.getLogger(__name__)
 
-PODS: Place = ("", "pods")
-EVENTS: Place = ("", "events")
-CLAIMS: Place = ("", "persistentvolumeclaims")
-DEPLOYMENTS: Place = ("apps", "deployments")
-REPLICA_SETS: Place = ("apps", "replicasets")
-STATEFUL_SETS: Place = ("apps", "statefulsets")
-DAEMON_SETS: Place = ("apps", "daemonsets")
-REVISIONS: Place = ("apps", "controllerrevisions")
-JOBS: Place = ("batch", "jobs")
-CRON_JOBS: Place = ("batch", "cronjobs")
+PODS: GroupResource = ("", "pods")
+EVENTS: GroupResource = ("", "events")
+CLAIMS: GroupResource = ("", "persistentvolumeclaims")
+DEPLOYMENTS: GroupResource = ("apps", "deployments")
+REPLICA_SETS: GroupResource = ("apps", "replicasets")
+STATEFUL_SETS: GroupResource = ("apps", "statefulsets")
+DAEMON_SETS: GroupResource = ("apps", "daemonsets")
+REVISIONS: GroupResource = ("apps", "controllerrevisions")
+JOBS: GroupResource = ("batch", "jobs")
+CRON_JOBS: GroupResource = ("batch", "cronjobs")
 
 _HOME = "kube-system"
 _NOT_FOUND = 404
@@ -35,20 +35,20 @@ _LONGEST_MESSAGE = 1024
 _MOST_TOLD = 1000
 
 
-class Kin:
+class OwnedObjects:
     """Which objects does an owner control? Kept in step with the store."""
 
     def __init__(self) -> None:
-        # Owner's uid and the place of its children -> their namespaces and names.
-        self._children: dict[tuple[str, Place], set[tuple[str, str]]] = {}
+        # Owner's uid and the resource of its children -> their namespaces and names.
+        self._children: dict[tuple[str, GroupResource], set[tuple[str, str]]] = {}
 
-    def note(self, place: Place, document: JsonObject, *, gone: bool) -> None:
+    def note(self, resource: GroupResource, document: JsonObject, *, gone: bool) -> None:
         """An object came, changed or went."""
         reference = find_controller(document)
         if reference is None:
             return
         metadata = document["metadata"]
-        key = (str(reference.get("uid")), place)
+        key = (str(reference.get("uid")), resource)
         name = (str(metadata.get("namespace") or ""), str(metadata["name"]))
         if not gone:
             self._children.setdefault(key, set()).add(name)
@@ -58,52 +58,57 @@ class Kin:
         if not known:
             self._children.pop(key, None)
 
-    def list(self, uid: str, place: Place) -> list[tuple[str, str]]:
+    def list(self, uid: str, resource: GroupResource) -> list[tuple[str, str]]:
         """Namespaces and names, in order."""
-        return sorted(self._children.get((uid, place), ()))
+        return sorted(self._children.get((uid, resource), ()))
 
 
-class Refusal(Exception):  # noqa: N818  (what happened to us, not what we did wrong)
+class ObjectRefusedError(Exception):
     """An object that a controller needs was refused: by a policy, as a rule."""
 
 
-class Office:
+class ControllerClient:
     """One controller's desk."""
 
     def __init__(
-        self, api: Api, store: Store, catalogue: Catalogue, kin: Kin, controller: str
+        self,
+        api: LoopbackClient,
+        store: Store,
+        catalogue: Catalogue,
+        owned: OwnedObjects,
+        controller: str,
     ) -> None:
         self._api = api
         self._store = store
         self._catalogue = catalogue
-        self._kin = kin
+        self._owned = owned
         self._controller = controller
-        self._user = User(f"{ACCOUNT_PREFIX}{_HOME}:{controller}", account_groups(_HOME))
+        self._user = ApiUser(f"{ACCOUNT_PREFIX}{_HOME}:{controller}", account_groups(_HOME))
         # What was told lately, to say it again in fewer words.
         self._told: OrderedDict[tuple[str, str, str], JsonObject] = OrderedDict()
 
-    def find(self, place: Place, namespace: str, name: str) -> JsonObject | None:
+    def find(self, resource: GroupResource, namespace: str, name: str) -> JsonObject | None:
         """One object."""
-        return self._store.shelf(*place).objects.get((namespace, name))
+        return self._store.storage(*resource).objects.get((namespace, name))
 
-    def list_children(self, owner: JsonObject, place: Place) -> list[JsonObject]:
+    def list_children(self, owner: JsonObject, resource: GroupResource) -> list[JsonObject]:
         """What an owner controls, in the order of names."""
-        keys = self._kin.list(owner["metadata"]["uid"], place)
-        found = (self.find(place, *key) for key in keys)
+        keys = self._owned.list(owner["metadata"]["uid"], resource)
+        found = (self.find(resource, *key) for key in keys)
         return [each for each in found if each is not None]
 
-    async def create(self, place: Place, document: JsonObject) -> JsonObject:
-        """Make an object; raises Refusal."""
+    async def create(self, resource: GroupResource, document: JsonObject) -> JsonObject:
+        """Make an object; raises ObjectRefusedError."""
         try:
-            return await self._api.create(self._user, self._kind(place), document)
+            return await self._api.create(self._user, self._kind(resource), document)
         except RefusedRequestError as error:
-            raise Refusal(error.message) from error
+            raise ObjectRefusedError(error.message) from error
 
-    async def update(self, place: Place, document: JsonObject) -> JsonObject:
+    async def update(self, resource: GroupResource, document: JsonObject) -> JsonObject:
         """Replace an object."""
-        return await self._api.update(self._user, self._kind(place), document)
+        return await self._api.update(self._user, self._kind(resource), document)
 
-    async def delete(self, place: Place, document: JsonObject) -> None:
+    async def delete(self, resource: GroupResource, document: JsonObject) -> None:
         """Delete an object, and what belongs to it; it may be gone already."""
         metadata = document["metadata"]
         options = {
@@ -113,7 +118,7 @@ class Office:
         with suppress_gone():
             await self._api.delete(
                 self._user,
-                self._kind(place),
+                self._kind(resource),
                 metadata["name"],
                 namespace=metadata["namespace"],
                 options=options,
@@ -121,7 +126,7 @@ class Office:
 
     async def write_status(
         self,
-        place: Place,
+        resource: GroupResource,
         document: JsonObject,
         status: JsonObject,
         annotations: dict[str, str] | None = None,
@@ -136,7 +141,7 @@ class Office:
             metadata = {**metadata, "annotations": annotations}
         changed = {**document, "metadata": metadata, "status": status}
         with suppress_gone():
-            await self._api.update(self._user, self._kind(place), changed, subresource="status")
+            await self._api.update(self._user, self._kind(resource), changed, subresource="status")
 
     async def tell(
         self, about: JsonObject, reason: str, message: str, *, warns: bool = False
@@ -163,10 +168,10 @@ class Office:
         if len(self._told) > _MOST_TOLD:
             self._told.popitem(last=False)
 
-    def _kind(self, place: Place) -> Kind:
-        kind = self._catalogue.preferred(*place)
+    def _kind(self, resource: GroupResource) -> ServedKind:
+        kind = self._catalogue.preferred(*resource)
         if kind is None:
-            raise KeyError(place)
+            raise KeyError(resource)
         return kind
 
 

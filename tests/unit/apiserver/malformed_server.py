@@ -7,13 +7,13 @@ import asyncio
 import logging
 import sys
 
-from lictor.apiserver.attributes import User
+from lictor.apiserver.attributes import ApiUser
 from lictor.apiserver.server import ServerSettings, build_server
 
 
 async def serve(token: str) -> None:
     """Until nobody listens any more."""
-    settings = ServerSettings(tokens={token: User("admin", ("system:masters",))})
+    settings = ServerSettings(tokens={token: ApiUser("admin", ("system:masters",))})
     server = build_server(settings)
     await server.start()
     sys.stdout.write(server.url.rpartition(":")[2] + "\n")

@@ -2,7 +2,7 @@
 
 import random
 
-from lictor.apiserver.packing import PackedObjects, Packer
+from lictor.apiserver.compressed_objects import CompressedObjects, Compressor
 
 
 def make_object(number):
@@ -11,21 +11,21 @@ def make_object(number):
 
 
 def test_values_come_back():
-    packer = Packer()
+    packer = Compressor()
     values = [make_object(n) for n in range(50)] + [None, [], {}, "", 0, "x" * 100_000]
     packed = [packer.pack(value) for value in values]
     assert [packer.unpack(each) for each in packed] == values
 
 
 def test_like_objects_take_little_room():
-    packer = Packer()
+    packer = Compressor()
     packer.pack(make_object(104))
     assert len(packer.pack(make_object(109))) < 40
 
 
 def test_a_mapping_like_any_other():
     chance = random.Random(1)
-    packed, plain = PackedObjects(awake=3), {}
+    packed, plain = CompressedObjects(awake=3), {}
     for _ in range(2000):
         key = chance.randrange(20)
         if chance.random() < 0.3 and key in plain:

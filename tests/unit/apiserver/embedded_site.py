@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from lictor.apiserver.attributes import User
+from lictor.apiserver.attributes import ApiUser
 from lictor.apiserver.server import Server, ServerSettings, build_server
 from lictor.cluster.wire import Reply, Wire
 from lictor.raw import Json, JsonObject
@@ -116,7 +116,9 @@ class Site:
 
 @asynccontextmanager
 async def open_site(database: Path | None = None) -> AsyncIterator[Site]:
-    settings = ServerSettings(tokens={TOKEN: User("admin", ("system:masters",))}, database=database)
+    settings = ServerSettings(
+        tokens={TOKEN: ApiUser("admin", ("system:masters",))}, database=database
+    )
     server = build_server(settings)
     await server.start()
     site = Site(server)

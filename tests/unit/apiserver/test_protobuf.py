@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lictor.apiserver.wire_format import read_protobuf
+from lictor.apiserver.protobuf import read_protobuf
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 

@@ -14,10 +14,10 @@ import orjson
 
 from lictor.apiserver.access.authorization import Authorization
 from lictor.apiserver.admission.chain import Admission
-from lictor.apiserver.attributes import Attributes, User
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.attributes import ApiUser, RequestAttributes
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.catalogue import build_catalogue
-from lictor.apiserver.reading import Reader
+from lictor.apiserver.reading import ObjectReader
 from lictor.apiserver.store import Store
 from lictor.cluster.keys import Algorithm, Pair, make_authority, make_serving
 from lictor.errors import RefusedRequestError
@@ -25,7 +25,7 @@ from lictor.http import Call, Gate, Reply
 from lictor.model.request import Operation
 from lictor.raw import Json, JsonObject
 
-ADMIN = User("admin", ("system:masters", "system:authenticated"))
+ADMIN = ApiUser("admin", ("system:masters", "system:authenticated"))
 HOST = "hook.default.svc"
 
 Answer = Callable[[JsonObject], JsonObject]
@@ -37,7 +37,7 @@ class World:
     def __init__(self, *documents: JsonObject) -> None:
         self.store = Store()
         self.catalogue = build_catalogue()
-        self.reader = Reader(self.store, self.catalogue)
+        self.reader = ObjectReader(self.store, self.catalogue)
         self.authorization = Authorization(self.store, self.catalogue)
         self.put(make("v1", "Namespace", "default"), make("v1", "Namespace", "kube-system"))
         self.put(make("v1", "ServiceAccount", "default", "default"))
@@ -47,7 +47,7 @@ class World:
         for document in documents:
             self.store.put(self.kind_of(document), document, expected=None)
 
-    def kind_of(self, document: JsonObject) -> Kind:
+    def kind_of(self, document: JsonObject) -> ServedKind:
         kind = self.catalogue.find_kind(document["apiVersion"], document["kind"])
         assert kind is not None
         return kind
@@ -56,15 +56,15 @@ class World:
         self,
         document: JsonObject,
         verb: str = "create",
-        user: User = ADMIN,
+        user: ApiUser = ADMIN,
         *,
         subresource: str = "",
         dry_run: bool = False,
-    ) -> Attributes:
+    ) -> RequestAttributes:
         """A request about an object."""
         metadata = document["metadata"]
         operations = {"create": Operation.CREATE, "delete": Operation.DELETE}
-        return Attributes(
+        return RequestAttributes(
             user,
             verb,
             self.kind_of(document),

@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from lictor.apiserver.kinds.builtin_table import load_fields
-from lictor.apiserver.refusals import bad_request
+from lictor.apiserver.status_errors import bad_request
 from lictor.raw import Json, JsonObject
 
 MEDIA_TYPE = b"application/vnd.kubernetes.protobuf"

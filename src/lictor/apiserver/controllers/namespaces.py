@@ -2,22 +2,22 @@
 
 from datetime import UTC, datetime
 
-from lictor.apiserver.attributes import User
+from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.controllers.work_queue import WorkQueue
 from lictor.apiserver.deletion import DeleteOptions
-from lictor.apiserver.keeping import Round
-from lictor.apiserver.kind import Kind
-from lictor.apiserver.kinds.catalogue import BuiltCatalogue
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.kinds.catalogue import KindCatalogue
+from lictor.apiserver.loopback_client import LoopbackClient
 from lictor.apiserver.objects import is_ending, version_of
-from lictor.apiserver.store import DELETED, Change, Store
-from lictor.apiserver.verbs import Api
+from lictor.apiserver.store import DELETED, Store, StoreChange
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
 _GROUPS = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
 _PREFIX = "system:serviceaccount:kube-system:"
-REMOVER = User(f"{_PREFIX}namespace-controller", _GROUPS)
-_ACCOUNTS = User(f"{_PREFIX}service-account-controller", _GROUPS)
-_PUBLISHER = User(f"{_PREFIX}root-ca-cert-publisher", _GROUPS)
+REMOVER = ApiUser(f"{_PREFIX}namespace-controller", _GROUPS)
+_ACCOUNTS = ApiUser(f"{_PREFIX}service-account-controller", _GROUPS)
+_PUBLISHER = ApiUser(f"{_PREFIX}root-ca-cert-publisher", _GROUPS)
 _FINALIZER = "kubernetes"
 _ROOT_CA = "kube-root-ca.crt"
 _ROOT_CA_NOTE = (
@@ -28,11 +28,11 @@ _ROOT_CA_NOTE = (
 _NOT_FOUND, _CONFLICT = 404, 409
 
 
-class Namespaces:
+class NamespaceController:
     """Furnishes namespaces and clears them out."""
 
     def __init__(
-        self, api: Api, store: Store, catalogue: BuiltCatalogue, authority: str = ""
+        self, api: LoopbackClient, store: Store, catalogue: KindCatalogue, authority: str = ""
     ) -> None:
         self._api = api
         self._store = store
@@ -41,7 +41,7 @@ class Namespaces:
         self._kind = _require(catalogue, "namespaces")
         self._accounts = _require(catalogue, "serviceaccounts")
         self._config_maps = _require(catalogue, "configmaps")
-        self._round: Round[str] = Round("namespaces", self._look)
+        self._queue: WorkQueue[str] = WorkQueue("namespaces", self._reconcile)
         store.subscribe("", "namespaces", self._hear)
         # Whoever deletes what each namespace has gets it back.
         store.subscribe("", "serviceaccounts", self._hear_contents)
@@ -52,26 +52,26 @@ class Namespaces:
     async def run(self) -> None:
         """Look after namespaces until cancelled."""
         for document in self._store.list(self._kind):
-            self._round.ask(document["metadata"]["name"])
-        await self._round.run()
+            self._queue.add(document["metadata"]["name"])
+        await self._queue.run()
 
-    def _hear(self, change: Change) -> None:
+    def _hear(self, change: StoreChange) -> None:
         if change.type != DELETED:
-            self._round.ask(change.key[1])
+            self._queue.add(change.key[1])
 
-    def _hear_contents(self, change: Change) -> None:
+    def _hear_contents(self, change: StoreChange) -> None:
         if change.type == DELETED and change.key[1] in ("default", _ROOT_CA):
-            self._round.ask(change.key[0])
+            self._queue.add(change.key[0])
 
-    def _hear_leaving(self, change: Change) -> None:
+    def _hear_leaving(self, change: StoreChange) -> None:
         namespace = change.key[0]
         if change.type != DELETED or not namespace:
             return
         found = self._store.get(self._kind, "", namespace)
         if found is not None and is_ending(found):
-            self._round.ask(namespace)
+            self._queue.add(namespace)
 
-    async def _look(self, name: str) -> bool:
+    async def _reconcile(self, name: str) -> bool:
         document = self._store.get(self._kind, "", name)
         if document is None:
             return True
@@ -95,7 +95,7 @@ class Namespaces:
         bundle["data"] = {"ca.crt": self._authority}
         await self._ensure(_PUBLISHER, self._config_maps, bundle)
 
-    async def _ensure(self, user: User, kind: Kind, document: JsonObject) -> None:
+    async def _ensure(self, user: ApiUser, kind: ServedKind, document: JsonObject) -> None:
         metadata = document["metadata"]
         if self._store.get(kind, metadata["namespace"], metadata["name"]) is not None:
             return
@@ -122,14 +122,14 @@ class Namespaces:
         # What waits for a finalizer wakes us up when it goes; what was refused is tried again.
         return not refusals
 
-    def _list_kinds(self) -> list[Kind]:
+    def _list_kinds(self) -> list[ServedKind]:
         """One of each, whichever version; Pods last, as they might be needed to the end."""
         found = {(kind.group, kind.plural): kind for kind in self._catalogue if kind.namespaced}
         preferred = [self._catalogue.preferred(*place) for place in found]
         kinds = [kind for kind in preferred if kind is not None and "delete" in kind.verbs]
         return sorted(kinds, key=lambda kind: (kind.plural == "pods", kind.group, kind.plural))
 
-    async def _remove(self, kind: Kind, item: JsonObject, refusals: list[str]) -> bool:
+    async def _remove(self, kind: ServedKind, item: JsonObject, refusals: list[str]) -> bool:
         """Whether it is gone."""
         metadata = item["metadata"]
         if not is_ending(item):
@@ -177,7 +177,7 @@ class Namespaces:
         await self._api.update(REMOVER, self._kind, changed, subresource="status")
 
 
-def _require(catalogue: BuiltCatalogue, plural: str) -> Kind:
+def _require(catalogue: KindCatalogue, plural: str) -> ServedKind:
     kind = catalogue.preferred("", plural)
     if kind is None:
         raise LookupError(f"there are no {plural}")

@@ -4,13 +4,13 @@ import pytest
 from access_world import ADMIN, World, make
 
 from lictor.apiserver.access.escalation import Escalation
-from lictor.apiserver.attributes import User
+from lictor.apiserver.attributes import ApiUser
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
 RBAC = "rbac.authorization.k8s.io/v1"
 GROUP = "rbac.authorization.k8s.io"
-JANE = User("jane", ("devs", "system:authenticated"))
+JANE = ApiUser("jane", ("devs", "system:authenticated"))
 PODS: JsonObject = {"apiGroups": [""], "resources": ["pods", "*/log"], "verbs": ["get", "list"]}
 SELECTORS = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
 BEGINNING = (
@@ -48,7 +48,7 @@ def _world(*documents: JsonObject) -> World:
     )
 
 
-def _check(world: World, document: JsonObject, verb: str = "create", user: User = JANE) -> None:
+def _check(world: World, document: JsonObject, verb: str = "create", user: ApiUser = JANE) -> None:
     escalation = Escalation(world.reader, world.authorization)
     attributes = world.ask(document, verb, user)
     old = None

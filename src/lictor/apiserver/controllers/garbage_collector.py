@@ -7,24 +7,24 @@ the foreground before it; orphans stay and forget their owner.
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from lictor.apiserver.attributes import User
+from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.controllers.work_queue import WorkQueue
 from lictor.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions
-from lictor.apiserver.keeping import Round
-from lictor.apiserver.kind import Kind
-from lictor.apiserver.kinds.catalogue import BuiltCatalogue
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.kinds.catalogue import KindCatalogue
+from lictor.apiserver.loopback_client import LoopbackClient
 from lictor.apiserver.objects import is_ending, version_of
 from lictor.apiserver.patches import PatchKind
-from lictor.apiserver.store import DELETED, Change, Key, Place, Store
-from lictor.apiserver.verbs import Api
+from lictor.apiserver.store import DELETED, GroupResource, ObjectKey, Store, StoreChange
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 
-COLLECTOR = User(
+COLLECTOR = ApiUser(
     "system:serviceaccount:kube-system:generic-garbage-collector",
     ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"),
 )
 # An object, wherever it is kept.
-Item: TypeAlias = tuple[Place, Key]
+StoredObject: TypeAlias = tuple[GroupResource, ObjectKey]
 _NOT_FOUND = 404
 
 
@@ -38,37 +38,37 @@ def _uid(document: JsonObject) -> str:
     return document["metadata"].get("uid") or ""
 
 
-class Garbage:
+class GarbageCollector:
     """Knows who belongs to whom, and looks after those whose owner goes."""
 
-    def __init__(self, api: Api, store: Store, catalogue: BuiltCatalogue) -> None:
+    def __init__(self, api: LoopbackClient, store: Store, catalogue: KindCatalogue) -> None:
         self._api = api
         self._store = store
         self._catalogue = catalogue
         # An owner's uid -> those who name it.
-        self._dependents: dict[str, set[Item]] = {}
-        self._living: dict[str, Item] = {}
-        self._round: Round[Item] = Round("garbage", self._look)
-        for shelf in store.shelves():
-            for key, document in shelf.objects.items():
-                self._note((shelf.place, key), document)
+        self._dependents: dict[str, set[StoredObject]] = {}
+        self._living: dict[str, StoredObject] = {}
+        self._queue: WorkQueue[StoredObject] = WorkQueue("garbage", self._reconcile)
+        for storage in store.storages():
+            for key, document in storage.objects.items():
+                self._note((storage.resource, key), document)
         store.subscribe_all(self._hear)
 
     async def run(self) -> None:
         """Look after objects until cancelled."""
         for items in list(self._dependents.values()):
             for item in items:
-                self._round.ask(item)
+                self._queue.add(item)
         for item in list(self._living.values()):
             found = self._find(item)
             if found is not None and _has_duty(found[1]):
-                self._round.ask(item)
-        await self._round.run()
+                self._queue.add(item)
+        await self._queue.run()
 
     # --- who belongs to whom
 
-    def _hear(self, change: Change) -> None:
-        item = (change.place, change.key)
+    def _hear(self, change: StoreChange) -> None:
+        item = (change.resource, change.key)
         if change.type == DELETED:
             self._forget(item, change.document)
             return
@@ -77,25 +77,25 @@ class Garbage:
             self._drop_references(item, change.old)
         self._note(item, change.document)
         if after or _has_duty(change.document):
-            self._round.ask(item)
+            self._queue.add(item)
 
-    def _note(self, item: Item, document: JsonObject) -> None:
+    def _note(self, item: StoredObject, document: JsonObject) -> None:
         self._living[_uid(document)] = item
         for owner in _owners(document):
             self._dependents.setdefault(str(owner.get("uid")), set()).add(item)
 
-    def _forget(self, item: Item, document: JsonObject) -> None:
+    def _forget(self, item: StoredObject, document: JsonObject) -> None:
         uid = _uid(document)
         self._living.pop(uid, None)
         self._drop_references(item, document)
         for dependent in self._dependents.get(uid, ()):
-            self._round.ask(dependent)
+            self._queue.add(dependent)
         # An owner that waits for its dependents may go on now.
         for owner in _owners(document):
             if waiting := self._living.get(str(owner.get("uid"))):
-                self._round.ask(waiting)
+                self._queue.add(waiting)
 
-    def _drop_references(self, item: Item, document: JsonObject) -> None:
+    def _drop_references(self, item: StoredObject, document: JsonObject) -> None:
         for owner in _owners(document):
             uid = str(owner.get("uid"))
             items = self._dependents.get(uid)
@@ -104,7 +104,7 @@ class Garbage:
                 if not items:
                     del self._dependents[uid]
 
-    def _find(self, item: Item) -> tuple[Kind, JsonObject] | None:
+    def _find(self, item: StoredObject) -> tuple[ServedKind, JsonObject] | None:
         (group, plural), (namespace, name) = item
         kind = self._catalogue.preferred(group, plural)
         document = None if kind is None else self._store.get(kind, namespace, name)
@@ -112,7 +112,7 @@ class Garbage:
 
     # --- what is to be done
 
-    async def _look(self, item: Item) -> bool:
+    async def _reconcile(self, item: StoredObject) -> bool:
         found = self._find(item)
         if found is None:
             return True
@@ -127,7 +127,7 @@ class Garbage:
                 raise
         return True
 
-    async def _judge_dependent(self, kind: Kind, document: JsonObject) -> None:
+    async def _judge_dependent(self, kind: ServedKind, document: JsonObject) -> None:
         """Delete it where none of its owners is left; let it forget those that are gone."""
         solid, gone, waiting = self._sort_owners(document)
         if len(solid) == len(_owners(document)):
@@ -177,7 +177,7 @@ class Garbage:
         is_same = kind.kind == reference.get("kind") and item[1][1] == reference.get("name")
         return owner if is_same else None
 
-    async def _forget_owners(self, kind: Kind, document: JsonObject, uids: set[str]) -> None:
+    async def _forget_owners(self, kind: ServedKind, document: JsonObject, uids: set[str]) -> None:
         left = [each for each in _owners(document) if str(each.get("uid")) not in uids]
         patch = {
             "metadata": {
@@ -191,7 +191,7 @@ class Garbage:
             COLLECTOR, kind, metadata["name"], PatchKind.MERGE, patch, namespace=namespace
         )
 
-    async def _delete(self, kind: Kind, document: JsonObject, policy: str) -> None:
+    async def _delete(self, kind: ServedKind, document: JsonObject, policy: str) -> None:
         metadata = document["metadata"]
         await self._api.delete(
             COLLECTOR,
@@ -203,7 +203,7 @@ class Garbage:
 
     # --- owners that wait
 
-    async def _end_owner(self, kind: Kind, document: JsonObject) -> bool:
+    async def _end_owner(self, kind: ServedKind, document: JsonObject) -> bool:
         """Let orphans go, or dependents first; then let go of the owner. True where it is done."""
         uid = _uid(document)
         finalizers = document["metadata"].get("finalizers") or []
@@ -223,13 +223,13 @@ class Garbage:
         await self._drop_finalizer(kind, document, FOREGROUND)
         return True
 
-    def _list_dependents(self, uid: str) -> Iterator[tuple[Kind, JsonObject]]:
+    def _list_dependents(self, uid: str) -> Iterator[tuple[ServedKind, JsonObject]]:
         for item in sorted(self._dependents.get(uid, ())):
             found = self._find(item)
             if found is not None:
                 yield found
 
-    async def _drop_finalizer(self, kind: Kind, document: JsonObject, finalizer: str) -> None:
+    async def _drop_finalizer(self, kind: ServedKind, document: JsonObject, finalizer: str) -> None:
         metadata = document["metadata"]
         left = [each for each in metadata.get("finalizers") or () if each != finalizer]
         patch = {"metadata": {"finalizers": left or None, "resourceVersion": version_of(document)}}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from http import HTTPStatus
 
-from lictor.apiserver.kind import Cause, Kind
+from lictor.apiserver.kind import Cause, ServedKind
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
@@ -32,7 +32,7 @@ def build_status(error: RefusedRequestError) -> JsonObject:
     return status
 
 
-def build_success(kind: Kind, name: str, uid: str) -> JsonObject:
+def build_success(kind: ServedKind, name: str, uid: str) -> JsonObject:
     """What a client gets for an object that is gone."""
     details = {**_describe(kind, name), "uid": uid}
     return {
@@ -44,12 +44,12 @@ def build_success(kind: Kind, name: str, uid: str) -> JsonObject:
     }
 
 
-def _describe(kind: Kind, name: str, subject: str = "") -> JsonObject:
+def _describe(kind: ServedKind, name: str, subject: str = "") -> JsonObject:
     details = {"name": name, "group": kind.group, "kind": subject or kind.plural}
     return {key: value for key, value in details.items() if value}
 
 
-def not_found(kind: Kind, name: str) -> RefusedRequestError:
+def not_found(kind: ServedKind, name: str) -> RefusedRequestError:
     """There is no such object."""
     return RefusedRequestError(
         f'{kind.resource} "{name}" not found',
@@ -69,7 +69,7 @@ def no_such_resource() -> RefusedRequestError:
     )
 
 
-def already_exists(kind: Kind, name: str) -> RefusedRequestError:
+def already_exists(kind: ServedKind, name: str) -> RefusedRequestError:
     """The name is taken."""
     return RefusedRequestError(
         f'{kind.resource} "{name}" already exists',
@@ -79,7 +79,7 @@ def already_exists(kind: Kind, name: str) -> RefusedRequestError:
     )
 
 
-def conflict(kind: Kind, name: str, why: str = MODIFIED) -> RefusedRequestError:
+def conflict(kind: ServedKind, name: str, why: str = MODIFIED) -> RefusedRequestError:
     """Someone else was first, or it is no longer what the client takes it for."""
     return RefusedRequestError(
         f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}',
@@ -89,7 +89,7 @@ def conflict(kind: Kind, name: str, why: str = MODIFIED) -> RefusedRequestError:
     )
 
 
-def invalid(kind: Kind, name: str, causes: Iterable[Cause]) -> RefusedRequestError:
+def invalid(kind: ServedKind, name: str, causes: Iterable[Cause]) -> RefusedRequestError:
     """The object is not what it should be; all faults at once."""
     qualified = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     return invalid_object(qualified, _describe(kind, name, kind.kind), name, causes)
@@ -116,7 +116,7 @@ def invalid_object(
     )
 
 
-def versionless(kind: Kind, name: str) -> RefusedRequestError:
+def versionless(kind: ServedKind, name: str) -> RefusedRequestError:
     """It is not said which version shall be replaced."""
     told = "Invalid value: 0: must be specified for an update"
     cause = Cause("FieldValueInvalid", told, "metadata.resourceVersion")

@@ -11,13 +11,13 @@ from lictor.apiserver.access.bootstrap_roles import list_bootstrap_bindings, lis
 from lictor.apiserver.access.rbac import Question
 from lictor.apiserver.access.role_aggregation import RoleAggregation
 from lictor.apiserver.access.service_tokens import Grant, ServiceTokens
-from lictor.apiserver.attributes import Attributes, User
+from lictor.apiserver.attributes import ApiUser, RequestAttributes
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 
 RBAC = "rbac.authorization.k8s.io/v1"
-JANE = User("jane", ("devs", "system:authenticated"))
-ROBOT = User("system:serviceaccount:default:robot", ("system:serviceaccounts",))
+JANE = ApiUser("jane", ("devs", "system:authenticated"))
+ROBOT = ApiUser("system:serviceaccount:default:robot", ("system:serviceaccounts",))
 
 
 def _role(name: str, *rules: JsonObject, namespace: str = "", **more: Json) -> JsonObject:
@@ -136,11 +136,11 @@ def test_allowed(question: Question, reason: str) -> None:
             'forbidden: User "jane" cannot get path "/debug"',
         ),
         (
-            Question(User("a<b>"), "get", path="/logs/&"),
+            Question(ApiUser("a<b>"), "get", path="/logs/&"),
             'forbidden: User "a&lt;b&gt;" cannot get path "/logs/&amp;"',
         ),
         (
-            Question(User("lost"), "get", "", "pods"),
+            Question(ApiUser("lost"), "get", "", "pods"),
             'pods is forbidden: User "lost" cannot get resource "pods" in API group "" at the '
             'cluster scope: RBAC: clusterrole.rbac.authorization.k8s.io "missing" not found',
         ),
@@ -182,14 +182,14 @@ def _bootstrapped() -> World:
 @pytest.mark.parametrize(
     ("user", "verb", "path", "allowed"),
     [
-        (User("x", ("system:authenticated",)), "get", "/apis/apps/v1", True),
-        (User("x", ("system:authenticated",)), "get", "/metrics", False),
-        (User("system:anonymous", ("system:unauthenticated",)), "get", "/version", True),
-        (User("system:anonymous", ("system:unauthenticated",)), "get", "/api", False),
+        (ApiUser("x", ("system:authenticated",)), "get", "/apis/apps/v1", True),
+        (ApiUser("x", ("system:authenticated",)), "get", "/metrics", False),
+        (ApiUser("system:anonymous", ("system:unauthenticated",)), "get", "/version", True),
+        (ApiUser("system:anonymous", ("system:unauthenticated",)), "get", "/api", False),
     ],
     ids=["discovery", "metrics", "version", "anonymous"],
 )
-def test_paths_for_everyone(user: User, verb: str, path: str, *, allowed: bool) -> None:
+def test_paths_for_everyone(user: ApiUser, verb: str, path: str, *, allowed: bool) -> None:
     world = _bootstrapped()
     if allowed:
         world.authorization.check_path(user, verb, path)
@@ -216,7 +216,7 @@ def test_paths_for_everyone(user: User, verb: str, path: str, *, allowed: bool) 
 def test_bootstrap_roles(role: str, verb: str, group: str, resource: str, *, allowed: bool) -> None:
     world = _bootstrapped()
     world.put(_binding("b", role, TO_JANE))
-    question = Question(User("jane"), verb, group, resource, "", "default")
+    question = Question(ApiUser("jane"), verb, group, resource, "", "default")
     assert world.authorization.decide(question)[0] is allowed
 
 
@@ -246,7 +246,7 @@ def test_roles_made_of_others() -> None:
 # --- reviews
 
 
-def _review(world: World, kind: str, spec: Json, user: User = JANE, namespace: str = "") -> Json:
+def _review(world: World, kind: str, spec: Json, user: ApiUser = JANE, namespace: str = "") -> Json:
     tokens = ServiceTokens(b"k" * 32, world.reader)
     authentication = Authentication(world.authorization, tokens, {"secret": JANE})
     reviews = AccessReviews(authentication, world.authorization, tokens)
@@ -371,7 +371,7 @@ def test_attributes_are_checked_with_their_subresource() -> None:
     world = World(*WORLD)
     deployments = world.catalogue.find("apps", "v1", "deployments")
     assert deployments is not None
-    allowed = Attributes(JANE, "update", deployments, "default", "x", "scale")
+    allowed = RequestAttributes(JANE, "update", deployments, "default", "x", "scale")
     world.authorization.check(allowed)
     with pytest.raises(RefusedRequestError):
-        world.authorization.check(Attributes(JANE, "update", deployments, "default", "x"))
+        world.authorization.check(RequestAttributes(JANE, "update", deployments, "default", "x"))

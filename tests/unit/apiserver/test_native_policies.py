@@ -7,7 +7,7 @@ from access_world import ADMIN, World, config_map, make
 
 from lictor.apiserver.admission.chain import Admission, Admitted
 from lictor.apiserver.admission.native_policy_status import PolicyStatus
-from lictor.apiserver.attributes import User
+from lictor.apiserver.attributes import ApiUser
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 
@@ -51,7 +51,7 @@ def _bind_mutating(name: str = "mb", policy: str = "m", **spec: Json) -> JsonObj
 
 
 def _admit(
-    world: World, document: JsonObject | None = None, user: User = ADMIN
+    world: World, document: JsonObject | None = None, user: ApiUser = ADMIN
 ) -> tuple[Admitted, tuple[str, ...]]:
     document = document or config_map()
     admission = Admission(world.store, world.catalogue, world.authorization)
@@ -246,7 +246,7 @@ def test_the_caller_counts() -> None:
     )
     _admit(world)
     with pytest.raises(RefusedRequestError, match="denied request: no"):
-        _admit(world, user=User("jane"))
+        _admit(world, user=ApiUser("jane"))
 
 
 def test_changes_count_at_once() -> None:

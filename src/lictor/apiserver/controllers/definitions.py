@@ -1,34 +1,34 @@
 """CustomResourceDefinitions: their kinds come with them, and go with all their objects."""
 
-from lictor.apiserver.attributes import User
+from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.context import SYSTEM
+from lictor.apiserver.controllers.work_queue import WorkQueue
 from lictor.apiserver.defaults.policy_defaults import CLEANUP
-from lictor.apiserver.house import SYSTEM
-from lictor.apiserver.keeping import Round
-from lictor.apiserver.kind import Kind
-from lictor.apiserver.kinds.catalogue import BuiltCatalogue
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.kinds.catalogue import KindCatalogue
 from lictor.apiserver.kinds.custom_kinds import read_storage_version
+from lictor.apiserver.loopback_client import LoopbackClient
 from lictor.apiserver.objects import is_ending, read_clock
 from lictor.apiserver.reading import read_list, read_object
-from lictor.apiserver.store import DELETED, Change, Store
-from lictor.apiserver.verbs import Api
+from lictor.apiserver.store import DELETED, Store, StoreChange
 from lictor.raw import JsonObject
 
 _GROUP, _PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
-_KEEPER: User = SYSTEM
+_KEEPER: ApiUser = SYSTEM
 
 
-class Definitions:
+class DefinitionController:
     """Tells the catalogue what is defined, tells definitions whether they hold, and clears up."""
 
-    def __init__(self, api: Api, store: Store, catalogue: BuiltCatalogue) -> None:
+    def __init__(self, api: LoopbackClient, store: Store, catalogue: KindCatalogue) -> None:
         self._api = api
         self._store = store
         self._catalogue = catalogue
         kind = catalogue.find(_GROUP, "v1", _PLURAL)
         if kind is None:
             raise LookupError("definitions are no kind")
-        self._kind: Kind = kind
-        self._round: Round[str] = Round("definitions", self._look, hands=1)
+        self._kind: ServedKind = kind
+        self._queue: WorkQueue[str] = WorkQueue("definitions", self._reconcile, workers=1)
         for document in store.list(kind):
             catalogue.define(document)
         store.subscribe(_GROUP, _PLURAL, self._hear)
@@ -38,10 +38,10 @@ class Definitions:
     async def run(self) -> None:
         """Look after definitions until cancelled."""
         for document in self._store.list(self._kind):
-            self._round.ask(document["metadata"]["name"])
-        await self._round.run()
+            self._queue.add(document["metadata"]["name"])
+        await self._queue.run()
 
-    def _hear(self, change: Change) -> None:
+    def _hear(self, change: StoreChange) -> None:
         name = change.key[1]
         if change.type == DELETED:
             self._catalogue.forget(name)
@@ -50,17 +50,17 @@ class Definitions:
         # At once: whoever has created a definition may use it in the next breath.
         if is_new and not find_conflict(change.document, self._store.list(self._kind)):
             self._catalogue.define(change.document)
-        self._round.ask(name)
+        self._queue.add(name)
 
-    def _hear_leaving(self, change: Change) -> None:
+    def _hear_leaving(self, change: StoreChange) -> None:
         if change.type != DELETED:
             return
-        group, plural = change.place
+        group, plural = change.resource
         found = self._store.get(self._kind, "", f"{plural}.{group}") if group else None
         if found is not None and is_ending(found):
-            self._round.ask(f"{plural}.{group}")
+            self._queue.add(f"{plural}.{group}")
 
-    async def _look(self, name: str) -> bool:
+    async def _reconcile(self, name: str) -> bool:
         document = self._store.get(self._kind, "", name)
         if document is None:
             return True
@@ -89,7 +89,7 @@ class Definitions:
         await self._api.update(_KEEPER, self._kind, {**document, "metadata": metadata})
         return True
 
-    def _remove_all(self, kind: Kind) -> bool:
+    def _remove_all(self, kind: ServedKind) -> bool:
         """Whether all are gone. Nobody is asked, as an API server does."""
         now = read_clock()
         for item in self._store.list(kind):

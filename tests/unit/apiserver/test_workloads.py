@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from embedded_site import open_site
 
-from lictor.apiserver.workloads.crew import Workloads
+from lictor.apiserver.controllers.workloads import WorkloadControllers
 from lictor.apiserver.workloads.cron import _find_due
 from lictor.lang.cron import compile_schedule
 
@@ -24,7 +24,9 @@ SELECTOR = {"matchLabels": {"app": "x"}}
 async def open_factory():
     async with open_site() as site:
         server = site.server
-        work = asyncio.create_task(Workloads(server.api, server.store, server.catalogue).run())
+        work = asyncio.create_task(
+            WorkloadControllers(server.api, server.store, server.catalogue).run()
+        )
         await until(lambda: exists(site, f"{CORE}/serviceaccounts/default"))
         try:
             yield site

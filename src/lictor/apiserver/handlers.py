@@ -8,16 +8,16 @@ import msgspec
 import orjson
 
 from lictor.apiserver.access.access_reviews import REVIEWS, AccessReviews
-from lictor.apiserver.annexes import Annexes
-from lictor.apiserver.attributes import Attributes, User
-from lictor.apiserver.bodies import list_duplicates, read_document, read_json, read_object
+from lictor.apiserver.attributes import ApiUser, RequestAttributes
+from lictor.apiserver.bodies import decode_object, list_duplicates, read_document, read_json
+from lictor.apiserver.context import ServerContext
 from lictor.apiserver.deletion import DeleteOptions, read_options
 from lictor.apiserver.field_validation import FieldValidation, refuse_fields
-from lictor.apiserver.house import House
-from lictor.apiserver.kind import Cause, Kind
+from lictor.apiserver.kind import Cause, ServedKind
 from lictor.apiserver.kind_habits import is_namespace
 from lictor.apiserver.lists import ListQuery, list_page
-from lictor.apiserver.negotiation import Wish, read_accept
+from lictor.apiserver.loopback_client import LoopbackClient
+from lictor.apiserver.negotiation import AcceptedForm, read_accept
 from lictor.apiserver.objects import key_of
 from lictor.apiserver.parameters import (
     Parameters,
@@ -31,11 +31,11 @@ from lictor.apiserver.parameters import (
     refuse_options,
 )
 from lictor.apiserver.patches import PatchKind, compile_patch, read_patch_kind
-from lictor.apiserver.refusals import bad_request, no_such_resource, not_allowed
 from lictor.apiserver.rendering import build_show, render_object, render_page
-from lictor.apiserver.routes import Route
+from lictor.apiserver.routes import ResourceRoute
 from lictor.apiserver.selectors import compile_selectors
-from lictor.apiserver.verbs import Api
+from lictor.apiserver.status_errors import bad_request, no_such_resource, not_allowed
+from lictor.apiserver.subresources import SubresourceHandlers
 from lictor.apiserver.watches import Watches, WatchQuery
 from lictor.apiserver.writing import Applied, Written
 from lictor.http import Call, Reply, Stream
@@ -52,14 +52,14 @@ _OPTIONS = {
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
-class Visit(msgspec.Struct, frozen=True):
+class ResourceRequest(msgspec.Struct, frozen=True):
     """A call, and what was found out about it so far."""
 
     call: Call
-    route: Route
+    route: ResourceRoute
     parameters: Parameters
-    wish: Wish
-    attributes: Attributes
+    wish: AcceptedForm
+    attributes: RequestAttributes
 
     @property
     def include(self) -> str:
@@ -67,23 +67,23 @@ class Visit(msgspec.Struct, frozen=True):
         return self.parameters.get("includeObject") or "Metadata"
 
 
-class Desk:
+class RequestHandlers:
     """Answers requests about objects."""
 
     def __init__(
         self,
-        house: House,
-        api: Api,
+        context: ServerContext,
+        api: LoopbackClient,
         watches: Watches,
-        annexes: Annexes,
+        annexes: SubresourceHandlers,
         reviews: AccessReviews,
     ) -> None:
-        self._house = house
+        self._context = context
         self._api = api
         self._watches = watches
         self._annexes = annexes
         self._reviews = reviews
-        self._verbs: dict[str, Callable[[Visit], Awaitable[Reply | Stream]]] = {
+        self._verbs: dict[str, Callable[[ResourceRequest], Awaitable[Reply | Stream]]] = {
             "get": self._get,
             "list": self._list,
             "watch": self._watch,
@@ -94,7 +94,7 @@ class Desk:
             "deletecollection": self._delete_collection,
         }
 
-    async def answer(self, call: Call, user: User, route: Route) -> Reply | Stream:
+    async def answer(self, call: Call, user: ApiUser, route: ResourceRoute) -> Reply | Stream:
         """The reply to a call; raises RefusedRequestError."""
         visit = _enter(call, user, route)
         self._authorize(visit.attributes)
@@ -104,23 +104,23 @@ class Desk:
             return _reply_annex(await annex(visit.attributes, call))
         return await self._verbs[visit.attributes.verb](visit)
 
-    def _authorize(self, attributes: Attributes) -> None:
+    def _authorize(self, attributes: RequestAttributes) -> None:
         if attributes.name and is_namespace(attributes.kind):
             # To those who decide, a namespace lies in itself.
             attributes = msgspec.structs.replace(attributes, namespace=attributes.name)
-        self._house.authorization.check(attributes)
+        self._context.authorization.check(attributes)
 
     # --- reading
 
-    async def _get(self, visit: Visit) -> Reply:
-        found = self._house.find(visit.attributes)
+    async def _get(self, visit: ResourceRequest) -> Reply:
+        found = self._context.find(visit.attributes)
         return _reply(render_object(visit.wish, visit.route.kind, found, visit.include))
 
-    async def _list(self, visit: Visit) -> Reply:
-        page = list_page(self._house, visit.route.kind, _read_query(visit))
+    async def _list(self, visit: ResourceRequest) -> Reply:
+        page = list_page(self._context, visit.route.kind, _read_query(visit))
         return _reply(render_page(visit.wish, visit.route.kind, page, visit.include))
 
-    async def _watch(self, visit: Visit) -> Stream:
+    async def _watch(self, visit: ResourceRequest) -> Stream:
         kind, parameters = visit.route.kind, visit.parameters
         initial = read_flag(parameters, "sendInitialEvents")
         fields = parameters.get("fieldSelector", "")
@@ -142,7 +142,7 @@ class Desk:
 
     # --- writing
 
-    async def _create(self, visit: Visit) -> Reply:
+    async def _create(self, visit: ResourceRequest) -> Reply:
         document, validation = _read_body(visit)
         kind = visit.route.kind
         if (kind.group, kind.plural) in REVIEWS:
@@ -155,19 +155,19 @@ class Desk:
         written = await self._api.writer.create(attributes, document, validation)
         return _reply_written(visit, written)
 
-    async def _update(self, visit: Visit) -> Reply:
+    async def _update(self, visit: ResourceRequest) -> Reply:
         document, validation = _read_body(visit)
         written = await self._api.writer.update(visit.attributes, document, validation)
         return _reply_written(visit, written)
 
-    async def _patch(self, visit: Visit) -> Reply:
+    async def _patch(self, visit: ResourceRequest) -> Reply:
         call, writer = visit.call, self._api.writer
         patch_kind = read_patch_kind(visit.route.kind, call.content_type.decode("latin-1"))
         validation = read_validation(visit.parameters, "PatchOptions")
         force = bool(read_flag(visit.parameters, "force"))
         _check_patch_options(visit.parameters, patch_kind, force=force)
         if patch_kind is PatchKind.APPLY:
-            document = read_object(visit.route.kind, read_document(call.body, call.content_type))
+            document = decode_object(visit.route.kind, read_document(call.body, call.content_type))
             if not document["metadata"].get("name"):
                 raise bad_request(
                     f"the name of the object ({visit.route.name} based on URL) was "
@@ -181,15 +181,15 @@ class Desk:
 
     # --- deleting
 
-    async def _delete(self, visit: Visit) -> Reply:
+    async def _delete(self, visit: ResourceRequest) -> Reply:
         attributes, options = _read_deletion(visit)
         deleted = await self._api.deleter.delete(attributes, options)
         return _reply(deleted.reply, warnings=deleted.warnings)
 
-    async def _delete_collection(self, visit: Visit) -> Reply:
+    async def _delete_collection(self, visit: ResourceRequest) -> Reply:
         kind = visit.route.kind
         attributes, options = _read_deletion(visit)
-        page = list_page(self._house, kind, _read_query(visit))
+        page = list_page(self._context, kind, _read_query(visit))
         for document in page.items:
             namespace, name = key_of(document)
             one = msgspec.structs.replace(attributes, namespace=namespace, name=name)
@@ -198,12 +198,12 @@ class Desk:
         return _reply(render_page(visit.wish, kind, page, visit.include))
 
 
-def _enter(call: Call, user: User, route: Route) -> Visit:
+def _enter(call: Call, user: ApiUser, route: ResourceRoute) -> ResourceRequest:
     parameters = read_parameters(call.query)
     verb = _find_verb(call, route, parameters)
     kind, operation = _OPTIONS.get(verb, ("", None))
     agent = call.headers.get(b"user-agent", [b""])[0]
-    attributes = Attributes(
+    attributes = RequestAttributes(
         user,
         verb,
         route.kind,
@@ -216,7 +216,7 @@ def _enter(call: Call, user: User, route: Route) -> Visit:
         choose_manager(parameters, agent, kind) if kind else "",
     )
     accept = b",".join(call.headers.get(b"accept", ()))
-    return Visit(call, route, parameters, read_accept(accept), attributes)
+    return ResourceRequest(call, route, parameters, read_accept(accept), attributes)
 
 
 def _find_name(verb: str, parameters: Parameters) -> str:
@@ -230,7 +230,7 @@ def _find_name(verb: str, parameters: Parameters) -> str:
     return ""
 
 
-def _find_verb(call: Call, route: Route, parameters: Parameters) -> str:
+def _find_verb(call: Call, route: ResourceRoute, parameters: Parameters) -> str:
     if call.method in ("GET", "HEAD"):
         if read_flag(parameters, "watch"):
             return "watch"
@@ -245,7 +245,7 @@ def _find_verb(call: Call, route: Route, parameters: Parameters) -> str:
     return verb
 
 
-def _check_verb(visit: Visit) -> None:
+def _check_verb(visit: ResourceRequest) -> None:
     route, verb = visit.route, visit.attributes.verb
     if route.subresource and route.subresource not in route.kind.subresources:
         raise no_such_resource()
@@ -255,7 +255,7 @@ def _check_verb(visit: Visit) -> None:
         raise not_allowed()
 
 
-def _read_query(visit: Visit) -> ListQuery:
+def _read_query(visit: ResourceRequest) -> ListQuery:
     parameters = visit.parameters
     return ListQuery(
         visit.route.namespace,
@@ -268,16 +268,16 @@ def _read_query(visit: Visit) -> ListQuery:
     )
 
 
-def _read_body(visit: Visit) -> tuple[JsonObject, FieldValidation]:
+def _read_body(visit: ResourceRequest) -> tuple[JsonObject, FieldValidation]:
     call, kind = visit.call, visit.route.kind
     validation = read_validation(visit.parameters, str(visit.attributes.options["kind"]))
-    document = read_object(kind, read_document(call.body, call.content_type))
+    document = decode_object(kind, read_document(call.body, call.content_type))
     if validation is FieldValidation.STRICT:
         _refuse_duplicates(kind, call.body)
     return document, validation
 
 
-def _refuse_duplicates(kind: Kind, body: bytes) -> None:
+def _refuse_duplicates(kind: ServedKind, body: bytes) -> None:
     told = [f'duplicate field "{name}"' for name in list_duplicates(body)]
     if told:
         raise refuse_fields(kind, told)
@@ -294,7 +294,7 @@ def _check_patch_options(parameters: Parameters, kind: PatchKind, *, force: bool
         raise refuse_options("PatchOptions", Cause("FieldValueForbidden", told, "force"))
 
 
-def _read_deletion(visit: Visit) -> tuple[Attributes, DeleteOptions]:
+def _read_deletion(visit: ResourceRequest) -> tuple[RequestAttributes, DeleteOptions]:
     """Options come in the body, in the query, or not at all."""
     call, parameters = visit.call, visit.parameters
     sent: JsonObject = {}
@@ -325,7 +325,7 @@ def _reply_annex(answer: Written | Reply) -> Reply:
     return _reply(answer.document, status, answer.warnings)
 
 
-def _reply_written(visit: Visit, written: Written) -> Reply:
+def _reply_written(visit: ResourceRequest, written: Written) -> Reply:
     status = HTTPStatus.CREATED if written.is_new else HTTPStatus.OK
     shown = render_object(visit.wish, visit.route.kind, written.document, visit.include)
     return _reply(shown, status, written.warnings)

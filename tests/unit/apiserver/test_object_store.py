@@ -3,8 +3,8 @@
 import pytest
 
 from lictor.apiserver import store as store_module
-from lictor.apiserver.kind import Kind
-from lictor.apiserver.store import ADDED, DELETED, MODIFIED, Change, Store
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.store import ADDED, DELETED, MODIFIED, Store, StoreChange
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 
@@ -13,7 +13,7 @@ class _NoShape:
     form: Json = None
 
 
-KIND = Kind("", "v1", "Thing", "things", "thing", namespaced=True, shape=_NoShape())
+KIND = ServedKind("", "v1", "Thing", "things", "thing", namespaced=True, shape=_NoShape())
 
 
 def thing(name: str, namespace: str = "a", **more: Json) -> JsonObject:
@@ -77,9 +77,9 @@ def test_lists_are_in_order_and_by_namespace() -> None:
 
 def test_changes_are_told_with_what_was_before() -> None:
     store = Store()
-    heard: list[Change] = []
+    heard: list[StoreChange] = []
     stop = store.subscribe("", "things", heard.append)
-    everything: list[Change] = []
+    everything: list[StoreChange] = []
     store.subscribe_all(everything.append)
     store.put(KIND, thing("x", n=1), expected="")
     store.put(KIND, thing("x", n=2), expected="1")
@@ -99,23 +99,23 @@ def test_changes_are_told_with_what_was_before() -> None:
 def test_the_past_is_found_as_long_as_it_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "_MEMORY", 4)
     store = Store()
-    shelf = store.shelf("", "things")
+    storage = store.storage("", "things")
     store.put(KIND, thing("x", n=1), expected="")
     store.put(KIND, thing("y", n=1), expected="")
     store.put(KIND, thing("x", n=2), expected="1")
     store.remove(KIND, "a", "y")
-    assert {key[1]: each["n"] for key, each in shelf.at(2).items()} == {"x": 1, "y": 1}
-    assert {key[1]: each["n"] for key, each in shelf.at(4).items()} == {"x": 2}
-    position = shelf.position_after(3)
-    assert [change.revision for change in shelf.changes_from(position) or ()] == [4]
+    assert {key[1]: each["n"] for key, each in storage.at(2).items()} == {"x": 1, "y": 1}
+    assert {key[1]: each["n"] for key, each in storage.at(4).items()} == {"x": 2}
+    position = storage.position_after(3)
+    assert [change.revision for change in storage.changes_from(position) or ()] == [4]
     for number in range(20):
         store.put(KIND, thing("x", n=number), expected=None)
     with pytest.raises(RefusedRequestError, match="too old resource version: 2"):
-        shelf.at(2)
+        storage.at(2)
     # Whoever stood there has lost the thread.
-    assert shelf.changes_from(position) is None
-    assert len(shelf.changes_from(shelf.end - 1) or ()) == 1
+    assert storage.changes_from(position) is None
+    assert len(storage.changes_from(storage.end - 1) or ()) == 1
 
 
 def test_two_views_of_the_same_objects() -> None:
-    assert Store().shelf("events.k8s.io", "events").place == ("", "events")
+    assert Store().storage("events.k8s.io", "events").resource == ("", "events")

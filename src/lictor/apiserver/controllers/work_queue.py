@@ -12,25 +12,27 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 30.0
 
-Task = TypeVar("Task", bound=Hashable)
+Item = TypeVar("Item", bound=Hashable)
 
 
-class Round(Generic[Task]):
+class WorkQueue(Generic[Item]):
     """A queue of things to look after. Looking twice does no harm, so each waits only once."""
 
-    def __init__(self, name: str, look: Callable[[Task], Awaitable[bool]], hands: int = 2) -> None:
-        # `look` gives whether all is done; what is not is looked at again.
+    def __init__(
+        self, name: str, reconcile: Callable[[Item], Awaitable[bool]], workers: int = 2
+    ) -> None:
+        # `reconcile` gives whether all is done; what is not is looked at again.
         self._name = name
-        self._look = look
-        self._hands = hands
-        self._queue: asyncio.Queue[Task] = asyncio.Queue()
-        self._waiting: set[Task] = set()
-        self._busy: set[Task] = set()
-        self._again: set[Task] = set()
-        self._failures: dict[Task, int] = {}
-        self._timers: dict[Task, asyncio.TimerHandle] = {}
+        self._reconcile = reconcile
+        self._workers = workers
+        self._queue: asyncio.Queue[Item] = asyncio.Queue()
+        self._waiting: set[Item] = set()
+        self._busy: set[Item] = set()
+        self._again: set[Item] = set()
+        self._failures: dict[Item, int] = {}
+        self._timers: dict[Item, asyncio.TimerHandle] = {}
 
-    def ask(self, task: Task) -> None:
+    def add(self, task: Item) -> None:
         """Look at it soon."""
         if task in self._busy:
             self._again.add(task)
@@ -42,7 +44,7 @@ class Round(Generic[Task]):
         """Look at whatever is asked for, until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(self._hands):
+                for _ in range(self._workers):
                     group.create_task(self._work())
         finally:
             for timer in self._timers.values():
@@ -60,15 +62,15 @@ class Round(Generic[Task]):
                 self._busy.discard(task)
             if task in self._again:
                 self._again.discard(task)
-                self.ask(task)
+                self.add(task)
             elif is_done:
                 self._failures.pop(task, None)
             else:
-                self._ask_later(task)
+                self._add_later(task)
 
-    async def _try(self, task: Task) -> bool:
+    async def _try(self, task: Item) -> bool:
         try:
-            return await self._look(task)
+            return await self._reconcile(task)
         except LictorError as error:
             # Someone else was faster, or a webhook said no: the world may be another next time.
             log.info("will be tried again", extra={"what": self._name, "why": str(error)})
@@ -76,7 +78,7 @@ class Round(Generic[Task]):
             log.exception("will be tried again", extra={"what": self._name})
         return False
 
-    def _ask_later(self, task: Task) -> None:
+    def _add_later(self, task: Item) -> None:
         count = self._failures[task] = self._failures.get(task, 0) + 1
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(count - 1, 16))
         if old := self._timers.pop(task, None):
@@ -84,6 +86,6 @@ class Round(Generic[Task]):
         loop = asyncio.get_running_loop()
         self._timers[task] = loop.call_later(pause, self._ring, task)
 
-    def _ring(self, task: Task) -> None:
+    def _ring(self, task: Item) -> None:
         self._timers.pop(task, None)
-        self.ask(task)
+        self.add(task)

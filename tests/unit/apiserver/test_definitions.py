@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.apiserver.kinds.definitions import find_conflict, judge_definition
+from lictor.apiserver.controllers.definitions import find_conflict, judge_definition
 
 
 def definition(plural, kind, *, short=(), status=None):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from embedded_site import CONFIG_MAPS, Answer, Site, config_map, run_on_site
 
-from lictor.apiserver.keeping import Round
+from lictor.apiserver.controllers.work_queue import WorkQueue
 from lictor.errors import UsageError
 from lictor.raw import Json, JsonObject
 
@@ -221,7 +221,7 @@ def test_what_every_cluster_has() -> None:
 # --- rounds
 
 
-def test_rounds_look_again_where_it_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_queue_tries_again_what_fails(caplog: pytest.LogCaptureFixture) -> None:
     looked: list[str] = []
 
     async def look(task: str) -> bool:
@@ -233,10 +233,10 @@ def test_rounds_look_again_where_it_fails(caplog: pytest.LogCaptureFixture) -> N
         return task != "slow" or looked.count(task) == 3
 
     async def run() -> None:
-        keeper: Round[str] = Round("things", look)
+        queue: WorkQueue[str] = WorkQueue("things", look)
         for task in ("fine", "fine", "wrong", "broken", "slow"):
-            keeper.ask(task)
-        running = asyncio.create_task(keeper.run())
+            queue.add(task)
+        running = asyncio.create_task(queue.run())
         await asyncio.sleep(0.6)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -248,23 +248,23 @@ def test_rounds_look_again_where_it_fails(caplog: pytest.LogCaptureFixture) -> N
     assert "will be tried again" in caplog.text
 
 
-def test_rounds_look_once_more_at_what_changed_meanwhile() -> None:
+def test_a_queue_repeats_what_changed_meanwhile() -> None:
     looked: list[str] = []
 
     async def run() -> None:
-        keeper: Round[str]
+        queue: WorkQueue[str]
 
         async def look(task: str) -> bool:
             looked.append(task)
             if len(looked) == 1:
-                keeper.ask(task)
-                keeper.ask(task)
+                queue.add(task)
+                queue.add(task)
                 await asyncio.sleep(0.01)
             return True
 
-        keeper = Round("things", look)
-        keeper.ask("x")
-        running = asyncio.create_task(keeper.run())
+        queue = WorkQueue("things", look)
+        queue.add("x")
+        running = asyncio.create_task(queue.run())
         await asyncio.sleep(0.1)
         running.cancel()
 

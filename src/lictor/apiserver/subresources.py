@@ -7,13 +7,13 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from lictor.apiserver.access.token_requests import TokenRequests
-from lictor.apiserver.attributes import Attributes
+from lictor.apiserver.attributes import RequestAttributes
 from lictor.apiserver.bodies import read_document
+from lictor.apiserver.context import ServerContext
 from lictor.apiserver.deletion import read_options
-from lictor.apiserver.house import House
-from lictor.apiserver.refusals import bad_request, not_allowed
+from lictor.apiserver.loopback_client import LoopbackClient
 from lictor.apiserver.scaling import Scaling
-from lictor.apiserver.verbs import Api
+from lictor.apiserver.status_errors import bad_request, not_allowed
 from lictor.apiserver.writing import Written
 from lictor.errors import RefusedRequestError
 from lictor.http import Call, Reply
@@ -30,18 +30,18 @@ _CONNECTIONS = {
 _LISTS = frozenset(("command", "ports"))
 _FLAGS = frozenset(("stdin", "stdout", "stderr", "tty"))
 
-Answer = Callable[[Attributes, Call], Awaitable[Written | Reply]]
+SubresourceHandler = Callable[[RequestAttributes, Call], Awaitable[Written | Reply]]
 
 
-class Annexes:
+class SubresourceHandlers:
     """Answers what is asked of them; everything else is a part of its object."""
 
-    def __init__(self, house: House, api: Api, tokens: TokenRequests) -> None:
-        self._house = house
+    def __init__(self, context: ServerContext, api: LoopbackClient, tokens: TokenRequests) -> None:
+        self._context = context
         self._api = api
         self._tokens = tokens
-        self._scaling = Scaling(house)
-        self._answers: dict[tuple[str, str], Answer] = {
+        self._scaling = Scaling(context)
+        self._answers: dict[tuple[str, str], SubresourceHandler] = {
             ("serviceaccounts", "token"): self._issue_token,
             ("pods", "eviction"): self._evict,
             ("pods", "binding"): self._bind,
@@ -51,7 +51,7 @@ class Annexes:
             ("nodes", "proxy"): self._connect,
         }
 
-    def find(self, attributes: Attributes) -> Answer | None:
+    def find(self, attributes: RequestAttributes) -> SubresourceHandler | None:
         """Who answers; None where the subresource is a part of its object."""
         if attributes.subresource == "scale":
             return self._scaling.answer
@@ -59,15 +59,15 @@ class Annexes:
             return None
         return self._answers.get((attributes.kind.plural, attributes.subresource))
 
-    async def _issue_token(self, attributes: Attributes, call: Call) -> Written:
+    async def _issue_token(self, attributes: RequestAttributes, call: Call) -> Written:
         request = _read_sent(attributes, call)
         heard = await self._admit(attributes, request)
         kind, namespace, name = attributes.kind, attributes.namespace, attributes.name
         return Written(self._tokens.issue(kind, namespace, name, request), heard, is_new=True)
 
-    async def _evict(self, attributes: Attributes, call: Call) -> Written:
+    async def _evict(self, attributes: RequestAttributes, call: Call) -> Written:
         eviction = _read_sent(attributes, call)
-        self._house.find(attributes)
+        self._context.find(attributes)
         heard = await self._admit(attributes, eviction)
         deletion = msgspec.structs.replace(
             attributes, verb="delete", subresource="", operation=Operation.DELETE
@@ -78,7 +78,7 @@ class Annexes:
         deleted = await self._api.deleter.delete(deletion, read_options(sent))
         return _succeed((*heard, *deleted.warnings))
 
-    async def _bind(self, attributes: Attributes, call: Call) -> Written:
+    async def _bind(self, attributes: RequestAttributes, call: Call) -> Written:
         binding = _read_sent(attributes, call)
         heard = await self._admit(attributes, binding)
         target = binding.get("target")
@@ -99,22 +99,22 @@ class Annexes:
                 )
             return {**pod, "spec": {**pod.get("spec", {}), "nodeName": node}}
 
-        pod = place(self._house.find(attributes))
+        pod = place(self._context.find(attributes))
         if not attributes.dry_run:
-            store = self._house.store
+            store = self._context.store
             store.put(kind, pod, expected=pod["metadata"]["resourceVersion"])
             await store.settle()
         return _succeed(heard)
 
-    async def _show_log(self, attributes: Attributes, call: Call) -> Reply:
+    async def _show_log(self, attributes: RequestAttributes, call: Call) -> Reply:
         """Nothing runs here, so nobody has said anything."""
         if call.method != "GET":
             raise not_allowed()
-        self._house.find(attributes)
+        self._context.find(attributes)
         return Reply(HTTPStatus.OK, b"")
 
-    async def _connect(self, attributes: Attributes, call: Call) -> Written:
-        self._house.find(attributes)
+    async def _connect(self, attributes: RequestAttributes, call: Call) -> Written:
+        self._context.find(attributes)
         connection = msgspec.structs.replace(attributes, operation=Operation.CONNECT, options={})
         await self._admit(connection, _describe_connection(attributes, call))
         if attributes.kind.plural == "pods":
@@ -125,15 +125,15 @@ class Annexes:
             reason="ServiceUnavailable",
         )
 
-    async def _admit(self, attributes: Attributes, document: JsonObject) -> tuple[str, ...]:
+    async def _admit(self, attributes: RequestAttributes, document: JsonObject) -> tuple[str, ...]:
         """Warnings of those who were asked."""
-        admission = self._house.admission
+        admission = self._context.admission
         admitted = await admission.mutate(attributes, document, None)
         heard = await admission.validate(attributes, admitted.document or document, None)
         return (*admitted.warnings, *heard)
 
 
-def _read_sent(attributes: Attributes, call: Call) -> JsonObject:
+def _read_sent(attributes: RequestAttributes, call: Call) -> JsonObject:
     """What is sent to a subresource that creates something; it is about its object."""
     if call.method != "POST":
         raise not_allowed()
@@ -147,7 +147,7 @@ def _read_sent(attributes: Attributes, call: Call) -> JsonObject:
     return {**sent, "metadata": {**(metadata or {}), "name": name}}
 
 
-def _describe_connection(attributes: Attributes, call: Call) -> JsonObject:
+def _describe_connection(attributes: RequestAttributes, call: Call) -> JsonObject:
     kind = f"{attributes.kind.kind}{_CONNECTIONS[attributes.subresource]}"
     options: JsonObject = {"kind": kind, "apiVersion": "v1"}
     pairs = parse_qsl(call.query.decode("latin-1"), max_num_fields=256)

@@ -6,8 +6,8 @@ from access_world import World, make
 from lictor.apiserver.access.authentication import Authentication
 from lictor.apiserver.access.service_tokens import BoundTo, Grant, ServiceTokens
 from lictor.apiserver.access.token_requests import TokenRequests
-from lictor.apiserver.attributes import User
-from lictor.apiserver.kind import Kind
+from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.kind import ServedKind
 from lictor.errors import RefusedRequestError
 from lictor.http import Call
 from lictor.raw import Json
@@ -41,7 +41,7 @@ def _certificate(*pairs: tuple[str, str]) -> Json:
 
 def _build(world: World, clock: _Clock | None = None) -> tuple[Authentication, ServiceTokens]:
     tokens = ServiceTokens(KEY, world.reader, clock=clock or _Clock())
-    static = {"secret": User("root", ("system:masters",)), "weak": User("ann", ("devs",))}
+    static = {"secret": ApiUser("root", ("system:masters",)), "weak": ApiUser("ann", ("devs",))}
     return Authentication(world.authorization, tokens, static), tokens
 
 
@@ -53,26 +53,26 @@ CERTIFICATE = _certificate(
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (_call(certificate=CERTIFICATE), User("jane", ("a", "b", "system:authenticated"))),
+        (_call(certificate=CERTIFICATE), ApiUser("jane", ("a", "b", "system:authenticated"))),
         (
             _call(authorization="Bearer secret"),
-            User("root", ("system:masters", "system:authenticated")),
+            ApiUser("root", ("system:masters", "system:authenticated")),
         ),
         (
             _call(authorization="bearer  weak "),
-            User("ann", ("devs", "system:authenticated")),
+            ApiUser("ann", ("devs", "system:authenticated")),
         ),
-        (_call("/version"), User("system:anonymous", ("system:unauthenticated",))),
-        (_call("/healthz/ping"), User("system:anonymous", ("system:unauthenticated",))),
+        (_call("/version"), ApiUser("system:anonymous", ("system:unauthenticated",))),
+        (_call("/healthz/ping"), ApiUser("system:anonymous", ("system:unauthenticated",))),
         (
             # TLS has verified it: it counts more than a token.
             _call(certificate=CERTIFICATE, authorization="Bearer wrong"),
-            User("jane", ("a", "b", "system:authenticated")),
+            ApiUser("jane", ("a", "b", "system:authenticated")),
         ),
     ],
     ids=["certificate", "token", "token-spaces", "version", "health", "both"],
 )
-def test_who_asks(call: Call, expected: User) -> None:
+def test_who_asks(call: Call, expected: ApiUser) -> None:
     assert _build(World())[0].identify(call) == expected
 
 
@@ -146,7 +146,7 @@ def test_token_for_another_audience() -> None:
     assert tokens.audiences_of(token, ("vault", "other")) == ("vault",)
 
 
-def _accounts(world: World) -> Kind:
+def _accounts(world: World) -> ServedKind:
     kind = world.catalogue.find("", "v1", "serviceaccounts")
     assert kind is not None
     return kind
@@ -218,18 +218,18 @@ def test_refused_token_request(name: str, body: Json, code: int, message: str) -
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [
-        ({"impersonate_user": "jane"}, User("jane", ("system:authenticated",))),
+        ({"impersonate_user": "jane"}, ApiUser("jane", ("system:authenticated",))),
         (
             {"impersonate_user": "jane", "impersonate_group": ["a", "b"]},
-            User("jane", ("a", "b", "system:authenticated")),
+            ApiUser("jane", ("a", "b", "system:authenticated")),
         ),
         (
             {"impersonate_user": "system:serviceaccount:default:x"},
-            User("system:serviceaccount:default:x", ACCOUNT_GROUPS),
+            ApiUser("system:serviceaccount:default:x", ACCOUNT_GROUPS),
         ),
         (
             {"impersonate_user": "system:anonymous"},
-            User("system:anonymous", ("system:unauthenticated",)),
+            ApiUser("system:anonymous", ("system:unauthenticated",)),
         ),
         (
             {
@@ -237,12 +237,12 @@ def test_refused_token_request(name: str, body: Json, code: int, message: str) -
                 "impersonate_uid": "7",
                 "impersonate_extra_acme.com%2fx": ["1", "2"],
             },
-            User("jane", ("system:authenticated",), "7", {"acme.com/x": ("1", "2")}),
+            ApiUser("jane", ("system:authenticated",), "7", {"acme.com/x": ("1", "2")}),
         ),
     ],
     ids=["user", "groups", "account", "anonymous", "extra"],
 )
-def test_impersonation(headers: dict[str, str | list[str]], expected: User) -> None:
+def test_impersonation(headers: dict[str, str | list[str]], expected: ApiUser) -> None:
     call = _call(authorization="Bearer secret", **headers)
     assert _build(World())[0].identify(call) == expected
 

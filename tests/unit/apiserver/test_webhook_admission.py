@@ -15,10 +15,10 @@ from access_world import (
 )
 
 from lictor.apiserver.admission.chain import Admission
-from lictor.apiserver.attributes import User
+from lictor.apiserver.attributes import ApiUser
 from lictor.raw import JsonObject
 
-JANE = User("jane", ("devs",), "7", {"scopes": ("a", "b")})
+JANE = ApiUser("jane", ("devs",), "7", {"scopes": ("a", "b")})
 
 # --- what a webhook is shown
 

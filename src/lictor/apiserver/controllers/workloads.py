@@ -8,14 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from lictor.apiserver.kind import Catalogue
-from lictor.apiserver.store import DELETED, Change, Key, Place, Store
-from lictor.apiserver.verbs import Api
-from lictor.apiserver.workloads.cron import reconcile_cron_job
-from lictor.apiserver.workloads.daemons import reconcile_daemon_set
-from lictor.apiserver.workloads.deployments import reconcile_deployment
-from lictor.apiserver.workloads.jobs import reconcile_job
-from lictor.apiserver.workloads.office import (
+from lictor.apiserver.controllers.controller_client import (
     CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -24,10 +17,17 @@ from lictor.apiserver.workloads.office import (
     REPLICA_SETS,
     REVISIONS,
     STATEFUL_SETS,
-    Kin,
-    Office,
-    Refusal,
+    ControllerClient,
+    ObjectRefusedError,
+    OwnedObjects,
 )
+from lictor.apiserver.kind import Catalogue
+from lictor.apiserver.loopback_client import LoopbackClient
+from lictor.apiserver.store import DELETED, GroupResource, ObjectKey, Store, StoreChange
+from lictor.apiserver.workloads.cron import reconcile_cron_job
+from lictor.apiserver.workloads.daemons import reconcile_daemon_set
+from lictor.apiserver.workloads.deployments import reconcile_deployment
+from lictor.apiserver.workloads.jobs import reconcile_job
 from lictor.apiserver.workloads.pods import find_controller
 from lictor.apiserver.workloads.replicas import reconcile_replica_set
 from lictor.apiserver.workloads.stateful import reconcile_stateful_set
@@ -37,14 +37,14 @@ from lictor.raw import JsonObject
 log = logging.getLogger(__name__)
 
 # What a controller does with one object; in how many seconds it wants to see it again.
-Reconcile: TypeAlias = Callable[[Office, JsonObject], Awaitable[float | None]]
-Task: TypeAlias = tuple[Place, Key]
+Reconcile: TypeAlias = Callable[[ControllerClient, JsonObject], Awaitable[float | None]]
+Task: TypeAlias = tuple[GroupResource, ObjectKey]
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 60.0
 # A webhook that does not answer holds up one of them, not all.
-_HANDS = 4
-_CONTROLLERS: dict[Place, tuple[str, str, Reconcile]] = {
+_WORKERS = 4
+_CONTROLLERS: dict[GroupResource, tuple[str, str, Reconcile]] = {
     DEPLOYMENTS: ("Deployment", "deployment-controller", reconcile_deployment),
     REPLICA_SETS: ("ReplicaSet", "replicaset-controller", reconcile_replica_set),
     STATEFUL_SETS: ("StatefulSet", "statefulset-controller", reconcile_stateful_set),
@@ -52,19 +52,19 @@ _CONTROLLERS: dict[Place, tuple[str, str, Reconcile]] = {
     JOBS: ("Job", "job-controller", reconcile_job),
     CRON_JOBS: ("CronJob", "cronjob-controller", reconcile_cron_job),
 }
-_PLACES = {(place[0], kind): place for place, (kind, _, _) in _CONTROLLERS.items()}
+_OWNER_KINDS = {(resource[0], kind): resource for resource, (kind, _, _) in _CONTROLLERS.items()}
 _WATCHED = (*_CONTROLLERS, PODS, REVISIONS)
 
 
-class Workloads:
+class WorkloadControllers:
     """All of them; each object is looked at by one hand at a time."""
 
-    def __init__(self, api: Api, store: Store, catalogue: Catalogue) -> None:
-        kin = self._kin = Kin()
+    def __init__(self, api: LoopbackClient, store: Store, catalogue: Catalogue) -> None:
+        owned = self._owned = OwnedObjects()
         self._store = store
-        self._offices = {
-            place: Office(api, store, catalogue, kin, name)
-            for place, (_, name, _) in _CONTROLLERS.items()
+        self._clients = {
+            resource: ControllerClient(api, store, catalogue, owned, name)
+            for resource, (_, name, _) in _CONTROLLERS.items()
         }
         self._waiting: asyncio.Queue[Task] = asyncio.Queue()
         # Those that wait, those in someone's hands, and those that changed meanwhile.
@@ -76,13 +76,13 @@ class Workloads:
 
     async def run(self) -> None:
         """Look after workloads until cancelled."""
-        ends = [self._store.subscribe(*place, self._hear) for place in _WATCHED]
-        for place in _WATCHED:
-            for key, document in list(self._store.shelf(*place).objects.items()):
-                self._note(place, key, document, gone=False)
+        ends = [self._store.subscribe(*resource, self._hear) for resource in _WATCHED]
+        for resource in _WATCHED:
+            for key, document in list(self._store.storage(*resource).objects.items()):
+                self._note(resource, key, document, gone=False)
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(_HANDS):
+                for _ in range(_WORKERS):
                     group.create_task(self._work())
         finally:
             for end in ends:
@@ -90,18 +90,20 @@ class Workloads:
             for timer in self._timers.values():
                 timer.cancel()
 
-    def _hear(self, change: Change) -> None:
-        self._note(change.place, change.key, change.document, gone=change.type == DELETED)
+    def _hear(self, change: StoreChange) -> None:
+        self._note(change.resource, change.key, change.document, gone=change.type == DELETED)
 
-    def _note(self, place: Place, key: Key, document: JsonObject, *, gone: bool) -> None:
-        self._kin.note(place, document, gone=gone)
-        if place in _CONTROLLERS:
-            self._add((place, key))
+    def _note(
+        self, resource: GroupResource, key: ObjectKey, document: JsonObject, *, gone: bool
+    ) -> None:
+        self._owned.note(resource, document, gone=gone)
+        if resource in _CONTROLLERS:
+            self._add((resource, key))
         reference = find_controller(document)
         if reference is None:
             return
         group = str(reference.get("apiVersion") or "").rpartition("/")[0]
-        owners = _PLACES.get((group, str(reference.get("kind"))))
+        owners = _OWNER_KINDS.get((group, str(reference.get("kind"))))
         if owners is not None:
             self._add((owners, (key[0], str(reference.get("name")))))
 
@@ -134,19 +136,19 @@ class Workloads:
 
     async def _reconcile(self, task: Task) -> float | None:
         """Look at one object; in how many seconds to look again."""
-        place, key = task
-        document = self._store.shelf(*place).objects.get(key)
+        resource, key = task
+        document = self._store.storage(*resource).objects.get(key)
         if document is None:
             self._failures.pop(task, None)
             return None
         try:
-            pause = await _CONTROLLERS[place][2](self._offices[place], document)
-        except (Refusal, RefusedRequestError) as error:
+            pause = await _CONTROLLERS[resource][2](self._clients[resource], document)
+        except (ObjectRefusedError, RefusedRequestError) as error:
             # Policies change: what was refused may be taken later.
             log.debug("workload waits", extra={"workload": key, "why": str(error)[:200]})
             return self._back_off(task)
         except Exception:
-            log.exception("workload failed", extra={"workload": "/".join((place[1], *key))})
+            log.exception("workload failed", extra={"workload": "/".join((resource[1], *key))})
             return self._back_off(task)
         self._failures.pop(task, None)
         return pause

@@ -13,7 +13,7 @@ from test_object_store import KIND, thing
 
 from lictor.apiserver.database import Database
 from lictor.apiserver.persistence import SqliteJournal, open_store
-from lictor.apiserver.store import Change
+from lictor.apiserver.store import StoreChange
 from lictor.errors import DataFileError, RefusedRequestError
 
 
@@ -40,7 +40,7 @@ def test_objects_are_read_back(tmp_path: Path) -> None:
     assert changed["metadata"]["resourceVersion"] == str(revision)
     # Versions that someone may have seen are not used again, and nobody can go on from them.
     assert store.revision > revision + 1000
-    assert store.shelf("", "things").horizon == store.revision
+    assert store.storage("", "things").horizon == store.revision
     asyncio.run(journal.close())
 
 
@@ -48,7 +48,7 @@ def test_all_that_is_written_at_once_is_committed_together(tmp_path: Path) -> No
     class Counting(Database):
         batches: ClassVar[list[int]] = []
 
-        def commit(self, changes: Sequence[Change], revision: int) -> None:
+        def commit(self, changes: Sequence[StoreChange], revision: int) -> None:
             self.batches.append(len(changes))
             super().commit(changes, revision)
 

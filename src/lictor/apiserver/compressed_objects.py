@@ -16,14 +16,14 @@ from lictor.raw import Json, JsonObject
 Key = TypeVar("Key")
 
 # So many objects of a kind are kept ready to read.
-AWAKE = 256
+UNCOMPRESSED = 256
 # For texts of a few thousand bytes a small window is as good as a large one, and far quicker.
 _WINDOW = -12
 _LEVEL = 1
 _MEMORY = 4
 
 
-class Packer:
+class Compressor:
     """Packs JSON values that are like one another: the first becomes the model of all."""
 
     def __init__(self) -> None:
@@ -44,14 +44,14 @@ class Packer:
         return orjson.loads(unpacking.decompress(packed))
 
 
-class PackedObjects(MutableMapping[Key, JsonObject], Generic[Key]):
+class CompressedObjects(MutableMapping[Key, JsonObject], Generic[Key]):
     """Objects by key; nobody may change one in place, as it may be a copy."""
 
-    def __init__(self, awake: int = AWAKE) -> None:
+    def __init__(self, awake: int = UNCOMPRESSED) -> None:
         self._objects: dict[Key, JsonObject | bytes] = {}
         self._awake: OrderedDict[Key, None] = OrderedDict()
         self._most = awake
-        self._packer = Packer()
+        self._packer = Compressor()
 
     def __getitem__(self, key: Key) -> JsonObject:
         found = self._objects[key]

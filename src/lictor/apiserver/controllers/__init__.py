@@ -1,0 +1,1 @@
+"""Loops that bring objects to what their specs say. They write through the loopback client only."""
