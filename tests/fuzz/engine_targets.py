@@ -17,7 +17,8 @@ from lictor.assembly import compile_cleanups, compile_documents, explain
 from lictor.compile.cleanup import CleanupProgram
 from lictor.engine import Engine
 from lictor.errors import LictorError
-from lictor.lint import lint_cleanup, lint_exception, lint_policy
+from lictor.lint.exceptions import lint_cleanup, lint_exception
+from lictor.lint.policy import lint_policy
 from lictor.load.policies import Loaded, load_documents
 from lictor.model.request import Caller, Operation, Request
 from lictor.model.result import Action, Result, RuleType, Status, Verdict

@@ -51,11 +51,11 @@ def lint(*, arguments: tuple[str, ...], form: str, strict: bool) -> int:
 
     Exits with 0 where there are no errors, with 1 where there are, and with 2 on a wrong call.
     """
-    from lictor.lint.render import Format, render_report
+    from lictor.lint.render import LintFormat, render_report
     from lictor.lint.run import lint_texts
 
     report = lint_texts(_read_texts(arguments), _read_named)
-    click.echo(render_report(report, Format(form), version=VERSION), nl=False)
+    click.echo(render_report(report, LintFormat(form), version=VERSION), nl=False)
     return 1 if report.errors or (strict and report.warnings) else 0
 
 

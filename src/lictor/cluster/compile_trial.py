@@ -211,11 +211,11 @@ def compile_alone(job: Job) -> "ResourceNames":
 
 def _look_for_mistakes(document: JsonObject, names: "ResourceNames") -> None:
     if document.get("kind") in ("ClusterPolicy", "Policy"):
-        from lictor.lint import lint_policy
+        from lictor.lint.policy import lint_policy
 
         tuple(lint_policy(document))
     else:
-        from lictor.lint.cel import lint_cel_policy
+        from lictor.lint.cel_policies import lint_cel_policy
 
         tuple(lint_cel_policy(document, names))
 

@@ -1,4 +1,4 @@
-"""Every check by its name: how bad is what it finds, and what does it look for?"""
+"""The checks by name: how severe is what each of them finds, and what does it look for?"""
 
 from types import MappingProxyType
 
@@ -7,7 +7,7 @@ import msgspec
 from lictor.model.finding import FieldPath, Finding, Severity, TextOffset
 
 
-class CheckInfo(msgspec.Struct, frozen=True):
+class LintCheck(msgspec.Struct, frozen=True):
     """What a report may say about a check."""
 
     name: str
@@ -66,7 +66,7 @@ _WARNINGS = {
 
 CHECKS = MappingProxyType(
     {
-        name: CheckInfo(name, severity, summary)
+        name: LintCheck(name, severity, summary)
         for severity, group in ((Severity.ERROR, _ERRORS), (Severity.WARNING, _WARNINGS))
         for name, summary in group.items()
     }

@@ -1,10 +1,10 @@
-"""Preconditions, deny conditions and their like: is each a comparison that can be made?"""
+"""Checks of preconditions and deny conditions: can each comparison be made?"""
 
 from collections.abc import Iterator
 
 from lictor.lang.condition import OPERATORS
 from lictor.lint.catalog import flag
-from lictor.lint.part import Part
+from lictor.lint.field import Field
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding
 
@@ -17,7 +17,7 @@ _REPLACED = {
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
 
-def check_rule_conditions(rule: Part) -> Iterator[Finding]:
+def check_rule_conditions(rule: Field) -> Iterator[Finding]:
     """All conditions of a rule, wherever they stand."""
     yield from check_conditions(rule["preconditions"])
     yield from check_conditions(rule["validate"]["deny"]["conditions"])
@@ -32,14 +32,14 @@ def check_rule_conditions(rule: Part) -> Iterator[Finding]:
                 yield from check_conditions(conditions)
 
 
-def _check_loops(loops: Part) -> Iterator[Finding]:
+def _check_loops(loops: Field) -> Iterator[Finding]:
     for loop in loops.each():
         yield from check_conditions(loop["preconditions"])
         yield from check_conditions(loop["deny"]["conditions"])
         yield from _check_loops(loop["foreach"])
 
 
-def check_conditions(conditions: Part) -> Iterator[Finding]:
+def check_conditions(conditions: Field) -> Iterator[Finding]:
     """A list of conditions, or an object of any and all, or a list of such objects."""
     if conditions.is_object:
         for name in ("any", "all"):
@@ -53,7 +53,7 @@ def check_conditions(conditions: Part) -> Iterator[Finding]:
         yield flag("bad-condition", conditions.path, "expected any or all with conditions")
 
 
-def _check_condition(condition: Part) -> Iterator[Finding]:
+def _check_condition(condition: Field) -> Iterator[Finding]:
     if not condition.is_object:
         yield flag("bad-condition", condition.path, "expected key, operator and value")
         return
@@ -65,7 +65,7 @@ def _check_condition(condition: Part) -> Iterator[Finding]:
         yield from _check_operations(condition["value"])
 
 
-def _check_operator(operator: Part) -> Iterator[Finding]:
+def _check_operator(operator: Field) -> Iterator[Finding]:
     name = operator.text
     if not name:
         return
@@ -76,7 +76,7 @@ def _check_operator(operator: Part) -> Iterator[Finding]:
         yield flag("deprecated", operator.path, f"{name} is replaced by {_REPLACED[name]}")
 
 
-def _check_operations(value: Part) -> Iterator[Finding]:
+def _check_operations(value: Field) -> Iterator[Finding]:
     for part in [value] if value.text else list(value.each()):
         if part.text in _OPERATIONS or "{{" in part.text:
             continue

@@ -1,11 +1,78 @@
-"""Context entries: has each its own name and one source, and does anyone ask for it?"""
+"""Checks of context entries: a name of its own, exactly one source, and something that uses it."""
 
 import re
 from collections.abc import Iterator
 
+from lictor.errors import LictorError
+from lictor.lang.duration import parse_duration
 from lictor.lint.catalog import flag
-from lictor.lint.part import Part
+from lictor.lint.expressions import ANY_VARIABLE, check_query
+from lictor.lint.field import Field
 from lictor.model.finding import Finding
+from lictor.raw import Json
+
+_CHECK = "bad-context"
+
+
+def lint_global_context(body: Json) -> list[Finding]:
+    """What is wrong with a GlobalContextEntry, as plain JSON of any shape."""
+    entry = Field(body)
+    spec = entry["spec"]
+    findings = [*_check_entry_sources(spec), *_check_resource(spec["kubernetesResource"])]
+    findings += _check_global_call(spec["apiCall"])
+    for projection in spec["projections"].each():
+        findings += _check_projection(projection, entry["metadata"]["name"].text)
+    return findings
+
+
+def _check_entry_sources(spec: Field) -> Iterator[Finding]:
+    if len(spec.present("kubernetesResource", "apiCall")) != 1:
+        message = "a global context entry has either kubernetesResource or apiCall"
+        yield flag(_CHECK, spec.path, message)
+
+
+def _check_resource(resource: Field) -> Iterator[Finding]:
+    if not resource:
+        return
+    for name in ("version", "resource"):
+        if not resource[name].text:
+            yield flag(_CHECK, resource.path, f'"{name}" of the resources is missing')
+    if not resource["group"].text and resource["version"].text not in ("", "v1"):
+        yield flag(_CHECK, resource.path, '"group" of the resources is missing')
+
+
+def _check_global_call(call: Field) -> Iterator[Finding]:
+    if not call:
+        return
+    if len([name for name in ("urlPath", "service") if not call[name].is_empty]) != 1:
+        yield flag(_CHECK, call.path, "an API call has either urlPath or service")
+    if not call["data"].is_empty and call["method"].text != "POST":
+        yield flag(_CHECK, call["method"].path, "an API call with data needs the method POST")
+    interval = call["refreshInterval"]
+    if interval and not _is_positive(interval.text):
+        message = f'expected a duration above zero, found "{interval.text}"'
+        yield flag(_CHECK, interval.path, message)
+
+
+def _is_positive(text: str) -> bool:
+    try:
+        return parse_duration(text) > 0
+    except (LictorError, ValueError):
+        return False
+
+
+def _check_projection(projection: Field, entry: str) -> Iterator[Finding]:
+    name, query = projection["name"], projection["jmesPath"]
+    if not name.text:
+        yield flag(_CHECK, projection.path, "a projection needs a name")
+    elif name.text == entry:
+        message = "a projection needs another name than its entry"
+        yield flag(_CHECK, name.path, message)
+    if not query.text:
+        yield flag(_CHECK, projection.path, "a projection needs a jmesPath")
+    else:
+        yield from check_query(query, ANY_VARIABLE)
+
 
 SOURCES = ("configMap", "apiCall", "imageRegistry", "variable", "globalReference")
 _TAKEN = (
@@ -19,7 +86,7 @@ _TAKEN = (
 _WORD = re.compile(r"\w+")
 
 
-def check_rule_context(rule: Part) -> Iterator[Finding]:
+def check_rule_context(rule: Field) -> Iterator[Finding]:
     """All context entries of a rule."""
     yield from check_context(rule["context"], rule)
     for body in ("validate", "mutate", "generate"):
@@ -33,13 +100,13 @@ def check_rule_context(rule: Part) -> Iterator[Finding]:
         yield from _check_bindings(rule["context"])
 
 
-def _check_loops(loops: Part, rule: Part) -> Iterator[Finding]:
+def _check_loops(loops: Field, rule: Field) -> Iterator[Finding]:
     for loop in loops.each():
         yield from check_context(loop["context"], rule)
         yield from _check_loops(loop["foreach"], rule)
 
 
-def check_context(context: Part, user: Part) -> Iterator[Finding]:
+def check_context(context: Field, user: Field) -> Iterator[Finding]:
     """The entries of one list; `user` is what may ask for them."""
     seen: set[str] = set()
     for entry in context.each():
@@ -52,7 +119,7 @@ def check_context(context: Part, user: Part) -> Iterator[Finding]:
         seen.add(name)
 
 
-def _check_name(entry: Part, seen: set[str]) -> Iterator[Finding]:
+def _check_name(entry: Field, seen: set[str]) -> Iterator[Finding]:
     name = entry["name"].text
     taken = next((t for t in _TAKEN if name == t or name.startswith(f"{t}.")), None)
     if taken is not None:
@@ -64,7 +131,7 @@ def _check_name(entry: Part, seen: set[str]) -> Iterator[Finding]:
         yield flag("duplicate-context", entry["name"].path, message)
 
 
-def _check_sources(entry: Part) -> Iterator[Finding]:
+def _check_sources(entry: Field) -> Iterator[Finding]:
     sources = entry.present(*SOURCES)
     if len(sources) != 1:
         found = " and ".join(sources) or "none"
@@ -83,14 +150,14 @@ def _check_sources(entry: Part) -> Iterator[Finding]:
             yield from _check_call(source)
 
 
-def _require(source: Part, *names: str) -> Iterator[Finding]:
+def _require(source: Field, *names: str) -> Iterator[Finding]:
     for name in names:
         if not source[name].text:
             message = f'"{name}" is missing'
             yield flag("bad-context", source.path, message)
 
 
-def _check_variable(variable: Part) -> Iterator[Finding]:
+def _check_variable(variable: Field) -> Iterator[Finding]:
     if not variable["value"] and not variable["jmesPath"].text:
         message = "a variable needs a value or a jmesPath"
         yield flag("bad-context", variable.path, message)
@@ -99,7 +166,7 @@ def _check_variable(variable: Part) -> Iterator[Finding]:
         yield flag("bad-context", variable["default"].path, message)
 
 
-def _check_call(call: Part) -> Iterator[Finding]:
+def _check_call(call: Field) -> Iterator[Finding]:
     given = call.present("urlPath", "service")
     if len(given) != 1:
         found = " and ".join(given) or "none"
@@ -107,7 +174,7 @@ def _check_call(call: Part) -> Iterator[Finding]:
         yield flag("bad-context", call.path, message)
 
 
-def _check_bindings(context: Part) -> Iterator[Finding]:
+def _check_bindings(context: Field) -> Iterator[Finding]:
     for entry in context.each():
         name = entry["name"]
         if not _WORD.fullmatch(name.text):
@@ -115,7 +182,7 @@ def _check_bindings(context: Part) -> Iterator[Finding]:
             yield flag("bad-context", name.path, message)
 
 
-def _mentions(name: str, whole: Part, but: Part) -> bool:
+def _mentions(name: str, whole: Field, but: Field) -> bool:
     """Does the name occur outside of a part? By its letters, so that no doubt becomes a warning."""
     root = re.escape(name.partition(".")[0])
     word = re.compile(rf"(?<![A-Za-z0-9_.-]){root}(?![A-Za-z0-9_-])")
@@ -126,6 +193,6 @@ def _mentions(name: str, whole: Part, but: Part) -> bool:
     )
 
 
-def _may_ask(leaf: Part) -> bool:
+def _may_ask(leaf: Field) -> bool:
     """Can this text hold an expression?"""
     return "{{" in leaf.text or leaf.path[-1] in ("jmesPath", "list") or "assert" in leaf.path

@@ -1,4 +1,4 @@
-"""Can a rule match anything at all?"""
+"""Checks for rules that can never match anything."""
 
 from collections.abc import Callable, Iterator
 from itertools import combinations
@@ -6,8 +6,8 @@ from itertools import combinations
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.wildcard import has_wildcard, match_wildcard
 from lictor.lint.catalog import flag
+from lictor.lint.field import Field
 from lictor.lint.match import list_filters
-from lictor.lint.part import Part
 from lictor.model.finding import Finding
 from lictor.raw import JsonObject
 
@@ -18,7 +18,7 @@ _EXACT = ("annotations", "selector", "namespaceSelector")
 _CALLERS = ("subjects", "roles", "clusterRoles")
 
 
-def check_contradictions(rule: Part) -> Iterator[Finding]:
+def check_contradictions(rule: Field) -> Iterator[Finding]:
     """Filters that exclude each other, and excludes that leave nothing of a match."""
     match, exclude = rule["match"], rule["exclude"]
     for first, second in combinations(match["all"].each(), 2):
@@ -37,7 +37,7 @@ def check_contradictions(rule: Part) -> Iterator[Finding]:
             yield flag("never-matches", each.path, message)
 
 
-def _contradict(first: Part, second: Part) -> str:
+def _contradict(first: Field, second: Field) -> str:
     """Why no resource fits both; empty where one may."""
     tests: tuple[tuple[str, Overlap], ...] = (
         ("kinds", _kinds_overlap),
@@ -70,7 +70,7 @@ def _kind_parts(selector: KindSelector) -> tuple[str, ...]:
     return (selector.group, selector.version, selector.kind, selector.subresource)
 
 
-def _labels_contradict(first: Part, second: Part) -> str:
+def _labels_contradict(first: Field, second: Field) -> str:
     ours, theirs = first["matchLabels"].value, second["matchLabels"].value
     if not isinstance(ours, dict) or not isinstance(theirs, dict):
         return ""
@@ -81,7 +81,7 @@ def _labels_contradict(first: Part, second: Part) -> str:
     return ""
 
 
-def _covers(cover: Part, each: Part) -> bool:
+def _covers(cover: Field, each: Field) -> bool:
     """Does an exclude take away everything that a filter selects?"""
     ours, theirs = cover["resources"], each["resources"]
     if ours.is_empty and all(cover[name].is_empty for name in _CALLERS):
@@ -95,14 +95,14 @@ def _covers(cover: Part, each: Part) -> bool:
     )
 
 
-def _takes_all(cover: Part, each: Part) -> bool:
+def _takes_all(cover: Field, each: Field) -> bool:
     patterns, texts = cover.texts, each.texts
     if not patterns:
         return True
     return bool(texts) and all(any(match_wildcard(p, t) for p in patterns) for t in texts)
 
 
-def _takes_kinds(cover: Part, each: Part) -> bool:
+def _takes_kinds(cover: Field, each: Field) -> bool:
     if not cover.texts:
         return True
     wanted = [parse_kind_selector(text) for text in each.texts]
@@ -115,11 +115,11 @@ def _takes_kind(cover: KindSelector, kind: KindSelector) -> bool:
     return all(match_wildcard(pattern, text) for pattern, text in pairs)
 
 
-def _takes_name(cover: Part, each: Part) -> bool:
+def _takes_name(cover: Field, each: Field) -> bool:
     return not cover.text or (bool(each.text) and match_wildcard(cover.text, each.text))
 
 
-def _is_same(cover: Part, each: Part, name: str) -> bool:
+def _is_same(cover: Field, each: Field, name: str) -> bool:
     if cover[name].is_empty:
         return True
     found: JsonObject = each[name].value

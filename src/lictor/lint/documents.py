@@ -1,5 +1,6 @@
-"""A file into pieces that can be linted: which document is what, and are its fields right?"""
+"""Splits a file into objects, checks their kinds and fields, and finds the line of each finding."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -8,7 +9,6 @@ from msgspec.structs import replace
 
 from lictor.errors import LoadError
 from lictor.lint.catalog import as_lint_finding, flag
-from lictor.lint.spots import find_offset
 from lictor.load.fields import Absent, check_fields
 from lictor.load.kinds import (
     RAW,
@@ -20,9 +20,105 @@ from lictor.load.kinds import (
 )
 from lictor.load.policies import is_list, locate_error
 from lictor.load.yaml import Document, decode_text, read_documents
-from lictor.model.finding import FieldPath, Finding, Location
+from lictor.model.finding import FieldPath, Finding, Location, TextOffset
 from lictor.model.offline import ClusterResource, Context, Test, UserInfo, Values
 from lictor.raw import Json, JsonObject
+
+# A key, and what tells that its value is a block on the lines below.
+_VALUE = re.compile(r"(?:- +)*[^\s:]+:(?:\s+[|>][-+0-9]*\s*(?:#.*)?$)?")
+_WIDTH = 100
+_CONTEXT = 40
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """The line of a text in which a spot stands."""
+
+    number: int
+    content: str
+    offset: int
+
+
+def _read_line(spot: TextOffset) -> _Line:
+    start = spot.text.rfind("\n", 0, spot.offset) + 1
+    content = spot.text[start:].split("\n", 1)[0]
+    return _Line(spot.text.count("\n", 0, spot.offset), content, spot.offset - start)
+
+
+def find_offset(lines: list[str], at: tuple[int, int], spot: TextOffset) -> tuple[int, int]:
+    """The line and column of a spot, sought from where its field begins; that itself in doubt."""
+    line = _read_line(spot)
+    if not line.content.strip():
+        return at
+    for content, offset in _list_spellings(line):
+        found = _search(lines, at, content, line.number)
+        if found is not None:
+            return found[0], found[1] + offset
+    return _follow(lines, at, spot) or at
+
+
+def _list_spellings(line: _Line) -> list[tuple[str, int]]:
+    """The content as it is, in single quotes, in double quotes; with the offset in each."""
+    before = line.content[: line.offset]
+    spellings = [(line.content, line.offset)]
+    for quote, escaped in (("'", "''"), ('"', '\\"')):
+        written = line.content.replace(quote, escaped)
+        spellings.append((written, len(before.replace(quote, escaped))))
+    return spellings
+
+
+def _search(
+    lines: list[str], at: tuple[int, int], content: str, number: int
+) -> tuple[int, int] | None:
+    first, column = at
+    # A block may begin one line below its key, after a comment two.
+    for index in range(first - 1 + number, min(first + number + 2, len(lines))):
+        start = column - 1 if index == first - 1 else 0
+        place = lines[index].find(content, start)
+        if place >= 0:
+            return index + 1, place + 1
+    return None
+
+
+def _follow(lines: list[str], at: tuple[int, int], spot: TextOffset) -> tuple[int, int] | None:
+    """Read text and file side by side, without blanks: folding changes nothing else."""
+    wanted = [letter for letter in spot.text[: spot.offset + 1] if not letter.isspace()]
+    last = None
+    for place, letter in _read_value(lines, at):
+        if not wanted:
+            break
+        if letter != wanted[0]:
+            # A quote or a backslash that the file needs and the text does not have.
+            if letter in "'\"\\":
+                continue
+            return None
+        wanted.pop(0)
+        last = place
+    return last if not wanted else None
+
+
+def _read_value(lines: list[str], at: tuple[int, int]) -> Iterator[tuple[tuple[int, int], str]]:
+    """The letters of a field's value, with their places; blanks and block marks left out."""
+    line, column = at
+    head = _VALUE.match(lines[line - 1], column - 1) if line <= len(lines) else None
+    start = column - 1 if head is None else head.end()
+    for number in range(line, len(lines) + 1):
+        content = lines[number - 1]
+        begin = start if number == line else 0
+        for index in range(begin, len(content)):
+            if not content[index].isspace():
+                yield (number, index + 1), content[index]
+
+
+def draw_excerpt(spot: TextOffset) -> str:
+    """The line of the text, and below it a mark at the spot."""
+    line = _read_line(spot)
+    content, offset = line.content, min(line.offset, len(line.content))
+    if len(content) > _WIDTH:
+        start = max(offset - _CONTEXT, 0)
+        content, offset = content[start : start + _WIDTH], offset - start
+    shown = content.lstrip()
+    return f"{shown}\n{' ' * max(offset - len(content) + len(shown), 0)}^"
+
 
 OFFLINE: Final[dict[str, type[msgspec.Struct]]] = {
     "Test": Test,
@@ -35,7 +131,7 @@ _OFFLINE_GROUPS = ("cli.kyverno.io", "kyverno.io", "")
 TEST_FILE = "kyverno-test.yaml"
 
 
-class File(msgspec.Struct, frozen=True):
+class LintFile(msgspec.Struct, frozen=True):
     """One file: its documents, and its lines as far as anyone asks for them."""
 
     source: str
@@ -47,10 +143,10 @@ class File(msgspec.Struct, frozen=True):
         return decode_text(self.content, self.source).split("\n")
 
 
-class Piece(msgspec.Struct, frozen=True):
+class LintObject(msgspec.Struct, frozen=True):
     """One object of a file."""
 
-    file: File
+    file: LintFile
     document: Document
     prefix: FieldPath
     body: JsonObject
@@ -118,7 +214,7 @@ def _text(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
 
-def read_file(source: str, content: bytes) -> File:
+def read_file(source: str, content: bytes) -> LintFile:
     """The documents of a file, and those that cannot be read as findings."""
     documents: list[Document] = []
     findings: list[Finding] = []
@@ -127,16 +223,18 @@ def read_file(source: str, content: bytes) -> File:
             findings.append(replace(locate_error(document), check="bad-document"))
         else:
             documents.append(document)
-    return File(source, tuple(documents), tuple(findings), content)
+    return LintFile(source, tuple(documents), tuple(findings), content)
 
 
-def list_pieces(file: File) -> Iterator[Piece]:
+def list_objects(file: LintFile) -> Iterator[LintObject]:
     """The objects of a file; what is no object concerns nobody here."""
     for document in file.documents:
         yield from _unfold(file, document, document.body, ())
 
 
-def _unfold(file: File, document: Document, body: Json, prefix: FieldPath) -> Iterator[Piece]:
+def _unfold(
+    file: LintFile, document: Document, body: Json, prefix: FieldPath
+) -> Iterator[LintObject]:
     if not isinstance(body, dict):
         return
     items = body.get("items")
@@ -144,19 +242,19 @@ def _unfold(file: File, document: Document, body: Json, prefix: FieldPath) -> It
         for index, item in enumerate(items):
             yield from _unfold(file, document, item, (*prefix, "items", index))
     else:
-        yield Piece(file, document, prefix, body)
+        yield LintObject(file, document, prefix, body)
 
 
-def check_head(piece: Piece) -> Iterator[Finding]:
+def check_head(item: LintObject) -> Iterator[Finding]:
     """Is it of a kind and version that exist, if it seems to be meant as a policy?"""
-    version = piece.api_version.rpartition("/")[2]
-    known = find_kind(piece.group, piece.kind)
+    version = item.api_version.rpartition("/")[2]
+    known = find_kind(item.group, item.kind)
     if known is not None and version not in known[1]:
         versions = " and ".join(known[1])
-        message = f'{piece.kind} has no version "{version}"; known are {versions}'
-        yield flag("unknown-kind", ("apiVersion",), message, f"{piece.group}/{known[1][0]}")
+        message = f'{item.kind} has no version "{version}"; known are {versions}'
+        yield flag("unknown-kind", ("apiVersion",), message, f"{item.group}/{known[1][0]}")
         return
-    unknown = find_unknown(piece.group, piece.kind)
+    unknown = find_unknown(item.group, item.kind)
     if unknown is not None:
         field, word, meant = unknown
         if not word:
@@ -165,22 +263,22 @@ def check_head(piece: Piece) -> Iterator[Finding]:
         meant = f"{meant}/{version}" if field == "apiVersion" and meant else meant
         message = f'no policy has the {"kind" if field == "kind" else "group"} "{word}"'
         yield flag("unknown-kind", (field,), message, meant)
-    elif not piece.api_version and any(kind == piece.kind for _, kind in RECORDS):
-        yield flag("unknown-kind", (), f'"apiVersion" of the {piece.kind} is missing')
+    elif not item.api_version and any(kind == item.kind for _, kind in RECORDS):
+        yield flag("unknown-kind", (), f'"apiVersion" of the {item.kind} is missing')
 
 
-def check_record(piece: Piece, record: type[msgspec.Struct], *, offline: bool) -> list[Finding]:
+def check_record(item: LintObject, record: type[msgspec.Struct], *, offline: bool) -> list[Finding]:
     """Fields that are unknown, missing or of the wrong type, and keys that stand twice."""
     absent: Absent | None = None
     if not offline:
-        absent = absent_fields(record, piece.api_version.rpartition("/")[2])
+        absent = absent_fields(record, item.api_version.rpartition("/")[2])
     return [
-        piece.locate(as_lint_finding(each))
-        for each in check_fields(piece.body, record, absent=absent, lenient=offline)
+        item.locate(as_lint_finding(each))
+        for each in check_fields(item.body, record, absent=absent, lenient=offline)
     ]
 
 
-def check_duplicates(file: File) -> Iterator[Finding]:
+def check_duplicates(file: LintFile) -> Iterator[Finding]:
     """Keys that stand twice in one object of a document that is checked."""
     for document in file.documents:
         if not _is_checked(list(_unfold(file, document, document.body, ()))):
@@ -192,10 +290,10 @@ def check_duplicates(file: File) -> Iterator[Finding]:
             )
 
 
-def _is_checked(pieces: Iterable[Piece]) -> bool:
-    return any(piece.record is not None or piece.offline is not None for piece in pieces)
+def _is_checked(items: Iterable[LintObject]) -> bool:
+    return any(item.record is not None or item.offline is not None for item in items)
 
 
-def with_kind(piece: Piece, kind: str) -> Piece:
-    """The piece as something that its file does not say it is."""
-    return replace(piece, body={**piece.body, "kind": kind})
+def with_kind(item: LintObject, kind: str) -> LintObject:
+    """The item as something that its file does not say it is."""
+    return replace(item, body={**item.body, "kind": kind})

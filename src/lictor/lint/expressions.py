@@ -1,4 +1,4 @@
-"""Are the expressions of a text right, and do they ask for things that are there?"""
+"""Checks of JMESPath expressions in a policy: are they valid, and are their variables defined?"""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from lictor.lang.jmespath import FUNCTIONS
 from lictor.lang.jmespath.nodes import Kind, Node
 from lictor.lang.jmespath.parser import parse
 from lictor.lint.catalog import flag
-from lictor.lint.part import Part
+from lictor.lint.field import Field
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding, TextOffset
 
@@ -36,8 +36,8 @@ _LITERALS = {"": "''", "null": "`null`", "true": "`true`", "false": "`false`"}
 _CALLER_ROOTS = frozenset(["serviceAccountName", "serviceAccountNamespace"])
 
 
-class Zone(msgspec.Struct, frozen=True):
-    """What an expression may ask for at some place."""
+class KnownVariables(msgspec.Struct, frozen=True):
+    """What an expression may ask for at some field."""
 
     # Context entries; None where nobody can know what there is.
     names: frozenset[str] | None = frozenset()
@@ -46,17 +46,17 @@ class Zone(msgspec.Struct, frozen=True):
     # A scan knows of no caller.
     has_caller: bool = True
 
-    def with_names(self, names: frozenset[str]) -> "Zone":
+    def with_names(self, names: frozenset[str]) -> "KnownVariables":
         return self if self.names is None else replace(self, names=self.names | names)
 
-    def with_element(self) -> "Zone":
+    def with_element(self) -> "KnownVariables":
         return replace(self, has_element=True)
 
-    def with_target(self) -> "Zone":
+    def with_target(self) -> "KnownVariables":
         return replace(self, has_target=True)
 
 
-ANYTHING = Zone(names=None, has_element=True, has_target=True)
+ANY_VARIABLE = KnownVariables(names=None, has_element=True, has_target=True)
 
 
 class _Reference(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class _Reference(msgspec.Struct, frozen=True):
     position: int
 
 
-def check_text(part: Part, zone: Zone) -> Iterator[Finding]:
+def check_text(part: Field, variables: KnownVariables) -> Iterator[Finding]:
     """Check every expression within `{{ }}`."""
     text = part.text
     if "{{" not in text and "}}" not in text:
@@ -78,21 +78,23 @@ def check_text(part: Part, zone: Zone) -> Iterator[Finding]:
         for match in _VARIABLE.finditer(text):
             found = True
             if _SEEN not in match[1]:
-                yield from _check_variable(part, match, zone)
+                yield from _check_variable(part, match, variables)
         text = _VARIABLE.sub(lambda match: _SEEN * len(match[0]), text)
     yield from _check_braces(part, text)
 
 
-def check_query(part: Part, zone: Zone) -> Iterator[Finding]:
+def check_query(part: Field, variables: KnownVariables) -> Iterator[Finding]:
     """Check a text that is an expression itself, or has some within `{{ }}`."""
     if "{{" in part.text:
-        yield from check_text(part, zone)
+        yield from check_text(part, variables)
     elif part.text:
         # A scan may well load what is known to be missing only when it is asked for.
-        yield from _check_expression(part, part.text, 0, replace(zone, has_caller=True))
+        yield from _check_expression(part, part.text, 0, replace(variables, has_caller=True))
 
 
-def _check_variable(part: Part, match: re.Match[str], zone: Zone) -> Iterator[Finding]:
+def _check_variable(
+    part: Field, match: re.Match[str], variables: KnownVariables
+) -> Iterator[Finding]:
     inner = match[1].lstrip()
     inner = inner[1:].lstrip() if inner.startswith("-") else inner
     offset = match.end(1) - len(inner)
@@ -100,10 +102,10 @@ def _check_variable(part: Part, match: re.Match[str], zone: Zone) -> Iterator[Fi
     if not expression:
         yield _fault("bad-expression", part, match.start(), "the expression is empty")
         return
-    yield from _check_expression(part, expression, offset, zone)
+    yield from _check_expression(part, expression, offset, variables)
 
 
-def _check_braces(part: Part, left: str) -> Iterator[Finding]:
+def _check_braces(part: Field, left: str) -> Iterator[Finding]:
     opening = _OPENING.search(left)
     if opening is not None:
         closing = left.find("}}", opening.end())
@@ -118,7 +120,9 @@ def _check_braces(part: Part, left: str) -> Iterator[Finding]:
         yield _fault("unbalanced-braces", part, left.index("}}"), message)
 
 
-def _check_expression(part: Part, text: str, offset: int, zone: Zone) -> Iterator[Finding]:
+def _check_expression(
+    part: Field, text: str, offset: int, variables: KnownVariables
+) -> Iterator[Finding]:
     try:
         tree = parse(text)
     except SyntaxFaultError as error:
@@ -129,14 +133,14 @@ def _check_expression(part: Part, text: str, offset: int, zone: Zone) -> Iterato
         if node.kind is Kind.FUNCTION:
             yield from _check_call(part, node, offset)
     for reference in _list_references(tree):
-        yield from _check_reference(part, reference, offset, zone)
+        yield from _check_reference(part, reference, offset, variables)
 
 
 def _lower(message: str) -> str:
     return f"does not parse: {message[:1].lower()}{message[1:]}"
 
 
-def _fault(check: str, part: Part, offset: int, message: str, suggestion: str = "") -> Finding:
+def _fault(check: str, part: Field, offset: int, message: str, suggestion: str = "") -> Finding:
     return flag(check, part.path, message, suggestion, TextOffset(part.text, offset))
 
 
@@ -148,7 +152,7 @@ def _walk(tree: Node) -> Iterator[Node]:
         waiting.extend(node.children)
 
 
-def _check_call(part: Part, node: Node, offset: int) -> Iterator[Finding]:
+def _check_call(part: Field, node: Node, offset: int) -> Iterator[Finding]:
     name = str(node.value)
     spec = FUNCTIONS.get(name)
     at = offset + node.position
@@ -197,25 +201,25 @@ def _list_references(tree: Node) -> Iterator[_Reference]:
 
 
 def _check_reference(
-    part: Part, reference: _Reference, offset: int, zone: Zone
+    part: Field, reference: _Reference, offset: int, variables: KnownVariables
 ) -> Iterator[Finding]:
     root, at = reference.root, offset + reference.position
-    if zone.names is None or root in zone.names:
+    if variables.names is None or root in variables.names:
         return
     if root == "request":
-        yield from _check_request(part, reference.field, at, zone)
-    elif root in _CALLER_ROOTS and not zone.has_caller:
+        yield from _check_request(part, reference.field, at, variables)
+    elif root in _CALLER_ROOTS and not variables.has_caller:
         yield _refuse_caller(part, root, at)
-    elif _ELEMENT.fullmatch(root) and not zone.has_element:
+    elif _ELEMENT.fullmatch(root) and not variables.has_element:
         yield _fault("misplaced-variable", part, at, f"{root} exists only within a foreach")
-    elif root == "target" and not zone.has_target:
+    elif root == "target" and not variables.has_target:
         message = "target exists only in a mutate rule with targets, and only for its patches"
         yield _fault("misplaced-variable", part, at, message)
     elif root not in _ALWAYS and root != "target" and not _ELEMENT.fullmatch(root):
-        yield _refuse_unknown(part, root, at, zone.names)
+        yield _refuse_unknown(part, root, at, variables.names)
 
 
-def _refuse_unknown(part: Part, root: str, at: int, names: frozenset[str]) -> Finding:
+def _refuse_unknown(part: Field, root: str, at: int, names: frozenset[str]) -> Finding:
     if root in _LITERALS:
         message = f'"{root}" is the name of a variable here, not a value'
         return _fault("unknown-variable", part, at, message, _LITERALS[root])
@@ -223,8 +227,10 @@ def _refuse_unknown(part: Part, root: str, at: int, names: frozenset[str]) -> Fi
     return _fault("unknown-variable", part, at, message, suggest(root, names | _ALWAYS))
 
 
-def _check_request(part: Part, field: str, at: int, zone: Zone) -> Iterator[Finding]:
-    if field in _CALLER_FIELDS and not zone.has_caller:
+def _check_request(
+    part: Field, field: str, at: int, variables: KnownVariables
+) -> Iterator[Finding]:
+    if field in _CALLER_FIELDS and not variables.has_caller:
         yield _refuse_caller(part, f"request.{field}", at)
     elif field and field not in _REQUEST_FIELDS:
         message = f'a request has no field "{field}"'
@@ -232,6 +238,135 @@ def _check_request(part: Part, field: str, at: int, zone: Zone) -> Iterator[Find
         yield _fault("unknown-variable", part, at, message, f"request.{known}" if known else "")
 
 
-def _refuse_caller(part: Part, name: str, at: int) -> Finding:
+def _refuse_caller(part: Field, name: str, at: int) -> Finding:
     message = f"{name} is not known in background scans: set spec.background to false"
     return _fault("background", part, at, message)
+
+
+_ATTESTED = ("name", "attestors", "type", "predicateType")
+_LOOPED = (
+    *("preconditions", "pattern", "anyPattern", "deny", "patchStrategicMerge", "patchesJson6902"),
+    *("apiVersion", "kind", "name", "namespace", "data", "clone", "cloneList"),
+)
+
+
+class TemplateField(msgspec.Struct, frozen=True):
+    """A text that may hold expressions (`{{ }}`), or is one (`is_query`)."""
+
+    part: Field
+    variables: KnownVariables
+    is_query: bool = False
+
+
+def check_expressions(fields: Iterator[TemplateField]) -> Iterator[Finding]:
+    """What is wrong with the expressions at these fields."""
+    for field in fields:
+        check = check_query if field.is_query else check_text
+        yield from check(field.part, field.variables)
+
+
+def list_rule_fields(rule: Field, variables: KnownVariables) -> Iterator[TemplateField]:
+    """Every field of a rule."""
+    variables = variables.with_names(entry_names(rule["context"]))
+    yield from _list_context(rule["context"], variables)
+    for name in ("preconditions", "reportProperties"):
+        yield from _list_templates(rule[name], variables)
+    yield from _list_validate(rule["validate"], variables)
+    yield from _list_mutate(rule["mutate"], variables)
+    yield from _list_generate(rule["generate"], variables)
+    for verification in rule["verifyImages"].each():
+        yield from _list_verification(verification, variables)
+    for _, extractors in rule["imageExtractors"].entries():
+        for extractor in extractors.each():
+            yield TemplateField(extractor["jmesPath"], ANY_VARIABLE, is_query=True)
+
+
+def list_cleanup_fields(spec: Field) -> Iterator[TemplateField]:
+    """Every field of a cleanup policy: its target is what may be deleted."""
+    variables = KnownVariables(entry_names(spec["context"])).with_target()
+    yield from _list_context(spec["context"], variables)
+    yield from _list_templates(spec["conditions"], variables)
+
+
+def list_exception_fields(spec: Field) -> Iterator[TemplateField]:
+    """Every field of an exception."""
+    yield from _list_templates(spec["conditions"], KnownVariables())
+
+
+def entry_names(context: Field) -> frozenset[str]:
+    """The variables that context entries define: `a` for an entry named `a.b`."""
+    return frozenset(entry["name"].text.partition(".")[0] for entry in context.each())
+
+
+def _list_templates(part: Field, variables: KnownVariables) -> Iterator[TemplateField]:
+    for leaf in part.leaves():
+        if "{{" in leaf.text or "}}" in leaf.text:
+            yield TemplateField(leaf, variables)
+
+
+def _list_context(context: Field, variables: KnownVariables) -> Iterator[TemplateField]:
+    for entry in context.each():
+        for kind, source in entry.entries():
+            for name, field in source.entries():
+                if name == "jmesPath":
+                    asks_scope = kind == "variable" and not source["value"]
+                    yield TemplateField(
+                        field, variables if asks_scope else ANY_VARIABLE, is_query=True
+                    )
+                else:
+                    yield from _list_templates(field, variables)
+
+
+def _list_validate(validate: Field, variables: KnownVariables) -> Iterator[TemplateField]:
+    for name, field in validate.entries():
+        if name == "foreach":
+            yield from _list_loops(field, variables)
+        # Languages of their own.
+        elif name not in ("cel", "assert"):
+            yield from _list_templates(field, variables)
+
+
+def _list_loops(loops: Field, variables: KnownVariables) -> Iterator[TemplateField]:
+    for loop in loops.each():
+        yield TemplateField(loop["list"], variables, is_query=True)
+        inner = variables.with_names(entry_names(loop["context"])).with_element()
+        yield from _list_context(loop["context"], inner)
+        for name in _LOOPED:
+            yield from _list_templates(loop[name], inner)
+        yield from _list_loops(loop["foreach"], inner)
+
+
+def _list_mutate(mutate: Field, variables: KnownVariables) -> Iterator[TemplateField]:
+    inner = variables
+    for target in mutate["targets"].each():
+        inner = inner.with_names(entry_names(target["context"])).with_target()
+        own = variables.with_names(entry_names(target["context"])).with_target()
+        for name, field in target.entries():
+            if name == "context":
+                yield from _list_context(field, own)
+            else:
+                yield from _list_templates(field, own if name == "preconditions" else variables)
+    yield from _list_templates(mutate["patchStrategicMerge"], inner)
+    yield from _list_templates(mutate["patchesJson6902"], inner)
+    yield from _list_loops(mutate["foreach"], inner)
+
+
+def _list_generate(generate: Field, variables: KnownVariables) -> Iterator[TemplateField]:
+    for name, field in generate.entries():
+        if name == "foreach":
+            yield from _list_loops(field, variables)
+        else:
+            yield from _list_templates(field, variables)
+
+
+def _list_verification(verification: Field, variables: KnownVariables) -> Iterator[TemplateField]:
+    attested = frozenset(a["name"].text for a in verification["attestations"].each())
+    inner = variables.with_names(attested | {"image"})
+    for name, field in verification.entries():
+        if name != "attestations":
+            yield from _list_templates(field, inner)
+    for attestation in verification["attestations"].each():
+        for name in _ATTESTED:
+            yield from _list_templates(attestation[name], inner)
+        # These ask the attestation, and only its author knows what it says.
+        yield from _list_templates(attestation["conditions"], ANY_VARIABLE)

@@ -1,18 +1,37 @@
-"""verifyImages: is it said which images, and who must have signed them?"""
+"""Checks of verifyImages: which images, which signers, and what this release cannot verify yet."""
 
 from collections.abc import Iterator
 
 from lictor.lint.catalog import flag
-from lictor.lint.part import Part
+from lictor.lint.cel_policies import list_cel_texts
+from lictor.lint.field import Field
 from lictor.load.fields import suggest
-from lictor.model.finding import Finding
+from lictor.model.finding import FieldPath, Finding
+from lictor.raw import JsonObject
+
+_VERIFIERS = ("verifyImageSignatures(", "verifyAttestationSignatures(", "extractPayload(")
+_REFUSED = "signatures of images cannot be verified yet: images that it names are refused"
+_UNDECIDED = "signatures of images cannot be verified yet: expressions that ask for them are errors"
+
+
+def find_unsupported(document: JsonObject) -> Iterator[tuple[FieldPath, str]]:
+    """Where something stands that nobody can do yet, and what becomes of requests meanwhile."""
+    policy = Field(document)
+    if policy["kind"].text.endswith("ImageValidatingPolicy"):
+        if any(name in text for text in list_cel_texts(policy["spec"]) for name in _VERIFIERS):
+            yield ("spec",), _UNDECIDED
+        return
+    for rule in policy["spec"]["rules"].each():
+        if not rule["verifyImages"].is_empty:
+            yield rule["verifyImages"].path, _REFUSED
+
 
 _SIGNERS = ("keys", "certificates", "keyless", "attestor")
 _ALGORITHMS = ("sha224", "sha256", "sha384", "sha512")
 _MAX_NESTING = 20
 
 
-def check_images(rule: Part, *, is_audit: bool) -> Iterator[Finding]:
+def check_images(rule: Field, *, is_audit: bool) -> Iterator[Finding]:
     """A verifyImages rule; `is_audit` is what the policy says where the rule says nothing."""
     for verification in rule["verifyImages"].each():
         yield from _check_references(verification)
@@ -26,7 +45,7 @@ def check_images(rule: Part, *, is_audit: bool) -> Iterator[Finding]:
     yield from _check_extractors(rule)
 
 
-def _check_references(verification: Part) -> Iterator[Finding]:
+def _check_references(verification: Field) -> Iterator[Finding]:
     references = verification["imageReferences"]
     if not references.texts and not verification["image"].text:
         message = "imageReferences are missing: say which images"
@@ -37,7 +56,7 @@ def _check_references(verification: Part) -> Iterator[Finding]:
             yield flag("misplaced-variable", reference.path, message)
 
 
-def _check_digest(verification: Part, *, is_audit: bool) -> Iterator[Finding]:
+def _check_digest(verification: Field, *, is_audit: bool) -> Iterator[Finding]:
     own = verification["failureAction"].text
     audits = own.lower() == "audit" if own else is_audit
     if audits and verification["mutateDigest"].value is not False:
@@ -46,18 +65,18 @@ def _check_digest(verification: Part, *, is_audit: bool) -> Iterator[Finding]:
         yield flag("bad-images", at.path, message)
 
 
-def _check_attestation(attestation: Part) -> Iterator[Finding]:
+def _check_attestation(attestation: Field) -> Iterator[Finding]:
     if attestation["predicateType"].text:
         message = "predicateType is replaced by type"
         yield flag("deprecated", attestation["predicateType"].path, message, "type")
 
 
-def _check_signers(sets: Part) -> Iterator[Finding]:
+def _check_signers(sets: Field) -> Iterator[Finding]:
     for each in sets.each():
         yield from _check_set(each, 0)
 
 
-def _check_set(signers: Part, depth: int) -> Iterator[Finding]:
+def _check_set(signers: Field, depth: int) -> Iterator[Finding]:
     entries = list(signers["entries"].each())
     count = signers["count"].value
     if not entries:
@@ -69,7 +88,7 @@ def _check_set(signers: Part, depth: int) -> Iterator[Finding]:
         yield from _check_signer(entry, depth)
 
 
-def _check_signer(entry: Part, depth: int) -> Iterator[Finding]:
+def _check_signer(entry: Field, depth: int) -> Iterator[Finding]:
     found = entry.present(*_SIGNERS)
     if len(found) != 1:
         shown = " and ".join(found) or "none"
@@ -85,7 +104,7 @@ def _check_signer(entry: Part, depth: int) -> Iterator[Finding]:
         yield from _check_set(entry["attestor"], depth + 1)
 
 
-def _check_keys(keys: Part) -> Iterator[Finding]:
+def _check_keys(keys: Field) -> Iterator[Finding]:
     if not keys:
         return
     if not (keys["publicKeys"].text or keys["kms"].text or keys["secret"]):
@@ -96,7 +115,7 @@ def _check_keys(keys: Part) -> Iterator[Finding]:
         yield flag("bad-images", algorithm.path, message, suggest(algorithm.text, _ALGORITHMS))
 
 
-def _check_keyless(keyless: Part) -> Iterator[Finding]:
+def _check_keyless(keyless: Field) -> Iterator[Finding]:
     rekor = keyless["rekor"]
     if not rekor and not keyless["roots"].text:
         yield flag("bad-images", keyless.path, "rekor or roots is missing")
@@ -104,7 +123,7 @@ def _check_keyless(keyless: Part) -> Iterator[Finding]:
         yield flag("bad-images", rekor.path, '"url" of rekor is missing')
 
 
-def _check_notary(verification: Part) -> Iterator[Finding]:
+def _check_notary(verification: Field) -> Iterator[Finding]:
     for signers in verification["attestors"].each():
         for entry in signers["entries"].each():
             for name in entry.present("keys", "keyless"):
@@ -112,7 +131,7 @@ def _check_notary(verification: Part) -> Iterator[Finding]:
                 yield flag("bad-images", entry[name].path, message)
 
 
-def _check_extractors(rule: Part) -> Iterator[Finding]:
+def _check_extractors(rule: Field) -> Iterator[Finding]:
     changes = any(v["mutateDigest"].value is not False for v in rule["verifyImages"].each())
     for _, extractors in rule["imageExtractors"].entries():
         for extractor in extractors.each():

@@ -1,4 +1,4 @@
-"""Kubernetes' own kinds: which live in a namespace, and which belong to the whole cluster?"""
+"""Which of Kubernetes' own kinds are namespaced, and which are cluster-scoped?"""
 
 from typing import Final
 

@@ -1,23 +1,136 @@
-"""Are match and exclude well-formed? Whether they can fit anything is asked elsewhere."""
+"""Checks of the form of match and exclude, and of the kinds that they name."""
 
 from collections.abc import Iterator
 
 import msgspec
 
 from lictor.lang.kind_selector import parse_kind_selector
+from lictor.lang.label_selector import Requirement, find_selector_fault
 from lictor.lang.wildcard import has_wildcard
 from lictor.lint.catalog import flag
-from lictor.lint.kinds import KNOWN_KINDS, is_cluster_wide
-from lictor.lint.part import Part
-from lictor.lint.selectors import check_selector
+from lictor.lint.field import Field
+from lictor.lint.kinds import KNOWN_KINDS, SUBRESOURCE_KINDS, is_cluster_wide
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding
+
+
+def check_wildcard_kinds(rule: Field, *, background: bool) -> Iterator[Finding]:
+    """What a rule about `*` cannot do."""
+    for match in (rule["match"], rule["exclude"]):
+        for each in list_filters(match):
+            kinds = each["resources"]["kinds"]
+            for kind in kinds.each():
+                if kind.text == "*":
+                    yield from _check_star(rule, kinds, kind, background=background)
+
+
+def _check_star(rule: Field, kinds: Field, at: Field, *, background: bool) -> Iterator[Finding]:
+    if background:
+        message = "all kinds cannot be scanned in the background: set spec.background to false"
+        yield flag("wildcard-kind", at.path, message)
+    if len(kinds.texts) > 1:
+        message = '"*" stands for all kinds: the others beside it say nothing'
+        yield flag("wildcard-kind", at.path, message)
+    unfit = [name for name in ("generate", "verifyImages") if not rule[name].is_empty]
+    if rule["validate"]["foreach"]:
+        unfit.append("validate.foreach")
+    if unfit:
+        message = f"{unfit[0]} needs to know the kind: name the kinds"
+        yield flag("wildcard-kind", at.path, message)
+    for part in _list_bodies(rule):
+        other = next((key for key, _ in part.entries() if key != "metadata"), None)
+        if other is not None:
+            message = f'"{other}" is not a field of all kinds: only metadata is'
+            yield flag("wildcard-kind", part[other].path, message)
+
+
+def _list_bodies(rule: Field) -> Iterator[Field]:
+    yield rule["validate"]["pattern"]
+    yield from rule["validate"]["anyPattern"].each()
+    yield rule["mutate"]["patchStrategicMerge"]
+
+
+def check_subresources(rule: Field, *, background: bool) -> Iterator[Finding]:
+    """A scan sees whole objects only: a rule about subresources cannot take part in it."""
+    if rule["validate"].is_empty:
+        return
+    for each in list_filters(rule["match"]):
+        for kind in each["resources"]["kinds"].each():
+            selector = parse_kind_selector(kind.text)
+            is_part = selector.kind in SUBRESOURCE_KINDS
+            # A Binding can also be sent by itself.
+            is_lost = is_part and not selector.subresource and selector.kind != "Binding"
+            if is_lost and not background:
+                message = (
+                    f"{kind.text} is sent to subresources only, and this matches none of them: "
+                    "write Kind/subresource"
+                )
+                yield flag("subresource-kind", kind.path, message)
+            elif background and (selector.subresource or is_part):
+                message = (
+                    f"{kind.text} is a subresource, which background scans do not see: set "
+                    "spec.background to false"
+                )
+                yield flag("background", kind.path, message)
+
+
+_WITH_VALUES = frozenset(["In", "NotIn"])
+_WITHOUT_VALUES = frozenset(["Exists", "DoesNotExist"])
+_OPERATORS = sorted(_WITH_VALUES | _WITHOUT_VALUES)
+
+
+def check_selector(selector: Field, *, may_be_empty: bool = True) -> Iterator[Finding]:
+    """A selector's labels and expressions."""
+    if not selector:
+        return
+    labels, expressions = selector["matchLabels"], selector["matchExpressions"]
+    if not may_be_empty and labels.is_empty and expressions.is_empty:
+        message = "the selector is empty: give matchLabels or matchExpressions, or leave it out"
+        yield flag("bad-selector", selector.path, message)
+    for key, value in labels.entries():
+        if not _is_label(key, value.text):
+            message = f'"{key}: {value.text}" is not a label that an object can have'
+            yield flag("bad-selector", value.path, message)
+    for expression in expressions.each():
+        yield from _check_expression(expression)
+
+
+def _is_label(key: str, value: str) -> bool:
+    """Could an object have this label?"""
+    if "{{" in key or "{{" in value:
+        return True
+    return not find_selector_fault({key: value}, ())
+
+
+def _check_expression(expression: Field) -> Iterator[Finding]:
+    operator, values = expression["operator"], expression["values"]
+    if operator.text not in _OPERATORS:
+        known = suggest(operator.text, _OPERATORS)
+        message = f'expected one of {", ".join(_OPERATORS)}, found "{operator.text}"'
+        yield flag("bad-selector", operator.path, message, known)
+    elif operator.text in _WITH_VALUES and not values.texts:
+        yield flag("bad-selector", expression.path, f"{operator.text} needs values")
+    elif operator.text in _WITHOUT_VALUES and values.texts:
+        yield flag("bad-selector", values.path, f"{operator.text} takes no values")
+    elif not _is_acceptable(expression):
+        message = "the key or one of the values is not what a label can have"
+        yield flag("bad-selector", expression.path, message)
+
+
+def _is_acceptable(expression: Field) -> bool:
+    """Are key and values such as labels can have?"""
+    key, values = expression["key"].text, expression["values"].texts
+    if any(has_wildcard(text) or "{{" in text for text in (key, *values)):
+        return True
+    parts = [Requirement(key, "Exists"), *(Requirement(key, "In", (value,)) for value in values)]
+    return not find_selector_fault({}, parts)
+
 
 _CALLERS = ("subjects", "roles", "clusterRoles")
 _SUBJECT_KINDS = ("User", "Group", "ServiceAccount")
 
 
-class Manner(msgspec.Struct, frozen=True):
+class MatchLimits(msgspec.Struct, frozen=True):
     """What a match may say, depending on whose it is."""
 
     # A policy of one namespace; that namespace, where it is known.
@@ -30,26 +143,26 @@ class Manner(msgspec.Struct, frozen=True):
     caller_check: str = "background"
 
 
-def list_filters(match: Part) -> list[Part]:
+def list_filters(match: Field) -> list[Field]:
     """The filters of a match: those of any and all, or the match itself in its older form."""
     filters = [*match["any"].each(), *match["all"].each()]
     return filters or ([match] if match.is_object else [])
 
 
-def check_match(match: Part, manner: Manner) -> Iterator[Finding]:
+def check_match(match: Field, limits: MatchLimits) -> Iterator[Finding]:
     """Everything about the form of a match or an exclude."""
     if not match:
         return
     yield from _check_forms(match)
     for each in list_filters(match):
-        yield from _check_filter(each, manner)
+        yield from _check_filter(each, limits)
     for leaf in match.leaves():
         if "{{" in leaf.text and "}}" in leaf.text:
             message = "variables are not filled in here: use preconditions"
             yield flag("misplaced-variable", leaf.path, message)
 
 
-def _check_forms(match: Part) -> Iterator[Finding]:
+def _check_forms(match: Field) -> Iterator[Finding]:
     forms = [name for name in ("any", "all") if not match[name].is_empty]
     if len(forms) == 2:
         yield flag("bad-match", match.path, "any and all stand together: choose one")
@@ -58,31 +171,31 @@ def _check_forms(match: Part) -> Iterator[Finding]:
         yield flag("bad-match", match["resources"].path, message)
 
 
-def _check_filter(each: Part, manner: Manner) -> Iterator[Finding]:
+def _check_filter(each: Field, limits: MatchLimits) -> Iterator[Finding]:
     resources = each["resources"]
-    if manner.needs_kinds and resources["kinds"].is_empty:
+    if limits.needs_kinds and resources["kinds"].is_empty:
         at = resources if resources else each
         yield flag("bad-match", at.path, "no kinds are given: name at least one")
     if resources["name"].text and not resources["names"].is_empty:
         message = "name and names stand together: choose names"
         yield flag("bad-match", resources["name"].path, message)
     for kind in resources["kinds"].each():
-        yield from _check_kind(kind, manner)
-    if manner.is_namespaced and not resources["namespaces"].is_empty:
+        yield from _check_kind(kind, limits)
+    if limits.is_namespaced and not resources["namespaces"].is_empty:
         message = "a namespaced policy cannot choose namespaces: it sees its own only"
         yield flag("bad-scope", resources["namespaces"].path, message)
     yield from check_selector(resources["selector"], may_be_empty=False)
     yield from check_selector(resources["namespaceSelector"])
-    yield from _check_callers(each, manner)
+    yield from _check_callers(each, limits)
 
 
-def _check_kind(part: Part, manner: Manner) -> Iterator[Finding]:
+def _check_kind(part: Field, limits: MatchLimits) -> Iterator[Finding]:
     selector = parse_kind_selector(part.text)
     kind = selector.kind
     if not kind:
         message = f'"{part.text}" names no kind: write Kind, version/Kind or group/version/Kind'
         yield flag("never-matches", part.path, message)
-    elif manner.is_namespaced and is_cluster_wide(selector.group, kind):
+    elif limits.is_namespaced and is_cluster_wide(selector.group, kind):
         message = f"{kind} belongs to no namespace: a namespaced policy never sees one"
         yield flag("bad-scope", part.path, message)
     elif not has_wildcard(kind) and kind not in KNOWN_KINDS:
@@ -101,10 +214,10 @@ def _suggest_kind(kind: str) -> str:
     return suggest(kind, KNOWN_KINDS, cutoff=0.93) if len(kind) > 5 else ""
 
 
-def _check_callers(each: Part, manner: Manner) -> Iterator[Finding]:
+def _check_callers(each: Field, limits: MatchLimits) -> Iterator[Finding]:
     for name in _CALLERS:
-        if not manner.has_callers and not each[name].is_empty:
-            yield flag(manner.caller_check, each[name].path, manner.reason)
+        if not limits.has_callers and not each[name].is_empty:
+            yield flag(limits.caller_check, each[name].path, limits.reason)
     for subject in each["subjects"].each():
         yield from _check_subject(subject)
     for role in each["roles"].each():
@@ -113,7 +226,7 @@ def _check_callers(each: Part, manner: Manner) -> Iterator[Finding]:
             yield flag("bad-match", role.path, message)
 
 
-def _check_subject(subject: Part) -> Iterator[Finding]:
+def _check_subject(subject: Field) -> Iterator[Finding]:
     kind = subject["kind"]
     if kind.text and kind.text not in _SUBJECT_KINDS:
         message = f'expected one of {", ".join(_SUBJECT_KINDS)}, found "{kind.text}"'

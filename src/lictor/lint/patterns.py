@@ -1,20 +1,111 @@
-"""Are the anchors, references and labels of patterns, patches and generated objects right?"""
+"""Checks of patterns, patches and generated objects: anchors, references, labels, operations."""
 
+import re
 from collections.abc import Iterator
 from itertools import chain
 
 from lictor.errors import CompileError
 from lictor.lang.assertion import compile_assertion
+from lictor.lang.patch import parse_json_patch
 from lictor.lang.pattern import compile_pattern
 from lictor.lang.pattern.anchor import Modifier, parse_anchor
 from lictor.lint.catalog import flag
-from lictor.lint.part import Part
+from lictor.lint.field import Field
+from lictor.load.fields import suggest
 from lictor.model.finding import Finding
+from lictor.raw import Json
+
+_VARIABLE = re.compile(r"\{\{(?:\{[^{}]*\}|[^{}])*\}\}")
+# What stands in for a variable: a word that YAML and JSON take at any place.
+_WORD = "variable"
+# The end of a list in which no name may stand twice.
+_NAMED = re.compile(r"/(containers|initContainers|volumes)/-$")
+_OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
+_WITHOUT_VALUE = ("remove", "move", "copy")
+
+
+def check_json_patches(rule: Field) -> Iterator[Finding]:
+    """Every JSON patch of a rule."""
+    mutate = rule["mutate"]
+    yield from _check_patch(mutate["patchesJson6902"], may_vary=False)
+    yield from _check_patch_loops(mutate["foreach"])
+    if not rule.present("preconditions") and not mutate.present("targets"):
+        yield from _check_repetition(mutate["patchesJson6902"])
+
+
+def _check_repetition(patch: Field) -> Iterator[Finding]:
+    """API servers ask a webhook again when someone has changed the object after it."""
+    try:
+        operations = parse_json_patch(patch.text) if patch.text else ()
+    except CompileError:
+        return
+    for number, operation in enumerate(operations, 1):
+        path = operation.get("path") if isinstance(operation, dict) else None
+        if not isinstance(path, str) or not _NAMED.search(path) or operation.get("op") != "add":
+            continue
+        message = (
+            f"operation {number}: adds to {path} again when the API server asks again, and the "
+            "Pod is refused for a duplicate name: add a precondition that it is not there yet"
+        )
+        yield flag("repeated-patch", patch.path, message)
+
+
+def _check_patch_loops(loops: Field) -> Iterator[Finding]:
+    for loop in loops.each():
+        yield from _check_patch(loop["patchesJson6902"], may_vary=True)
+        yield from _check_patch_loops(loop["foreach"])
+
+
+def _check_patch(patch: Field, *, may_vary: bool) -> Iterator[Finding]:
+    if not patch.text:
+        return
+    text = patch.text
+    if "{{" in text and not may_vary:
+        yield from _check_paths(patch)
+    while _VARIABLE.search(text):
+        text = _VARIABLE.sub(_WORD, text)
+    try:
+        operations = parse_json_patch(text)
+    except CompileError as error:
+        yield flag("bad-mutate", patch.path, error.message)
+        return
+    for number, operation in enumerate(operations, 1):
+        for message, suggestion in _list_mistakes(operation):
+            yield flag("bad-mutate", patch.path, f"operation {number}: {message}", suggestion)
+
+
+def _check_paths(patch: Field) -> Iterator[Finding]:
+    try:
+        operations = parse_json_patch(patch.text)
+    except CompileError:
+        return
+    for number, operation in enumerate(operations, 1):
+        path = operation.get("path") if isinstance(operation, dict) else None
+        if isinstance(path, str) and _VARIABLE.search(path):
+            message = f"operation {number}: the path must not hold variables: use foreach"
+            yield flag("misplaced-variable", patch.path, message)
+
+
+def _list_mistakes(operation: Json) -> Iterator[tuple[str, str]]:
+    if not isinstance(operation, dict):
+        yield "expected an object with op and path", ""
+        return
+    name, path = operation.get("op"), operation.get("path")
+    if not isinstance(name, str) or name not in (*_OPERATIONS, _WORD):
+        known = suggest(str(name), _OPERATIONS)
+        yield f'expected op to be one of {", ".join(_OPERATIONS)}, found "{name}"', known
+    if not isinstance(path, str):
+        yield '"path" is missing', ""
+    elif not path.startswith(("/", _WORD)):
+        yield f'the path must begin with "/", found "{path}"', f"/{path}"
+    if isinstance(name, str) and name not in _WITHOUT_VALUE and "value" not in operation:
+        yield '"value" is missing', ""
+
 
 _FORMS = "(key), =(key), X(key), ^(key), <(key) and, in patches, +(key)"
 
 
-def check_patterns(rule: Part) -> Iterator[Finding]:
+def check_patterns(rule: Field) -> Iterator[Finding]:
     """Every pattern of a rule."""
     for body in (rule["validate"], *_list_loops(rule["validate"]["foreach"])):
         yield from _check_pattern(body["pattern"])
@@ -31,13 +122,13 @@ def check_patterns(rule: Part) -> Iterator[Finding]:
     yield from _check_assertion(rule["validate"]["assert"])
 
 
-def _list_loops(loops: Part) -> Iterator[Part]:
+def _list_loops(loops: Field) -> Iterator[Field]:
     for loop in loops.each():
         yield loop
         yield from _list_loops(loop["foreach"])
 
 
-def _check_pattern(pattern: Part) -> Iterator[Finding]:
+def _check_pattern(pattern: Field) -> Iterator[Finding]:
     if not pattern:
         return
     found = [*_check_keys(pattern), *_check_tags(pattern)]
@@ -53,14 +144,14 @@ def _check_pattern(pattern: Part) -> Iterator[Finding]:
         yield from _try_pattern(pattern)
 
 
-def _try_pattern(pattern: Part) -> Iterator[Finding]:
+def _try_pattern(pattern: Field) -> Iterator[Finding]:
     try:
         compile_pattern(pattern.value)
     except CompileError as error:
         yield flag("bad-pattern", pattern.path, error.message)
 
 
-def _list_keys(part: Part) -> Iterator[tuple[str, Part]]:
+def _list_keys(part: Field) -> Iterator[tuple[str, Field]]:
     waiting = [part]
     while waiting:
         current = waiting.pop()
@@ -68,14 +159,14 @@ def _list_keys(part: Part) -> Iterator[tuple[str, Part]]:
         waiting.extend(chain(current.each(), (item for _, item in current.entries())))
 
 
-def _list_anchors(part: Part) -> Iterator[tuple[Part, Modifier]]:
+def _list_anchors(part: Field) -> Iterator[tuple[Field, Modifier]]:
     for key, item in _list_keys(part):
         anchor = parse_anchor(key)
         if anchor is not None:
             yield item, anchor.modifier
 
 
-def _check_keys(part: Part) -> Iterator[Finding]:
+def _check_keys(part: Field) -> Iterator[Finding]:
     for key, item in _list_keys(part):
         anchor = parse_anchor(key)
         plain = key if anchor is None else anchor.key
@@ -85,7 +176,7 @@ def _check_keys(part: Part) -> Iterator[Finding]:
             yield flag("bad-pattern", item.path, message)
 
 
-def _check_tags(pattern: Part) -> Iterator[Finding]:
+def _check_tags(pattern: Field) -> Iterator[Finding]:
     for metadata in (pattern["metadata"], pattern["spec"]["template"]["metadata"]):
         for name in ("labels", "annotations"):
             for key, value in metadata[name].entries():
@@ -94,13 +185,13 @@ def _check_tags(pattern: Part) -> Iterator[Finding]:
                     yield flag("bad-pattern", value.path, message)
 
 
-def _check_generated(data: Part) -> Iterator[Finding]:
+def _check_generated(data: Field) -> Iterator[Finding]:
     for part, _ in _list_anchors(data):
         message = "anchors have no meaning in an object that is made anew"
         yield flag("bad-generate", part.path, message)
 
 
-def _check_assertion(tree: Part) -> Iterator[Finding]:
+def _check_assertion(tree: Field) -> Iterator[Finding]:
     if not tree:
         return
     try:

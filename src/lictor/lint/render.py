@@ -1,17 +1,39 @@
-"""Findings as text for people, JSON for programs, and commands for a code host's checks."""
+"""Findings as text, JSON, SARIF, and workflow commands of GitHub Actions."""
 
 from enum import StrEnum
 from typing import assert_never
 
-from lictor.lint.finding import LintReport
-from lictor.lint.sarif import render_sarif_report
-from lictor.lint.spots import draw_excerpt
-from lictor.model.finding import Finding
+import msgspec
+
+from lictor.lint.catalog import CHECKS, LintCheck
+from lictor.lint.documents import draw_excerpt
+from lictor.model.finding import Finding, Severity
 from lictor.raw import JsonObject
 from lictor.report.json_text import render_json
+from lictor.report.sarif import _describe_place, _render_log
 
 
-class Format(StrEnum):
+class LintReport(msgspec.Struct, frozen=True):
+    """All findings, in the order of files and lines."""
+
+    findings: tuple[Finding, ...]
+    files: int = 0
+    # Policies of kinds that have no checks yet.
+    unchecked: int = 0
+
+    @property
+    def errors(self) -> int:
+        return self._count(Severity.ERROR)
+
+    @property
+    def warnings(self) -> int:
+        return self._count(Severity.WARNING)
+
+    def _count(self, severity: Severity) -> int:
+        return sum(finding.severity is severity for finding in self.findings)
+
+
+class LintFormat(StrEnum):
     """How findings are written."""
 
     TEXT = "text"
@@ -20,16 +42,16 @@ class Format(StrEnum):
     GITHUB = "github"
 
 
-def render_report(report: LintReport, form: Format, *, version: str = "") -> str:
+def render_report(report: LintReport, form: LintFormat, *, version: str = "") -> str:
     """The whole report; ends in a newline unless it is empty."""
     match form:
-        case Format.TEXT:
+        case LintFormat.TEXT:
             return _render_text(report)
-        case Format.JSON:
+        case LintFormat.JSON:
             return _render_json(report)
-        case Format.SARIF:
+        case LintFormat.SARIF:
             return render_sarif_report(report, version=version)
-        case Format.GITHUB:
+        case LintFormat.GITHUB:
             return "".join(map(_render_command, report.findings))
         case _:
             assert_never(form)
@@ -109,3 +131,44 @@ def _escape(text: str) -> str:
 
 def _escape_property(text: str) -> str:
     return _escape(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def render_sarif_report(report: LintReport, *, version: str = "") -> str:
+    """One SARIF log with every check as a rule, ending in a newline."""
+    names = list(CHECKS)
+    results = [
+        _build_sarif_result(finding, names.index(finding.check)) for finding in report.findings
+    ]
+    return _render_log([_describe_check(check) for check in CHECKS.values()], results, version)
+
+
+def _describe_check(check: LintCheck) -> JsonObject:
+    return {
+        "id": check.name,
+        "name": "".join(word.capitalize() for word in check.name.split("-")),
+        "shortDescription": {"text": check.summary},
+        "fullDescription": {"text": check.summary},
+        "help": {"text": check.summary, "markdown": check.summary},
+        "defaultConfiguration": {"level": str(check.severity)},
+        "properties": {"tags": ["policy"]},
+    }
+
+
+def _build_sarif_result(finding: Finding, index: int) -> JsonObject:
+    place = _describe_place(finding.location)
+    place["region"]["startColumn"] = max(finding.location.column, 1)
+    location: JsonObject = {"physicalLocation": place}
+    if finding.path:
+        location["logicalLocations"] = [{"fullyQualifiedName": finding.field, "kind": "member"}]
+    return {
+        "ruleId": finding.check,
+        "ruleIndex": index,
+        "kind": "fail",
+        "level": str(finding.severity),
+        "message": {"text": finding.text},
+        "locations": [location],
+        # The same finding in two runs, though lines have moved.
+        "partialFingerprints": {
+            "problem/v1": f"{finding.check}:{finding.kind}/{finding.name}:{finding.field}"
+        },
+    }

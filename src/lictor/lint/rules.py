@@ -1,10 +1,141 @@
-"""Does a rule have a name, and does it do exactly one thing?"""
+"""Checks of a classic rule: its name, its one body, its target, its Pod Security controls."""
 
 from collections.abc import Iterator
 
+from lictor.errors import CompileError
+from lictor.evaluate.pod_security import (
+    CONTROL_NAMES,
+    Exclusion,
+    check_exclude,
+    compile_pod_security,
+)
+from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lint.catalog import flag
-from lictor.lint.part import Part
+from lictor.lint.field import Field
+from lictor.lint.kinds import is_cluster_wide, is_namespaced
+from lictor.lint.match import check_selector, list_filters
 from lictor.model.finding import Finding
+
+
+def check_pod_security(rule: Field) -> Iterator[Finding]:
+    """A podSecurity rule and what it leaves out."""
+    standard = rule["validate"]["podSecurity"]
+    if not standard:
+        return
+    level = standard["level"].text
+    yield from _try_standard(standard["version"], level, standard["version"].text)
+    for each in standard["exclude"].each():
+        found = list(check_control(each))
+        yield from found or _try_standard(each["controlName"], level, "", _read(each))
+
+
+def check_control(exclude: Field) -> Iterator[Finding]:
+    """One control that some images or values need not keep."""
+    # A name that is none of the known ones is told where fields are checked.
+    if exclude["controlName"].text not in CONTROL_NAMES:
+        return
+    try:
+        check_exclude(_read(exclude))
+    except CompileError as error:
+        yield flag("bad-pod-security", exclude.path, error.message)
+
+
+def _read(exclude: Field) -> Exclusion:
+    return Exclusion(
+        exclude["controlName"].text,
+        exclude["images"].texts,
+        exclude["restrictedField"].text,
+        exclude["values"].texts,
+    )
+
+
+def _try_standard(
+    at: Field, level: str, version: str, exclude: Exclusion | None = None
+) -> Iterator[Finding]:
+    if level not in ("", "privileged", "baseline", "restricted"):
+        return
+    if exclude is not None and exclude.control_name not in CONTROL_NAMES:
+        return
+    try:
+        compile_pod_security(level, version, () if exclude is None else (exclude,))
+    except CompileError as error:
+        yield flag("bad-pod-security", at.path, error.message)
+
+
+_SOURCES = ("data", "clone", "cloneList", "foreach")
+
+
+def check_generate(rule: Field, namespace: str | None) -> Iterator[Finding]:
+    """A generate rule; `namespace` is that of a namespaced policy."""
+    generate = rule["generate"]
+    if generate.is_empty:
+        return
+    found = [name for name in _SOURCES if not generate[name].is_empty]
+    # None is fine: an object that needs no more than its name.
+    if len(found) > 1:
+        message = f"expected one of {', '.join(_SOURCES)}, found {' and '.join(found)}"
+        yield flag("bad-generate", generate.path, message)
+    loops = list(generate["foreach"].each())
+    for loop in loops:
+        if not loop["list"].text:
+            yield flag("bad-generate", loop.path, "a foreach needs a list to go through")
+    for body in loops or [generate]:
+        yield from _check_target(body)
+        if namespace is not None:
+            yield from _check_own_namespace(body, namespace)
+    yield from _check_trigger(rule)
+
+
+def _check_target(body: Field) -> Iterator[Finding]:
+    kinds = body["cloneList"]["kinds"]
+    if kinds.texts:
+        yield from _check_clone_list(body["cloneList"])
+        return
+    for name in ("apiVersion", "kind", "name"):
+        if not body[name].text:
+            yield flag("bad-generate", body.path, f'"{name}" of the target is missing')
+    group = body["apiVersion"].text.rpartition("/")[0]
+    if is_namespaced(group, body["kind"].text) and not body["namespace"].text:
+        message = f"a {body['kind'].text} lives in a namespace: name it"
+        yield flag("bad-generate", body.path, message)
+    if is_cluster_wide(group, body["kind"].text) and body["namespace"].text:
+        message = f"a {body['kind'].text} belongs to no namespace: leave it out"
+        yield flag("bad-generate", body["namespace"].path, message)
+    clone = body["clone"]
+    if not clone.is_empty and not clone["name"].text:
+        yield flag("bad-generate", clone.path, '"name" of the source is missing')
+
+
+def _check_clone_list(clones: Field) -> Iterator[Finding]:
+    selectors = [parse_kind_selector(kind) for kind in clones["kinds"].texts]
+    wide = [is_cluster_wide(each.group, each.kind) for each in selectors]
+    if any(wide) and any(is_namespaced(each.group, each.kind) for each in selectors):
+        message = "kinds with and without a namespace cannot be copied together"
+        yield flag("bad-generate", clones["kinds"].path, message)
+    elif all(wide) and clones["namespace"].text:
+        message = "these kinds belong to no namespace: leave it out"
+        yield flag("bad-generate", clones["namespace"].path, message)
+    elif not any(wide) and not clones["namespace"].text:
+        yield flag("bad-generate", clones.path, '"namespace" of the sources is missing')
+    yield from check_selector(clones["selector"])
+
+
+def _check_own_namespace(body: Field, namespace: str) -> Iterator[Finding]:
+    for part in (body["namespace"], body["clone"]["namespace"], body["cloneList"]["namespace"]):
+        if namespace and part.text and part.text != namespace and "{{" not in part.text:
+            message = f'a policy of namespace "{namespace}" cannot reach "{part.text}"'
+            yield flag("bad-scope", part.path, message)
+
+
+def _check_trigger(rule: Field) -> Iterator[Finding]:
+    """A rule that makes what it matches would call itself."""
+    made = rule["generate"]["kind"]
+    for each in list_filters(rule["match"]):
+        # Filters of any and all may tell the two apart by name or namespace.
+        if each.path == rule["match"].path and made.text in each["resources"]["kinds"].texts:
+            message = f"the rule matches {made.text} and makes {made.text}: it would call itself"
+            yield flag("bad-generate", made.path, message)
+
 
 BODIES = ("validate", "mutate", "generate", "verifyImages")
 _CHECKS = ("pattern", "anyPattern", "deny", "foreach", "podSecurity", "cel", "manifests", "assert")
@@ -13,7 +144,7 @@ _PATCHES = ("patchStrategicMerge", "patchesJson6902")
 MAX_NAME = 63
 
 
-def check_name(name: Part, what: str) -> Iterator[Finding]:
+def check_name(name: Field, what: str) -> Iterator[Finding]:
     """The name of a policy or rule."""
     if not name.text:
         yield flag("bad-name", name.path, f"the {what} has no name")
@@ -22,7 +153,7 @@ def check_name(name: Part, what: str) -> Iterator[Finding]:
         yield flag("bad-name", name.path, message)
 
 
-def check_rule_names(rules: Part) -> Iterator[Finding]:
+def check_rule_names(rules: Field) -> Iterator[Finding]:
     """Each rule has a name of its own."""
     seen: set[str] = set()
     for rule in rules.each():
@@ -36,7 +167,7 @@ def check_rule_names(rules: Part) -> Iterator[Finding]:
         seen.add(name.text)
 
 
-def check_bodies(rule: Part) -> Iterator[Finding]:
+def check_bodies(rule: Field) -> Iterator[Finding]:
     """One of validate, mutate, generate and verifyImages."""
     found = [name for name in BODIES if not rule[name].is_empty]
     if len(found) != 1:
@@ -51,28 +182,28 @@ def check_bodies(rule: Part) -> Iterator[Finding]:
         yield flag("bad-rule", rule["celPreconditions"].path, message)
 
 
-def check_validate(rule: Part) -> Iterator[Finding]:
+def check_validate(rule: Field) -> Iterator[Finding]:
     """One way of checking, and each loop with a list and one way of its own."""
     validate = rule["validate"]
     if validate.is_empty:
         return
     yield from _expect_one("bad-validate", validate, _CHECKS)
-    yield from _check_loops(validate["foreach"])
+    yield from _check_validate_loops(validate["foreach"])
 
 
-def _check_loops(loops: Part) -> Iterator[Finding]:
+def _check_validate_loops(loops: Field) -> Iterator[Finding]:
     for loop in loops.each():
         yield from _check_list("bad-validate", loop)
         yield from _expect_one("bad-validate", loop, _LOOP_CHECKS)
-        yield from _check_loops(loop["foreach"])
+        yield from _check_validate_loops(loop["foreach"])
 
 
-def _check_list(check: str, loop: Part) -> Iterator[Finding]:
+def _check_list(check: str, loop: Field) -> Iterator[Finding]:
     if loop.is_object and not loop["list"].text:
         yield flag(check, loop.path, "a foreach needs a list to go through")
 
 
-def _expect_one(check: str, part: Part, names: tuple[str, ...]) -> Iterator[Finding]:
+def _expect_one(check: str, part: Field, names: tuple[str, ...]) -> Iterator[Finding]:
     found = part.present(*names)
     if part.is_object and len(found) != 1:
         shown = " and ".join(found) or "none"
@@ -80,7 +211,7 @@ def _expect_one(check: str, part: Part, names: tuple[str, ...]) -> Iterator[Find
         yield flag(check, part.path, message)
 
 
-def check_mutate(rule: Part) -> Iterator[Finding]:
+def check_mutate(rule: Field) -> Iterator[Finding]:
     """One kind of patch, at the top or in each loop."""
     mutate = rule["mutate"]
     if mutate.is_empty:
@@ -89,7 +220,7 @@ def check_mutate(rule: Part) -> Iterator[Finding]:
     yield from _check_mutate_loops(mutate["foreach"])
 
 
-def _check_mutate_loops(loops: Part) -> Iterator[Finding]:
+def _check_mutate_loops(loops: Field) -> Iterator[Finding]:
     for loop in loops.each():
         yield from _check_list("bad-mutate", loop)
         yield from _expect_one("bad-mutate", loop, (*_PATCHES, "foreach"))

@@ -1,4 +1,4 @@
-"""Texts in, findings out: sorts documents, runs the checks on each, and locates what they find."""
+"""Lints files: sorts their documents, runs the checks on each, and locates what they find."""
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -6,21 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from lictor.lang.resource_names import ResourceNames, builtin_names
-from lictor.lint import KnownRules, lint_cleanup, lint_exception, lint_policy
 from lictor.lint.catalog import flag
 from lictor.lint.documents import (
     TEST_FILE,
-    File,
-    Piece,
+    LintFile,
+    LintObject,
     check_duplicates,
     check_head,
     check_record,
-    list_pieces,
+    list_objects,
     read_file,
     with_kind,
 )
-from lictor.lint.finding import LintReport
-from lictor.lint.tests import ReadFiles, Shelf, check_test, list_rule_names
+from lictor.lint.exceptions import KnownRules, lint_cleanup, lint_exception
+from lictor.lint.policy import lint_policy
+from lictor.lint.render import LintReport
+from lictor.lint.test_files import ReadFiles, TestInputs, check_test, list_rule_names
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
 from lictor.model.finding import FieldPath, Finding, Location
@@ -34,45 +35,45 @@ def lint_texts(
 ) -> LintReport:
     """Lint files, given as path and content. Without `read_files`, tests are not looked into."""
     files = [read_file(source, content) for source, content in texts]
-    shelf = Shelf(files, read_files)
-    pieces = [piece for file in files for piece in list_pieces(file)]
+    inputs = TestInputs(files, read_files)
+    items = [item for file in files for item in list_objects(file)]
     linter = _Linter(
         _list_known(files),
-        shelf,
-        _assign_roles(files, shelf),
-        frozenset((p.kind, p.name) for p in pieces if p.record is not None and not p.is_classic),
-        tuple(p.body for p in pieces if p.kind == "CustomResourceDefinition"),
+        inputs,
+        _assign_roles(files, inputs),
+        frozenset((p.kind, p.name) for p in items if p.record is not None and not p.is_classic),
+        tuple(p.body for p in items if p.kind == "CustomResourceDefinition"),
     )
     findings = [finding for file in files for finding in linter.lint(file)]
-    unchecked = sum(piece.is_raw for piece in pieces)
+    unchecked = sum(item.is_raw for item in items)
     return LintReport(tuple(findings), len(files), unchecked)
 
 
-def _list_known(files: Iterable[File]) -> KnownRules:
+def _list_known(files: Iterable[LintFile]) -> KnownRules:
     known: dict[str, list[str]] = {}
     for file in files:
-        for piece in list_pieces(file):
-            if piece.record is Policy:
-                namespaced = piece.kind == "Policy" and piece.namespace
-                name = f"{piece.namespace}/{piece.name}" if namespaced else piece.name
-                known.setdefault(name, []).extend(list_rule_names(piece.body))
+        for item in list_objects(file):
+            if item.record is Policy:
+                namespaced = item.kind == "Policy" and item.namespace
+                name = f"{item.namespace}/{item.name}" if namespaced else item.name
+                known.setdefault(name, []).extend(list_rule_names(item.body))
     return known
 
 
 class _Linter(msgspec.Struct):
     known: KnownRules
-    shelf: Shelf
+    inputs: TestInputs
     roles: Mapping[str, str]
     # Kind and name of the policies in CEL.
     cel_policies: frozenset[tuple[str, str]]
     definitions: tuple[Json, ...]
     seen: set[tuple[Location, FieldPath, str]] = msgspec.field(default_factory=set)
 
-    def lint(self, file: File) -> list[Finding]:
+    def lint(self, file: LintFile) -> list[Finding]:
         """Everything wrong with a file, in the order of lines, each thing once."""
         findings = [*file.findings, *check_duplicates(file)]
-        for piece in list_pieces(file):
-            findings.extend(self._lint_piece(piece))
+        for item in list_objects(file):
+            findings.extend(self._lint_object(item))
         findings.sort(key=lambda finding: (finding.location.line, finding.location.column))
         return [finding for finding in findings if self._is_new(finding)]
 
@@ -82,75 +83,78 @@ class _Linter(msgspec.Struct):
         self.seen.add(key)
         return is_new
 
-    def _lint_piece(self, piece: Piece) -> Iterator[Finding]:
-        piece = _name_kind(piece, self.roles)
-        head = list(check_head(piece))
-        yield from map(piece.locate, head)
+    def _lint_object(self, item: LintObject) -> Iterator[Finding]:
+        item = _name_kind(item, self.roles)
+        head = list(check_head(item))
+        yield from map(item.locate, head)
         if head:
             return
-        if piece.record is not None:
-            yield from check_record(piece, piece.record, offline=False)
-            yield from map(piece.locate, self._check_policy(piece))
-        elif piece.offline is not None:
-            yield from check_record(piece, piece.offline, offline=True)
-            yield from map(piece.locate, self._check_offline(piece))
+        if item.record is not None:
+            yield from check_record(item, item.record, offline=False)
+            yield from map(item.locate, self._check_policy(item))
+        elif item.offline is not None:
+            yield from check_record(item, item.offline, offline=True)
+            yield from map(item.locate, self._check_offline(item))
 
-    def _check_policy(self, piece: Piece) -> Iterable[Finding]:
+    def _check_policy(self, item: LintObject) -> Iterable[Finding]:
         checks: dict[type, Callable[[Json], Iterable[Finding]]] = {
             Policy: lint_policy,
             CleanupPolicy: lint_cleanup,
             PolicyException: lambda body: lint_exception(body, self.known),
         }
-        check = checks.get(piece.record or Policy)
-        return self._check_cel(piece) if check is None else check(piece.body)
+        check = checks.get(item.record or Policy)
+        return self._check_cel(item) if check is None else check(item.body)
 
-    def _check_cel(self, piece: Piece) -> Iterable[Finding]:
-        from lictor.lint.cel import lint_binding, lint_cel_exception, lint_cel_policy
+    def _check_cel(self, item: LintObject) -> Iterable[Finding]:
+        from lictor.lint.cel_policies import lint_cel_policy
+        from lictor.lint.exceptions import lint_binding, lint_cel_exception
 
-        if piece.kind == "PolicyException":
-            return lint_cel_exception(piece.body, self.cel_policies)
+        if item.kind == "PolicyException":
+            return lint_cel_exception(item.body, self.cel_policies)
         names = self.resource_names()
-        if piece.kind.endswith("Binding"):
-            return lint_binding(piece.body, self.cel_policies, names)
-        return lint_cel_policy(piece.body, names)
+        if item.kind.endswith("Binding"):
+            return lint_binding(item.body, self.cel_policies, names)
+        return lint_cel_policy(item.body, names)
 
     def resource_names(self) -> ResourceNames:
         """The names of resources, with those that the files define."""
         return builtin_names().with_crds(self.definitions)
 
-    def _check_offline(self, piece: Piece) -> Iterator[Finding]:
-        original = piece.document.body
-        if not isinstance(original, dict) or not original.get("kind") or not piece.api_version:
+    def _check_offline(self, item: LintObject) -> Iterator[Finding]:
+        original = item.document.body
+        if not isinstance(original, dict) or not original.get("kind") or not item.api_version:
             message = (
-                f"a {piece.kind} file needs apiVersion: cli.kyverno.io/v1alpha1 and "
-                f"kind: {piece.kind}"
+                f"a {item.kind} file needs apiVersion: cli.kyverno.io/v1alpha1 and "
+                f"kind: {item.kind}"
             )
             yield flag("outdated-file", (), message)
-        if piece.offline is Test:
-            if piece.body.get("name"):
+        if item.offline is Test:
+            if item.body.get("name"):
                 message = "the name of a test stands in metadata.name"
                 yield flag("outdated-file", ("name",), message, "metadata.name")
-            yield from check_test(piece, self.shelf)
+            yield from check_test(item, self.inputs)
 
 
-def _name_kind(piece: Piece, roles: Mapping[str, str]) -> Piece:
+def _name_kind(item: LintObject, roles: Mapping[str, str]) -> LintObject:
     """A file of the older form says not what it is: its name tells, or the test that names it."""
-    if piece.kind:
-        return piece
-    source = posixpath.normpath(piece.file.source.replace("\\", "/"))
+    if item.kind:
+        return item
+    source = posixpath.normpath(item.file.source.replace("\\", "/"))
     if posixpath.basename(source) == TEST_FILE:
-        return with_kind(piece, "Test")
+        return with_kind(item, "Test")
     role = roles.get(source)
-    return piece if role is None else with_kind(piece, role)
+    return item if role is None else with_kind(item, role)
 
 
-def _assign_roles(files: Iterable[File], shelf: Shelf) -> dict[str, str]:
+def _assign_roles(files: Iterable[LintFile], inputs: TestInputs) -> dict[str, str]:
     """Files that tests name as values or as callers."""
     roles: dict[str, str] = {}
     for file in files:
-        for piece in list_pieces(file):
+        for item in list_objects(file):
             for name, kind in (("variables", "Values"), ("userinfo", "UserInfo")):
-                path = piece.body.get(name) if "results" in piece.body else None
+                path = item.body.get(name) if "results" in item.body else None
                 if isinstance(path, str) and path:
-                    roles.update((source, kind) for source in shelf.list_sources(path, file.source))
+                    roles.update(
+                        (source, kind) for source in inputs.list_sources(path, file.source)
+                    )
     return roles

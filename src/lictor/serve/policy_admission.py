@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from lictor.lang.resource_names import ResourceNames, builtin_names
-from lictor.lint import lint_cleanup, lint_exception, lint_policy
 from lictor.lint.catalog import as_lint_finding, flag
-from lictor.lint.global_context import lint_global_context
-from lictor.lint.unsupported import find_unsupported
+from lictor.lint.context import lint_global_context
+from lictor.lint.exceptions import lint_cleanup, lint_exception
+from lictor.lint.images import find_unsupported
+from lictor.lint.policy import lint_policy
 from lictor.load.fields import check_fields
 from lictor.load.kinds import absent_fields, find_kind
 from lictor.model.cleanup import CleanupPolicy
@@ -103,7 +104,8 @@ def _lint(document: JsonObject, names: ResourceNames) -> Iterable[Finding]:
 
 
 def _lint_cel(document: JsonObject, names: ResourceNames) -> Iterable[Finding]:
-    from lictor.lint.cel import lint_cel_exception, lint_cel_policy
+    from lictor.lint.cel_policies import lint_cel_policy
+    from lictor.lint.exceptions import lint_cel_exception
 
     if document.get("kind") == "PolicyException":
         return lint_cel_exception(document, ())
@@ -113,12 +115,12 @@ def _lint_cel(document: JsonObject, names: ResourceNames) -> Iterable[Finding]:
 def _review_http(document: JsonObject) -> Opinion:
     """A policy of one namespace must not reach services that its author cannot reach."""
     from lictor.lang.cel.tokens import read_tokens
-    from lictor.lint.cel.places import list_texts
-    from lictor.lint.part import Part
+    from lictor.lint.cel_policies import list_cel_texts
+    from lictor.lint.field import Field
 
     if not str(document.get("kind")).startswith("Namespaced"):
         return Opinion()
-    for text in list_texts(Part(document)["spec"]):
+    for text in list_cel_texts(Field(document)["spec"]):
         tokens = read_tokens(text) if "http" in text else []
         for before, token in zip((None, *tokens), tokens, strict=False):
             is_field = before is not None and before.text == "."

@@ -45,7 +45,8 @@ _SHARED = (
 _SHARED_WITH_CLUSTER = (
     "lictor.compile.cel.mutating",
     "lictor.compile.cel.validating",
-    "lictor.lint.cel",
+    "lictor.lint.exceptions",
+    "lictor.lint.cel_expressions",
     "lictor.serve.cluster_base",
 )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lictor.cli import rim
-from lictor.lint import CHECKS
+from lictor.lint.catalog import CHECKS
 
 GOOD = """\
 apiVersion: kyverno.io/v1

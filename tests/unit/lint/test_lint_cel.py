@@ -3,8 +3,9 @@
 import pytest
 
 from lictor.lang.resource_names import builtin_names
-from lictor.lint import lint_policy
-from lictor.lint.cel import lint_binding, lint_cel_exception, lint_cel_policy
+from lictor.lint.cel_policies import lint_cel_policy
+from lictor.lint.exceptions import lint_binding, lint_cel_exception
+from lictor.lint.policy import lint_policy
 
 NAMES = builtin_names()
 PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}

@@ -2,20 +2,21 @@
 
 import pytest
 
-from lictor.lint import (
-    CHECKS,
-    Inventory,
-    lint_cleanup,
-    lint_exception,
-    lint_policy,
-    lint_test,
+from lictor.lint.catalog import CHECKS
+from lictor.lint.exceptions import lint_cleanup, lint_exception
+from lictor.lint.expressions import (
+    ANY_VARIABLE,
+    KnownVariables,
+    check_query,
+    check_text,
+    entry_names,
 )
-from lictor.lint.expressions import ANYTHING, Zone, check_query, check_text
-from lictor.lint.part import Part
-from lictor.lint.places import entry_names
+from lictor.lint.field import Field
+from lictor.lint.policy import lint_policy
+from lictor.lint.test_files import TestInventory, lint_test
 
-INNER = Zone(names=frozenset(["team"]), has_element=True, has_target=True)
-SCAN = Zone(has_caller=False)
+INNER = KnownVariables(names=frozenset(["team"]), has_element=True, has_target=True)
+SCAN = KnownVariables(has_caller=False)
 
 
 def names(faults):
@@ -25,57 +26,57 @@ def names(faults):
 @pytest.mark.parametrize(
     ("text", "zone", "found"),
     [
-        ("plain", Zone(), []),
-        ("{{ request.object.metadata.name }}", Zone(), []),
-        ("{{request.object.a}}{{request.object.b}}", Zone(), []),
-        ("{{- request.object.a }}", Zone(), []),
-        ("{{@}}", Zone(), []),
-        (r"\{{ not.an.expression( }}", Zone(), []),
-        ('{"a": {"b": {"c": 1}}}', Zone(), []),
+        ("plain", KnownVariables(), []),
+        ("{{ request.object.metadata.name }}", KnownVariables(), []),
+        ("{{request.object.a}}{{request.object.b}}", KnownVariables(), []),
+        ("{{- request.object.a }}", KnownVariables(), []),
+        ("{{@}}", KnownVariables(), []),
+        (r"\{{ not.an.expression( }}", KnownVariables(), []),
+        ('{"a": {"b": {"c": 1}}}', KnownVariables(), []),
         ("{{ team }} {{ element }} {{ element0.x }} {{ elementIndex }} {{ target.x }}", INNER, []),
-        ("{{ images.containers.*.registry }}", Zone(), []),
-        ("{{ request.object.spec.[a, b].{x: y} }}", Zone(), []),
-        ("{{ request.object.labels.\"{{ request.object.key }}\" }}", Zone(), []),
-        ("{{ map(&name, request.object.items) }}", Zone(), []),
-        ("{{ request.object.items[?kind == 'x'] | [0].name }}", Zone(), []),
-        ("{{ whatever.x }}", ANYTHING, []),
-        ("{{ request.userInfo.username }}", Zone(), []),
+        ("{{ images.containers.*.registry }}", KnownVariables(), []),
+        ("{{ request.object.spec.[a, b].{x: y} }}", KnownVariables(), []),
+        ("{{ request.object.labels.\"{{ request.object.key }}\" }}", KnownVariables(), []),
+        ("{{ map(&name, request.object.items) }}", KnownVariables(), []),
+        ("{{ request.object.items[?kind == 'x'] | [0].name }}", KnownVariables(), []),
+        ("{{ whatever.x }}", ANY_VARIABLE, []),
+        ("{{ request.userInfo.username }}", KnownVariables(), []),
         ("{{ request.object.request.userInfo }}", SCAN, []),
         ("{{ request.userInfo.username }}", SCAN, ["background"]),
         ("{{ request.roles }} {{ serviceAccountNamespace }}", SCAN, ["background"] * 2),
-        ("{{ }}", Zone(), ["bad-expression"]),
-        ("{{ a. }}", Zone(), ["bad-expression"]),
-        ("{{ request.object.x && team }}", Zone(), ["unknown-variable"]),
-        ("{{ request.object.x || null }}", Zone(), ["unknown-variable"]),
-        ('{{ request.object.x || "" }}', Zone(), ["unknown-variable"]),
-        ("{{ element }}", Zone(), ["misplaced-variable"]),
-        ("{{ target.metadata.name }}", Zone(), ["misplaced-variable"]),
-        ("{{ nosuch(request) }}", Zone(), ["unknown-function"]),
-        ("{{ truncate(request.object.x) }}", Zone(), ["wrong-arguments"]),
-        ("{{ request.object.x }", Zone(), ["unbalanced-braces"]),
-        ("{ request.object.x }}", Zone(), ["unbalanced-braces"]),
-        ("{{ {a: {b: request}} }}", Zone(), ["unbalanced-braces"]),
+        ("{{ }}", KnownVariables(), ["bad-expression"]),
+        ("{{ a. }}", KnownVariables(), ["bad-expression"]),
+        ("{{ request.object.x && team }}", KnownVariables(), ["unknown-variable"]),
+        ("{{ request.object.x || null }}", KnownVariables(), ["unknown-variable"]),
+        ('{{ request.object.x || "" }}', KnownVariables(), ["unknown-variable"]),
+        ("{{ element }}", KnownVariables(), ["misplaced-variable"]),
+        ("{{ target.metadata.name }}", KnownVariables(), ["misplaced-variable"]),
+        ("{{ nosuch(request) }}", KnownVariables(), ["unknown-function"]),
+        ("{{ truncate(request.object.x) }}", KnownVariables(), ["wrong-arguments"]),
+        ("{{ request.object.x }", KnownVariables(), ["unbalanced-braces"]),
+        ("{ request.object.x }}", KnownVariables(), ["unbalanced-braces"]),
+        ("{{ {a: {b: request}} }}", KnownVariables(), ["unbalanced-braces"]),
     ],
 )  # fmt: skip
 def test_expressions_in_text(text, zone, found):
-    assert names(check_text(Part(text), zone)) == found
+    assert names(check_text(Field(text), zone)) == found
 
 
 @pytest.mark.parametrize(
     ("text", "zone", "found"),
     [
-        ("request.object.spec.containers", Zone(), []),
+        ("request.object.spec.containers", KnownVariables(), []),
         ("team", INNER, []),
-        ("to_upper(@)", ANYTHING, []),
+        ("to_upper(@)", ANY_VARIABLE, []),
         ("{{ team }}", INNER, []),
         ("request.userInfo", SCAN, []),
-        ("", Zone(), []),
+        ("", KnownVariables(), []),
         ("team[", INNER, ["bad-expression"]),
         ("teem", INNER, ["unknown-variable"]),
     ],
 )
 def test_texts_that_are_expressions(text, zone, found):
-    assert names(check_query(Part(text), zone)) == found
+    assert names(check_query(Field(text), zone)) == found
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_texts_that_are_expressions(text, zone, found):
     ],
 )
 def test_faults_know_their_place_and_what_was_meant(text, offset, suggestion):
-    (fault,) = check_text(Part(text), Zone())
+    (fault,) = check_text(Field(text), KnownVariables())
     assert fault.offset is not None
     assert (fault.offset.offset, fault.suggestion) == (offset, suggestion)
 
@@ -211,13 +212,13 @@ def test_nothing_crashes(body):
         *lint_policy(body),
         *lint_cleanup(body),
         *lint_exception(body, {"p": ["r"]}),
-        *lint_test(body, Inventory()),
+        *lint_test(body, TestInventory()),
     ]
     assert all(fault.check in CHECKS for fault in faults)
 
 
 def test_entries_define_the_first_part_of_their_names():
-    assert entry_names(Part([{"name": "a.b"}, {"name": "c"}, 7])) == {"a", "c", ""}
+    assert entry_names(Field([{"name": "a.b"}, {"name": "c"}, 7])) == {"a", "c", ""}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ def test_entries_define_the_first_part_of_their_names():
     ],
 )  # fmt: skip
 def test_results_of_tests(result, found):
-    inventory = Inventory({"p": ["r"], "cel": None}, {("shop", "a")})
+    inventory = TestInventory({"p": ["r"], "cel": None}, {("shop", "a")})
     assert names(lint_test({"results": [result]}, inventory)) == found
 
 

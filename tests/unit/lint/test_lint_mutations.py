@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.lint import CHECKS
+from lictor.lint.catalog import CHECKS
 from lictor.lint.run import lint_texts
 
 VALIDATE = """\

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
 from lictor.lang.resource_names import ResourceNames
-from lictor.lint import lint_policy
-from lictor.lint.unsupported import find_unsupported
+from lictor.lint.images import find_unsupported
+from lictor.lint.policy import lint_policy
 from lictor.model.finding import Finding, Severity, write_path
 
 # What keeps a rule from being compiled; other mistakes only make it do something else.
@@ -57,6 +57,6 @@ def _find_faults(policy: StoredPolicy, names: ResourceNames) -> tuple[str, ...]:
 def _lint(policy: StoredPolicy, names: ResourceNames) -> Iterable[Finding]:
     if policy.resource in CLASSIC_KINDS:
         return lint_policy(policy.document)
-    from lictor.lint.cel import lint_cel_policy
+    from lictor.lint.cel_policies import lint_cel_policy
 
     return lint_cel_policy(policy.document, names)

@@ -178,16 +178,15 @@ def _pick(made: JsonObject, *names: str) -> JsonObject:
 
 def _check_language(kind: str, native: JsonObject, *, has_patches: bool) -> None:
     """Does the API server understand all of it? It has none of Kyverno's own functions."""
-    from lictor.lint.cel.grammar import Grammar
-    from lictor.lint.cel.places import list_conditions, list_places
-    from lictor.lint.cel.policies import check_places
-    from lictor.lint.part import Part
+    from lictor.lint.cel_expressions import CelContext
+    from lictor.lint.cel_policies import check_cel_fields, list_cel_fields, list_condition_fields
+    from lictor.lint.field import Field
 
-    spec = Part(native)
-    plain = Grammar(kubernetes_environment(has_params=False, has_patches=has_patches))
+    spec = Field(native)
+    plain = CelContext(kubernetes_environment(has_params=False, has_patches=has_patches))
     grammar, faults = plain.declare(spec["variables"])
-    faults += check_places(list_places(spec), grammar)
-    faults += check_places(list_conditions(spec), plain)
+    faults += check_cel_fields(list_cel_fields(spec), grammar)
+    faults += check_cel_fields(list_condition_fields(spec), plain)
     for fault in faults:
         if fault.check == "bad-expression":
             raise _skip(kind, f"{fault.message} (the API server's own CEL does not know it).")

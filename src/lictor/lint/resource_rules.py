@@ -1,4 +1,4 @@
-"""`resourceRules`: are they whole, and do the resources exist that they name?"""
+"""Checks of `resourceRules`: are they complete, and do the resources exist that they name?"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
@@ -6,8 +6,8 @@ from itertools import product
 from lictor.lang.kind_schema import Form, find_form
 from lictor.lang.resource_names import Resource, ResourceNames, builtin_names
 from lictor.lint.catalog import flag
-from lictor.lint.part import Part
-from lictor.lint.selectors import check_selector
+from lictor.lint.field import Field
+from lictor.lint.match import check_selector
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding
 
@@ -15,7 +15,7 @@ _PARTS = ("operations", "apiGroups", "apiVersions", "resources")
 
 
 def check_constraints(
-    constraints: Part, names: ResourceNames, *, needs_operations: bool = True
+    constraints: Field, names: ResourceNames, *, needs_operations: bool = True
 ) -> Iterator[Finding]:
     """What is wrong with the rules and selectors of a policy or a binding."""
     for selector in ("namespaceSelector", "objectSelector"):
@@ -26,7 +26,7 @@ def check_constraints(
             yield from _check_resources(rule, names)
 
 
-def require_rules(constraints: Part, where: Part) -> Iterator[Finding]:
+def require_rules(constraints: Field, where: Field) -> Iterator[Finding]:
     """A policy must say what it is about."""
     if not constraints:
         message = "nothing says which requests the policy is about: matchConstraints is missing"
@@ -36,13 +36,13 @@ def require_rules(constraints: Part, where: Part) -> Iterator[Finding]:
         yield flag("bad-match", constraints.path, message)
 
 
-def _check_whole(rule: Part, *, needs_operations: bool) -> Iterator[Finding]:
+def _check_whole(rule: Field, *, needs_operations: bool) -> Iterator[Finding]:
     for name in _PARTS if needs_operations else _PARTS[1:]:
         if rule[name].is_empty:
             yield flag("bad-match", rule.path, f"a rule needs {name}")
 
 
-def _check_resources(rule: Part, names: ResourceNames) -> Iterator[Finding]:
+def _check_resources(rule: Field, names: ResourceNames) -> Iterator[Finding]:
     groups, versions = rule["apiGroups"].texts, rule["apiVersions"].texts
     # Of other groups, only what given definitions tell is known.
     if not groups or not all(map(builtin_names().knows_group, groups)):
@@ -59,7 +59,7 @@ def _check_resources(rule: Part, names: ResourceNames) -> Iterator[Finding]:
 
 
 def _tell_unknown(
-    part: Part, resource: str, groups: tuple[str, ...], names: ResourceNames
+    part: Field, resource: str, groups: tuple[str, ...], names: ResourceNames
 ) -> Finding:
     elsewhere = [each for each in names.known if each.resource == resource]
     listed = ", ".join(f'"{group}"' for group in groups)
@@ -75,7 +75,7 @@ def _tell_unknown(
 
 
 def _check_versions(
-    versions: Part, found: Iterable[Resource], names: ResourceNames
+    versions: Field, found: Iterable[Resource], names: ResourceNames
 ) -> Iterator[Finding]:
     known = {
         each.version
@@ -91,7 +91,7 @@ def _check_versions(
             yield flag("unknown-resource", part.path, message, meant)
 
 
-def list_forms(constraints: Part, names: ResourceNames) -> tuple[Mapping[str, Form], ...]:
+def list_forms(constraints: Field, names: ResourceNames) -> tuple[Mapping[str, Form], ...]:
     """What `object` looks like for each kind that the rules name; nothing where one is unknown."""
     forms = [form for rule in constraints["resourceRules"].each() for form in _read(rule, names)]
     if not forms or any(form is None for form in forms):
@@ -99,7 +99,7 @@ def list_forms(constraints: Part, names: ResourceNames) -> tuple[Mapping[str, Fo
     return tuple({"object": form, "oldObject": form} for form in forms if form is not None)
 
 
-def _read(rule: Part, names: ResourceNames) -> Iterator[Form | None]:
+def _read(rule: Field, names: ResourceNames) -> Iterator[Form | None]:
     parts = (rule["apiGroups"].texts, rule["apiVersions"].texts, rule["resources"].texts)
     for group, version, resource in product(*parts):
         found = names.of_resource(group, version, resource)

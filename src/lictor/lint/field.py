@@ -1,4 +1,4 @@
-"""Plain JSON with the way to it: walks a document of any shape without ever stumbling."""
+"""A value of a document together with its path; reads documents of any shape without failing."""
 
 from collections.abc import Iterator
 
@@ -8,32 +8,32 @@ from lictor.model.finding import FieldPath
 from lictor.raw import Json
 
 
-class Part(msgspec.Struct, frozen=True):
+class Field(msgspec.Struct, frozen=True):
     """A value and its path. What is null, absent or of another type than asked for is empty."""
 
     value: Json
     path: FieldPath = ()
 
-    def __getitem__(self, key: str) -> "Part":
+    def __getitem__(self, key: str) -> "Field":
         value = self.value.get(key) if isinstance(self.value, dict) else None
-        return Part(value, (*self.path, key))
+        return Field(value, (*self.path, key))
 
     def __bool__(self) -> bool:
         """Whether there is a value: an empty one counts, null does not."""
         return self.value is not None
 
-    def each(self) -> Iterator["Part"]:
+    def each(self) -> Iterator["Field"]:
         """The items of a list."""
         if isinstance(self.value, list):
             for index, item in enumerate(self.value):
-                yield Part(item, (*self.path, index))
+                yield Field(item, (*self.path, index))
 
-    def entries(self) -> Iterator[tuple[str, "Part"]]:
+    def entries(self) -> Iterator[tuple[str, "Field"]]:
         """The entries of an object that are not null."""
         if isinstance(self.value, dict):
             for key, item in self.value.items():
                 if item is not None:
-                    yield key, Part(item, (*self.path, key))
+                    yield key, Field(item, (*self.path, key))
 
     @property
     def text(self) -> str:
@@ -66,7 +66,7 @@ class Part(msgspec.Struct, frozen=True):
         """Which of the keys have content."""
         return [key for key in keys if self[key]]
 
-    def leaves(self) -> Iterator["Part"]:
+    def leaves(self) -> Iterator["Field"]:
         """Every string below: values, and keys under the path of their entry."""
         waiting = [self]
         while waiting:
@@ -76,7 +76,7 @@ class Part(msgspec.Struct, frozen=True):
             elif isinstance(part.value, dict):
                 for key, item in part.value.items():
                     path = (*part.path, key)
-                    waiting.append(Part(item, path))
-                    waiting.append(Part(key, path))
+                    waiting.append(Field(item, path))
+                    waiting.append(Field(key, path))
             else:
                 waiting.extend(part.each())

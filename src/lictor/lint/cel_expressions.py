@@ -1,4 +1,4 @@
-"""Expressions of one policy, looked at one by one: do they compile, and speak of what is there?"""
+"""Checks of single CEL expressions: do they compile, and does everything exist that they use?"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -17,7 +17,7 @@ from lictor.lang.cel.inspection import ExpressionIssue, inspect_expression
 from lictor.lang.cel.tokens import Token, read_tokens
 from lictor.lang.kind_schema import Form
 from lictor.lint.catalog import flag
-from lictor.lint.part import Part
+from lictor.lint.field import Field
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding, TextOffset
 
@@ -25,7 +25,7 @@ _CHECK = "bad-expression"
 _WORDS = {"null_type": "null", "list(JSONPatch)": "a list of JSONPatch", "Object": "an Object"}
 
 
-class Grammar(msgspec.Struct, frozen=True):
+class CelContext(msgspec.Struct, frozen=True):
     """What the expressions of a policy may use."""
 
     environment: Environment
@@ -36,22 +36,22 @@ class Grammar(msgspec.Struct, frozen=True):
     # What `object` and others look like: one mapping for each kind that the policy is about.
     forms: tuple[Mapping[str, Form], ...] = ()
 
-    def declare(self, variables: Part) -> tuple["Grammar", list[Finding]]:
+    def declare(self, variables: Field) -> tuple["CelContext", list[Finding]]:
         """The same with these variables, and what is wrong with them."""
-        grammar, findings = self, list[Finding]()
+        context, findings = self, list[Finding]()
         for variable in variables.each():
             name, expression = variable["name"], variable["expression"]
-            if name.text in grammar.names:
+            if name.text in context.names:
                 message = f'there are two variables "{name.text}"'
                 findings.append(flag("duplicate-name", name.path, message))
-            found = check_expression(expression, (), grammar)
+            found = check_expression(expression, (), context)
             findings += found
             used = {token.text for token in list_used_variables(expression.text)}
-            is_broken = _is_fatal(found) or bool(used & grammar.broken)
-            grammar = grammar._with(name.text, expression.text, is_broken=is_broken)
-        return grammar, findings
+            is_broken = _is_fatal(found) or bool(used & context.broken)
+            context = context._with(name.text, expression.text, is_broken=is_broken)
+        return context, findings
 
-    def _with(self, name: str, text: str, *, is_broken: bool) -> "Grammar":
+    def _with(self, name: str, text: str, *, is_broken: bool) -> "CelContext":
         known = replace(self, names=self.names | {name})
         if not name or not text.strip() or is_broken:
             return replace(known, broken=self.broken | {name})
@@ -64,25 +64,25 @@ class Grammar(msgspec.Struct, frozen=True):
         return forms if form is None else {**forms, f"variables.{name}": form}
 
 
-def check_expression(part: Part, types: Sequence[str], grammar: Grammar) -> list[Finding]:
+def check_expression(part: Field, types: Sequence[str], context: CelContext) -> list[Finding]:
     """What is wrong with one expression; without `types`, it may answer anything."""
     text = part.text
     if not text.strip():
         return [flag(_CHECK, part.path, "the expression is empty")] if part else []
     used = list(list_used_variables(text))
-    unknown = [token for token in used if token.text not in grammar.names]
+    unknown = [token for token in used if token.text not in context.names]
     if unknown:
-        return [_blame(part, token, grammar) for token in unknown]
-    if any(token.text in grammar.broken for token in used):
+        return [_blame(part, token, context) for token in unknown]
+    if any(token.text in context.broken for token in used):
         return []  # What is wrong there has been told.
     try:
-        found = compile_expression(text, grammar.environment, grammar.variables).result_type
+        found = compile_expression(text, context.environment, context.variables).result_type
     except SyntaxFaultError as error:
         return [flag(_CHECK, part.path, error.message, offset=TextOffset(text, error.position))]
     if types and found not in types:
         wanted = " or ".join(_WORDS.get(each, each) for each in types if each != "dyn")
         return [flag(_CHECK, part.path, f"must answer {wanted}, not {_WORDS.get(found, found)}")]
-    return list(_inspect(part, grammar))
+    return list(_inspect(part, context))
 
 
 def list_used_variables(text: str) -> Iterator[Token]:
@@ -98,7 +98,7 @@ def list_used_variables(text: str) -> Iterator[Token]:
             yield name
 
 
-def check_unused(variables: Part, texts: Iterable[str]) -> Iterator[Finding]:
+def check_unused(variables: Field, texts: Iterable[str]) -> Iterator[Finding]:
     """Variables that no expression uses."""
     used = {token.text for text in texts for token in list_used_variables(text)}
     for variable in variables.each():
@@ -111,23 +111,23 @@ def _is_fatal(findings: Iterable[Finding]) -> bool:
     return any(finding.check == _CHECK for finding in findings)
 
 
-def _blame(part: Part, token: Token, grammar: Grammar) -> Finding:
+def _blame(part: Field, token: Token, context: CelContext) -> Finding:
     message = f'there is no variable "{token.text}"'
-    if not grammar.names:
+    if not context.names:
         message += " (nor any other here)"
-    meant = suggest(token.text, grammar.names)
+    meant = suggest(token.text, context.names)
     return flag(_CHECK, part.path, message, meant, TextOffset(part.text, token.start))
 
 
-def _inspect(part: Part, grammar: Grammar) -> Iterator[Finding]:
+def _inspect(part: Field, context: CelContext) -> Iterator[Finding]:
     def look(forms: Mapping[str, Form]) -> tuple[ExpressionIssue, ...]:
-        return inspect_expression(part.text, grammar.environment, grammar.variables, forms).findings
+        return inspect_expression(part.text, context.environment, context.variables, forms).findings
 
     always = look({})
     for issue in always:
         yield _tell(_CHECK, part, issue)
     # A field that one of the kinds has may be meant for that one.
-    looks = [look(forms) for forms in grammar.forms]
+    looks = [look(forms) for forms in context.forms]
     for issue in looks[0] if looks else ():
         if issue not in always and all(_has(others, issue) for others in looks):
             yield _tell("unknown-property", part, issue)
@@ -137,6 +137,6 @@ def _has(issues: Iterable[ExpressionIssue], wanted: ExpressionIssue) -> bool:
     return any((f.message, f.position) == (wanted.message, wanted.position) for f in issues)
 
 
-def _tell(check: str, part: Part, issue: ExpressionIssue) -> Finding:
+def _tell(check: str, part: Field, issue: ExpressionIssue) -> Finding:
     meant = suggest(issue.name, issue.known) if issue.name else ""
     return flag(check, part.path, issue.message, meant, TextOffset(part.text, issue.position))

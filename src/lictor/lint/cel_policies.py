@@ -1,0 +1,278 @@
+"""Checks of CEL policies, and of the CEL expressions in classic policies."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.errors import CompileError
+from lictor.lang.cron import compile_schedule
+from lictor.lang.resource_names import ResourceNames
+from lictor.lint.catalog import flag
+from lictor.lint.field import Field
+from lictor.lint.resource_rules import check_constraints, list_forms, require_rules
+from lictor.lint.rules import check_name
+from lictor.model.finding import Finding
+from lictor.raw import Json
+
+if TYPE_CHECKING:
+    from lictor.lang.cel.environment import Environment
+    from lictor.lang.kind_schema import Form
+    from lictor.lint.cel_expressions import CelContext
+
+
+_BOOL = ("bool",)
+_TEXT = ("string",)
+_MAYBE_TEXT = ("string", "null_type")
+_TARGETS = ("map(string, dyn)", "dyn")
+_IMAGES = ("list(string)", "list(dyn)", "dyn")
+
+
+class CelField(msgspec.Struct, frozen=True):
+    """An expression, and the types that it may answer."""
+
+    part: Field
+    types: tuple[str, ...]
+
+
+def list_cel_fields(spec: Field) -> Iterator[CelField]:
+    """Every expression that may use variables; of any kind of policy."""
+    for validation in spec["validations"].each():
+        yield CelField(validation["expression"], _BOOL)
+        yield CelField(validation["messageExpression"], _TEXT)
+    for annotation in spec["auditAnnotations"].each():
+        yield CelField(annotation["valueExpression"], _MAYBE_TEXT)
+    for mutation in spec["mutations"].each():
+        yield CelField(mutation["applyConfiguration"]["expression"], ("Object",))
+        yield CelField(mutation["jsonPatch"]["expression"], ("list(JSONPatch)",))
+    for generation in spec["generate"].each():
+        yield CelField(generation["expression"], _BOOL)
+    for condition in spec["conditions"].each():
+        yield CelField(condition["expression"], _BOOL)
+    yield CelField(spec["targetMatchConstraints"]["expression"], _TARGETS)
+    for extractor in spec["images"].each():
+        yield CelField(extractor["expression"], _IMAGES)
+
+
+def list_condition_fields(spec: Field) -> Iterator[CelField]:
+    """The conditions that say whether a policy concerns a request at all."""
+    for condition in spec["matchConditions"].each():
+        yield CelField(condition["expression"], _BOOL)
+
+
+def list_cel_texts(spec: Field) -> Iterator[str]:
+    """All expressions, those of variables among them."""
+    for variable in spec["variables"].each():
+        yield variable["expression"].text
+    for field in (*list_cel_fields(spec), *list_condition_fields(spec)):
+        yield field.part.text
+
+
+_AUTHORIZING = {
+    "HTTP": ("http.CheckResponse", "null_type", "dyn"),
+    "Envoy": ("envoy.service.auth.v3.CheckResponse", "null_type", "dyn"),
+}
+_PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
+# Kinds that ask their conditions before they know of variables.
+_BLIND = ("ValidatingPolicy", "ImageValidatingPolicy")
+_CONSTRAINED = ("matchConstraints", "targetMatchConstraints")
+
+
+def lint_cel_policy(body: Json, names: ResourceNames) -> list[Finding]:
+    """What is wrong with a policy of one of the CEL kinds, as plain JSON of any shape."""
+    policy = Field(body)
+    kind, spec = policy["kind"].text.removeprefix("Namespaced"), policy["spec"]
+    findings = [*check_name(policy["metadata"]["name"], "policy")]
+    if spec.is_object:
+        findings += _check_subject(spec, kind, names)
+        findings += _check_content(spec, kind)
+        findings += _check_names(spec)
+        findings += _check_expressions(policy, kind, names)
+    return findings
+
+
+# --- what it is about, and what it does
+
+
+def _check_subject(spec: Field, kind: str, names: ResourceNames) -> Iterator[Finding]:
+    mode = spec["evaluation"]["mode"].text or "Kubernetes"
+    if mode == "Kubernetes":
+        yield from require_rules(spec["matchConstraints"], spec)
+    for field in _CONSTRAINED:
+        # What is deleted, and what else is changed, is found, not asked for.
+        asks = kind != "DeletingPolicy" and field == "matchConstraints"
+        yield from check_constraints(spec[field], names, needs_operations=asks)
+
+
+def _check_content(spec: Field, kind: str) -> Iterator[Finding]:
+    if kind.startswith("Validating") and not spec.present("validations", "auditAnnotations"):
+        message = "the policy checks nothing: give validations or auditAnnotations"
+        yield flag("bad-validate", spec.path, message)
+    if kind.startswith("Mutating") and spec["mutations"].is_empty:
+        yield flag("bad-mutate", spec.path, "the policy changes nothing: give mutations")
+    for mutation in spec["mutations"].each():
+        wanted = _PATCHES.get(mutation["patchType"].text)
+        if wanted is not None and not mutation[wanted]:
+            message = f"a mutation of type {mutation['patchType'].text} needs {wanted}"
+            yield flag("bad-mutate", mutation.path, message)
+    schedule = spec["schedule"]
+    if schedule.text:
+        try:
+            compile_schedule(schedule.text)
+        except CompileError as error:
+            yield flag("bad-schedule", schedule.path, error.message)
+
+
+def _check_names(spec: Field) -> Iterator[Finding]:
+    for field in ("matchConditions", "conditions"):
+        seen = set()
+        for condition in spec[field].each():
+            name = condition["name"]
+            if name.text in seen:
+                message = f'there are two conditions "{name.text}"'
+                yield flag("duplicate-name", name.path, message)
+            seen.add(name.text)
+
+
+# --- expressions
+
+
+def _check_expressions(policy: Field, kind: str, names: ResourceNames) -> list[Finding]:
+    from lictor.lint.cel_expressions import CelContext, check_unused
+
+    spec = policy["spec"]
+    plain = CelContext(choose_environment(policy, kind), forms=list_forms(_subject(spec), names))
+    context, findings = plain.declare(spec["variables"])
+    asking = plain if kind in _BLIND else context
+    if spec["targetMatchConstraints"]:
+        # Asked about what triggers the change, and about each target: `object` is either.
+        asking = replace(asking, forms=())
+    findings += check_cel_fields(_adapt(list_cel_fields(spec), spec), context)
+    findings += check_cel_fields(list_condition_fields(spec), asking)
+    findings += _check_image_references(spec)
+    findings += check_unused(spec["variables"], list_cel_texts(spec))
+    return findings
+
+
+def check_cel_fields(fields: Iterable[CelField], context: "CelContext") -> Iterator[Finding]:
+    """What is wrong with the expressions at these fields."""
+    from lictor.lint.cel_expressions import check_expression
+
+    for field in fields:
+        yield from check_expression(field.part, field.types, context)
+
+
+def choose_environment(policy: Field, kind: str) -> "Environment":
+    """What the expressions of a kind may use."""
+    from lictor.lang.cel.environment import (
+        authorization_environment,
+        kubernetes_environment,
+        kyverno_environment,
+    )
+
+    spec = policy["spec"]
+    if kind.endswith("AdmissionPolicy"):
+        return kubernetes_environment(
+            has_params=bool(spec["paramKind"]), has_patches=kind.startswith("Mutating")
+        )
+    mode = spec["evaluation"]["mode"].text
+    if mode in _AUTHORIZING:
+        return authorization_environment(mode)
+    is_namespaced = policy["kind"].text.startswith("Namespaced")
+    return kyverno_environment(kind, is_namespaced=is_namespaced)
+
+
+def _subject(spec: Field) -> Field:
+    """What `object` is: the targets where a policy changes others than what it is asked about."""
+    targets = spec["targetMatchConstraints"]
+    return targets if targets["resourceRules"] else spec["matchConstraints"]
+
+
+def _adapt(fields: Iterable[CelField], spec: Field) -> Iterator[CelField]:
+    answers = _AUTHORIZING.get(spec["evaluation"]["mode"].text)
+    for field in fields:
+        is_validation = field.part.path[1:2] == ("validations",)
+        is_answer = is_validation and field.part.path[-1] == "expression"
+        yield CelField(field.part, answers) if answers and is_answer else field
+
+
+def _check_image_references(spec: Field) -> Iterator[Finding]:
+    references = [each["expression"] for each in spec["matchImageReferences"].each()]
+    if not any(references):
+        return
+    from lictor.lang.cel.environment import image_environment
+    from lictor.lint.cel_expressions import CelContext
+
+    context = CelContext(image_environment())
+    yield from check_cel_fields((CelField(part, ("bool",)) for part in references), context)
+
+
+# Where a kind without group and version is looked for.
+_USUAL_VERSIONS = (
+    *("v1", "apps/v1", "batch/v1", "networking.k8s.io/v1", "rbac.authorization.k8s.io/v1"),
+    *("policy/v1", "autoscaling/v2", "storage.k8s.io/v1", "apiextensions.k8s.io/v1"),
+)
+
+
+def check_rule_cel(rule: Field) -> Iterator[Finding]:
+    """What is wrong with the expressions of a rule."""
+    cel, conditions = rule["validate"]["cel"], rule["celPreconditions"]
+    if not cel and not conditions:
+        return
+    from lictor.lang.cel.environment import kubernetes_environment
+    from lictor.lint.cel_expressions import CelContext, check_unused
+
+    has_params = bool(cel["paramKind"]) and bool(cel["paramRef"])
+    environment = kubernetes_environment(has_params=has_params)
+    context, findings = CelContext(environment, forms=_list_rule_forms(rule)).declare(
+        cel["variables"]
+    )
+    fields = [
+        *_list_rule_cel(cel),
+        *(CelField(c["expression"], _BOOL) for c in conditions.each()),
+    ]
+    yield from findings
+    yield from check_cel_fields(fields, context)
+    variables = [variable["expression"].text for variable in cel["variables"].each()]
+    yield from check_unused(cel["variables"], [*variables, *(p.part.text for p in fields)])
+
+
+def check_webhook_conditions(policy: Field) -> Iterator[Finding]:
+    """What is wrong with the conditions under which the API server asks for a policy."""
+    conditions = policy["spec"]["webhookConfiguration"]["matchConditions"]
+    if conditions.is_empty:
+        return
+    from lictor.lang.cel.environment import kubernetes_environment
+    from lictor.lint.cel_expressions import CelContext
+
+    context = CelContext(kubernetes_environment(has_params=False))
+    yield from check_cel_fields(
+        (CelField(c["expression"], _BOOL) for c in conditions.each()), context
+    )
+
+
+def _list_rule_cel(cel: Field) -> Iterator[CelField]:
+    for expression in cel["expressions"].each():
+        yield CelField(expression["expression"], _BOOL)
+        yield CelField(expression["messageExpression"], ("string",))
+    for annotation in cel["auditAnnotations"].each():
+        yield CelField(annotation["valueExpression"], ("string", "null_type"))
+
+
+def _list_rule_forms(rule: Field) -> "tuple[Mapping[str, Form], ...]":
+    """What `object` looks like for each kind of the match; nothing where one is unknown."""
+    from lictor.lang.kind_schema import find_form
+
+    match = rule["match"]
+    filters = [match, *match["any"].each(), *match["all"].each()]
+    kinds = [kind for each in filters for kind in each["resources"]["kinds"].texts]
+    forms = []
+    for kind in kinds:
+        version, _, name = kind.rpartition("/")
+        versions = (version,) if version else _USUAL_VERSIONS
+        found = next((f for v in versions if (f := find_form(v, name)) is not None), None)
+        if found is None:
+            return ()
+        forms.append({"object": found, "oldObject": found})
+    return tuple(forms)
