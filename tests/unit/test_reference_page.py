@@ -10,7 +10,7 @@ import pytest
 from lictor.cli.flag_words import IGNORED, REASONS
 from lictor.cluster.flags import Flags
 from lictor.cluster.settings import Settings
-from lictor.serve.instruments import HELP, LABELS
+from lictor.serve.metrics import HELP, LABELS
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "make_reference.py"

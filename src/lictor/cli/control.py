@@ -26,7 +26,7 @@ def control(arguments: tuple[str, ...], flags: Flags, names: Names) -> None:
     """
     from lictor.cli.logs import set_up_logging
     from lictor.control.run import run_control_process
-    from lictor.serve.memory import limit_controllers
+    from lictor.serve.capacity import limit_controllers
 
     set_up_logging(flags)
     limit_controllers(flags.memory_limit)

@@ -1,4 +1,4 @@
-"""A review in, an answer out: who is left alone, what is protected, what policies say."""
+"""An AdmissionReview in, an answer out: what is exempt, what is protected, what policies say."""
 
 import asyncio
 import logging
@@ -14,14 +14,14 @@ from lictor.load.review import Review
 from lictor.model.request import GroupVersionKind, Operation, Request, UnknownNamespace
 from lictor.raw import JsonObject
 from lictor.report.admission_response import ALLOWED, Answer, Manner, build_answer
-from lictor.serve.aftermath import Aftermath, Outcome
-from lictor.serve.book import Book
-from lictor.serve.chambers import Chamber, Chambers
-from lictor.serve.instruments import REFUSED_UNJUDGED
-from lictor.serve.judge import Judge
-from lictor.serve.paths import Way
+from lictor.serve.backend import ClusterState
+from lictor.serve.counters import Counters
+from lictor.serve.evaluator import Evaluator
+from lictor.serve.metrics import REFUSED_UNJUDGED
+from lictor.serve.policy_sets import PolicySet, PolicySets
+from lictor.serve.post_admission import AdmissionOutcome, PostAdmission
 from lictor.serve.slow_requests import SlowRequests
-from lictor.serve.world import World
+from lictor.serve.webhook_routes import WebhookRoute
 
 log = logging.getLogger(__name__)
 
@@ -41,22 +41,22 @@ _DISPLACED = Answer(
 class Court(msgspec.Struct, frozen=True):
     """Who judges, where, and what becomes of it."""
 
-    chambers: Chambers
-    judge: Judge
-    aftermath: Aftermath
-    book: Book
+    policy_sets: PolicySets
+    evaluator: Evaluator
+    post_admission: PostAdmission
+    counters: Counters
     slow: SlowRequests = SlowRequests("")
 
 
 class Admission:
-    """Answers the reviews of all ways."""
+    """Answers the AdmissionReviews of all webhook routes."""
 
-    def __init__(self, world: World, court: Court, flags: Flags, names: Names) -> None:
-        self._world = world
-        self._chambers = court.chambers
-        self._judge = court.judge
-        self._aftermath = court.aftermath
-        self._book = court.book
+    def __init__(self, state: ClusterState, court: Court, flags: Flags, names: Names) -> None:
+        self._state = state
+        self._policy_sets = court.policy_sets
+        self._evaluator = court.evaluator
+        self._post_admission = court.post_admission
+        self._counters = court.counters
         self._slow = court.slow
         self._flags = flags
         self._own_accounts = f"system:serviceaccount:{names.namespace}:"
@@ -66,97 +66,103 @@ class Admission:
 
         A process that has just started knows none, and none would mean that all is allowed.
         """
-        if self._world.is_ready:
+        if self._state.is_ready:
             return True
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
-                await self._world.wait()
+                await self._state.wait()
         except TimeoutError:
             return False
         return True
 
-    async def answer(self, way: Way, review: Review, deadline: float) -> Answer:
+    async def answer(self, route: WebhookRoute, review: Review, deadline: float) -> Answer:
         """What the API server is told about a request."""
-        chamber = self._chambers.open(way)
+        policy_set = self._policy_sets.open(route)
         try:
-            return await self._answer(chamber, review, deadline)
+            return await self._answer(policy_set, review, deadline)
         except SlowRequestError:
-            return await self._ask_elsewhere(chamber, review.request, deadline)
+            return await self._ask_elsewhere(policy_set, review.request, deadline)
         except TooLargeError as error:
-            return self.give_up(chamber, "large", str(error), always=True)
+            return self.give_up(policy_set, "large", str(error), always=True)
         except TooSlowError as error:
-            return self.give_up(chamber, "slow", str(error), always=True)
+            return self.give_up(policy_set, "slow", str(error), always=True)
         except DeadlineError as error:
-            return self.give_up(chamber, "deadline", str(error))
+            return self.give_up(policy_set, "deadline", str(error))
         except LictorError as error:
-            return self.give_up(chamber, "lookup", str(error))
+            return self.give_up(policy_set, "lookup", str(error))
         except MemoryError:
-            return self.give_up(chamber, "memory", "out of memory", always=True)
+            return self.give_up(policy_set, "memory", "out of memory", always=True)
         except Exception as error:
-            log.exception("admission failed", extra={"path": way.path, "uid": review.uid})
+            log.exception("admission failed", extra={"path": route.path, "uid": review.uid})
             told = f"this should not have happened ({type(error).__name__})"
-            return self.give_up(chamber, "error", told)
+            return self.give_up(policy_set, "error", told)
 
-    async def _ask_elsewhere(self, chamber: Chamber, request: Request, deadline: float) -> Answer:
+    async def _ask_elsewhere(
+        self, policy_set: PolicySet, request: Request, deadline: float
+    ) -> Answer:
         """Where judging would keep others waiting, a process that has time does it."""
         try:
-            return await self._slow.ask(chamber.way.path, request, deadline)
+            return await self._slow.ask(policy_set.route.path, request, deadline)
         except SlowRequestError as error:
-            return self.give_up(chamber, "slow", str(error), always=True)
+            return self.give_up(policy_set, "slow", str(error), always=True)
 
-    def refuse_overload(self, way: Way) -> Answer:
+    def refuse_overload(self, route: WebhookRoute) -> Answer:
         """The answer where nobody has time to judge."""
-        return self.give_up(self._chambers.open(way), "overload", "too many requests at once")
+        return self.give_up(self._policy_sets.open(route), "overload", "too many requests at once")
 
-    def give_up(self, chamber: Chamber, reason: str, why: str, *, always: bool = False) -> Answer:
+    def give_up(
+        self, policy_set: PolicySet, reason: str, why: str, *, always: bool = False
+    ) -> Answer:
         """What the policies' failure policy says of a request that could not be judged.
 
         `always`: it is refused whatever they say. Whoever makes an object can make it large or slow
         to judge, and must not get past a policy by that.
         """
-        self._book.count(REFUSED_UNJUDGED, (reason,))
+        self._counters.count(REFUSED_UNJUDGED, (reason,))
         if reason != "overload":
-            log.warning("request not judged", extra={"path": chamber.way.path, "why": why})
-        if always or chamber.fails_closed:
+            log.warning("request not judged", extra={"path": policy_set.route.path, "why": why})
+        if always or policy_set.fails_closed:
             return Answer(allowed=False, message=f"the request could not be judged: {why}")
         return Answer(warnings=(f"policies were not asked: {why}",))
 
-    async def _answer(self, chamber: Chamber, review: Review, deadline: float) -> Answer:
-        way, request = chamber.way, review.request
+    async def _answer(self, policy_set: PolicySet, review: Review, deadline: float) -> Answer:
+        route, request = policy_set.route, review.request
         admission: JsonObject = request.admission or {}
         namespace = str(admission.get("namespace") or "")
-        if _is_unchanging(way, request) or (way.namespaced and not namespace):
+        if _is_unchanging(route, request) or (route.namespaced and not namespace):
             return ALLOWED
         if _is_displaced(request.object, namespace) or _is_displaced(request.old_object, namespace):
             return _DISPLACED
-        request = await self._complete(chamber, request, namespace)
+        request = await self._complete(policy_set, request, namespace)
         if self._flags.protect_managed_resources and self._is_protected(request):
             return _PROTECTED
-        if self._world.is_left_alone(request) or self._is_own_change(way, request):
+        if self._state.is_left_alone(request) or self._is_own_change(route, request):
             return ALLOWED
-        return await self._judge_now(chamber, request, deadline, review.size)
+        return await self._evaluate(policy_set, request, deadline, review.size)
 
-    async def _judge_now(
-        self, chamber: Chamber, request: Request, deadline: float, size: int
+    async def _evaluate(
+        self, policy_set: PolicySet, request: Request, deadline: float, size: int
     ) -> Answer:
-        verdict = await self._judge.judge(chamber.now, chamber.asking, request, deadline)
-        answer = build_answer(verdict, chamber.voices)
+        verdict = await self._evaluator.evaluate(
+            policy_set.now, policy_set.asking, request, deadline
+        )
+        answer = build_answer(verdict, policy_set.voices)
         if not (request.admission or {}).get("dryRun"):
-            outcome = Outcome(request, answer.allowed, chamber.way.mutating, verdict)
-            self._aftermath.follow(chamber, outcome, size)
+            outcome = AdmissionOutcome(request, answer.allowed, policy_set.route.mutating, verdict)
+            self._post_admission.follow(policy_set, outcome, size)
         return answer
 
-    async def _complete(self, chamber: Chamber, request: Request, namespace: str) -> Request:
+    async def _complete(self, policy_set: PolicySet, request: Request, namespace: str) -> Request:
         """The request with what the API server does not send: owner kind, roles, labels."""
         if request.subresource:
             request = _place_options(self._raise_kind(request), namespace)
         caller = request.caller
-        if caller is not None and (chamber.needs_roles or self._world.needs_roles):
-            roles, cluster_roles = self._world.roles_of(caller, namespace)
+        if caller is not None and (policy_set.needs_roles or self._state.needs_roles):
+            roles, cluster_roles = self._state.roles_of(caller, namespace)
             caller = replace(caller, roles=roles, cluster_roles=cluster_roles)
             request = replace(request, caller=caller)
         if namespace and request.kind.kind != "Namespace":
-            labels = await self._world.find_labels(namespace)
+            labels = await self._state.find_labels(namespace)
             if labels is None:
                 request = replace(request, namespace_labels=UnknownNamespace(namespace))
             elif labels:
@@ -169,7 +175,7 @@ class Admission:
         if not isinstance(asked, dict):
             return request
         group, version = str(asked.get("group") or ""), str(asked.get("version") or "")
-        names = self._world.policies.names
+        names = self._state.policies.names
         owner = names.of_resource(group, version, str(asked.get("resource") or ""))
         if owner is None:
             return request
@@ -183,17 +189,17 @@ class Admission:
             return False
         return any(map(_is_managed, (request.object, request.old_object)))
 
-    def _is_own_change(self, way: Way, request: Request) -> bool:
+    def _is_own_change(self, route: WebhookRoute, request: Request) -> bool:
         """Changes that policies made themselves are not changed again."""
         own = self._flags.background_service_account_name
         username = request.caller.username if request.caller is not None else ""
-        return bool(own) and way.manner is Manner.CEL_MUTATING and username == own
+        return bool(own) and route.manner is Manner.CEL_MUTATING and username == own
 
 
-def _is_unchanging(way: Way, request: Request) -> bool:
+def _is_unchanging(route: WebhookRoute, request: Request) -> bool:
     """What goes away is not changed any more, unless a MutatingPolicy names that operation."""
     is_deleted = request.operation is Operation.DELETE
-    return way.mutating and is_deleted and way.manner is not Manner.CEL_MUTATING
+    return route.mutating and is_deleted and route.manner is not Manner.CEL_MUTATING
 
 
 def _is_displaced(document: JsonObject | None, namespace: str) -> bool:

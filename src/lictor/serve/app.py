@@ -11,18 +11,17 @@ from lictor.load.review import Review, find_head, load_review
 from lictor.raw import Json, JsonObject
 from lictor.report.admission_response import Answer, render_review
 from lictor.serve.admission import Admission, find_deadline
-from lictor.serve.book import Book, Labels
-from lictor.serve.desks import Desks
-from lictor.serve.dump import Dump
-from lictor.serve.instruments import (
+from lictor.serve.counters import Counters, Labels
+from lictor.serve.metrics import (
     HTTP_REQUESTS,
     HTTP_SECONDS,
     REFUSED_UNJUDGED,
     REQUESTS,
     REVIEW_SECONDS,
 )
-from lictor.serve.paths import Desk, Way, read_path
-from lictor.serve.tracing import Tracer
+from lictor.serve.policy_webhooks import InternalWebhooks
+from lictor.serve.tracing import PayloadLog, Tracer
+from lictor.serve.webhook_routes import InternalWebhook, WebhookRoute, read_path
 
 log = logging.getLogger(__name__)
 
@@ -38,26 +37,26 @@ class App:
     def __init__(  # noqa: PLR0913  (the rim, where everything comes together)
         self,
         admission: Admission,
-        desks: Desks,
-        book: Book,
+        internal_webhooks: InternalWebhooks,
+        counters: Counters,
         *,
         is_ready: Callable[[], bool],
         is_alive: Callable[[], bool] = lambda: True,
         timeout: float = 10.0,
         max_in_flight: int = 512,
         tracer: Tracer | None = None,
-        dump: Dump | None = None,
+        payload_log: PayloadLog | None = None,
     ) -> None:
         self._admission = admission
-        self._desks = desks
-        self._book = book
+        self._internal_webhooks = internal_webhooks
+        self._counters = counters
         self._is_ready = is_ready
         self._is_alive = is_alive
         self._timeout = timeout
         self._max_in_flight = max_in_flight
         self._in_flight = 0
         self._tracer = tracer
-        self._dump = dump
+        self._payload_log = payload_log
 
     async def __call__(self, call: Call) -> Reply:
         began = time.perf_counter()
@@ -68,8 +67,8 @@ class App:
         finally:
             self._in_flight -= 1
             labels = (method if method in ("GET", "POST") else "other",)
-            self._book.count(HTTP_REQUESTS, labels)
-            self._book.spread(HTTP_SECONDS, labels).add(time.perf_counter() - began)
+            self._counters.count(HTTP_REQUESTS, labels)
+            self._counters.histogram(HTTP_SECONDS, labels).add(time.perf_counter() - began)
 
     def _get(self, call: Call) -> Reply:
         if call.method not in ("GET", "HEAD"):
@@ -94,7 +93,7 @@ class App:
         except LoadError as error:
             return self._refuse_unread(call, str(error))
         deadline = find_deadline(call.query, self._timeout)
-        if isinstance(target, Way) and not await self._admission.is_read(deadline):
+        if isinstance(target, WebhookRoute) and not await self._admission.is_read(deadline):
             # No answer of ours: the API server does as its webhook's failure policy says.
             return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, "policies have not been read yet")
         answer = await self._answer(target, review, deadline)
@@ -106,8 +105,8 @@ class App:
             body = render_review(review.uid, answer, review.api_version)
         seconds = time.monotonic() - began
         self._note(target, review, answer, seconds)
-        if self._dump is not None:
-            self._dump.write(review, answer)
+        if self._payload_log is not None:
+            self._payload_log.write(review, answer)
         if self._tracer is not None:
             self._tracer.trace(call.path, review, answer, time.time_ns() - int(seconds * 1e9))
         return Reply(HTTPStatus.OK, body, JSON)
@@ -120,25 +119,33 @@ class App:
         head = find_head(call.body)
         if head is None:
             return _refuse(HTTPStatus.BAD_REQUEST, why)
-        self._book.count(REFUSED_UNJUDGED, ("unreadable",))
+        self._counters.count(REFUSED_UNJUDGED, ("unreadable",))
         log.warning("review not read", extra={"path": call.path, "uid": head[0], "why": why})
         answer = Answer(allowed=False, message=f"the request could not be judged: {why}")
         return Reply(HTTPStatus.OK, render_review(head[0], answer, head[1]), JSON)
 
-    async def _answer(self, target: Way | Desk, review: Review, deadline: float) -> Answer:
-        if isinstance(target, Desk):
-            return await self._desks.answer(target, review)
-        if self._desks.is_cleanup(target.path, review):
-            return await self._desks.review_cleanup(review)
+    async def _answer(
+        self, target: WebhookRoute | InternalWebhook, review: Review, deadline: float
+    ) -> Answer:
+        if isinstance(target, InternalWebhook):
+            return await self._internal_webhooks.answer(target, review)
+        if self._internal_webhooks.is_cleanup(target.path, review):
+            return await self._internal_webhooks.review_cleanup(review)
         if self._in_flight > self._max_in_flight:
             return self._admission.refuse_overload(target)
         return await self._admission.answer(target, review, deadline)
 
-    def _note(self, target: Way | Desk, review: Review, answer: Answer, seconds: float) -> None:
+    def _note(
+        self, target: WebhookRoute | InternalWebhook, review: Review, answer: Answer, seconds: float
+    ) -> None:
         request = review.request
         asked = request.admission or {}
         kind, namespace = request.kind.kind, asked.get("namespace") or ""
-        mutating = target.mutating if isinstance(target, Way) else target is Desk.HEARTBEAT
+        mutating = (
+            target.mutating
+            if isinstance(target, WebhookRoute)
+            else target is InternalWebhook.HEARTBEAT
+        )
         labels: Labels = (
             kind,
             str(namespace),
@@ -146,8 +153,8 @@ class App:
             "true" if answer.allowed else "false",
             _WEBHOOKS[mutating],
         )
-        self._book.count(REQUESTS, labels)
-        self._book.spread(REVIEW_SECONDS, labels).add(seconds)
+        self._counters.count(REQUESTS, labels)
+        self._counters.histogram(REVIEW_SECONDS, labels).add(seconds)
         log.info(
             "admission judged",
             extra={

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from lictor.serve.book import BUCKETS, Book, Labels, Spread, read_tables
-from lictor.serve.instruments import HELP, INFO, RULE_RESULTS, RULE_SECONDS
+from lictor.serve.counters import BUCKETS, Counters, Histogram, Labels, read_tables
+from lictor.serve.metrics import HELP, INFO, RULE_RESULTS, RULE_SECONDS
 from lictor.serve.metrics_settings import MetricsSettings
-from lictor.serve.slots import Slot
+from lictor.serve.slots import ProcessSlot
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -25,7 +25,9 @@ class MetricsPage:
     """Serves `/metrics` from any process, for all of them."""
 
     def __init__(
-        self, slots: Iterable[Slot], settings: Callable[[], MetricsSettings] = MetricsSettings
+        self,
+        slots: Iterable[ProcessSlot],
+        settings: Callable[[], MetricsSettings] = MetricsSettings,
     ) -> None:
         self._slots = tuple(slots)
         self._settings = settings
@@ -61,20 +63,20 @@ class MetricsPage:
 
     def collect(self) -> "Iterator[Metric]":
         """The metrics of all processes."""
-        book = Book()
+        counters = Counters()
         for slot in self._slots:
             tables = read_tables(slot.read())
             if tables is not None:
-                book.merge(tables)
+                counters.merge(tables)
         # Each answer of a rule is timed once: their number is the number of results.
-        for labels, spread in book.spreads.get(RULE_SECONDS, {}).items():
-            book.count(RULE_RESULTS, labels, spread.count)
+        for labels, histogram in counters.histograms.get(RULE_SECONDS, {}).items():
+            counters.count(RULE_RESULTS, labels, histogram.count)
         settings = self._settings()
-        shown = settings.shape(book)
+        shown = settings.shape(counters)
         yield _build_info()
         yield from _list_counters(shown.counters, settings)
-        yield from _list_levels(shown.levels, settings)
-        yield from _list_spreads(shown.spreads, settings)
+        yield from _list_gauges(shown.gauges, settings)
+        yield from _list_histograms(shown.histograms, settings)
 
 
 def _add_libraries(registry: "CollectorRegistry") -> None:
@@ -108,12 +110,12 @@ def _list_counters(
         yield family
 
 
-def _list_levels(
-    levels: dict[str, dict[Labels, float]], settings: MetricsSettings
+def _list_gauges(
+    gauges: dict[str, dict[Labels, float]], settings: MetricsSettings
 ) -> "Iterator[Metric]":
     from prometheus_client.core import GaugeMetricFamily
 
-    for name, table in levels.items():
+    for name, table in gauges.items():
         family = GaugeMetricFamily(
             name, HELP.get(name, name), labels=_labels_of(name, table, settings)
         )
@@ -122,30 +124,30 @@ def _list_levels(
         yield family
 
 
-def _list_spreads(
-    spreads: dict[str, dict[Labels, Spread]], settings: MetricsSettings
+def _list_histograms(
+    histograms: dict[str, dict[Labels, Histogram]], settings: MetricsSettings
 ) -> "Iterator[Metric]":
     from prometheus_client.core import HistogramMetricFamily
 
-    for name, table in spreads.items():
+    for name, table in histograms.items():
         family = HistogramMetricFamily(
             name, HELP.get(name, name), labels=_labels_of(name, table, settings)
         )
-        for labels, spread in table.items():
-            family.add_metric(labels, list(_list_buckets(spread, settings)), spread.seconds)
+        for labels, histogram in table.items():
+            family.add_metric(labels, list(_list_buckets(histogram, settings)), histogram.seconds)
         yield family
 
 
-def _list_buckets(spread: Spread, settings: MetricsSettings) -> Iterator[tuple[str, float]]:
+def _list_buckets(histogram: Histogram, settings: MetricsSettings) -> Iterator[tuple[str, float]]:
     total = 0
-    for end, count in zip((*BUCKETS, None), spread.buckets, strict=True):
+    for end, count in zip((*BUCKETS, None), histogram.buckets, strict=True):
         total += count
         if end is None or end in settings.buckets:
             yield "+Inf" if end is None else str(end), total
 
 
 def _labels_of(
-    name: str, table: dict[Labels, float] | dict[Labels, Spread], settings: MetricsSettings
+    name: str, table: dict[Labels, float] | dict[Labels, Histogram], settings: MetricsSettings
 ) -> tuple[str, ...]:
     known = settings.list_labels(name)
     if known is not None:

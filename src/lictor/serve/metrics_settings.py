@@ -9,8 +9,8 @@ import msgspec
 import orjson
 
 from lictor.raw import Json, JsonObject
-from lictor.serve.book import BUCKETS, Book, Labels, Spread
-from lictor.serve.instruments import LABELS
+from lictor.serve.counters import BUCKETS, Counters, Histogram, Labels
+from lictor.serve.metrics import LABELS
 
 _NAMESPACE = "resource_namespace"
 
@@ -39,19 +39,19 @@ class MetricsSettings(msgspec.Struct, frozen=True):
             return False
         return not self.include or namespace in self.include
 
-    def shape(self, book: Book) -> Book:
-        """What is to be shown of a book."""
-        shown = Book()
-        for metric, table in book.counters.items():
+    def shape(self, counters: Counters) -> Counters:
+        """What is to be shown of a counters."""
+        shown = Counters()
+        for metric, table in counters.counters.items():
             for labels, value in self._select(metric, table):
                 shown.count(metric, labels, value)
-        for metric, table in book.levels.items():
+        for metric, table in counters.gauges.items():
             for labels, value in self._select(metric, table):
-                levels = shown.levels.setdefault(metric, {})
-                levels[labels] = levels.get(labels, 0) + value
-        for metric, spreads in book.spreads.items():
-            for labels, spread in self._select(metric, spreads):
-                shown.spread(metric, labels).merge(spread)
+                gauges = shown.gauges.setdefault(metric, {})
+                gauges[labels] = gauges.get(labels, 0) + value
+        for metric, histograms in counters.histograms.items():
+            for labels, histogram in self._select(metric, histograms):
+                shown.histogram(metric, labels).merge(histogram)
         return shown
 
     def list_labels(self, metric: str) -> tuple[str, ...] | None:
@@ -64,7 +64,7 @@ class MetricsSettings(msgspec.Struct, frozen=True):
         return self.exposures.get(metric) or Exposure()
 
     def _select(
-        self, metric: str, table: Mapping[Labels, "float | Spread"]
+        self, metric: str, table: Mapping[Labels, "float | Histogram"]
     ) -> "Iterator[tuple[Labels, Json]]":
         exposure, names = self._find(metric), LABELS.get(metric, ())
         if not exposure.enabled:

@@ -9,7 +9,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.serve.file_policies import FilePolicies
-from lictor.serve.slots import Flag, Slot
+from lictor.serve.slots import ProcessSlot, SharedFlag
 
 # A review holds an object twice, of three megabytes each at most.
 MAX_BODY = 10 * 1024 * 1024
@@ -50,14 +50,14 @@ class Inherited(msgspec.Struct, frozen=True):
     listener: socket.socket
     metrics: socket.socket | None
     # All processes' places, for the page that adds them up.
-    slots: tuple[Slot, ...]
+    slots: tuple[ProcessSlot, ...]
     # A certificate to begin with, and whether it is good enough to be ready.
     certificate: bytes
     key: bytes
     is_temporary: bool
     memory_limit: int
     # Set where all processes end, and clients need time to go elsewhere.
-    is_ending: Flag
+    is_ending: SharedFlag
     # Read and compiled once for all, where they come from files.
     policies: FilePolicies | None = None
     # The Unix socket of the process that tries policies; empty: each process tries them itself.

@@ -1,4 +1,4 @@
-"""May this policy, or what belongs to policies, be stored? What its author is told."""
+"""May this policy, or what belongs to policies, be stored, or changed? What its author is told."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
@@ -15,11 +15,73 @@ from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
 from lictor.model.finding import Finding, write_path
 from lictor.model.policy import Policy
-from lictor.raw import JsonObject
-from lictor.serve.change_admission import is_untouched, review_change
-from lictor.serve.kind_admission import review_kinds
-from lictor.serve.opinion import Opinion, build_opinion
-from lictor.serve.target_admission import review_targets
+from lictor.raw import Json, JsonObject
+from lictor.serve.kind_admission import review_kinds, review_targets
+from lictor.serve.review_result import ACCEPTED, ReviewResult, build_review_result
+
+# What may change without leaving made objects behind; all else says which objects these are.
+_MUTABLE = frozenset(
+    ["synchronize", "data", "foreach", "orphanDownstreamOnPolicyDelete", "generateExisting"]
+)
+_STALE = (
+    "no synchronization will be performed to the old target resource upon policy updates: "
+    "changes in the generate rule pattern could result in stale targets"
+)
+_IMMUTABLE = (
+    "spec.rules: changes of immutable fields of a rule spec in a generate rule is disallowed: "
+    'rule "{}" must stay as it is but for generate'
+)
+
+
+def review_change(document: JsonObject, old: JsonObject) -> ReviewResult:
+    """What is wrong with changing the policy `old` into this one."""
+    before, after = list(_list_generating(old)), list(_list_generating(document))
+    targets = [_read_target(rule) for rule in after]
+    if any(_read_target(rule) not in targets for rule in before):
+        return ReviewResult(warnings=(_STALE,))
+    is_kept = any(rule["generate"].get("synchronize") is True for rule in before)
+    kept = [_read_identity(rule, with_match=is_kept) for rule in after]
+    lost = [rule for rule in before if _read_identity(rule, with_match=is_kept) not in kept]
+    if not lost:
+        return ACCEPTED
+    return ReviewResult(tuple(_IMMUTABLE.format(rule.get("name")) for rule in lost))
+
+
+def is_untouched(document: JsonObject, old: JsonObject) -> bool:
+    """Does the update leave alone what the policy says, or is it on its way out?"""
+    metadata, before = document.get("metadata"), old.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(before, dict):
+        return False
+    if metadata.get("deletionTimestamp"):
+        return True
+    same_notes = metadata.get("annotations") == before.get("annotations")
+    return same_notes and document.get("spec") == old.get("spec")
+
+
+def _list_generating(document: JsonObject) -> Iterator[JsonObject]:
+    spec = document.get("spec")
+    rules = spec.get("rules") if isinstance(spec, dict) else None
+    for rule in rules if isinstance(rules, list) else ():
+        if isinstance(rule, dict) and isinstance(rule.get("generate"), dict) and rule["generate"]:
+            yield rule
+
+
+def _read_target(rule: JsonObject) -> JsonObject:
+    return _without(rule["generate"], _MUTABLE)
+
+
+def _read_identity(rule: JsonObject, *, with_match: bool) -> JsonObject:
+    return _without(rule, frozenset(["generate"] if with_match else ["generate", "match"]))
+
+
+def _without(fields: JsonObject, names: frozenset[str]) -> JsonObject:
+    """The other fields; an empty one is as good as none."""
+    return {name: value for name, value in fields.items() if name not in names and _says(value)}
+
+
+def _says(value: Json) -> bool:
+    return value is not None and value not in ("", [], {})
+
 
 _Lint: TypeAlias = Callable[[JsonObject], Iterable[Finding]]
 
@@ -30,7 +92,7 @@ def review_policy(
     names: ResourceNames | None = None,
     *,
     allow_http: bool = False,
-) -> Opinion:
+) -> ReviewResult:
     """A policy, cleanup policy, exception or global context entry, from its text alone.
 
     `old` is what it replaces. `names` are the resources of the cluster; without them, kinds that
@@ -38,19 +100,19 @@ def review_policy(
     services?
     """
     faults = (*_check_form(document), *_lint(document, names or builtin_names()))
-    opinion = build_opinion(fault for fault in faults if not _is_filled_in(fault, document))
-    opinion += _review_unsupported(document)
+    result = build_review_result(fault for fault in faults if not _is_filled_in(fault, document))
+    result += _review_unsupported(document)
     if not allow_http:
-        opinion += _review_http(document)
+        result += _review_http(document)
     if names is not None:
-        opinion += review_kinds(document, names)
-        opinion += review_targets(document, names)
+        result += review_kinds(document, names)
+        result += review_targets(document, names)
     if old is None:
-        return opinion
+        return result
     if is_untouched(document, old):
         # What is stored may always be labelled and deleted.
-        return opinion.soften()
-    return opinion + review_change(document, old)
+        return result.soften()
+    return result + review_change(document, old)
 
 
 def _is_filled_in(fault: Finding, document: JsonObject) -> bool:
@@ -60,9 +122,9 @@ def _is_filled_in(fault: Finding, document: JsonObject) -> bool:
     return bool(document["spec"]["validationFailureAction"] == "Audit")
 
 
-def _review_unsupported(document: JsonObject) -> Opinion:
+def _review_unsupported(document: JsonObject) -> ReviewResult:
     found = find_unsupported(document)
-    return Opinion(warnings=tuple(f"{write_path(path)}: {message}" for path, message in found))
+    return ReviewResult(warnings=tuple(f"{write_path(path)}: {message}" for path, message in found))
 
 
 def _find_record(document: JsonObject) -> type | None:
@@ -112,14 +174,14 @@ def _lint_cel(document: JsonObject, names: ResourceNames) -> Iterable[Finding]:
     return lint_cel_policy(document, names)
 
 
-def _review_http(document: JsonObject) -> Opinion:
+def _review_http(document: JsonObject) -> ReviewResult:
     """A policy of one namespace must not reach services that its author cannot reach."""
     from lictor.lang.cel.tokens import read_tokens
     from lictor.lint.cel_policies import list_cel_texts
     from lictor.lint.field import Field
 
     if not str(document.get("kind")).startswith("Namespaced"):
-        return Opinion()
+        return ReviewResult()
     for text in list_cel_texts(Field(document)["spec"]):
         tokens = read_tokens(text) if "http" in text else []
         for before, token in zip((None, *tokens), tokens, strict=False):
@@ -129,5 +191,5 @@ def _review_http(document: JsonObject) -> Opinion:
                     "spec: http.* is not allowed in namespaced policies; set "
                     "--allowHTTPInNamespacedPolicies to enable"
                 )
-                return Opinion((told,))
-    return Opinion()
+                return ReviewResult((told,))
+    return ReviewResult()

@@ -1,7 +1,7 @@
 """Does a webhook process still answer? The parent asks, over TLS like a client, and never waits.
 
 A process whose loop turns may still answer nobody. Its port is shared with others, so that nobody
-can choose whom to ask there: each process has a door of its own, which leads to the same handler
+can choose whom to ask there: each process has a socket of its own, which leads to the same handler
 and whose answer also tells whether connections that wait at the port are taken.
 """
 
@@ -18,11 +18,11 @@ _ANSWER_SIZE = 4096
 
 
 class Probe:
-    """Asks at one door, again and again; `step` does what can be done at once."""
+    """Asks at one socket, again and again; `step` does what can be done at once."""
 
-    def __init__(self, door: str) -> None:
-        self._door = door
-        # Nobody else can open the door: there is nothing to verify.
+    def __init__(self, address: str) -> None:
+        self._address = address
+        # Nobody else can open the socket: there is nothing to verify.
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._context.check_hostname = False
         self._context.verify_mode = ssl.CERT_NONE
@@ -69,7 +69,7 @@ class Probe:
         plain = socket.socket(socket.AF_UNIX)
         try:
             plain.settimeout(0)
-            plain.connect(self._door)
+            plain.connect(self._address)
             made = self._context.wrap_socket(plain, do_handshake_on_connect=False)
             self._connection = made
         finally:
@@ -99,9 +99,9 @@ class Probe:
             self._connection = None
 
 
-def open_door(path: str, backlog: int = 8) -> socket.socket:
-    """A door for one process, made before it is started."""
-    door = socket.socket(socket.AF_UNIX)
-    door.bind(path)
-    door.listen(backlog)
-    return door
+def open_unix_socket(path: str, backlog: int = 8) -> socket.socket:
+    """A Unix socket for one process, made before it is started."""
+    bound = socket.socket(socket.AF_UNIX)
+    bound.bind(path)
+    bound.listen(backlog)
+    return bound

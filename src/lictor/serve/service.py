@@ -13,20 +13,19 @@ import msgspec
 
 from lictor.cluster.compile_trial import serve_trials, start_trials
 from lictor.errors import UsageError
-from lictor.serve.capacity import count_cores, divide_memory, find_memory
+from lictor.serve.capacity import ProcessMemory, count_cores, divide_memory, find_memory
 from lictor.serve.certificate import LiveCertificate, make_temporary
 from lictor.serve.file_policies import FilePolicies
-from lictor.serve.memory import ProcessMemory
 from lictor.serve.metrics_page import FOLDER_VARIABLE
 from lictor.serve.options import Inherited, Options
-from lictor.serve.policy_trial import review_here
-from lictor.serve.probe import Probe, open_door
-from lictor.serve.slots import Flag, Slot
-from lictor.serve.supervisor import Post, Supervisor
+from lictor.serve.policy_webhooks import run_review
+from lictor.serve.probe import Probe, open_unix_socket
+from lictor.serve.slots import ProcessSlot, SharedFlag
+from lictor.serve.supervisor import SupervisedProcess, Supervisor
 from lictor.serve.tracing import check_tracing
 
 if TYPE_CHECKING:
-    from lictor.serve.worker import Guest
+    from lictor.serve.worker import SideTask
 
 _BACKLOG = 1024
 # To finish what is under way; see the worker's own limits.
@@ -39,7 +38,7 @@ _SHARED = (
     "lictor.evaluate.generate",
     "lictor.evaluate.mutate",
     "lictor.evaluate.pod_security_rule",
-    "lictor.serve.parts",
+    "lictor.serve.components",
     "lictor.serve.worker",
 )
 _SHARED_WITH_CLUSTER = (
@@ -47,18 +46,18 @@ _SHARED_WITH_CLUSTER = (
     "lictor.compile.cel.validating",
     "lictor.lint.exceptions",
     "lictor.lint.cel_expressions",
-    "lictor.serve.cluster_base",
+    "lictor.serve.cluster_backend",
 )
 
 
-def run_alone(options: Options, slot: Slot, guest: "Guest") -> None:
-    """Serve in this process, which someone else supervises, together with a guest."""
+def run_alone(options: Options, slot: ProcessSlot, side_task: "SideTask") -> None:
+    """Serve in this process, which someone else supervises, together with another task."""
     with _metrics_folder():
         inherited = _prepare(options, (slot,), _find_share(options, 1, has_control=True))
         _preload(options)
         from lictor.serve.worker import run_worker
 
-        run_worker(options, inherited, slot, guest)
+        run_worker(options, inherited, slot, side_task)
 
 
 def run_service(options: Options, control: Callable[[], None] | None = None) -> int:
@@ -67,54 +66,61 @@ def run_service(options: Options, control: Callable[[], None] | None = None) -> 
     workers = options.workers or count_cores()
     with _metrics_folder() as folder:
         # Two for each worker, so that a new one can come before the old one goes.
-        doors = [f"{folder}/{number}" for number in range(2 * workers)]
-        others = tuple(Slot() for _ in range(5))
-        slots = (*(Slot(door=open_door(door)) for door in doors), *others)
+        addresses = [f"{folder}/{number}" for number in range(2 * workers)]
+        others = tuple(ProcessSlot() for _ in range(5))
+        slots = (
+            *(ProcessSlot(probe_socket=open_unix_socket(address)) for address in addresses),
+            *others,
+        )
         share = _find_share(options, workers + 1, has_control=control is not None)
         trials = "" if options.policies else f"{folder}/trials"
         inherited = msgspec.structs.replace(
             _prepare(options, slots, share), slow_address=f"{folder}/slow", trials_address=trials
         )
         _preload(options)
-        posts = _build_workers(options, inherited, doors)
-        posts.append(_build_slow(options, inherited, others[:2]))
+        processes = _build_workers(options, inherited, addresses)
+        processes.append(_build_slow(options, inherited, others[:2]))
         if trials:
-            posts.append(_build_trials(trials, others[2]))
+            processes.append(_build_trials(trials, others[2]))
         if control is not None:
             loops = _hold(control, share, trials)
-            posts.append(Post("control", lambda _: loops(), others[3]))
+            processes.append(SupervisedProcess("control", lambda _: loops(), others[3]))
         grace = _GRACE_SECONDS + options.shutdown_delay
-        return Supervisor(posts, slots[-1], grace=grace, is_ending=inherited.is_ending).run()
+        return Supervisor(processes, slots[-1], grace=grace, is_ending=inherited.is_ending).run()
 
 
-def _build_workers(options: Options, inherited: Inherited, doors: Sequence[str]) -> list[Post]:
+def _build_workers(
+    options: Options, inherited: Inherited, addresses: Sequence[str]
+) -> list[SupervisedProcess]:
     """The processes that answer, each with one that may take its place."""
     from lictor.serve.worker import run_worker
 
-    workers = len(doors) // 2
+    workers = len(addresses) // 2
 
-    def build_post(number: int) -> Post:
-        return Post(
+    def build_process(number: int) -> SupervisedProcess:
+        return SupervisedProcess(
             f"worker-{number % workers}",
             lambda slot: run_worker(options, inherited, slot),
             inherited.slots[number],
             patience=options.patience,
-            probe=Probe(doors[number]),
+            probe=Probe(addresses[number]),
         )
 
-    posts = [build_post(number) for number in range(workers)]
-    for number, post in enumerate(posts):
-        post.successor = build_post(workers + number)
-    return posts
+    processes = [build_process(number) for number in range(workers)]
+    for number, process in enumerate(processes):
+        process.successor = build_process(workers + number)
+    return processes
 
 
-def _build_slow(options: Options, inherited: Inherited, slots: Sequence[Slot]) -> Post:
+def _build_slow(
+    options: Options, inherited: Inherited, slots: Sequence[ProcessSlot]
+) -> SupervisedProcess:
     """The process that judges slow requests, and one that may take its place."""
     from lictor.serve.worker import run_worker
 
     for_slow = _prepare_slow(inherited, inherited.slow_address)
     first, second = (
-        Post(
+        SupervisedProcess(
             "slow-requests",
             lambda slot: run_worker(options, for_slow, slot),
             slot,
@@ -126,11 +132,11 @@ def _build_slow(options: Options, inherited: Inherited, slots: Sequence[Slot]) -
     return first
 
 
-def _build_trials(address: str, slot: Slot) -> Post:
+def _build_trials(address: str, slot: ProcessSlot) -> SupervisedProcess:
     """One process that tries policies for all others: each of them would take as much memory."""
-    door = open_door(address, _BACKLOG)
-    run = lambda _: serve_trials(door, review_here)  # noqa: E731
-    return Post("trials", run, slot, ends_last=True)
+    listener = open_unix_socket(address, _BACKLOG)
+    run = lambda _: serve_trials(listener, run_review)  # noqa: E731
+    return SupervisedProcess("trials", run, slot, ends_last=True)
 
 
 def _hold(control: Callable[[], None], share: int, trials: str) -> Callable[[], None]:
@@ -146,9 +152,9 @@ def _hold(control: Callable[[], None], share: int, trials: str) -> Callable[[], 
 
 def _prepare_slow(inherited: Inherited, address: str) -> Inherited:
     """For the process that judges slow requests: nobody can come in from outside."""
-    door = open_door(address, _BACKLOG)
+    listener = open_unix_socket(address, _BACKLOG)
     return msgspec.structs.replace(
-        inherited, listener=door, metrics=None, slow_address="", is_for_slow=True
+        inherited, listener=listener, metrics=None, slow_address="", is_for_slow=True
     )
 
 
@@ -157,7 +163,7 @@ def _find_share(options: Options, workers: int, *, has_control: bool) -> int:
     return divide_memory(total, workers, has_control=has_control)
 
 
-def _prepare(options: Options, slots: tuple[Slot, ...], share: int) -> Inherited:
+def _prepare(options: Options, slots: tuple[ProcessSlot, ...], share: int) -> Inherited:
     flags = options.flags
     listener = _listen(flags.webhook_server_host, flags.webhook_server_port)
     metrics = None
@@ -172,7 +178,7 @@ def _prepare(options: Options, slots: tuple[Slot, ...], share: int) -> Inherited
         key,
         is_temporary,
         share,
-        Flag(),
+        SharedFlag(),
         _read_policies(options),
     )
 
@@ -243,7 +249,7 @@ def _preload(options: Options) -> None:
 def _metrics_folder() -> Iterator[str]:
     """Where prometheus-client keeps what several processes count. Must be set before its import.
 
-    Nobody else may open it: the doors of the processes are there, too.
+    Nobody else may open it: the sockets of the processes are there, too.
     """
     folder = tempfile.mkdtemp(prefix="lictor-metrics-")
     os.environ[FOLDER_VARIABLE] = folder

@@ -13,7 +13,7 @@ _DATA = _HEAD.size + 8
 _SIZE = 16 * 1024 * 1024
 
 
-class Flag:
+class SharedFlag:
     """Something that one process says to all others. Made before processes are forked."""
 
     def __init__(self) -> None:
@@ -27,12 +27,12 @@ class Flag:
         return self._memory[0] == 1
 
 
-class Slot:
+class ProcessSlot:
     """The place of one process. Made before processes are forked; one writes, all read."""
 
-    def __init__(self, size: int = _SIZE, door: socket.socket | None = None) -> None:
+    def __init__(self, size: int = _SIZE, probe_socket: socket.socket | None = None) -> None:
         # Where the parent can ask this process, and no other.
-        self.door = door
+        self.probe_socket = probe_socket
         self._memory = mmap.mmap(-1, size)
         self._room = size - _DATA
 

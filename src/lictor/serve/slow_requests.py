@@ -1,4 +1,4 @@
-"""Requests that take long to judge go to a process of their own: nobody else waits for them."""
+"""Requests that take long to evaluate go to a process of their own: nobody else waits for them."""
 
 import asyncio
 import time

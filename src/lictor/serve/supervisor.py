@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from lictor.serve.book import Book, read_tables
-from lictor.serve.instruments import RECYCLED, RESTARTS
+from lictor.serve.counters import Counters, read_tables
+from lictor.serve.metrics import RECYCLED, RESTARTS
 from lictor.serve.probe import Probe
-from lictor.serve.slots import Flag, Slot
+from lictor.serve.slots import ProcessSlot, SharedFlag
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +32,12 @@ _CHANGE_RETRY_SECONDS = 300.0
 _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 
-class Post(msgspec.Struct):
+class SupervisedProcess(msgspec.Struct):
     """A process that must always be there, and the process that is there now."""
 
     name: str
-    run: Callable[[Slot], None]
-    slot: Slot
+    run: Callable[[ProcessSlot], None]
+    slot: ProcessSlot
     # Seconds without a sign of life until it counts as hung; 0: it gives none.
     patience: float = 0.0
     # Asks the process; one that does not answer is replaced even if it gives signs of life.
@@ -47,7 +47,7 @@ class Post(msgspec.Struct):
     # Others need it to the end.
     ends_last: bool = False
     # Takes its place where it has grown too large; nobody has this one's slot meanwhile.
-    successor: "Post | None" = None
+    successor: "SupervisedProcess | None" = None
     pid: int = 0
     started: float = 0.0
     failures: int = 0
@@ -56,27 +56,27 @@ class Post(msgspec.Struct):
 
 
 class Supervisor:
-    """Keeps posts manned until SIGTERM or SIGINT."""
+    """Keeps processes running until SIGTERM or SIGINT."""
 
     def __init__(
         self,
-        posts: Iterable[Post],
-        departed: Slot,
+        processes: Iterable[SupervisedProcess],
+        departed: ProcessSlot,
         *,
         grace: float = 30.0,
-        is_ending: Flag | None = None,
+        is_ending: SharedFlag | None = None,
     ) -> None:
-        self._posts = list(posts)
+        self._processes = list(processes)
         # One that is being started, and the one whose place it will take.
-        self._change: tuple[Post, Post] | None = None
+        self._change: tuple[SupervisedProcess, SupervisedProcess] | None = None
         self._change_after = 0.0
         # Those that finish what they have begun, and until when.
-        self._retiring: list[tuple[Post, float]] = []
+        self._retiring: list[tuple[SupervisedProcess, float]] = []
         self._departed = departed
         # What processes counted that are no more.
-        self._book = Book()
+        self._counters = Counters()
         self._grace = grace
-        self._is_ending = is_ending or Flag()
+        self._is_ending = is_ending or SharedFlag()
 
     def run(self) -> int:
         """Run until told to end; the exit code."""
@@ -88,80 +88,93 @@ class Supervisor:
                 # Whoever presses Ctrl-C does not want to wait for clients to go elsewhere.
                 return self._end(waits_for_clients=told.si_signo == signal.SIGTERM)
             self._reap()
-            if any(post.is_vital and not post.pid for post in self._posts):
+            if any(process.is_vital and not process.pid for process in self._processes):
                 self._end()
                 return 1
             self._replace_hung()
             self._replace_grown(time.monotonic())
 
     def _start_missing(self) -> None:
-        for post in self._posts:
-            if not post.pid and time.monotonic() >= post.start_at:
-                _start(post)
+        for process in self._processes:
+            if not process.pid and time.monotonic() >= process.start_at:
+                _start(process)
 
-    def _list_all(self) -> list[Post]:
+    def _list_all(self) -> list[SupervisedProcess]:
         new = [] if self._change is None else [self._change[1]]
-        return [*self._posts, *new, *(post for post, _ in self._retiring)]
+        return [*self._processes, *new, *(process for process, _ in self._retiring)]
 
     def _reap(self) -> None:
-        for post in self._list_all():
-            if not post.pid:
+        for process in self._list_all():
+            if not process.pid:
                 continue
-            pid, status = os.waitpid(post.pid, os.WNOHANG)
+            pid, status = os.waitpid(process.pid, os.WNOHANG)
             if pid:
-                self._note_end(post, os.waitstatus_to_exitcode(status))
-        self._retiring = [(post, end) for post, end in self._retiring if post.pid]
+                self._note_end(process, os.waitstatus_to_exitcode(status))
+        self._retiring = [(process, end) for process, end in self._retiring if process.pid]
 
-    def _note_end(self, post: Post, code: int) -> None:
-        if any(post is each for each, _ in self._retiring):
-            log.info("process replaced", extra={"role": post.name, "child": post.pid})
-            post.pid = 0
-            self._inherit(post)
+    def _note_end(self, process: SupervisedProcess, code: int) -> None:
+        if any(process is each for each, _ in self._retiring):
+            log.info("process replaced", extra={"role": process.name, "child": process.pid})
+            process.pid = 0
+            self._inherit(process)
             return
-        lived = time.monotonic() - post.started
+        lived = time.monotonic() - process.started
         # One that someone has told to end has not failed.
         is_well = code == 0 or lived > 60
-        post.failures = 0 if is_well else min(post.failures + 1, len(_PAUSES) - 1)
-        post.start_at = time.monotonic() + _PAUSES[post.failures]
+        process.failures = 0 if is_well else min(process.failures + 1, len(_PAUSES) - 1)
+        process.start_at = time.monotonic() + _PAUSES[process.failures]
         log.error(
             "process ended",
-            extra={"role": post.name, "child": post.pid, "code": code, "lived": round(lived, 1)},
+            extra={
+                "role": process.name,
+                "child": process.pid,
+                "code": code,
+                "lived": round(lived, 1),
+            },
         )
-        post.pid = 0
-        self._inherit(post)
-        self._book.count(RESTARTS, (post.name,))
-        self._departed.write(self._book.dump())
+        process.pid = 0
+        self._inherit(process)
+        self._counters.count(RESTARTS, (process.name,))
+        self._departed.write(self._counters.dump())
 
-    def _inherit(self, post: Post) -> None:
-        """Counters must not go back because a process is gone; levels go with it."""
-        tables = read_tables(post.slot.read())
+    def _inherit(self, process: SupervisedProcess) -> None:
+        """Counters must not go back because a process is gone; gauges go with it."""
+        tables = read_tables(process.slot.read())
         if tables is not None:
-            tables.levels.clear()
-            self._book.merge(tables)
-        post.slot.clear()
+            tables.gauges.clear()
+            self._counters.merge(tables)
+        process.slot.clear()
 
     def _replace_hung(self) -> None:
         now = time.monotonic()
-        for post in self._posts:
-            if not post.pid or not post.patience:
+        for process in self._processes:
+            if not process.pid or not process.patience:
                 continue
-            beat = post.slot.last_beat
-            limit = beat + post.patience if beat else post.started + _START_SECONDS
+            beat = process.slot.last_beat
+            limit = beat + process.patience if beat else process.started + _START_SECONDS
             if now > limit:
-                log.error("process hangs", extra={"role": post.name, "child": post.pid})
-                _kill(post.pid, signal.SIGKILL)
-            elif beat and post.probe is not None and not _is_answering(post, post.probe, now):
+                log.error("process hangs", extra={"role": process.name, "child": process.pid})
+                _kill(process.pid, signal.SIGKILL)
+            elif (
+                beat
+                and process.probe is not None
+                and not _is_answering(process, process.probe, now)
+            ):
                 log.error(
                     "process does not answer",
-                    extra={"role": post.name, "child": post.pid, "why": post.probe.trouble},
+                    extra={
+                        "role": process.name,
+                        "child": process.pid,
+                        "why": process.probe.trouble,
+                    },
                 )
-                _kill(post.pid, signal.SIGKILL)
+                _kill(process.pid, signal.SIGKILL)
 
     def _replace_grown(self, now: float) -> None:
         """One at a time, and the new one first: requests always find somebody."""
-        for post, end in self._retiring:
+        for process, end in self._retiring:
             if now > end:
-                _kill(post.pid, signal.SIGKILL)
+                _kill(process.pid, signal.SIGKILL)
         if self._change is None:
             if now >= self._change_after:
                 self._begin_change(now)
@@ -178,21 +191,21 @@ class Supervisor:
                 _kill(new.pid, signal.SIGKILL)
 
     def _begin_change(self, now: float) -> None:
-        for post in self._posts:
-            new = post.successor
-            if post.pid and new is not None and not new.pid and post.slot.has_grown:
-                log.warning("process has grown", extra={"role": post.name, "child": post.pid})
+        for process in self._processes:
+            new = process.successor
+            if process.pid and new is not None and not new.pid and process.slot.has_grown:
+                log.warning("process has grown", extra={"role": process.name, "child": process.pid})
                 self._change_after = now + _CHANGE_SECONDS
                 _start(new)
-                self._change = (post, new)
+                self._change = (process, new)
                 return
 
-    def _finish_change(self, old: Post, new: Post, now: float) -> None:
+    def _finish_change(self, old: SupervisedProcess, new: SupervisedProcess, now: float) -> None:
         self._change = None
-        self._posts = [new if post is old else post for post in self._posts]
+        self._processes = [new if process is old else process for process in self._processes]
         old.successor, new.successor = None, old
-        self._book.count(RECYCLED, (old.name,))
-        self._departed.write(self._book.dump())
+        self._counters.count(RECYCLED, (old.name,))
+        self._departed.write(self._counters.dump())
         if old.pid:
             self._retiring.append((old, now + self._grace))
             _kill(old.pid, signal.SIGTERM)
@@ -207,47 +220,49 @@ class Supervisor:
             running = [
                 p for p in self._list_all() if p.pid and (p.is_vital or p.ends_last) is is_last
             ]
-            for post in running:
-                _kill(post.pid, signal.SIGTERM)
-            for post in running:
-                code = _wait(post.pid, deadline)
+            for process in running:
+                _kill(process.pid, signal.SIGTERM)
+            for process in running:
+                code = _wait(process.pid, deadline)
                 if code != 0:
                     clean = False
-                    log.error("process did not end well", extra={"role": post.name, "code": code})
+                    log.error(
+                        "process did not end well", extra={"role": process.name, "code": code}
+                    )
         return 0 if clean else 1
 
 
-def _is_answering(post: Post, probe: Probe, now: float) -> bool:
+def _is_answering(process: SupervisedProcess, probe: Probe, now: float) -> bool:
     probe.step(now)
-    return probe.is_answered(now, post.patience * _PROBE_PATIENCE)
+    return probe.is_answered(now, process.patience * _PROBE_PATIENCE)
 
 
-def _start(post: Post) -> None:
-    post.slot.clear()
-    if post.probe is not None:
-        post.probe.reset()
-    post.started = time.monotonic()
+def _start(process: SupervisedProcess) -> None:
+    process.slot.clear()
+    if process.probe is not None:
+        process.probe.reset()
+    process.started = time.monotonic()
     pid = os.fork()
     if pid == 0:
-        _run_child(post)
-    post.pid = pid
-    log.info("process started", extra={"role": post.name, "child": pid})
+        _run_child(process)
+    process.pid = pid
+    log.info("process started", extra={"role": process.name, "child": pid})
 
 
-def _run_child(post: Post) -> None:
+def _run_child(process: SupervisedProcess) -> None:
     """The child's whole life; it never returns into the parent's code."""
     code = 1
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
         _die_with_parent()
-        post.run(post.slot)
+        process.run(process.slot)
         code = 0
     except KeyboardInterrupt:
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except Exception:
-        log.exception("process failed", extra={"role": post.name})
+        log.exception("process failed", extra={"role": process.name})
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()

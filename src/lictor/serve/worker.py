@@ -15,23 +15,22 @@ from lictor.cluster.compile_trial import start_trials
 from lictor.errors import DeadlineError
 from lictor.http import Gate
 from lictor.listener import Listener, ListenerLimits
-from lictor.serve.alarm import SignalAlarm
 from lictor.serve.app import App
-from lictor.serve.book import Book
+from lictor.serve.capacity import ProcessMemory, offer_to_kernel
 from lictor.serve.certificate import LiveCertificate
-from lictor.serve.dump import build_dump
-from lictor.serve.instruments import CONNECTIONS, CONNECTIONS_DROPPED, MEMORY
-from lictor.serve.memory import ProcessMemory, offer_to_kernel
+from lictor.serve.components import Components, build_components
+from lictor.serve.counters import Counters
+from lictor.serve.interrupts import SignalAlarm
+from lictor.serve.metrics import CONNECTIONS, CONNECTIONS_DROPPED, MEMORY
 from lictor.serve.metrics_page import MetricsPage
 from lictor.serve.options import MAX_CUT, Inherited, Options
-from lictor.serve.parts import Parts, build_parts
-from lictor.serve.policy_trial import review_here
-from lictor.serve.slots import Slot
-from lictor.serve.tracing import Tracer, build_tracer
+from lictor.serve.policy_webhooks import run_review
+from lictor.serve.slots import ProcessSlot
+from lictor.serve.tracing import Tracer, build_payload_log, build_tracer
 
 log = logging.getLogger(__name__)
 
-Guest: TypeAlias = Callable[[], Coroutine[None, None, None]]
+SideTask: TypeAlias = Callable[[], Coroutine[None, None, None]]
 
 _BEAT = 0.25
 _METRICS_EVERY = 4
@@ -42,7 +41,7 @@ _PARENT_SECONDS = 0.1
 _TURN_SECONDS = 0.02
 # For clients that were accepted and have not asked yet.
 _HANDSHAKE_SECONDS = 1.0
-_DOOR_CONNECTIONS = 8
+_PROBE_CONNECTIONS = 8
 _OPEN_FILES = 65536
 # If all of a worker's memory were for connections.
 _MEMORY_OF_CONNECTION = 64 * 1024
@@ -52,25 +51,25 @@ _LEAST_PLACES, _MOST_PLACES = 256, 4096
 
 
 def run_worker(
-    options: Options, inherited: Inherited, slot: Slot, guest: Guest | None = None
+    options: Options, inherited: Inherited, slot: ProcessSlot, side_task: SideTask | None = None
 ) -> None:
     """Serve until SIGTERM; raises what makes it impossible to go on.
 
-    `guest`: what else runs on this process's event loop, until it is cancelled.
+    `side_task`: what else runs on this process's event loop, until it is cancelled.
     """
     memory = ProcessMemory(inherited.memory_limit)
     if inherited.is_for_slow:
         offer_to_kernel()
     # Before there are threads.
     if inherited.policies is None:
-        start_trials(review_here, inherited.trials_address)
+        start_trials(run_review, inherited.trials_address)
     # What was there before the fork is shared: collecting it would copy its pages.
     gc.freeze()
     _log_cheaply()
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_Worker(options, inherited, slot, memory, guest).run())
+        runner.run(_Worker(options, inherited, slot, memory, side_task).run())
 
 
 def _allow_many_files() -> int:
@@ -103,16 +102,16 @@ class _Worker:
         self,
         options: Options,
         inherited: Inherited,
-        slot: Slot,
+        slot: ProcessSlot,
         memory: ProcessMemory,
-        guest: Guest | None,
+        side_task: SideTask | None,
     ) -> None:
         self._memory = memory
-        self._guest = guest
+        self._side_task = side_task
         self._options = options
         self._inherited = inherited
         self._slot = slot
-        self._book = Book()
+        self._counters = Counters()
         self._certificate = LiveCertificate(options.client_authorities)
         self._stop = asyncio.Event()
         self._listener: Listener | None = None
@@ -126,37 +125,39 @@ class _Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         self._certificate.load(self._inherited.certificate, self._inherited.key)
-        parts = build_parts(
-            self._options, self._inherited, self._book, self._certificate, SignalAlarm()
+        components = build_components(
+            self._options, self._inherited, self._counters, self._certificate, SignalAlarm()
         )
         async with asyncio.TaskGroup() as group:
             background = [
-                group.create_task(self._beat(parts)),
-                group.create_task(parts.run()),
+                group.create_task(self._beat(components)),
+                group.create_task(components.run()),
             ]
-            if self._guest is not None:
-                background.append(group.create_task(self._guest()))
-            await self._serve(parts)
+            if self._side_task is not None:
+                background.append(group.create_task(self._side_task()))
+            await self._serve(components)
             for task in background:
                 task.cancel()
-        parts.judge.close()
-        await parts.close()
+        components.evaluator.close()
+        await components.close()
 
-    async def _leave_requests_to_others(self, parts: Parts) -> None:
+    async def _leave_requests_to_others(self, components: Components) -> None:
         """Until this process knows the policies, as long as another one of this port does."""
-        others = [slot for slot in self._inherited.slots if slot.door and slot is not self._slot]
-        while not (self._stop.is_set() or self._is_ready(parts)):
+        others = [
+            slot for slot in self._inherited.slots if slot.probe_socket and slot is not self._slot
+        ]
+        while not (self._stop.is_set() or self._is_ready(components)):
             if not any(slot.is_ready for slot in others):
                 return
             await asyncio.sleep(_TURN_SECONDS)
 
-    async def _serve(self, parts: Parts) -> None:
+    async def _serve(self, components: Components) -> None:
         tracer = build_tracer(self._options.flags)
-        app = self._build_app(parts, tracer)
+        app = self._build_app(components, tracer)
         tasks: list[asyncio.Task[None]] = []
-        if self._slot.door is not None:
-            tasks.append(asyncio.create_task(self._answer_parent(app, self._slot.door)))
-        await self._leave_requests_to_others(parts)
+        if self._slot.probe_socket is not None:
+            tasks.append(asyncio.create_task(self._answer_probes(app, self._slot.probe_socket)))
+        await self._leave_requests_to_others(components)
         share = self._inherited.memory_limit
         # Those who come to the process for slow requests were let in by another one of ours.
         is_inside = self._inherited.is_for_slow
@@ -173,7 +174,7 @@ class _Worker:
         gate.on_count = self._note_connections
         self._listener.on_count = self._note_connections
         tasks += [asyncio.create_task(self._listener.run()), asyncio.create_task(gate.sweep())]
-        page = await self._show_metrics(parts)
+        page = await self._show_metrics(components)
         await self._stop.wait()
         await self._wait_for_clients(gate)
         self._listener.stop(for_all=self._inherited.is_ending.is_set)
@@ -181,8 +182,8 @@ class _Worker:
             page.close()
         await self._listener.finish(_HANDSHAKE_SECONDS)
         await gate.drain(_DRAIN_SECONDS)
-        await parts.drain(_DRAIN_SECONDS)
-        self._publish(parts)
+        await components.drain(_DRAIN_SECONDS)
+        self._publish(components)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -190,25 +191,25 @@ class _Worker:
             # It sends what is left, and waits for that.
             await asyncio.to_thread(tracer.close)
 
-    def _build_app(self, parts: Parts, tracer: Tracer | None) -> App:
+    def _build_app(self, components: Components, tracer: Tracer | None) -> App:
         flags = self._options.flags
         return App(
-            parts.admission,
-            parts.desks,
-            self._book,
-            is_ready=lambda: self._is_ready(parts),
+            components.admission,
+            components.internal_webhooks,
+            self._counters,
+            is_ready=lambda: self._is_ready(components),
             is_alive=self._is_listening,
             timeout=float(flags.webhook_timeout),
             max_in_flight=self._options.max_in_flight,
             tracer=tracer,
-            dump=build_dump(payload=flags.dump_payload, patches=flags.dump_patches),
+            payload_log=build_payload_log(payload=flags.dump_payload, patches=flags.dump_patches),
         )
 
-    async def _answer_parent(self, app: App, door: socket.socket) -> None:
+    async def _answer_probes(self, app: App, probe_socket: socket.socket) -> None:
         """By the same handler, at a door that other clients cannot block."""
-        gate = Gate(app, max_body=0, max_connections=_DOOR_CONNECTIONS)
+        gate = Gate(app, max_body=0, max_connections=_PROBE_CONNECTIONS)
         try:
-            await Listener(door, gate, self._certificate.context).run()
+            await Listener(probe_socket, gate, self._certificate.context).run()
         finally:
             await gate.drain(0)
 
@@ -231,39 +232,39 @@ class _Worker:
             gate.is_draining = True
             await asyncio.sleep(half)
 
-    def _is_ready(self, parts: Parts) -> bool:
+    def _is_ready(self, components: Components) -> bool:
         if self._stop.is_set():
             return False
-        return parts.is_ready(is_temporary=self._inherited.is_temporary)
+        return components.is_ready(is_temporary=self._inherited.is_temporary)
 
-    async def _show_metrics(self, parts: Parts) -> asyncio.Server | None:
+    async def _show_metrics(self, components: Components) -> asyncio.Server | None:
         if self._inherited.metrics is None:
             return None
-        page = MetricsPage(self._inherited.slots, lambda: parts.base.metrics)
+        page = MetricsPage(self._inherited.slots, lambda: components.backend.metrics)
         return await asyncio.start_server(page.answer, sock=self._inherited.metrics)
 
-    async def _beat(self, parts: Parts) -> None:
+    async def _beat(self, components: Components) -> None:
         """Signs of life, as long as the loop turns and no thread is lost for good."""
         turn = 0
-        while parts.judge.oldest < _LOST_THREAD:
+        while components.evaluator.oldest < _LOST_THREAD:
             self._slot.beat()
             if turn % _METRICS_EVERY == 0:
-                self._measure(parts)
-                self._publish(parts)
+                self._measure(components)
+                self._publish(components)
             turn += 1
             await asyncio.sleep(_BEAT)
         raise DeadlineError("a thread has been judging one request for too long")
 
-    def _measure(self, parts: Parts) -> None:
+    def _measure(self, components: Components) -> None:
         """Connections and memory: for the metrics, and for the parent."""
         if self._gate is None or self._listener is None:
             return
-        is_ready = self._is_ready(parts)
+        is_ready = self._is_ready(components)
         connections = self._gate.count
         grown = self._memory.has_grown(time.monotonic(), connections, is_ready=is_ready)
         self._slot.tell(is_ready=is_ready, has_grown=grown or self._slot.has_grown)
-        self._book.level(MEMORY, self._memory.used)
-        self._book.level(CONNECTIONS, connections)
+        self._counters.set_gauge(MEMORY, self._memory.used)
+        self._counters.set_gauge(CONNECTIONS, connections)
         counts = self._listener.counts
         self._count_dropped("silent", counts.dropped_silent)
         self._count_dropped("handshake", counts.failed_handshakes)
@@ -275,10 +276,10 @@ class _Worker:
             self._memory.note_connections(self._gate.count + self._listener.handshakes)
 
     def _count_dropped(self, reason: str, total: int) -> None:
-        self._book.count(CONNECTIONS_DROPPED, (reason,), total - self._told[reason])
+        self._counters.count(CONNECTIONS_DROPPED, (reason,), total - self._told[reason])
         self._told[reason] = total
 
-    def _publish(self, parts: Parts) -> None:
-        parts.aftermath.measure()
-        if not self._slot.write(self._book.dump()):
+    def _publish(self, components: Components) -> None:
+        components.post_admission.measure()
+        if not self._slot.write(self._counters.dump()):
             log.warning("too many metrics to show")

@@ -16,14 +16,13 @@ from lictor.model.program import Program
 from lictor.model.request import Caller, Request
 from lictor.raw import JsonObject
 from lictor.serve.admission import Admission, Court
-from lictor.serve.aftermath import Aftermath, Outcome, Sink
 from lictor.serve.app import App
-from lictor.serve.book import Book
-from lictor.serve.chambers import Chambers, Policies
-from lictor.serve.desks import Desks
+from lictor.serve.counters import Counters
+from lictor.serve.evaluator import Evaluator, LookupGuard
 from lictor.serve.file_policies import FilePolicies
-from lictor.serve.judge import Guard, Judge
-from lictor.serve.policy_reviewer import PolicyReviewer
+from lictor.serve.policy_sets import CompiledPolicies, PolicySets
+from lictor.serve.policy_webhooks import InternalWebhooks, PolicyReviewer
+from lictor.serve.post_admission import AdmissionOutcome, PostAdmission, ResultSink
 
 PATHS = ("/validate/fail", "/validate/ignore", "/mutate/fail", "/mutate/ignore")
 
@@ -31,7 +30,7 @@ PATHS = ("/validate/fail", "/validate/ignore", "/mutate/fail", "/mutate/ignore")
 class FakeWorld:
     """A cluster that says what the test tells it."""
 
-    def __init__(self, policies: Policies) -> None:
+    def __init__(self, policies: CompiledPolicies) -> None:
         self.policies = policies
         # What a test sets to hold requests until it is done.
         self.reading: asyncio.Event | None = None
@@ -70,9 +69,9 @@ class Notes:
     def __init__(self, *, wants_passes: bool = False, takes_triggers: bool = False) -> None:
         self.wants_passes = wants_passes
         self.takes_triggers = takes_triggers
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[AdmissionOutcome] = []
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: AdmissionOutcome) -> None:
         self.outcomes.append(outcome)
 
 
@@ -81,26 +80,28 @@ class Bench:
 
     def __init__(
         self,
-        policies: Policies,
+        policies: CompiledPolicies,
         *,
-        sinks: Sequence[Sink] = (),
+        sinks: Sequence[ResultSink] = (),
         flags: Flags | None = None,
-        guard: Guard | None = None,
+        guard: LookupGuard | None = None,
         capacity: int = 10,
         max_in_flight: int = 512,
     ) -> None:
         flags, names = flags or Flags(), Names()
-        self.book = Book()
-        self.world = FakeWorld(policies)
-        self.judge = Judge(guard)
-        self.aftermath = Aftermath(self.judge, sinks, self.book, capacity=capacity, workers=2)
-        chambers = Chambers(policies, self.book, flags)
-        court = Court(chambers, self.judge, self.aftermath, self.book)
+        self.counters = Counters()
+        self.state = FakeWorld(policies)
+        self.evaluator = Evaluator(guard)
+        self.post_admission = PostAdmission(
+            self.evaluator, sinks, self.counters, capacity=capacity, workers=2
+        )
+        policy_sets = PolicySets(policies, self.counters, flags)
+        court = Court(policy_sets, self.evaluator, self.post_admission, self.counters)
         self.app = App(
-            Admission(self.world, court, flags, names),
-            Desks(PolicyReviewer(flags, lambda: policies.names), names),
-            self.book,
-            is_ready=lambda: self.world.is_ready,
+            Admission(self.state, court, flags, names),
+            InternalWebhooks(PolicyReviewer(flags, lambda: policies.names), names),
+            self.counters,
+            is_ready=lambda: self.state.is_ready,
             max_in_flight=max_in_flight,
         )
 
@@ -120,8 +121,8 @@ class Bench:
 
         async def run() -> JsonObject:
             reply = await self.post(path, review)
-            work = asyncio.create_task(self.aftermath.run())
-            await self.aftermath.drain(10)
+            work = asyncio.create_task(self.post_admission.run())
+            await self.post_admission.drain(10)
             work.cancel()
             response: JsonObject = orjson.loads(reply.body)["response"]
             return response
@@ -129,11 +130,11 @@ class Bench:
         return asyncio.run(run())
 
     def count(self, metric: str) -> float:
-        return sum(self.book.counters.get(metric, {}).values())
+        return sum(self.counters.counters.get(metric, {}).values())
 
 
 def write_policies(folder: Path, *documents: JsonObject) -> FilePolicies:
-    """Policies from documents."""
+    """CompiledPolicies from documents."""
     for number, document in enumerate(documents):
         (folder / f"policy-{number}.json").write_bytes(orjson.dumps(document))
     return FilePolicies(folder)
@@ -193,7 +194,7 @@ def make_review(
 
 
 class FixedPolicies:
-    """Policies whose programs a test makes itself."""
+    """CompiledPolicies whose programs a test makes itself."""
 
     def __init__(self, inner: FilePolicies, **made: tuple[Program, ...]) -> None:
         self._inner = inner

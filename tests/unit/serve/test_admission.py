@@ -23,7 +23,7 @@ from lictor.lang.patch import parse_json_patch
 from lictor.model.program import Case
 from lictor.model.result import Result, Status
 from lictor.raw import JsonObject
-from lictor.serve.instruments import QUEUE_DROPPED, REFUSED_UNJUDGED, REQUESTS
+from lictor.serve.metrics import QUEUE_DROPPED, REFUSED_UNJUDGED, REQUESTS
 
 ADD_OWNER: JsonObject = {
     "name": "owner",
@@ -221,7 +221,7 @@ def test_a_queue_is_full_of_few_large_requests(tmp_path: Path) -> None:
 
 def test_who_is_left_alone_is_allowed(tmp_path: Path) -> None:
     bench = Bench(write_policies(tmp_path, make_policy("teams", require_label("team"))))
-    bench.world.left_alone = lambda request: (
+    bench.state.left_alone = lambda request: (
         request.caller is not None and (request.caller.username == "ann")
     )
     assert bench.ask("/validate/fail", make_review())["allowed"]
@@ -229,17 +229,17 @@ def test_who_is_left_alone_is_allowed(tmp_path: Path) -> None:
 
 def test_roles_are_asked_for_by_policies_that_name_them(tmp_path: Path) -> None:
     rule = require_label("team")
-    rule["match"] = {"any": [{"resources": {"kinds": ["Pod"]}, "clusterRoles": ["guest"]}]}
+    rule["match"] = {"any": [{"resources": {"kinds": ["Pod"]}, "clusterRoles": ["side_task"]}]}
     plain = Bench(write_policies(tmp_path, make_policy("teams", require_label("team"))))
     plain.ask("/validate/fail", make_review())
-    assert plain.world.asked_roles == 0
+    assert plain.state.asked_roles == 0
     folder = tmp_path / "roles"
     folder.mkdir()
     bench = Bench(write_policies(folder, make_policy("guests", rule)))
     assert bench.ask("/validate/fail", make_review())["allowed"]
-    bench.world.roles = ((), ("guest",))
+    bench.state.roles = ((), ("side_task",))
     assert not bench.ask("/validate/fail", make_review())["allowed"]
-    assert bench.world.asked_roles == 2
+    assert bench.state.asked_roles == 2
 
 
 def test_namespace_labels_are_seen(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_namespace_labels_are_seen(tmp_path: Path) -> None:
     rule["match"] = {"any": [{"resources": {"kinds": ["Pod"], "namespaceSelector": selector}}]}
     bench = Bench(write_policies(tmp_path, make_policy("teams", rule)))
     assert bench.ask("/validate/fail", make_review())["allowed"]
-    bench.world.labels = {"zone": "prod"}
+    bench.state.labels = {"zone": "prod"}
     assert not bench.ask("/validate/fail", make_review())["allowed"]
 
 
@@ -323,7 +323,7 @@ def test_a_request_without_time_follows_the_failure_policy(
     policies = _break(FixedPolicies(write_policies(tmp_path, policy)), DeadlineError("too late"))
     bench = Bench(policies)
     # What the engine raises between rules is what a clock beyond the deadline makes it raise.
-    bench.judge._judge_here = _raise_deadline  # type: ignore[assignment]
+    bench.evaluator._evaluate_here = _raise_deadline  # type: ignore[assignment]
     response = bench.ask(f"/validate/{failure_policy.lower()}", make_review())
     assert bench.count(REFUSED_UNJUDGED) == 1
     if failure_policy == "Fail":
@@ -360,12 +360,12 @@ def test_nothing_is_answered_before_policies_are_read(tmp_path: Path) -> None:
     bench = Bench(policies)
 
     async def run() -> tuple[HTTPStatus, bool]:
-        bench.world.reading = asyncio.Event()
+        bench.state.reading = asyncio.Event()
         late = await bench.post("/validate/fail", make_review(), b"timeout=1s")
         waiting = asyncio.create_task(bench.post("/validate/fail", make_review()))
         await asyncio.sleep(0)
         policies.policies = known
-        bench.world.reading.set()
+        bench.state.reading.set()
         return late.status, orjson.loads((await waiting).body)["response"]["allowed"]
 
     assert asyncio.run(run()) == (HTTPStatus.SERVICE_UNAVAILABLE, False)

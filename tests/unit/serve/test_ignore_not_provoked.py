@@ -15,9 +15,8 @@ from lictor.errors import DeadlineError, TooSlowError
 from lictor.http import Call
 from lictor.model.result import Verdict
 from lictor.raw import Json, JsonObject
-from lictor.serve.alarm import SignalAlarm
-from lictor.serve.judge import Judge
-from lictor.serve.thread_work import ThreadWork
+from lictor.serve.evaluator import Evaluator
+from lictor.serve.interrupts import SignalAlarm, ThreadWork
 
 PATH = "/validate/ignore"
 
@@ -167,20 +166,20 @@ class _Engine:
 
 
 def test_a_judgement_that_takes_too_long_here_is_told_so() -> None:
-    judge = Judge(alarm=SignalAlarm())
+    evaluator = Evaluator(alarm=SignalAlarm())
     request = type("R", (), {"kind": "k", "subresource": "", "operation": "CREATE"})()
 
     async def ask(work: Callable[[], None], asking: set[Json]) -> type[BaseException]:
         deadline = time.monotonic() + 1
         with pytest.raises(DeadlineError) as caught:
-            await judge.judge(_Engine(work), asking, request, deadline)
+            await evaluator.evaluate(_Engine(work), asking, request, deadline)
         return caught.type
 
     outside = {("k", "", "CREATE")}
     assert asyncio.run(ask(lambda: _spin(60), set())) is TooSlowError
     assert asyncio.run(ask(lambda: _spin(60), outside)) is TooSlowError
     assert asyncio.run(ask(lambda: time.sleep(1.5), outside)) is DeadlineError
-    judge.close()
+    evaluator.close()
 
 
 def test_a_thread_that_never_ends_is_interrupted() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lictor.serve.memory import ProcessMemory
+from lictor.serve.capacity import ProcessMemory
 
 MEGABYTE = 1024 * 1024
 
@@ -72,7 +72,7 @@ def test_controllers_run_out_of_memory_before_the_kernel_ends_them(
 ) -> None:
     script = (
         "import sys\n"
-        "from lictor.serve.memory import limit_controllers\n"
+        "from lictor.serve.capacity import limit_controllers\n"
         f"limit_controllers({said!r})\n"
         "try:\n"
         f"    bytearray({megabytes} << 20)\n"

@@ -4,25 +4,25 @@ import orjson
 import pytest
 
 from lictor.raw import JsonObject
-from lictor.serve.book import BUCKETS, Book
-from lictor.serve.instruments import QUEUE_LENGTH, REQUESTS, REVIEW_SECONDS
+from lictor.serve.counters import BUCKETS, Counters
+from lictor.serve.metrics import QUEUE_LENGTH, REQUESTS, REVIEW_SECONDS
 from lictor.serve.metrics_page import MetricsPage
 from lictor.serve.metrics_settings import read_metrics_settings
-from lictor.serve.slots import Slot
+from lictor.serve.slots import ProcessSlot
 
 
 def _read(**data: str) -> JsonObject:
     return {"data": data}
 
 
-def _fill() -> Book:
-    book = Book()
+def _fill() -> Counters:
+    counters = Counters()
     for kind, namespace, times in (("Pod", "shop", 2), ("Job", "shop", 3), ("Pod", "dark", 5)):
         labels = (kind, namespace, "create", "true", "x")
-        book.count(REQUESTS, labels, times)
-        book.spread(REVIEW_SECONDS, labels).add(0.02)
-    book.level(QUEUE_LENGTH, 7)
-    return book
+        counters.count(REQUESTS, labels, times)
+        counters.histogram(REVIEW_SECONDS, labels).add(0.02)
+    counters.set_gauge(QUEUE_LENGTH, 7)
+    return counters
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_which_series_are_left(data: dict[str, str], expected: dict[str, float])
     for labels, value in shown.counters.get(REQUESTS, {}).items():
         found[labels[1]] = found.get(labels[1], 0) + value
     assert found == expected
-    assert shown.levels == {QUEUE_LENGTH: {(): 7}}
+    assert shown.gauges == {QUEUE_LENGTH: {(): 7}}
 
 
 def test_series_that_differ_only_in_hidden_labels_are_added_up() -> None:
@@ -64,7 +64,7 @@ def test_only_the_buckets_asked_for_are_on_the_page_with_our_version() -> None:
     settings = read_metrics_settings(_read(bucketBoundaries="0.01, 0.025, 7"))
     assert settings.buckets == {0.01, 0.025}
     assert "7.0 not counted here" in settings.problems[0]
-    slot = Slot()
+    slot = ProcessSlot()
     slot.write(_fill().dump())
     page = MetricsPage([slot], lambda: settings).render().decode()
     assert 'le="0.025"' in page

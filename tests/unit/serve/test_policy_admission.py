@@ -7,10 +7,10 @@ import pytest
 from lictor.cluster.access import Access
 from lictor.cluster.flags import Flags
 from lictor.lang.resource_names import builtin_names
-from lictor.serve.opinion import Opinion
 from lictor.serve.permission_admission import Accounts, review_permissions
 from lictor.serve.policy_admission import review_policy
-from lictor.serve.policy_reviewer import PolicyReviewer
+from lictor.serve.policy_webhooks import PolicyReviewer
+from lictor.serve.review_result import ReviewResult
 
 NAMES = builtin_names()
 
@@ -71,7 +71,7 @@ FINE = [
 
 @pytest.mark.parametrize("document", [case for _, case in FINE], ids=[name for name, _ in FINE])
 def test_fine(document):
-    assert review_policy(document, names=NAMES) == Opinion()
+    assert review_policy(document, names=NAMES) == ReviewResult()
 
 
 CALLER = {"deny": {"conditions": {"all": [{"key": "{{ serviceAccountName }}"}]}}}
@@ -108,16 +108,16 @@ WRONG = [
     ("document", "words"), [case[1:] for case in WRONG], ids=[case[0] for case in WRONG]
 )
 def test_refused(document, words):
-    opinion = review_policy(document, names=NAMES)
-    assert not opinion.allowed
-    assert words in opinion.message
+    result = review_policy(document, names=NAMES)
+    assert not result.allowed
+    assert words in result.message
 
 
 @pytest.mark.parametrize("kind", ["PodExecOptions", "Scale", "policy/v1/Eviction"])
 def test_kinds_of_subresources_alone_are_a_warning(kind):
-    opinion = review_policy(classic(rule(kind), background=False), names=NAMES)
-    assert opinion.allowed
-    assert any(f"{kind} is sent to subresources only" in told for told in opinion.warnings)
+    result = review_policy(classic(rule(kind), background=False), names=NAMES)
+    assert result.allowed
+    assert any(f"{kind} is sent to subresources only" in told for told in result.warnings)
 
 
 def _condition(key):
@@ -151,19 +151,19 @@ def _condition(key):
     ],
 )
 def test_words_that_scripts_look_for(body, words):
-    opinion = review_policy(classic({**rule(), **body}))
-    assert not opinion.allowed
-    assert words in opinion.message
+    result = review_policy(classic({**rule(), **body}))
+    assert not result.allowed
+    assert words in result.message
 
 
 def test_what_cannot_be_verified_yet_is_a_warning():
     signed = {"imageReferences": ["ghcr.io/*"], "attestors": [], "mutateDigest": False}
-    opinion = review_policy(classic(rule(verifyImages=[signed])))
-    assert opinion.allowed
-    assert any("spec.rules[0].verifyImages: signatures" in each for each in opinion.warnings)
+    result = review_policy(classic(rule(verifyImages=[signed])))
+    assert result.allowed
+    assert any("spec.rules[0].verifyImages: signatures" in each for each in result.warnings)
     asking = [{"expression": "verifyImageSignatures('a/b', [attestors.k]) > 0"}]
-    opinion = review_policy(cel("ImageValidatingPolicy", validations=asking))
-    assert any("spec: signatures of images" in each for each in opinion.warnings)
+    result = review_policy(cel("ImageValidatingPolicy", validations=asking))
+    assert any("spec: signatures of images" in each for each in result.warnings)
     plain = [{"expression": "images.containers.all(i, i != '')"}]
     assert review_policy(cel("ImageValidatingPolicy", validations=plain)).warnings == ()
 
@@ -186,23 +186,23 @@ def test_services_in_a_namespace(allow, is_allowed):
 
 
 def test_kinds_that_nobody_serves_are_a_warning():
-    opinion = review_policy(classic(rule("tekton.dev/v1/Task")), names=NAMES)
-    assert opinion.allowed
-    assert "tekton.dev/v1/Task" in opinion.warnings[0]
+    result = review_policy(classic(rule("tekton.dev/v1/Task")), names=NAMES)
+    assert result.allowed
+    assert "tekton.dev/v1/Task" in result.warnings[0]
 
 
 @pytest.mark.parametrize(("action", "warns"), [("Audit", False), ("Enforce", True)])
 def test_what_the_api_server_fills_in_is_no_fault_of_the_author(action, warns):
-    opinion = review_policy(classic(rule(), validationFailureAction=action))
-    assert any("validationFailureAction" in each for each in opinion.warnings) is warns
+    result = review_policy(classic(rule(), validationFailureAction=action))
+    assert any("validationFailureAction" in each for each in result.warnings) is warns
 
 
 def test_what_is_stored_may_be_labelled_and_deleted():
     bad = classic(rule(), rule())
     labelled = {**bad, "metadata": {"name": "p", "labels": {"a": "b"}}}
-    opinion = review_policy(labelled, bad)
-    assert opinion.allowed
-    assert opinion.warnings
+    result = review_policy(labelled, bad)
+    assert result.allowed
+    assert result.warnings
     going = {**bad, "metadata": {"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     assert review_policy({**going, "spec": {}}, bad).allowed
 
@@ -253,14 +253,14 @@ CHANGES = [
     ("old", "new", "is_allowed"), [case[1:] for case in CHANGES], ids=[c[0] for c in CHANGES]
 )
 def test_change_of_a_generate_rule(old, new, is_allowed):
-    opinion = review_policy(policy_of(new), policy_of(old))
-    assert opinion.allowed is is_allowed, opinion.message
+    result = review_policy(policy_of(new), policy_of(old))
+    assert result.allowed is is_allowed, result.message
 
 
 def test_change_of_the_target_is_a_warning():
-    opinion = review_policy(policy_of(generating(name="made")), policy_of(generating("Secret")))
-    assert opinion.allowed
-    assert "stale targets" in " ".join(opinion.warnings)
+    result = review_policy(policy_of(generating(name="made")), policy_of(generating("Secret")))
+    assert result.allowed
+    assert "stale targets" in " ".join(result.warnings)
 
 
 # --- permissions
@@ -285,13 +285,13 @@ def ask(document, granted=()):
         asked.append(access)
         return access.user in granted
 
-    opinion = asyncio.run(review_permissions(document, ACCOUNTS, NAMES, allows))
-    return opinion, asked
+    result = asyncio.run(review_permissions(document, ACCOUNTS, NAMES, allows))
+    return result, asked
 
 
 def test_permissions_of_mutate_targets():
-    opinion, asked = ask(classic(rule(**MUTATING)), granted=("rp",))
-    assert opinion.errors == (
+    result, asked = ask(classic(rule(**MUTATING)), granted=("rp",))
+    assert result.errors == (
         "spec.rules[0].mutate.targets[0]: auth check fails, additional privileges are required: "
         "bg requires permissions get,update for resource apps/v1/Deployment in namespace n; grant "
         "them by a ClusterRole with the label "
@@ -301,24 +301,24 @@ def test_permissions_of_mutate_targets():
 
 
 def test_permissions_of_generate():
-    opinion, _ = ask(policy_of(generating()), granted=("rp",))
+    result, _ = ask(policy_of(generating()), granted=("rp",))
     assert "bg requires permissions get,create,update,delete for resource v1/ConfigMap" in (
-        opinion.message
+        result.message
     )
-    assert ask(policy_of(generating()), granted=("rp", "bg"))[0] == Opinion()
+    assert ask(policy_of(generating()), granted=("rp", "bg"))[0] == ReviewResult()
     variable = policy_of(generating("{{ request.object.kind }}"))
-    assert ask(variable, granted=("rp",))[0] == Opinion()
+    assert ask(variable, granted=("rp",))[0] == ReviewResult()
 
 
 def test_permissions_of_reports_are_a_warning():
-    opinion, _ = ask(classic(rule()))
-    assert opinion.allowed
-    assert "rp requires permissions get,list,watch for resource Pod" in opinion.warnings[0]
+    result, _ = ask(classic(rule()))
+    assert result.allowed
+    assert "rp requires permissions get,list,watch for resource Pod" in result.warnings[0]
 
 
 def test_permissions_of_cleanup():
-    opinion, _ = ask(CLEANUP, granted=("rp", "bg"))
-    assert "cl requires permissions delete,list for resource Pod" in opinion.message
+    result, _ = ask(CLEANUP, granted=("rp", "bg"))
+    assert "cl requires permissions delete,list for resource Pod" in result.message
 
 
 def test_permissions_of_cleanup_may_be_for_some_names_alone():
@@ -363,11 +363,11 @@ def test_nobody_grants_rights_that_it_does_not_hold(held, refused):
         return is_usual or right in held or access.verb in held
 
     accounts = Accounts(background="bg")
-    opinion = asyncio.run(review_permissions(granting(**READING), accounts, NAMES, allows))
-    assert opinion.allowed is not refused
+    result = asyncio.run(review_permissions(granting(**READING), accounts, NAMES, allows))
+    assert result.allowed is not refused
     if refused:
-        assert "get pods/log" in opinion.message
-        assert "the verb escalate on clusterroles" in opinion.message
+        assert "get pods/log" in result.message
+        assert "the verb escalate on clusterroles" in result.message
 
 
 def test_bindings_need_the_right_to_bind():
@@ -378,9 +378,9 @@ def test_bindings_need_the_right_to_bind():
 
     policy = granting("RoleBinding", "n", **data)
     accounts = Accounts(background="bg")
-    opinion = asyncio.run(review_permissions(policy, accounts, NAMES, allows))
-    assert opinion.allowed
-    assert any("ClusterRole edit" in told and "verb bind" in told for told in opinion.warnings)
+    result = asyncio.run(review_permissions(policy, accounts, NAMES, allows))
+    assert result.allowed
+    assert any("ClusterRole edit" in told and "verb bind" in told for told in result.warnings)
 
 
 # --- where generated objects live
@@ -418,9 +418,9 @@ def test_targets_live_where_their_kind_does(kind, namespace, is_bound, words):
     place = {} if namespace is None else {"namespace": namespace}
     body = rule("ConfigMap", generate={**target, **place})
     policy = classic(body, **({"kind": "Policy", "namespace": "n"} if is_bound else {}))
-    opinion = review_policy(policy, names=WIDGETS)
-    assert opinion.allowed is not bool(words), opinion.message
-    assert words in opinion.message
+    result = review_policy(policy, names=WIDGETS)
+    assert result.allowed is not bool(words), result.message
+    assert words in result.message
 
 
 # --- by path
@@ -456,10 +456,10 @@ PLACES = [
     ("flags", "words"), [case[1:] for case in PLACES], ids=[case[0] for case in PLACES]
 )
 def test_exceptions_that_nobody_heeds(flags, words):
-    opinion = review("/exceptionvalidate", excepting(), flags=flags)
-    assert opinion.allowed
-    assert words in " ".join(opinion.warnings)
-    assert bool(opinion.warnings) is bool(words)
+    result = review("/exceptionvalidate", excepting(), flags=flags)
+    assert result.allowed
+    assert words in " ".join(result.warnings)
+    assert bool(result.warnings) is bool(words)
 
 
 def test_exception_that_is_wrong():
@@ -474,17 +474,17 @@ def test_exception_that_is_wrong():
 )
 def test_ttl_label(value, warns):
     labelled = {"metadata": {"name": "o", "labels": {"cleanup.kyverno.io/ttl": value}}}
-    opinion = review("/verifyttl", labelled)
-    assert opinion.allowed
-    assert bool(opinion.warnings) is warns
+    result = review("/verifyttl", labelled)
+    assert result.allowed
+    assert bool(result.warnings) is warns
 
 
 def test_nothing_is_said_of_what_goes():
-    assert review("/policyvalidate", None) == Opinion()
+    assert review("/policyvalidate", None) == ReviewResult()
 
 
 def test_warnings_are_not_without_end():
     rules = [rule(f"x.y/v1/Kind{number}", name=f"r{number}") for number in range(50)]
-    opinion = review("/policyvalidate", classic(*rules))
-    assert len(opinion.warnings) == 20
-    assert all(len(warning) <= 250 for warning in opinion.warnings)
+    result = review("/policyvalidate", classic(*rules))
+    assert len(result.warnings) == 20
+    assert all(len(warning) <= 250 for warning in result.warnings)

@@ -21,7 +21,7 @@ from serving import make_policy, make_review, require_label, write_policies
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.raw import JsonObject
-from lictor.serve import memory
+from lictor.serve import capacity
 from lictor.serve.options import Options
 from lictor.serve.service import run_service
 
@@ -330,8 +330,8 @@ def test_a_process_that_has_grown_is_replaced_and_nothing_is_lost(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Grown by bodies that come in part: what was begun is answered by the old process."""
-    monkeypatch.setattr(memory, "_LEAST_GROWTH", 5_000_000)
-    monkeypatch.setattr(memory, "_GROWTH_SHARE", 0.0)
+    monkeypatch.setattr(capacity, "_LEAST_GROWTH", 5_000_000)
+    monkeypatch.setattr(capacity, "_GROWTH_SHARE", 0.0)
     body = orjson.dumps(make_review({"team": "x"})).ljust(1_000_000)
     with (
         _serve(folder, workers=1) as service,

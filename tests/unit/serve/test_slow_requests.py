@@ -14,8 +14,8 @@ from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status
 from lictor.raw import JsonObject
 from lictor.report.admission_response import Answer, render_review
-from lictor.serve.alarm import SignalAlarm
-from lictor.serve.judge import Judge
+from lictor.serve.evaluator import Evaluator
+from lictor.serve.interrupts import SignalAlarm
 from lictor.serve.slow_requests import SlowRequests
 
 POD: JsonObject = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}
@@ -45,34 +45,34 @@ def make_engine(seconds: float, *, sleeps: bool = False) -> Engine:
     return Engine([Program(POLICY, (rule,))])
 
 
-def judge_once(judge: Judge, engine: Engine, namespace: str) -> Status:
+def judge_once(evaluator: Evaluator, engine: Engine, namespace: str) -> Status:
     deadline = time.monotonic() + 30
-    verdict = asyncio.run(judge.judge(engine, set(), make_request(namespace), deadline))
+    verdict = asyncio.run(evaluator.evaluate(engine, set(), make_request(namespace), deadline))
     return verdict.results[0].status
 
 
 def test_a_request_that_computes_for_long_is_handed_over() -> None:
-    judge, engine = Judge(alarm=SignalAlarm(), hands_over=True), make_engine(5.0)
+    evaluator, engine = Evaluator(alarm=SignalAlarm(), hands_over=True), make_engine(5.0)
     began = time.process_time()
     with pytest.raises(SlowRequestError):
-        judge_once(judge, engine, "red")
+        judge_once(evaluator, engine, "red")
     assert time.process_time() - began < 1.0
     # The next one at once; those of other namespaces are judged here.
     began = time.process_time()
     with pytest.raises(SlowRequestError):
-        judge_once(judge, engine, "red")
+        judge_once(evaluator, engine, "red")
     assert time.process_time() - began < 0.02
-    assert judge_once(judge, engine, "green") is Status.PASS
+    assert judge_once(evaluator, engine, "green") is Status.PASS
 
 
 def test_waiting_for_a_processor_is_not_computing() -> None:
-    judge = Judge(alarm=SignalAlarm(), hands_over=True)
-    assert judge_once(judge, make_engine(0.2, sleeps=True), "red") is Status.PASS
+    evaluator = Evaluator(alarm=SignalAlarm(), hands_over=True)
+    assert judge_once(evaluator, make_engine(0.2, sleeps=True), "red") is Status.PASS
 
 
 def test_without_such_a_process_nothing_is_handed_over() -> None:
-    judge = Judge(alarm=SignalAlarm())
-    assert judge_once(judge, make_engine(0.1), "red") is Status.PASS
+    evaluator = Evaluator(alarm=SignalAlarm())
+    assert judge_once(evaluator, make_engine(0.1), "red") is Status.PASS
 
 
 async def answer_always(path: Path, answer: Answer, seen: list[bytes]) -> asyncio.Server:

@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 import pytest
 
-from lictor.serve.book import Book, read_tables
-from lictor.serve.instruments import RECYCLED, RESTARTS
-from lictor.serve.slots import Slot
-from lictor.serve.supervisor import Post, Supervisor
+from lictor.serve.counters import Counters, read_tables
+from lictor.serve.metrics import RECYCLED, RESTARTS
+from lictor.serve.slots import ProcessSlot
+from lictor.serve.supervisor import SupervisedProcess, Supervisor
 
-Child = Callable[[Slot], None]
+Child = Callable[[ProcessSlot], None]
 
 
-def _wait_for_end(slot: Slot) -> None:
+def _wait_for_end(slot: ProcessSlot) -> None:
     """A child that lives until it is told to end."""
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
@@ -25,21 +25,21 @@ def _wait_for_end(slot: Slot) -> None:
         time.sleep(0.02)
 
 
-def _die(slot: Slot) -> None:
-    book = Book()
-    book.count("born")
-    slot.write(book.dump())
+def _die(slot: ProcessSlot) -> None:
+    counters = Counters()
+    counters.count("born")
+    slot.write(counters.dump())
     slot.beat()
     time.sleep(0.05)
     raise SystemExit(3)
 
 
-def _hang(slot: Slot) -> None:
+def _hang(slot: ProcessSlot) -> None:
     slot.beat()
     time.sleep(60)
 
 
-def _ignore_the_end(slot: Slot) -> None:
+def _ignore_the_end(slot: ProcessSlot) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
         slot.beat()
@@ -50,8 +50,8 @@ class _Run:
     """A supervisor in a process of its own, as it is in life."""
 
     def __init__(self, child: Child, *, patience: float = 0.0, grace: float = 5.0) -> None:
-        self.slot, self.departed = Slot(65536), Slot(65536)
-        post = Post("child", child, self.slot, patience=patience)
+        self.slot, self.departed = ProcessSlot(65536), ProcessSlot(65536)
+        post = SupervisedProcess("child", child, self.slot, patience=patience)
         supervisor = Supervisor([post], self.departed, grace=grace)
         context = multiprocessing.get_context("fork")
         self.process = context.Process(target=lambda: os._exit(supervisor.run()))
@@ -93,13 +93,13 @@ def test_what_hangs_is_replaced() -> None:
     run.end()
 
 
-def _grow(slot: Slot) -> None:
+def _grow(slot: ProcessSlot) -> None:
     """A child that soon wants to be replaced."""
     slot.tell(is_ready=True, has_grown=True)
     _wait_for_end(slot)
 
 
-def _become_ready(slot: Slot) -> None:
+def _become_ready(slot: ProcessSlot) -> None:
     slot.beat()
     time.sleep(0.3)
     slot.tell(is_ready=True, has_grown=False)
@@ -107,8 +107,10 @@ def _become_ready(slot: Slot) -> None:
 
 
 def test_what_has_grown_is_replaced_when_another_is_ready() -> None:
-    old, new, departed = Slot(65536), Slot(65536), Slot(65536)
-    post = Post("child", _grow, old, successor=Post("child", _become_ready, new))
+    old, new, departed = ProcessSlot(65536), ProcessSlot(65536), ProcessSlot(65536)
+    post = SupervisedProcess(
+        "child", _grow, old, successor=SupervisedProcess("child", _become_ready, new)
+    )
     run = _Run.__new__(_Run)
     run.slot, run.departed = old, departed
     supervisor = Supervisor([post], departed, grace=5.0)
@@ -138,7 +140,7 @@ def test_what_does_not_end_is_killed() -> None:
 
 @pytest.mark.parametrize("size", [10, 5000])
 def test_slots_hold_what_fits(size: int) -> None:
-    slot = Slot(4096)
+    slot = ProcessSlot(4096)
     slot.write(b"first")
     assert slot.write(b"x" * size) is (size < 4000)
     assert slot.read() == (b"x" * size if size < 4000 else b"first")

@@ -23,11 +23,11 @@ from lictor.model.program import Case, CompiledRule, Phase, Program
 from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
-from lictor.serve import judge as judging
-from lictor.serve.alarm import SignalAlarm
+from lictor.serve import evaluator as judging
 from lictor.serve.certificate import LiveCertificate
-from lictor.serve.judge import Judge
-from lictor.serve.update_sink import list_updates
+from lictor.serve.evaluator import Evaluator
+from lictor.serve.interrupts import SignalAlarm
+from lictor.serve.result_sinks import list_updates
 
 WORD = "c2VzYW1l"
 SECRET: JsonObject = {
@@ -79,12 +79,12 @@ def _make_engine() -> Engine:
     return Engine([Program(POLICY, (rule,))])
 
 
-def _time_judgement(judge: Judge) -> float:
+def _time_judgement(evaluator: Evaluator) -> float:
     began = time.monotonic()
     pod: JsonObject = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}
 
     async def run() -> Verdict:
-        return await judge.judge(_make_engine(), set(), Request.of(pod), began + 60)
+        return await evaluator.evaluate(_make_engine(), set(), Request.of(pod), began + 60)
 
     try:
         verdict = asyncio.run(run())
@@ -100,9 +100,9 @@ def test_a_rule_that_takes_for_ever_is_given_less_time_from_then_on(
 ) -> None:
     monkeypatch.setattr(judging, "LOOP_SECONDS", 1.0)
     monkeypatch.setattr(judging, "HASTY_SECONDS", 0.1)
-    judge = Judge(alarm=SignalAlarm())
-    assert _time_judgement(judge) >= 1.0
-    assert _time_judgement(judge) < 0.9
+    evaluator = Evaluator(alarm=SignalAlarm())
+    assert _time_judgement(evaluator) >= 1.0
+    assert _time_judgement(evaluator) < 0.9
 
 
 class NotedQuestions:
@@ -121,7 +121,7 @@ class NotedQuestions:
 def test_questions_end_before_the_request_does() -> None:
     guard = NotedQuestions()
     began = time.monotonic()
-    asyncio.run(Judge(guard).judge(Engine([]), set(), Request.of({}), began + 10))
+    asyncio.run(Evaluator(guard).evaluate(Engine([]), set(), Request.of({}), began + 10))
     assert began + 8 < guard.deadline < began + 9.5
 
 
@@ -255,7 +255,7 @@ def test_labels_that_cannot_be_read_let_nothing_pass(
     async def fail(_: str) -> None:
         raise LookupFailedError("namespace shop: no answer")
 
-    monkeypatch.setattr(bench.world, "find_labels", fail)
+    monkeypatch.setattr(bench.state, "find_labels", fail)
     answer = bench.ask("/validate/fail", make_review())
     assert not answer["allowed"]
     assert "namespace shop: no answer" in answer["status"]["message"]

@@ -168,7 +168,7 @@ def test_selecting_by_the_labels_of_no_namespace_is_refused(tmp_path: Path, phas
         rule["mutate"] = {"patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}}}
     bench = Bench(write_policies(tmp_path, make_policy("p", rule)))
     assert bench.ask(f"/{phase}/fail", make_review())["allowed"]
-    bench.world.labels = None
+    bench.state.labels = None
     response = bench.ask(f"/{phase}/fail", make_review())
     assert not response["allowed"]
     assert 'namespace "shop" not found' in response["status"]["message"]

@@ -16,8 +16,8 @@ from lictor.cli.up.kubeconfig import (
 )
 from lictor.cli.up.plan import Plan
 from lictor.cli.up.policy_files import FileObject
-from lictor.serve.slots import Slot
-from lictor.serve.supervisor import Post, Supervisor
+from lictor.serve.slots import ProcessSlot
+from lictor.serve.supervisor import SupervisedProcess, Supervisor
 
 # As one and the same Pod, so that whoever is restarted need not wait for a Lease to run out.
 _IDENTITY = "lictor-up"
@@ -33,17 +33,21 @@ def run_cluster(plan: Plan, objects: Sequence[FileObject], began: float) -> int:
     os.environ["POD_NAME"] = _IDENTITY
     credentials = _write_files(plan)
 
-    def serve(_: Slot) -> None:
+    def serve(_: ProcessSlot) -> None:
         from lictor.cli.up.api_server import run_api_server
         from lictor.cli.up.welcome import Welcome
 
         run_api_server(plan, credentials, Welcome(plan, objects, began).run)
 
-    posts = [Post("api-server", serve, Slot(), is_vital=True)]
+    processes = [SupervisedProcess("api-server", serve, ProcessSlot(), is_vital=True)]
     if not plan.is_bare:
-        posts.append(Post("lictor", lambda slot: _run_lictor(plan, slot), Slot(), _PATIENCE))
+        processes.append(
+            SupervisedProcess(
+                "lictor", lambda slot: _run_lictor(plan, slot), ProcessSlot(), _PATIENCE
+            )
+        )
     try:
-        return Supervisor(posts, Slot()).run()
+        return Supervisor(processes, ProcessSlot()).run()
     finally:
         if not plan.keeps_objects:
             # It leads nowhere any more.
@@ -59,7 +63,7 @@ def _write_files(plan: Plan) -> Credentials:
     return credentials
 
 
-def _run_lictor(plan: Plan, slot: Slot) -> None:
+def _run_lictor(plan: Plan, slot: ProcessSlot) -> None:
     """Webhook and controllers in one process: memory counts for more here than many cores."""
     from lictor.cli.up.webhook_certificate import make_certificate, send_secrets
     from lictor.control.run import run_control

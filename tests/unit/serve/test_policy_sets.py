@@ -9,9 +9,9 @@ from lictor.cluster.flags import Flags
 from lictor.engine import Engine
 from lictor.raw import JsonObject
 from lictor.report.admission_response import Manner
-from lictor.serve.book import Book
-from lictor.serve.chambers import Chamber, Chambers
-from lictor.serve.paths import Desk, Way, read_path
+from lictor.serve.counters import Counters
+from lictor.serve.policy_sets import PolicySet, PolicySets
+from lictor.serve.webhook_routes import InternalWebhook, WebhookRoute, read_path
 
 MATCH: JsonObject = {"any": [{"resources": {"kinds": ["Pod"]}}]}
 MUTATE: JsonObject = {
@@ -37,10 +37,10 @@ OVERRIDDEN["validate"]["failureActionOverrides"] = [{"action": "Enforce", "names
 ENFORCE, AUDIT = require_label("e"), require_label("a", "Audit")
 
 
-def _open(folder: Path, path: str, *documents: JsonObject) -> Chamber:
-    way = read_path(path)
-    assert isinstance(way, Way)
-    return Chambers(write_policies(folder, *documents), Book(), Flags()).open(way)
+def _open(folder: Path, path: str, *documents: JsonObject) -> PolicySet:
+    route = read_path(path)
+    assert isinstance(route, WebhookRoute)
+    return PolicySets(write_policies(folder, *documents), Counters(), Flags()).open(route)
 
 
 def _names(engine: Engine) -> list[str]:
@@ -76,8 +76,8 @@ def test_rules_are_split(
     rules: tuple[JsonObject, ...],
     expected: tuple[list[str], list[str], list[str]],
 ) -> None:
-    chamber = _open(tmp_path, path, make_policy("p", *rules, **spec))
-    found = tuple(map(_names, (chamber.now, chamber.later, chamber.triggered)))
+    policy_set = _open(tmp_path, path, make_policy("p", *rules, **spec))
+    found = tuple(map(_names, (policy_set.now, policy_set.later, policy_set.triggered)))
     assert found == expected
 
 
@@ -144,8 +144,8 @@ MUTATIONS: JsonObject = {
 def test_cel_policies_are_split(
     tmp_path: Path, path: str, document: JsonObject, counts: tuple[int, int, int]
 ) -> None:
-    chamber = _open(tmp_path, path, document)
-    engines = (chamber.now, chamber.later, chamber.triggered)
+    policy_set = _open(tmp_path, path, document)
+    engines = (policy_set.now, policy_set.later, policy_set.triggered)
     assert tuple(len(engine.programs) for engine in engines) == counts
 
 
@@ -180,9 +180,9 @@ def test_failure_policies(tmp_path: Path, path: str, *, closed: bool) -> None:
         ("/ngpol/a", (Manner.CEL_VALIDATING, False, None)),
         ("/ivpol/validate/a", (Manner.CEL_VALIDATING, False, None)),
         ("/nivpol/mutate/a", (Manner.CEL_VALIDATING, True, None)),
-        ("/policyvalidate", Desk.POLICY),
-        ("/celexception/validate", Desk.CEL_EXCEPTION),
-        ("/verifymutate", Desk.HEARTBEAT),
+        ("/policyvalidate", InternalWebhook.POLICY),
+        ("/celexception/validate", InternalWebhook.CEL_EXCEPTION),
+        ("/verifymutate", InternalWebhook.HEARTBEAT),
         ("/", None),
         ("", None),
         ("/validate/perhaps", None),
@@ -195,19 +195,19 @@ def test_failure_policies(tmp_path: Path, path: str, *, closed: bool) -> None:
 )
 def test_paths(path: str, expected: object) -> None:
     found = read_path(path)
-    if isinstance(found, Way):
+    if isinstance(found, WebhookRoute):
         assert (found.manner, found.mutating, found.fails_closed) == expected
     else:
         assert found is expected
 
 
 def test_policies_that_did_not_change_are_not_made_anew(tmp_path: Path) -> None:
-    way = read_path("/validate/fail")
-    assert isinstance(way, Way)
+    route = read_path("/validate/fail")
+    assert isinstance(route, WebhookRoute)
     store = write_policies(tmp_path, make_policy("p", ENFORCE), make_policy("q", AUDIT))
-    chambers = Chambers(store, Book(), Flags())
-    first = chambers.open(way)
-    chambers._forget()
-    second = chambers.open(way)
+    policy_sets = PolicySets(store, Counters(), Flags())
+    first = policy_sets.open(route)
+    policy_sets._forget()
+    second = policy_sets.open(route)
     assert second is not first
     assert [id(each) for each in second.now.programs] == [id(each) for each in first.now.programs]

@@ -6,7 +6,7 @@ import msgspec
 
 from lictor.model.policy import Policy
 from lictor.model.result import Result, RuleType
-from lictor.serve.book import Book, Labels, Spread
+from lictor.serve.counters import Counters, Histogram, Labels
 
 if TYPE_CHECKING:
     # The supervising parent counts too, and must stay small.
@@ -97,7 +97,7 @@ _RULE_TYPES = {
 }
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RequestLabels(msgspec.Struct, frozen=True):
     """What of a request becomes labels."""
 
     kind: str
@@ -106,22 +106,22 @@ class Asked(msgspec.Struct, frozen=True):
     dry_run: str
 
 
-class Gauge:
-    """Finds the spread that an answer of one policy counts in."""
+class RuleMetric:
+    """Finds the histogram that an answer of one policy counts in."""
 
-    def __init__(self, book: Book, policy: "StoredPolicy") -> None:
-        self._book = book
+    def __init__(self, counters: Counters, policy: "StoredPolicy") -> None:
+        self._counters = counters
         self._policy = policy
         self._label = _label_classic if isinstance(policy.record, Policy) else _label_cel
         kind = policy.resource.kind.removeprefix("Namespaced")
         self._metric = _CEL_SECONDS.get(kind, RULE_SECONDS)
 
-    def find(self, asked: Asked, answer: Result) -> Spread:
-        """The spread of answers like this to requests like that."""
-        return self._book.spread(self._metric, self._label(self._policy, asked, answer))
+    def find(self, asked: RequestLabels, answer: Result) -> Histogram:
+        """The histogram of answers like this to requests like that."""
+        return self._counters.histogram(self._metric, self._label(self._policy, asked, answer))
 
 
-def _label_classic(policy: "StoredPolicy", asked: Asked, answer: Result) -> Labels:
+def _label_classic(policy: "StoredPolicy", asked: RequestLabels, answer: Result) -> Labels:
     return (
         _read_mode(policy),
         "namespaced" if policy.namespace else "cluster",
@@ -139,7 +139,7 @@ def _label_classic(policy: "StoredPolicy", asked: Asked, answer: Result) -> Labe
     )
 
 
-def _label_cel(policy: "StoredPolicy", asked: Asked, answer: Result) -> Labels:
+def _label_cel(policy: "StoredPolicy", asked: RequestLabels, answer: Result) -> Labels:
     evaluation = (policy.document.get("spec") or {}).get("evaluation") or {}
     return (
         str(evaluation.get("mode") or "Kubernetes"),

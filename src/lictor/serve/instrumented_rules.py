@@ -1,4 +1,4 @@
-"""Each rule in its enclosure: its answers are timed, and what breaks in it stays in it."""
+"""Rules that measure their own duration, and whose bugs do not reach other rules."""
 
 import logging
 import time
@@ -9,8 +9,8 @@ from lictor.errors import EvaluationError, LictorError, TooLargeError
 from lictor.model.program import Case, CompiledRule, Program
 from lictor.model.request import Request
 from lictor.model.result import Result, Status
-from lictor.serve.book import SHORTEST, Spread
-from lictor.serve.instruments import Asked, Gauge
+from lictor.serve.counters import SHORTEST, Histogram
+from lictor.serve.metrics import RequestLabels, RuleMetric
 
 log = logging.getLogger(__name__)
 
@@ -18,16 +18,17 @@ log = logging.getLogger(__name__)
 _MAX_ASKED = 5000
 
 
-def enclose_rules(program: Program, gauge: Gauge) -> Program:
+def instrument_rules(program: Program, metric: RuleMetric) -> Program:
     """The same program, measured and fenced."""
     return replace(
-        program, rules=tuple(_enclose(program.policy.key, rule, gauge) for rule in program.rules)
+        program,
+        rules=tuple(_instrument(program.policy.key, rule, metric) for rule in program.rules),
     )
 
 
-def _enclose(policy: str, rule: CompiledRule, gauge: Gauge) -> CompiledRule:
+def _instrument(policy: str, rule: CompiledRule, metric: RuleMetric) -> CompiledRule:
     inner = rule.check
-    meter = _Meter(gauge)
+    meter = _Meter(metric)
     clock = time.perf_counter
 
     def check(case: Case) -> tuple[Result, ...]:
@@ -51,10 +52,10 @@ def _enclose(policy: str, rule: CompiledRule, gauge: Gauge) -> CompiledRule:
                 and meter.rule is answer.rule
                 and seconds <= SHORTEST
             ):
-                spread = meter.spread
-                spread.count += 1
-                spread.seconds += seconds
-                spread.buckets[0] += 1
+                histogram = meter.histogram
+                histogram.count += 1
+                histogram.seconds += seconds
+                histogram.buckets[0] += 1
             else:
                 meter.find(asked, answer).add(seconds)
         return answers
@@ -65,32 +66,32 @@ def _enclose(policy: str, rule: CompiledRule, gauge: Gauge) -> CompiledRule:
 class _Meter:
     """Where the answers of one rule count; what was found last is at hand."""
 
-    __slots__ = ("_gauge", "asked", "rule", "spread", "status")
+    __slots__ = ("_metric", "asked", "histogram", "rule", "status")
 
-    def __init__(self, gauge: Gauge) -> None:
-        self._gauge = gauge
-        self.asked: Asked | None = None
+    def __init__(self, metric: RuleMetric) -> None:
+        self._metric = metric
+        self.asked: RequestLabels | None = None
         self.status: Status | None = None
         self.rule = ""
-        self.spread = Spread()
+        self.histogram = Histogram()
 
-    def find(self, asked: Asked, answer: Result) -> Spread:
-        spread = self._gauge.find(asked, answer)
+    def find(self, asked: RequestLabels, answer: Result) -> Histogram:
+        histogram = self._metric.find(asked, answer)
         self.asked, self.status, self.rule = asked, answer.status, answer.rule
-        self.spread = spread
-        return spread
+        self.histogram = histogram
+        return histogram
 
 
 class _Last:
     """The request that was described last: all its rules ask for the same."""
 
-    pair: tuple[Request | None, Asked] = (None, Asked("", "", "", ""))
+    pair: tuple[Request | None, RequestLabels] = (None, RequestLabels("", "", "", ""))
 
 
-_known: dict[tuple[str, str, str, bool], Asked] = {}
+_known: dict[tuple[str, str, str, bool], RequestLabels] = {}
 
 
-def _describe_asked(request: Request) -> Asked:
+def _describe_asked(request: Request) -> RequestLabels:
     admission = request.admission or {}
     namespace = str(admission.get("namespace") or "")
     key = (request.kind.kind, namespace, request.operation.value, bool(admission.get("dryRun")))
@@ -99,7 +100,7 @@ def _describe_asked(request: Request) -> Asked:
         if len(_known) >= _MAX_ASKED:
             _known.clear()
         kind, _, operation, dry = key
-        asked = Asked(kind, namespace, operation.lower(), "true" if dry else "false")
+        asked = RequestLabels(kind, namespace, operation.lower(), "true" if dry else "false")
         _known[key] = asked
     _Last.pair = (request, asked)
     return asked

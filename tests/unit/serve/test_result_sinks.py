@@ -9,8 +9,8 @@ from lictor.cluster.update_requests import UpdateType
 from lictor.load.policies import load_documents
 from lictor.model.request import Caller, GroupVersionKind, Operation, Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status, Verdict
-from lictor.serve.aftermath import Outcome
-from lictor.serve.update_sink import AdmissionUpdates, list_updates
+from lictor.serve.post_admission import AdmissionOutcome
+from lictor.serve.result_sinks import AdmissionUpdates, list_updates
 
 BACKGROUND = "system:serviceaccount:kyverno:kyverno-background-controller"
 OBJECT = {
@@ -134,7 +134,9 @@ def test_own_requests(username, skip, policy, asked):
     request = make_request(username=username)
     verdict = Verdict(request, (make_result(policy),))
     sink.take(
-        Outcome(request, allowed=True, mutating=False, now=Verdict(request, ()), triggered=verdict)
+        AdmissionOutcome(
+            request, allowed=True, mutating=False, now=Verdict(request, ()), triggered=verdict
+        )
     )
     assert bool(requests.updates) is asked
 
@@ -145,6 +147,8 @@ def test_what_was_refused_sets_off_nothing():
     verdict = Verdict(request, (make_result(),))
     sink = AdmissionUpdates(requests, BACKGROUND, lambda: ())
     sink.take(
-        Outcome(request, allowed=False, mutating=False, now=Verdict(request, ()), triggered=verdict)
+        AdmissionOutcome(
+            request, allowed=False, mutating=False, now=Verdict(request, ()), triggered=verdict
+        )
     )
     assert requests.updates == []

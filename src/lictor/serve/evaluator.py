@@ -1,4 +1,4 @@
-"""The one place where the server calls the engine: with a deadline, and on the right thread."""
+"""The one place where the webhook calls the engine: with a deadline, and on the right thread."""
 
 import asyncio
 import contextvars
@@ -10,7 +10,7 @@ from lictor.engine import Engine
 from lictor.errors import DeadlineError, SlowRequestError, TooSlowError
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Verdict
-from lictor.serve.thread_work import ThreadWork
+from lictor.serve.interrupts import ThreadWork
 
 # A rule that asks nobody takes milliseconds. One that takes longer holds up everyone else.
 LOOP_SECONDS = 2.0
@@ -27,12 +27,12 @@ _QUICK_THREAD_SECONDS = 0.05
 _LOOK_EVERY = 0.05
 _THREADS = 16
 
-Class = tuple[GroupVersionKind, str, Operation]
-Asking = set[Class]
+RequestClass = tuple[GroupVersionKind, str, Operation]
+RequestClasses = set[RequestClass]
 
 
-class Guard(Protocol):
-    """Knows whether a rule wanted to ask the outside world."""
+class LookupGuard(Protocol):
+    """Knows whether a rule wanted to ask the outside state."""
 
     def take_asked(self) -> bool: ...
 
@@ -66,7 +66,7 @@ class NoAlarm:
         return False
 
 
-class NoGuard:
+class NoLookupGuard:
     """Where there is no world to ask."""
 
     def take_asked(self) -> bool:
@@ -75,12 +75,12 @@ class NoGuard:
     def begin_request(self, request: Request, deadline: float) -> None: ...
 
 
-class Judge:
+class Evaluator:
     """Runs engines. Rules that ask the outside world run on threads, the others right here."""
 
     def __init__(
         self,
-        guard: Guard | None = None,
+        guard: LookupGuard | None = None,
         alarm: Alarm | None = None,
         threads: int = _THREADS,
         *,
@@ -88,24 +88,24 @@ class Judge:
     ) -> None:
         """`hands_over`: slow requests raise SlowRequestError, and are judged by another process."""
         self._hands_over = hands_over
-        self._guard = guard or NoGuard()
+        self._guard = guard or NoLookupGuard()
         self._alarm = alarm or NoAlarm()
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="judge")
         # When each judgement on a thread began.
         self._began: dict[int, float] = {}
         # Classes of requests in which a rule took for ever, and until when that counts.
-        self._slow: dict[Class, float] = {}
+        self._slow: dict[RequestClass, float] = {}
         # The same where slow requests are handed over, by namespace: policies differ in that.
-        self._handed: dict[tuple[Class, str], float] = {}
+        self._handed: dict[tuple[RequestClass, str], float] = {}
 
     @property
     def oldest(self) -> float:
         """For how many seconds the longest judgement on a thread has been going on."""
         return time.monotonic() - min(self._began.values()) if self._began else 0.0
 
-    async def judge(
-        self, engine: Engine, asking: Asking, request: Request, deadline: float
+    async def evaluate(
+        self, engine: Engine, asking: RequestClasses, request: Request, deadline: float
     ) -> Verdict:
         """The verdict; DeadlineError where there is no time for it.
 
@@ -114,15 +114,17 @@ class Judge:
         """
         key = (request.kind, request.subresource, request.operation)
         if self._hands_over:
-            return await self._judge_quickly(engine, asking, request, deadline)
+            return await self._evaluate_quickly(engine, asking, request, deadline)
         if key not in asking:
-            verdict = self._judge_here(engine, key, request, deadline)
+            verdict = self._evaluate_here(engine, key, request, deadline)
             if not self._guard.take_asked():
                 return verdict
             asking.add(key)
-        return await self._judge_on_thread(engine, request, deadline)
+        return await self._evaluate_on_thread(engine, request, deadline)
 
-    def _judge_here(self, engine: Engine, key: Class, request: Request, deadline: float) -> Verdict:
+    def _evaluate_here(
+        self, engine: Engine, key: RequestClass, request: Request, deadline: float
+    ) -> Verdict:
         began = time.monotonic()
         is_slow = bool(self._slow) and self._slow.get(key, 0.0) > began
         limit = min(deadline, began + (HASTY_SECONDS if is_slow else LOOP_SECONDS))
@@ -136,8 +138,8 @@ class Judge:
             if time.monotonic() - began >= LOOP_SECONDS:
                 self._note_slow(key)
 
-    async def _judge_quickly(
-        self, engine: Engine, asking: Asking, request: Request, deadline: float
+    async def _evaluate_quickly(
+        self, engine: Engine, asking: RequestClasses, request: Request, deadline: float
     ) -> Verdict:
         """The verdict, where it costs little; SlowRequestError where it does not."""
         key = (request.kind, request.subresource, request.operation)
@@ -146,18 +148,18 @@ class Judge:
             raise SlowRequestError("requests like this one took too long")
         try:
             if key not in asking:
-                verdict = self._judge_within(engine, request, deadline)
+                verdict = self._evaluate_within(engine, request, deadline)
                 if not self._guard.take_asked():
                     return verdict
                 asking.add(key)
-            return await self._judge_on_thread(engine, request, deadline)
+            return await self._evaluate_on_thread(engine, request, deadline)
         except (SlowRequestError, TooSlowError) as error:
             if len(self._handed) >= _MOST_SLOW:
                 self._handed.clear()
             self._handed[place] = time.monotonic() + _HASTY_FOR
             raise SlowRequestError(str(error)) from error
 
-    def _judge_within(self, engine: Engine, request: Request, deadline: float) -> Verdict:
+    def _evaluate_within(self, engine: Engine, request: Request, deadline: float) -> Verdict:
         """The verdict; TooSlowError after a few milliseconds of computing."""
         self._alarm.set_cpu(QUICK_SECONDS)
         try:
@@ -169,12 +171,14 @@ class Judge:
             raise TooSlowError("the rules took too long")
         return verdict
 
-    def _note_slow(self, key: Class) -> None:
+    def _note_slow(self, key: RequestClass) -> None:
         if len(self._slow) >= _MOST_SLOW:
             self._slow.clear()
         self._slow[key] = time.monotonic() + _HASTY_FOR
 
-    async def _judge_on_thread(self, engine: Engine, request: Request, deadline: float) -> Verdict:
+    async def _evaluate_on_thread(
+        self, engine: Engine, request: Request, deadline: float
+    ) -> Verdict:
         left = deadline - time.monotonic()
         if len(self._began) >= self._threads * 4:
             raise DeadlineError("too many requests wait for answers from outside")

@@ -8,7 +8,7 @@ from serving import make_review
 
 from lictor.load.review import load_review
 from lictor.report.admission_response import Answer
-from lictor.serve.dump import build_dump
+from lictor.serve.tracing import build_payload_log
 
 SECRET = {
     "apiVersion": "v1",
@@ -22,11 +22,11 @@ def _ask(caplog: pytest.LogCaptureFixture, document: object, *, kind: str) -> st
     body = make_review()
     body["request"]["object"] = document
     body["request"]["kind"] = {"group": "", "version": "v1", "kind": kind}
-    dump = build_dump(payload=True, patches=True)
-    assert dump is not None
+    payload_log = build_payload_log(payload=True, patches=True)
+    assert payload_log is not None
     answer = Answer(patch=({"op": "add", "path": "/data/b", "value": "c2VzYW1l"},))
     with caplog.at_level(logging.INFO):
-        dump.write(load_review(orjson.dumps(body)), answer)
+        payload_log.write(load_review(orjson.dumps(body)), answer)
     return "".join(str(vars(record)) for record in caplog.records)
 
 
@@ -43,4 +43,4 @@ def test_what_a_secret_holds_is_not(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_nobody_asked() -> None:
-    assert build_dump(payload=False, patches=False) is None
+    assert build_payload_log(payload=False, patches=False) is None

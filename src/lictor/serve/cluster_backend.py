@@ -22,19 +22,17 @@ from lictor.cluster.update_requests import UpdateRequests
 from lictor.errors import ApiError, LookupFailedError
 from lictor.model.request import Caller, Request
 from lictor.model.result import PolicyRef
-from lictor.serve.aftermath import Sink
-from lictor.serve.asking import GuardedLookups
-from lictor.serve.base import Base
-from lictor.serve.book import Book
+from lictor.serve.backend import Backend
+from lictor.serve.capacity import keep_running
 from lictor.serve.certificate import LiveCertificate, read_secret
-from lictor.serve.event_sink import AdmissionEvents
-from lictor.serve.instruments import CERTIFICATE_RELOADS
-from lictor.serve.lasting import keep_running
+from lictor.serve.counters import Counters
+from lictor.serve.guarded_lookups import GuardedLookups
+from lictor.serve.metrics import CERTIFICATE_RELOADS
 from lictor.serve.metrics_settings import read_metrics_settings
 from lictor.serve.options import Options
-from lictor.serve.policy_reviewer import PolicyReviewer
-from lictor.serve.report_sink import AdmissionReports
-from lictor.serve.update_sink import AdmissionUpdates
+from lictor.serve.policy_webhooks import PolicyReviewer
+from lictor.serve.post_admission import ResultSink
+from lictor.serve.result_sinks import AdmissionEvents, AdmissionReports, AdmissionUpdates
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +45,7 @@ def _watch_one(client: Client, resource: Resource, namespace: str, name: str) ->
     return Cache(client, resource, namespace=namespace, fields=f"metadata.name={name}")
 
 
-class ClusterWorld:
+class WatchedClusterState:
     """The cluster around a request, from watched copies."""
 
     def __init__(
@@ -103,13 +101,13 @@ class ClusterWorld:
         self._filter = build_filter(settings)
 
 
-class ClusterBase(Base):
+class ClusterBackend(Backend):
     """Watches, events and lookups of one process. Belongs to its event loop."""
 
-    def __init__(self, options: Options, book: Book, certificate: LiveCertificate) -> None:
+    def __init__(self, options: Options, counters: Counters, certificate: LiveCertificate) -> None:
         flags, names = options.flags, options.names
         client = self._client = Client(load_config(flags.kubeconfig, flags.context))
-        self._book = book
+        self._counters = counters
         self._certificate = certificate
         self._settings = SettingsWatch(client, names)
         self._namespaces = NamespaceBook(client)
@@ -136,7 +134,9 @@ class ClusterBase(Base):
         )
         self._metrics_map.listen(self._take_metrics)
         self._has_own_certificate = options.certificate is not None
-        self._world = ClusterWorld(self._store, self._settings, self._roles, self._namespaces)
+        self._state = WatchedClusterState(
+            self._store, self._settings, self._roles, self._namespaces
+        )
         reviewer = PolicyReviewer(
             flags,
             lambda: self._store.names,
@@ -144,9 +144,9 @@ class ClusterBase(Base):
             allows=ask_api_server(client),
             cleanup_account=flags.cleanup_service_account_name or names.service_account("cleanup"),
         )
-        super().__init__(self._world, reviewer)
+        super().__init__(self._state, reviewer)
 
-    def _list_sinks(self, options: Options) -> Iterator[Sink]:
+    def _list_sinks(self, options: Options) -> Iterator[ResultSink]:
         """Where the results of answered requests go."""
         flags = options.flags
         background = flags.background_service_account_name
@@ -168,7 +168,7 @@ class ClusterBase(Base):
             if not self._has_own_certificate:
                 group.create_task(keep_running(self._secret.run))
             await self._wait()
-            self._world.note_read()
+            self._state.note_read()
             log.info("ready to judge", extra={"policies": len(self._store.policies)})
 
     async def _wait(self) -> None:
@@ -193,7 +193,7 @@ class ClusterBase(Base):
             log.warning("the Secret with the serving certificate is not whole")
         elif self._certificate.load(*pair):
             self.has_certificate = True
-            self._book.count(CERTIFICATE_RELOADS)
+            self._counters.count(CERTIFICATE_RELOADS)
             log.info("serving certificate taken into use")
 
     def _take_metrics(self, change: Change) -> None:

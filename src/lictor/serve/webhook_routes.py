@@ -15,7 +15,7 @@ _IMAGES = (Family.IMAGE_VALIDATING, Family.NAMESPACED_IMAGE_VALIDATING)
 _FAILURES = ("fail", "ignore")
 
 
-class Desk(Enum):
+class InternalWebhook(Enum):
     """Paths that are not about policies' verdicts, but about policies and about ourselves."""
 
     POLICY = "/policyvalidate"
@@ -27,7 +27,7 @@ class Desk(Enum):
     HEARTBEAT = "/verifymutate"
 
 
-class Way(msgspec.Struct, frozen=True):
+class WebhookRoute(msgspec.Struct, frozen=True):
     """A path on which policies are asked about a request."""
 
     path: str
@@ -42,39 +42,39 @@ class Way(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=1024)
-def read_path(path: str) -> Way | Desk | None:
-    """The desk or the way behind a path; None where there is nothing."""
+def read_path(path: str) -> WebhookRoute | InternalWebhook | None:
+    """The webhook or the way behind a path; None where there is nothing."""
     path = path.rstrip("/")
     first, *rest = path.strip("/").split("/")
     if first in ("validate", "mutate"):
         return _read_classic(path, rest, mutating=first == "mutate")
-    desk = next((desk for desk in Desk if desk.value == path), None)
-    return desk if desk is not None else _read_cel(path, first, rest)
+    webhook = next((webhook for webhook in InternalWebhook if webhook.value == path), None)
+    return webhook if webhook is not None else _read_cel(path, first, rest)
 
 
-def _read_classic(path: str, rest: list[str], *, mutating: bool) -> Way | None:
+def _read_classic(path: str, rest: list[str], *, mutating: bool) -> WebhookRoute | None:
     manner = Manner.CLASSIC_MUTATING if mutating else Manner.CLASSIC_VALIDATING
     if not rest:
-        return Way(path, manner, mutating)
+        return WebhookRoute(path, manner, mutating)
     if rest[0] not in _FAILURES or (rest[1:] and (rest[1] != FINE_GRAINED or not rest[2:])):
         return None
-    return Way(path, manner, mutating, rest[0] == "fail", fine_grained=bool(rest[1:]))
+    return WebhookRoute(path, manner, mutating, rest[0] == "fail", fine_grained=bool(rest[1:]))
 
 
-def _read_cel(path: str, first: str, rest: list[str]) -> Way | None:
+def _read_cel(path: str, first: str, rest: list[str]) -> WebhookRoute | None:
     try:
         family = Family(first)
     except ValueError:
         return None
     namespaced = first.startswith("n")
     if family in _VALIDATING:
-        return Way(path, Manner.CEL_VALIDATING, mutating=False, namespaced=namespaced)
+        return WebhookRoute(path, Manner.CEL_VALIDATING, mutating=False, namespaced=namespaced)
     if family in _MUTATING:
-        return Way(path, Manner.CEL_MUTATING, mutating=True, namespaced=namespaced)
+        return WebhookRoute(path, Manner.CEL_MUTATING, mutating=True, namespaced=namespaced)
     if family in _GENERATING:
         # Everything happens after the answer, so that there is nothing to say.
-        return Way(path, Manner.CEL_VALIDATING, mutating=False, namespaced=namespaced)
+        return WebhookRoute(path, Manner.CEL_VALIDATING, mutating=False, namespaced=namespaced)
     if family in _IMAGES and rest[:1] in (["validate"], ["mutate"]):
         mutating = rest[0] == "mutate"
-        return Way(path, Manner.CEL_VALIDATING, mutating=mutating, namespaced=namespaced)
+        return WebhookRoute(path, Manner.CEL_VALIDATING, mutating=mutating, namespaced=namespaced)
     return None

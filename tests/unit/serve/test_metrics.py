@@ -5,17 +5,17 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 from serving import Bench, make_policy, make_review, require_label, write_policies
 
-from lictor.serve.book import BUCKETS, MAX_SERIES, Book, read_tables
-from lictor.serve.instruments import QUEUE_LENGTH, REQUESTS, RULE_SECONDS
+from lictor.serve.counters import BUCKETS, MAX_SERIES, Counters, read_tables
+from lictor.serve.metrics import QUEUE_LENGTH, REQUESTS, RULE_SECONDS
 from lictor.serve.metrics_page import MetricsPage
-from lictor.serve.slots import Slot
+from lictor.serve.slots import ProcessSlot
 
 
-def _show(*books: Book) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+def _show(*books: Counters) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     slots = []
-    for book in books:
-        slots.append(Slot())
-        slots[-1].write(book.dump())
+    for counters in books:
+        slots.append(ProcessSlot())
+        slots[-1].write(counters.dump())
     page = MetricsPage(slots).render().decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -28,9 +28,9 @@ def test_the_page_adds_up_all_processes(tmp_path: Path) -> None:
     bench = Bench(write_policies(tmp_path, make_policy("teams", require_label("team"))))
     bench.ask("/validate/fail", make_review({"team": "x"}))
     bench.ask("/validate/fail", make_review())
-    other = Book()
-    other.merge(read_tables(bench.book.dump()) or AssertionError)
-    found = _show(bench.book, other)
+    other = Counters()
+    other.merge(read_tables(bench.counters.dump()) or AssertionError)
+    found = _show(bench.counters, other)
     labels = {
         "resource_kind": "Pod",
         "resource_namespace": "shop",
@@ -50,12 +50,12 @@ def test_the_page_adds_up_all_processes(tmp_path: Path) -> None:
 
 
 def test_spreads_are_cumulative() -> None:
-    book = Book()
+    counters = Counters()
     for seconds in (0.001, 0.005, 0.3, 100.0):
-        book.spread(RULE_SECONDS, ("",) * 13).add(seconds)
+        counters.histogram(RULE_SECONDS, ("",) * 13).add(seconds)
     found = {
         dict(key)["le"]: value
-        for (name, key), value in _show(book).items()
+        for (name, key), value in _show(counters).items()
         if name == f"{RULE_SECONDS}_bucket"
     }
     assert found["0.005"] == 2
@@ -65,19 +65,19 @@ def test_spreads_are_cumulative() -> None:
 
 
 def test_series_are_bounded() -> None:
-    book = Book()
+    counters = Counters()
     for number in range(MAX_SERIES + 10):
-        book.count("many", (str(number),))
-        book.spread("spread", (str(number),)).add(1)
-    assert len(book.counters["many"]) == MAX_SERIES + 1
-    assert book.counters["many"]["...",] == 10
-    assert len(book.spreads["spread"]) == MAX_SERIES + 1
+        counters.count("many", (str(number),))
+        counters.histogram("histogram", (str(number),)).add(1)
+    assert len(counters.counters["many"]) == MAX_SERIES + 1
+    assert counters.counters["many"]["...",] == 10
+    assert len(counters.histograms["histogram"]) == MAX_SERIES + 1
 
 
 def test_levels_add_up_and_go_with_their_process() -> None:
-    one, two = Book(), Book()
-    one.level(QUEUE_LENGTH, 3)
-    two.level(QUEUE_LENGTH, 4)
+    one, two = Counters(), Counters()
+    one.set_gauge(QUEUE_LENGTH, 3)
+    two.set_gauge(QUEUE_LENGTH, 4)
     assert _show(one, two)[QUEUE_LENGTH, ()] == 7
 
 

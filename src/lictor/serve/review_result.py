@@ -1,10 +1,15 @@
-"""What Kyverno says about a fault, word for word, where scripts look for its very words."""
+"""What is said about an object that someone wants to store: errors refuse it, warnings do not.
+
+Where scripts look for Kyverno's very words, findings are told in these.
+"""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from lictor.model.finding import FieldPath, Finding, write_path
+import msgspec
+
+from lictor.model.finding import FieldPath, Finding, Severity, write_path
 
 _Phrase: TypeAlias = Callable[[FieldPath, re.Match[str]], str]
 
@@ -70,20 +75,20 @@ _PHRASES: tuple[tuple[str, re.Pattern[str], _Phrase], ...] = (
 )
 
 
-def _say_bad_caller(fault: Finding, _: re.Match[str]) -> str:
-    path = write_path(fault.path).replace(".", "/")
+def _say_bad_caller(finding: Finding, _: re.Match[str]) -> str:
+    path = write_path(finding.path).replace(".", "/")
     return f"invalid variable used at path: {path}"
 
 
-def _say_bad_variable(fault: Finding, match: re.Match[str]) -> str:
-    return f"variable {_find_variable(fault) or f'{{{{{match[1]}}}}}'} is not allowed"
+def _say_bad_variable(finding: Finding, match: re.Match[str]) -> str:
+    return f"variable {_find_variable(finding) or f'{{{{{match[1]}}}}}'} is not allowed"
 
 
-def _find_variable(fault: Finding) -> str:
+def _find_variable(finding: Finding) -> str:
     """The variable as it is written, with its braces; empty where it stands in none."""
-    if fault.offset is None:
+    if finding.offset is None:
         return ""
-    text, at = fault.offset.text, fault.offset.offset
+    text, at = finding.offset.text, finding.offset.offset
     begin, end = text.rfind("{{", 0, at), text.find("}}", at)
     return text[begin : end + 2] if begin >= 0 and end >= 0 else ""
 
@@ -101,21 +106,74 @@ _ADDITIONS: tuple[tuple[str, re.Pattern[str], _Addition], ...] = (
 )
 
 
-def tell_fault(fault: Finding) -> str:
-    """FieldPath and reason of a fault, what was probably meant, and what Kyverno would say."""
-    told = _tell(fault)
+def describe_finding(finding: Finding) -> str:
+    """Path and reason of a finding, what was probably meant, and what Kyverno would say."""
+    told = _tell(finding)
     for check, pattern, addition in _ADDITIONS:
-        match = pattern.match(fault.message) if check == fault.check else None
+        match = pattern.match(finding.message) if check == finding.check else None
         if match is not None:
-            return f"{told} ({addition(fault, match)})"
+            return f"{told} ({addition(finding, match)})"
     return told
 
 
-def _tell(fault: Finding) -> str:
+def _tell(finding: Finding) -> str:
     for check, pattern, phrase in _PHRASES:
-        match = pattern.match(fault.message) if check in ("", fault.check) else None
+        match = pattern.match(finding.message) if check in ("", finding.check) else None
         if match is not None:
-            return phrase(fault.path, match)
-    path = f"{write_path(fault.path)}: " if fault.path else ""
-    hint = f' (did you mean "{fault.suggestion}"?)' if fault.suggestion else ""
-    return f"{path}{fault.message}{hint}"
+            return phrase(finding.path, match)
+    path = f"{write_path(finding.path)}: " if finding.path else ""
+    hint = f' (did you mean "{finding.suggestion}"?)' if finding.suggestion else ""
+    return f"{path}{finding.message}{hint}"
+
+
+# The API server cuts what is longer, and people read the first lines.
+_MOST_WARNINGS = 20
+_LONGEST_WARNING = 250
+_MOST_ERRORS = 20
+
+
+class ReviewResult(msgspec.Struct, frozen=True):
+    """What is wrong, and what someone should look at. Without errors, the object may be stored."""
+
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> bool:
+        return not self.errors
+
+    @property
+    def message(self) -> str:
+        """The errors, one line each."""
+        shown = list(self.errors[:_MOST_ERRORS])
+        if len(self.errors) > _MOST_ERRORS:
+            shown.append(f"and {len(self.errors) - _MOST_ERRORS} more")
+        return "\n".join(shown)
+
+    def __add__(self, other: "ReviewResult") -> "ReviewResult":
+        return ReviewResult(
+            tuple(dict.fromkeys((*self.errors, *other.errors))),
+            tuple(dict.fromkeys((*self.warnings, *other.warnings))),
+        )
+
+    def soften(self) -> "ReviewResult":
+        """The same where nothing may be refused."""
+        return ReviewResult((), (*self.errors, *self.warnings))
+
+    def shorten(self) -> "ReviewResult":
+        """With no more warnings than an API server hands on."""
+        cut = tuple(each[:_LONGEST_WARNING] for each in self.warnings[:_MOST_WARNINGS])
+        return ReviewResult(self.errors, cut)
+
+
+ACCEPTED = ReviewResult()
+
+
+def build_review_result(findings: Iterable[Finding]) -> ReviewResult:
+    """Findings as path and reason: errors and warnings as `lint` knows them."""
+    errors: dict[str, None] = {}
+    warnings: dict[str, None] = {}
+    for finding in findings:
+        is_error = finding.severity is Severity.ERROR
+        (errors if is_error else warnings)[describe_finding(finding)] = None
+    return ReviewResult(tuple(errors), tuple(warnings))

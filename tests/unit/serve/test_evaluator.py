@@ -17,11 +17,11 @@ from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status
 from lictor.ports import NoLookups
 from lictor.raw import JsonObject
-from lictor.serve import judge as judging
-from lictor.serve.alarm import SignalAlarm
-from lictor.serve.asking import GuardedLookups
+from lictor.serve import evaluator as judging
+from lictor.serve.evaluator import Evaluator
 from lictor.serve.file_policies import FilePolicies
-from lictor.serve.judge import Judge
+from lictor.serve.guarded_lookups import GuardedLookups
+from lictor.serve.interrupts import SignalAlarm
 
 POD: JsonObject = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}
 
@@ -50,7 +50,7 @@ class AskingPolicies(FilePolicies):
         return compile_documents([policy.record], lookups=self._lookups)
 
 
-def _make_asking(folder: Path, world: SlowWorld) -> Bench:
+def _make_asking(folder: Path, state: SlowWorld) -> Bench:
     rule = require_label("x")
     rule["context"] = [{"name": "map", "configMap": {"name": "m", "namespace": "shop"}}]
     condition = {"key": "{{map.data.mode}}", "operator": "Equals", "value": "closed"}
@@ -60,18 +60,18 @@ def _make_asking(folder: Path, world: SlowWorld) -> Bench:
         "deny": {"conditions": {"any": [condition]}},
     }
     write_policies(folder, make_policy("asking", rule))
-    guard = GuardedLookups(world)
+    guard = GuardedLookups(state)
     return Bench(AskingPolicies(folder, guard), guard=guard)
 
 
 def test_rules_that_ask_run_on_threads(tmp_path: Path) -> None:
-    world = SlowWorld()
-    bench = _make_asking(tmp_path, world)
+    state = SlowWorld()
+    bench = _make_asking(tmp_path, state)
     for _ in range(3):
         response = bench.ask("/validate/fail", make_review())
         assert "closed" in response["status"]["message"]
-    assert len(world.threads) == 3
-    assert threading.get_ident() not in world.threads
+    assert len(state.threads) == 3
+    assert threading.get_ident() not in state.threads
 
 
 def test_other_requests_are_answered_meanwhile(tmp_path: Path) -> None:
@@ -133,11 +133,11 @@ def test_a_rule_that_takes_for_ever_is_interrupted(
     monkeypatch: pytest.MonkeyPatch, checks: tuple[Callable[[Case], tuple[Result, ...]], ...]
 ) -> None:
     monkeypatch.setattr(judging, "LOOP_SECONDS", 0.2)
-    judge = Judge(alarm=SignalAlarm())
+    evaluator = Evaluator(alarm=SignalAlarm())
     began = time.monotonic()
     try:
         verdict = asyncio.run(
-            judge.judge(_make_engine(*checks), set(), Request.of(POD), began + 60)
+            evaluator.evaluate(_make_engine(*checks), set(), Request.of(POD), began + 60)
         )
     except DeadlineError as error:
         assert "endless" in str(error)  # noqa: PT017  (either is right)

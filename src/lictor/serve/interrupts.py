@@ -1,12 +1,45 @@
-"""A judgement on a thread, which can be interrupted from outside when its time is over."""
+"""Interrupting rules that run too long: by signals on the main thread, from outside on others."""
 
 import ctypes
+import signal
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
 
 from lictor.errors import DeadlineError, TooSlowError
 from lictor.model.result import Verdict
+
+
+class SignalAlarm:
+    """By signals. Interrupts Python code; native code only once it comes back."""
+
+    def __init__(self) -> None:
+        signal.signal(signal.SIGALRM, _ring)
+        signal.signal(signal.SIGPROF, _ring)
+
+    def set(self, seconds: float) -> None:
+        """Ring once, so many seconds from now."""
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def set_cpu(self, seconds: float) -> None:
+        """Ring once, after this process has computed for so long: waiting does not count."""
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+    def clear(self) -> None:
+        """Do not ring."""
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    def clear_cpu(self) -> bool:
+        """Do not ring for what is computed; has it rung already?"""
+        left, _ = signal.setitimer(signal.ITIMER_PROF, 0.0)
+        return left == 0.0
+
+
+def _ring(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise TooSlowError("the rule took too long")
+
 
 # Of the time that it had: whoever waits computes for less, even where many share a core.
 _BUSY_SHARE = 0.05
@@ -15,8 +48,8 @@ _BUSY_SHARE = 0.05
 class ThreadWork:
     """Runs once, on whatever thread takes it."""
 
-    def __init__(self, judge: Callable[[], Verdict]) -> None:
-        self._judge = judge
+    def __init__(self, evaluate: Callable[[], Verdict]) -> None:
+        self._evaluate = evaluate
         # Held while it is known which thread runs, so that no other work is interrupted.
         self._lock = threading.Lock()
         self._thread = 0
@@ -27,7 +60,7 @@ class ThreadWork:
         self._began, self._began_cpu = time.monotonic(), time.thread_time()
         self._thread = threading.get_ident()
         try:
-            return self._judge()
+            return self._evaluate()
         finally:
             with self._lock:
                 self._thread = 0

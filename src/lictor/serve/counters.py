@@ -1,6 +1,6 @@
-"""What one process has counted: plain tables, cheap to write on the way of a request.
+"""What one process has counted: plain tables, cheap to write while a request is answered.
 
-A process lays its tables where others can read them (see `slots`); whoever is asked for metrics
+A process writes its tables where others can read them (see `slots`); whoever is asked for metrics
 adds up the tables of all.
 """
 
@@ -21,7 +21,7 @@ MAX_SERIES = 5000
 _REST = "..."
 
 
-class Spread(msgspec.Struct):
+class Histogram(msgspec.Struct):
     """How long something took, how often."""
 
     count: int = 0
@@ -35,19 +35,19 @@ class Spread(msgspec.Struct):
         # Nearly always the first.
         self.buckets[0 if seconds <= SHORTEST else bisect_left(BUCKETS, seconds)] += 1
 
-    def merge(self, other: "Spread") -> None:
+    def merge(self, other: "Histogram") -> None:
         self.count += other.count
         self.seconds += other.seconds
         self.buckets = [a + b for a, b in zip(self.buckets, other.buckets, strict=True)]
 
 
-class Book:
-    """Counters, and spreads of durations, by metric and labels."""
+class Counters:
+    """Counters, and histograms of durations, by metric and labels."""
 
     def __init__(self) -> None:
         self.counters: dict[str, dict[Labels, float]] = {}
-        self.spreads: dict[str, dict[Labels, Spread]] = {}
-        self.levels: dict[str, dict[Labels, float]] = {}
+        self.histograms: dict[str, dict[Labels, Histogram]] = {}
+        self.gauges: dict[str, dict[Labels, float]] = {}
 
     def count(self, metric: str, labels: Labels = (), amount: float = 1) -> None:
         """Add to a counter."""
@@ -56,53 +56,53 @@ class Book:
             labels = _blur(labels)
         table[labels] = table.get(labels, 0) + amount
 
-    def level(self, metric: str, value: float, labels: Labels = ()) -> None:
-        """Set something that goes up and down; the levels of all processes are added up."""
-        self.levels.setdefault(metric, {})[labels] = value
+    def set_gauge(self, metric: str, value: float, labels: Labels = ()) -> None:
+        """Set something that goes up and down; the gauges of all processes are added up."""
+        self.gauges.setdefault(metric, {})[labels] = value
 
-    def spread(self, metric: str, labels: Labels) -> Spread:
-        """The spread to add a duration to."""
-        table = self.spreads.setdefault(metric, {})
+    def histogram(self, metric: str, labels: Labels) -> Histogram:
+        """The histogram to add a duration to."""
+        table = self.histograms.setdefault(metric, {})
         found = table.get(labels)
         if found is None:
             if len(table) >= MAX_SERIES:
                 labels = _blur(labels)
-            found = table.setdefault(labels, Spread())
+            found = table.setdefault(labels, Histogram())
         return found
 
-    def merge(self, tables: "Tables") -> None:
+    def merge(self, tables: "CounterTables") -> None:
         """Add what another process has counted."""
         for metric, labels, value in tables.counters:
             self.count(metric, labels, value)
-        for metric, labels, value in tables.levels:
-            table = self.levels.setdefault(metric, {})
+        for metric, labels, value in tables.gauges:
+            table = self.gauges.setdefault(metric, {})
             table[labels] = table.get(labels, 0) + value
-        for metric, labels, spread in tables.spreads:
-            self.spread(metric, labels).merge(spread)
+        for metric, labels, histogram in tables.histograms:
+            self.histogram(metric, labels).merge(histogram)
 
     def dump(self) -> bytes:
         """Everything, for another process."""
         return msgspec.msgpack.encode(
-            Tables(
+            CounterTables(
                 list(_flatten(self.counters)),
-                list(_flatten(self.levels)),
-                [(m, k, s) for m, table in self.spreads.items() for k, s in table.items()],
+                list(_flatten(self.gauges)),
+                [(m, k, s) for m, table in self.histograms.items() for k, s in table.items()],
             )
         )
 
 
-class Tables(msgspec.Struct, array_like=True):
-    """A book on its way between processes."""
+class CounterTables(msgspec.Struct, array_like=True):
+    """A counters on its way between processes."""
 
     counters: list[tuple[str, Labels, float]]
-    levels: list[tuple[str, Labels, float]]
-    spreads: list[tuple[str, Labels, Spread]]
+    gauges: list[tuple[str, Labels, float]]
+    histograms: list[tuple[str, Labels, Histogram]]
 
 
-def read_tables(data: bytes) -> Tables | None:
+def read_tables(data: bytes) -> CounterTables | None:
     """What another process dumped; None where it was caught in the middle of writing."""
     try:
-        return msgspec.msgpack.decode(data, type=Tables)
+        return msgspec.msgpack.decode(data, type=CounterTables)
     except msgspec.DecodeError:
         return None
 

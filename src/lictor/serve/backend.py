@@ -1,20 +1,50 @@
-"""What admission knows of the cluster around a request, whether there is one or not."""
+"""What the webhook knows of its cluster: the Protocol that admission uses; and without one."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from lictor.model.request import Caller, Request
-from lictor.serve.chambers import Policies
+from lictor.serve.guarded_lookups import GuardedLookups
+from lictor.serve.metrics_settings import MetricsSettings
+from lictor.serve.policy_sets import CompiledPolicies
+from lictor.serve.policy_webhooks import PolicyReviewer
+from lictor.serve.post_admission import ResultSink
+
+
+class Backend:
+    """No cluster: nothing to keep in step."""
+
+    has_certificate = False
+    sinks: Sequence[ResultSink] = ()
+    guard: GuardedLookups | None = None
+    # What of the metrics is shown.
+    metrics = MetricsSettings()
+
+    def __init__(self, state: "ClusterState", reviewer: PolicyReviewer) -> None:
+        self.state = state
+        self.reviewer = reviewer
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await asyncio.Event().wait()
+
+    async def drain(self, seconds: float) -> None:
+        """Nothing is ever waiting."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
 
 _NOBODY: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 _NO_LABELS: Mapping[str, str] = {}
 
 
-class World(Protocol):
+class ClusterState(Protocol):
     """Settings, roles, namespaces and policies of now."""
 
     @property
-    def policies(self) -> Policies: ...
+    def policies(self) -> CompiledPolicies: ...
 
     @property
     def is_ready(self) -> bool: ...
@@ -39,13 +69,13 @@ class World(Protocol):
         ...
 
 
-class BareWorld:
+class NoClusterState:
     """No cluster: policies from files, nobody has roles, namespaces have no labels."""
 
     needs_roles = False
     is_ready = True
 
-    def __init__(self, policies: Policies) -> None:
+    def __init__(self, policies: CompiledPolicies) -> None:
         self.policies = policies
 
     async def wait(self) -> None:

@@ -24,7 +24,7 @@ _EVERYTHING = KindSelector(kind="*", subresource="*")
 _POD = GroupVersionKind("", "v1", "Pod")
 
 
-def address_rules(program: Program, policy: StoredPolicy) -> Program:
+def limit_to_named_kinds(program: Program, policy: StoredPolicy) -> Program:
     """The program, with rules that are asked only about what the policy names."""
     if not isinstance(policy.record, Policy):
         return program

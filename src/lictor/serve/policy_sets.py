@@ -1,4 +1,4 @@
-"""Which rules judge the requests of a path: some before the answer, the others after it.
+"""Which rules answer the requests of a webhook path: some before the answer, the others after it.
 
 All of this follows from the policies alone and is worked out once, until they change.
 """
@@ -25,14 +25,14 @@ from lictor.model.program import CompiledRule, Phase, Program
 from lictor.model.request import GroupVersionKind, Operation
 from lictor.model.result import Action, PolicyRef
 from lictor.report.admission_response import Manner, Voices
-from lictor.serve.addressing import address_rules
-from lictor.serve.book import Book
-from lictor.serve.enclosure import enclose_rules
-from lictor.serve.instruments import Gauge
-from lictor.serve.paths import Way, read_path
+from lictor.serve.counters import Counters
+from lictor.serve.instrumented_rules import instrument_rules
+from lictor.serve.metrics import RuleMetric
+from lictor.serve.named_kinds import limit_to_named_kinds
+from lictor.serve.webhook_routes import WebhookRoute, read_path
 
 # The API server's paths are few; a forger's are many.
-_MAX_CHAMBERS = 512
+_MAX_POLICY_SETS = 512
 # Warming takes no more of the thread that answers, while policies keep changing; nor does it rest
 # for more seconds than these.
 _WARMING_SHARE = 0.2
@@ -43,7 +43,7 @@ _QUIET = 2.0
 _COLLECT_EVERY = 600.0
 
 
-class Policies(Protocol):
+class CompiledPolicies(Protocol):
     """Where policies come from: a cluster, or files."""
 
     @property
@@ -57,10 +57,10 @@ class Policies(Protocol):
     def listen(self, listener: Callable[[], None]) -> None: ...
 
 
-class Chamber(msgspec.Struct, frozen=True):
-    """The policies of one path, ready to judge."""
+class PolicySet(msgspec.Struct, frozen=True):
+    """The compiled policies that one webhook path serves."""
 
-    way: Way
+    route: WebhookRoute
     voices: Voices
     # Rules that can change the answer.
     now: Engine
@@ -71,18 +71,18 @@ class Chamber(msgspec.Struct, frozen=True):
     needs_roles: bool
     # Is a request refused that cannot be judged at all?
     fails_closed: bool
-    # Classes of requests for which a rule has asked the outside world.
+    # Classes of requests for which a rule has asked the outside state.
     asking: set[tuple[GroupVersionKind, str, Operation]]
 
 
-class Chambers:
-    """The chambers by path, kept until a policy changes."""
+class PolicySets:
+    """The policy sets by path, kept until a policy changes."""
 
-    def __init__(self, store: Policies, book: Book, flags: Flags) -> None:
+    def __init__(self, store: CompiledPolicies, counters: Counters, flags: Flags) -> None:
         self._store = store
-        self._book = book
+        self._counters = counters
         self._flags = flags
-        self._made: dict[str, Chamber] = {}
+        self._made: dict[str, PolicySet] = {}
         # By path and policy: what was made of programs that are still the same.
         self._shares: dict[str, dict[tuple[str, str], _Share]] = {}
         self._changed = asyncio.Event()
@@ -126,66 +126,66 @@ class Chambers:
                 self._store.programs(policy)
                 # Requests come first.
                 await asyncio.sleep(0)
-        for route in list_routes(self._store.policies, self._flags):
-            way = read_path(route.path)
-            if isinstance(way, Way):
-                self.open(way)
+        for configured in list_routes(self._store.policies, self._flags):
+            route = read_path(configured.path)
+            if isinstance(route, WebhookRoute):
+                self.open(route)
                 await asyncio.sleep(0)
 
     def _forget(self) -> None:
         self._made.clear()
         self._changed.set()
 
-    def open(self, way: Way) -> Chamber:
-        """The chamber of a path."""
-        chamber = self._made.get(way.path)
-        if chamber is None:
-            if len(self._made) >= _MAX_CHAMBERS:
+    def open(self, route: WebhookRoute) -> PolicySet:
+        """The policy set of a path."""
+        policy_set = self._made.get(route.path)
+        if policy_set is None:
+            if len(self._made) >= _MAX_POLICY_SETS:
                 self._made.clear()
-            chamber = self._made[way.path] = self._build(way)
-        return chamber
+            policy_set = self._made[route.path] = self._build(route)
+        return policy_set
 
-    def _build(self, way: Way) -> Chamber:
+    def _build(self, route: WebhookRoute) -> PolicySet:
         found = find_policies(
-            way.path, self._store.policies, fine_grained=self._flags.auto_update_webhooks
+            route.path, self._store.policies, fine_grained=self._flags.auto_update_webhooks
         )
-        shares = self._find_shares(way, found)
+        shares = self._find_shares(route, found)
         parts = [part for share in shares for part in share.parts]
-        voices = _build_voices(way, found, [part.now for part in parts])
-        return Chamber(
-            way,
+        voices = _build_voices(route, found, [part.now for part in parts])
+        return PolicySet(
+            route,
             voices,
             now=_build_engine(part.now for part in parts),
             later=_build_engine(part.later for part in parts),
             triggered=_build_engine(part.triggered for part in parts),
             needs_roles=any(share.needs_roles for share in shares),
-            fails_closed=_is_closed(way, found),
+            fails_closed=_is_closed(route, found),
             asking=set(),
         )
 
-    def _find_shares(self, way: Way, policies: Iterable[StoredPolicy]) -> list["_Share"]:
+    def _find_shares(self, route: WebhookRoute, policies: Iterable[StoredPolicy]) -> list["_Share"]:
         """What each policy adds, made anew only where it has changed."""
-        if len(self._shares) > _MAX_CHAMBERS:
+        if len(self._shares) > _MAX_POLICY_SETS:
             self._shares.clear()
-        before = self._shares.get(way.path, {})
+        before = self._shares.get(route.path, {})
         now: dict[tuple[str, str], _Share] = {}
         for policy in policies:
             key = (policy.resource.kind, policy.key)
             known, programs = before.get(key), self._store.programs(policy)
             is_same = known is not None and known.programs is programs
-            now[key] = known if known and is_same else self._make_share(way, policy, programs)
-        self._shares[way.path] = now
+            now[key] = known if known and is_same else self._make_share(route, policy, programs)
+        self._shares[route.path] = now
         return list(now.values())
 
     def _make_share(
-        self, way: Way, policy: StoredPolicy, programs: tuple[Program, ...]
+        self, route: WebhookRoute, policy: StoredPolicy, programs: tuple[Program, ...]
     ) -> "_Share":
-        gauge = Gauge(self._book, policy)
+        metric = RuleMetric(self._counters, policy)
         parts: list[_Parts] = []
         for program in programs:
-            asked = program if way.fine_grained else address_rules(program, policy)
-            split = _split(asked, policy, way)
-            parts.append(_Parts(*(enclose_rules(each, gauge) for each in split.each)))
+            asked = program if route.fine_grained else limit_to_named_kinds(program, policy)
+            split = _split(asked, policy, route)
+            parts.append(_Parts(*(instrument_rules(each, metric) for each in split.each)))
         return _Share(programs, tuple(parts), b"oles" in orjson.dumps(policy.document))
 
 
@@ -200,24 +200,24 @@ class _Parts(msgspec.Struct, frozen=True):
 
 
 class _Share(msgspec.Struct, frozen=True):
-    """What one policy adds to a chamber."""
+    """What one policy adds to a policy set."""
 
     programs: tuple[Program, ...]
     parts: tuple[_Parts, ...]
     needs_roles: bool
 
 
-def _split(program: Program, policy: StoredPolicy, way: Way) -> _Parts:
+def _split(program: Program, policy: StoredPolicy, route: WebhookRoute) -> _Parts:
     existing = _find_existing(policy)
     now: list[CompiledRule] = []
     later: list[CompiledRule] = []
     triggered: list[CompiledRule] = []
     for rule in program.rules:
         if rule.phase is Phase.GENERATE or existing(rule):
-            if not way.mutating or way.manner is Manner.CEL_MUTATING:
+            if not route.mutating or route.manner is Manner.CEL_MUTATING:
                 # What it makes or changes is the background's affair.
                 triggered.append(replace(rule, check=rule.applies or rule.check))
-        elif _is_asked(rule, way):
+        elif _is_asked(rule, route):
             (now if _changes_answer(rule, program) else later).append(rule)
     if program.first_only and now:
         # The first rule that answers keeps the others quiet: they must be asked in one go.
@@ -225,11 +225,11 @@ def _split(program: Program, policy: StoredPolicy, way: Way) -> _Parts:
     return _Parts(*(replace(program, rules=tuple(each)) for each in (now, later, triggered)))
 
 
-def _is_asked(rule: CompiledRule, way: Way) -> bool:
-    if way.manner is Manner.CEL_VALIDATING:
+def _is_asked(rule: CompiledRule, route: WebhookRoute) -> bool:
+    if route.manner is Manner.CEL_VALIDATING:
         # Signatures are judged when the object is final; there is nothing to change before.
-        return not way.mutating
-    if way.mutating:
+        return not route.mutating
+    if route.mutating:
         return rule.phase in (Phase.MUTATE, Phase.VERIFY_IMAGES)
     return rule.phase is Phase.VALIDATE
 
@@ -263,14 +263,14 @@ def _build_engine(programs: Iterable[Program]) -> Engine:
     return Engine(program for program in programs if program.rules)
 
 
-def _is_closed(way: Way, policies: Iterable[StoredPolicy]) -> bool:
-    if way.fails_closed is not None:
-        return way.fails_closed
+def _is_closed(route: WebhookRoute, policies: Iterable[StoredPolicy]) -> bool:
+    if route.fails_closed is not None:
+        return route.fails_closed
     return any(policy.failure_policy != "Ignore" for policy in policies)
 
 
 def _build_voices(
-    way: Way, policies: Iterable[StoredPolicy], programs: Sequence[Program]
+    route: WebhookRoute, policies: Iterable[StoredPolicy], programs: Sequence[Program]
 ) -> Voices:
     warning = frozenset(program.policy.key for program in programs if program.emit_warning)
     any_operation = frozenset(
@@ -279,12 +279,12 @@ def _build_voices(
         for rule in program.rules
         if rule.any_operation
     )
-    if way.fails_closed is not None:
-        closed = way.fails_closed
-        return Voices(way.manner, lambda _: closed, warning, any_operation)
+    if route.fails_closed is not None:
+        closed = route.fails_closed
+        return Voices(route.manner, lambda _: closed, warning, any_operation)
     failing = frozenset(each.key for each in policies if each.failure_policy != "Ignore")
 
     def fails_closed(policy: PolicyRef) -> bool:
         return policy.key in failing
 
-    return Voices(way.manner, fails_closed, warning, any_operation)
+    return Voices(route.manner, fails_closed, warning, any_operation)

@@ -33,7 +33,7 @@ def test_policies_are_looked_over(bench: Bench) -> None:
     assert not response["allowed"]
     assert response["status"]["message"]
     assert bench.ask("/policymutate", _review("ClusterPolicy", bad))["allowed"]
-    # A status is ours to write, and what goes away needs no opinion.
+    # A status is ours to write, and what goes away needs no result.
     assert bench.ask("/policyvalidate", _review("ClusterPolicy", bad, subResource="status"))[
         "allowed"
     ]

@@ -1,17 +1,24 @@
-"""Triggers of generate and mutate-existing rules become UpdateRequests."""
+"""Where results of admission go: events, reports, and UpdateRequests for the background."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 
+from msgspec.structs import replace
+
+from lictor.cluster.ephemeral_reports import EphemeralReports
+from lictor.cluster.events import EventSink
+from lictor.cluster.settings import Settings
 from lictor.cluster.store import StoredPolicy
 from lictor.cluster.update_requests import Trigger, Update, UpdateRequests, UpdateType
 from lictor.model.policy import Policy
 from lictor.model.request import Caller, Operation, Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status
 from lictor.raw import JsonObject
-from lictor.serve.aftermath import Outcome
-
-log = logging.getLogger(__name__)
+from lictor.report.events import EventOptions, build_events
+from lictor.report.resource_report import ReportForm, Subject, build_entry
+from lictor.serve.post_admission import AdmissionOutcome
 
 _CEL_GROUP = "policies.kyverno.io"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -35,7 +42,7 @@ class AdmissionUpdates:
         self._known: tuple[StoredPolicy, ...] = ()
         self._chained: frozenset[tuple[str, str]] = frozenset()
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: AdmissionOutcome) -> None:
         """Queue what one request has set off."""
         if outcome.triggered is None or not outcome.allowed:
             return
@@ -133,3 +140,102 @@ def _hide(secret: JsonObject) -> JsonObject:
             notes = {name: text for name, text in notes.items() if name != _LAST_APPLIED}
             kept["metadata"] = {**metadata, "annotations": notes}
     return kept
+
+
+class AdmissionEvents:
+    """Tells what happened to requests; what went well only where the settings say so."""
+
+    takes_triggers = False
+
+    def __init__(
+        self,
+        events: EventSink,
+        settings: Callable[[], Settings],
+        find_uids: Callable[[], Mapping[tuple[str, str], str]],
+        is_scanned: Callable[[PolicyRef], bool] = lambda _: False,
+    ) -> None:
+        self._events = events
+        self._settings = settings
+        self._find_uids = find_uids
+        self._is_scanned = is_scanned
+
+    @property
+    def wants_passes(self) -> bool:
+        return self._settings().generate_success_events
+
+    def take(self, outcome: AdmissionOutcome) -> None:
+        """Queue the events of one request."""
+        verdict = outcome.now
+        if outcome.later is not None:
+            verdict = replace(verdict, results=(*verdict.results, *outcome.later.results))
+        uids = self._find_uids()
+
+        def find_uid(policy: PolicyRef) -> str:
+            return uids.get((policy.kind, policy.key), "")
+
+        options = EventOptions(
+            blocked=not outcome.allowed,
+            with_success=self.wants_passes,
+            find_uid=find_uid,
+            is_told_elsewhere=self._is_told_by_scan(outcome),
+        )
+        self._events.emit(*build_events(verdict, options))
+
+    def _is_told_by_scan(self, outcome: AdmissionOutcome) -> Callable[[PolicyRef], bool]:
+        """A scan sees every object that is stored, and nothing of subresources and deletions."""
+        request = outcome.request
+        if request.subresource or request.operation is Operation.DELETE:
+            return lambda _: False
+        return self._is_scanned
+
+
+log = logging.getLogger(__name__)
+
+_DISABLED = "reports.kyverno.io/disabled"
+_CHECKS = (RuleType.VALIDATION, RuleType.IMAGE_VERIFY)
+
+
+class AdmissionReports:
+    """Tells what a scan cannot: policies that are asked at admission only, and mutations."""
+
+    takes_triggers = False
+    wants_passes = True
+
+    def __init__(
+        self,
+        reports: EphemeralReports,
+        form: ReportForm,
+        is_scanned: Callable[[PolicyRef], bool],
+    ) -> None:
+        self._reports = reports
+        self._form = form
+        self._is_scanned = is_scanned
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take(self, outcome: AdmissionOutcome) -> None:
+        """Queue the entries of one request."""
+        request = outcome.request
+        if not outcome.allowed or request.operation is Operation.DELETE or request.subresource:
+            return
+        results = (*outcome.now.results, *(outcome.later.results if outcome.later else ()))
+        entries = self._build(results)
+        if not entries:
+            return
+        subject = Subject.of(request.resource)
+        if not subject.name:
+            return  # named by the API server later: nobody could find it by what we know
+        resource = (request.admission or {}).get("resource") or {}
+        adding = self._reports.add(subject, str(resource.get("resource") or ""), entries)
+        task = asyncio.get_running_loop().create_task(adding)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _build(self, results: tuple[Result, ...]) -> list[JsonObject]:
+        stamp = int(time.time())
+        return [
+            build_entry(result, background=self._is_scanned(result.policy), timestamp=stamp)
+            for result in results
+            if self._form.wants(result)
+            and _DISABLED not in result.policy.labels
+            and not (result.type in _CHECKS and self._is_scanned(result.policy))
+        ]

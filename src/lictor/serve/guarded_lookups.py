@@ -1,4 +1,4 @@
-"""The outside world as rules may ask it: never on the thread that answers requests."""
+"""Lookups as rules may make them: never on the thread that answers requests."""
 
 import threading
 from collections.abc import Callable, Mapping

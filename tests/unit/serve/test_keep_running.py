@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lictor.serve.lasting import keep_running
+from lictor.serve.capacity import keep_running
 
 
 class Work:

@@ -8,19 +8,19 @@ from serving import make_policy, require_label
 
 from lictor.cluster.compile_trial import Trials
 from lictor.cluster.helper_process import Limits
-from lictor.serve.opinion import Opinion
 from lictor.serve.policy_admission import review_policy
-from lictor.serve.policy_trial import PolicyReview, review_here, review_within_limits
+from lictor.serve.policy_webhooks import PolicyReview, review_within_limits, run_review
+from lictor.serve.review_result import ReviewResult
 
 
 @pytest.fixture(scope="module")
 def trials() -> Iterator[Trials]:
-    made = Trials(review_here, Limits(cpu_seconds=1))
+    made = Trials(run_review, Limits(cpu_seconds=1))
     yield made
     made.close()
 
 
-def _review(review: PolicyReview, trials: Trials) -> Opinion:
+def _review(review: PolicyReview, trials: Trials) -> ReviewResult:
     return asyncio.run(review_within_limits(review, trials))
 
 
@@ -50,9 +50,9 @@ def test_the_opinion_is_the_same(trials: Trials) -> None:
 def test_what_takes_too_long_is_refused_with_the_reason(trials: Trials) -> None:
     rules = [{**require_label("x"), "name": f"r{number}"} for number in range(6000)]
     large = make_policy("large", *rules)
-    opinion = _review(PolicyReview(large), trials)
-    assert not opinion.allowed
-    assert "cannot be compiled within the limits: it takes more than" in opinion.message
+    result = _review(PolicyReview(large), trials)
+    assert not result.allowed
+    assert "cannot be compiled within the limits: it takes more than" in result.message
     # What is there already may be labelled, and deleted.
     labelled = {**large, "metadata": {"name": "large", "labels": {"a": "b"}}}
     assert _review(PolicyReview(labelled, large), trials).allowed

@@ -1,4 +1,4 @@
-"""What follows a request after its answer: rules that only audit, and whoever waits for results."""
+"""What happens after a request was answered: rules that only audit, and the result sinks."""
 
 import asyncio
 import logging
@@ -11,10 +11,10 @@ import msgspec
 from lictor.errors import DeadlineError, SlowRequestError
 from lictor.model.request import Request
 from lictor.model.result import Status, Verdict
-from lictor.serve.book import Book
-from lictor.serve.chambers import Chamber
-from lictor.serve.instruments import QUEUE_DROPPED, QUEUE_LENGTH
-from lictor.serve.judge import Judge
+from lictor.serve.counters import Counters
+from lictor.serve.evaluator import Evaluator
+from lictor.serve.metrics import QUEUE_DROPPED, QUEUE_LENGTH
+from lictor.serve.policy_sets import PolicySet
 from lictor.serve.slow_requests import SlowRequests
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ _MOST_BYTES = 8 * 1024 * 1024
 _SMALL_BYTES = 16 * 1024
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class AdmissionOutcome(msgspec.Struct, frozen=True):
     """A request that has been answered, and everything that rules said of it."""
 
     request: Request
@@ -39,7 +39,7 @@ class Outcome(msgspec.Struct, frozen=True):
     triggered: Verdict | None = None
 
 
-class Sink(Protocol):
+class ResultSink(Protocol):
     """Somebody who wants to know: events, reports, update requests."""
 
     @property
@@ -52,34 +52,34 @@ class Sink(Protocol):
         """Does anything come of rules that make or change other objects?"""
         ...
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: AdmissionOutcome) -> None:
         """Take note; must not block."""
         ...
 
 
 class _Item(msgspec.Struct, frozen=True):
-    chamber: Chamber
-    outcome: Outcome
+    policy_set: PolicySet
+    outcome: AdmissionOutcome
     size: int
 
 
-class Aftermath:
+class PostAdmission:
     """A queue between answers and what follows from them, bounded in number and in bytes."""
 
     def __init__(
         self,
-        judge: Judge,
-        sinks: Sequence[Sink],
-        book: Book,
+        evaluator: Evaluator,
+        sinks: Sequence[ResultSink],
+        counters: Counters,
         *,
         capacity: int,
         workers: int,
         slow: SlowRequests | None = None,
     ) -> None:
-        self._judge = judge
+        self._evaluator = evaluator
         self._slow = slow or SlowRequests("")
         self._sinks = tuple(sinks)
-        self._book = book
+        self._counters = counters
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(max(capacity, 1))
         self._workers = max(workers, 1)
         # Bytes of the reviews that wait or are being worked on.
@@ -87,18 +87,18 @@ class Aftermath:
         self._complained = 0.0
         self._lost = 0
 
-    def follow(self, chamber: Chamber, outcome: Outcome, size: int = 0) -> None:
+    def follow(self, policy_set: PolicySet, outcome: AdmissionOutcome, size: int = 0) -> None:
         """Let what follows happen soon. Never waits: on a full queue the request is told lost.
 
         `size`: bytes of the review. One review alone always has room.
         """
-        if not self._concerns(chamber, outcome):
+        if not self._concerns(policy_set, outcome):
             return
         if size > _SMALL_BYTES and self._held and self._held + size > _MOST_BYTES:
             self._lose("queue full of large requests")
             return
         try:
-            self._queue.put_nowait(_Item(chamber, outcome, size))
+            self._queue.put_nowait(_Item(policy_set, outcome, size))
             self._held += size
         except asyncio.QueueFull:
             self._lose("queue full")
@@ -115,20 +115,24 @@ class Aftermath:
             await asyncio.wait_for(self._queue.join(), seconds)
         except TimeoutError:
             left = self._queue.qsize()
-            self._book.count(QUEUE_DROPPED, ("shutdown",), left)
+            self._counters.count(QUEUE_DROPPED, ("shutdown",), left)
             log.error("not all audited before the end", extra={"left": left})
 
     def measure(self) -> None:
         """Note the length of the queue."""
-        self._book.level(QUEUE_LENGTH, self._queue.qsize())
+        self._counters.set_gauge(QUEUE_LENGTH, self._queue.qsize())
 
-    def _concerns(self, chamber: Chamber, outcome: Outcome) -> bool:
-        if outcome.allowed and chamber.later.programs:
+    def _concerns(self, policy_set: PolicySet, outcome: AdmissionOutcome) -> bool:
+        if outcome.allowed and policy_set.later.programs:
             return True
         sinks = self._sinks
         if not sinks:
             return False
-        if outcome.allowed and chamber.triggered.programs and any(s.takes_triggers for s in sinks):
+        if (
+            outcome.allowed
+            and policy_set.triggered.programs
+            and any(s.takes_triggers for s in sinks)
+        ):
             return True
         results = outcome.now.results
         return bool(results) and (
@@ -151,45 +155,53 @@ class Aftermath:
             await asyncio.sleep(0)
 
     async def _finish(self, item: _Item) -> None:
-        chamber, outcome = item.chamber, item.outcome
+        policy_set, outcome = item.policy_set, item.outcome
         if outcome.allowed:
             try:
                 outcome = msgspec.structs.replace(
                     outcome,
-                    later=await self._judge_later(chamber, outcome),
-                    triggered=await self._judge_triggered(chamber, outcome),
+                    later=await self._evaluate_audit_rules(policy_set, outcome),
+                    triggered=await self._evaluate_triggers(policy_set, outcome),
                 )
             except SlowRequestError:
-                await self._finish_elsewhere(chamber, outcome.request)
+                await self._finish_elsewhere(policy_set, outcome.request)
                 return
         for sink in self._sinks:
             sink.take(outcome)
 
-    async def _finish_elsewhere(self, chamber: Chamber, request: Request) -> None:
+    async def _finish_elsewhere(self, policy_set: PolicySet, request: Request) -> None:
         """Where this would keep others waiting: asked again, a process that has time tells all."""
         try:
-            await self._slow.ask(chamber.way.path, request, time.monotonic() + _SECONDS)
+            await self._slow.ask(policy_set.route.path, request, time.monotonic() + _SECONDS)
         except SlowRequestError as error:
             self._lose(str(error), reason="slow")
 
-    async def _judge_later(self, chamber: Chamber, outcome: Outcome) -> Verdict | None:
-        if not chamber.later.programs:
+    async def _evaluate_audit_rules(
+        self, policy_set: PolicySet, outcome: AdmissionOutcome
+    ) -> Verdict | None:
+        if not policy_set.later.programs:
             return None
         deadline = time.monotonic() + _SECONDS
         try:
-            return await self._judge.judge(chamber.later, chamber.asking, outcome.request, deadline)
+            return await self._evaluator.evaluate(
+                policy_set.later, policy_set.asking, outcome.request, deadline
+            )
         except DeadlineError as error:
             self._lose(str(error), reason="deadline")
             return None
 
-    async def _judge_triggered(self, chamber: Chamber, outcome: Outcome) -> Verdict | None:
-        if not chamber.triggered.programs or not any(s.takes_triggers for s in self._sinks):
+    async def _evaluate_triggers(
+        self, policy_set: PolicySet, outcome: AdmissionOutcome
+    ) -> Verdict | None:
+        if not policy_set.triggered.programs or not any(s.takes_triggers for s in self._sinks):
             return None
         deadline = time.monotonic() + _SECONDS
-        return await self._judge.judge(chamber.triggered, chamber.asking, outcome.request, deadline)
+        return await self._evaluator.evaluate(
+            policy_set.triggered, policy_set.asking, outcome.request, deadline
+        )
 
     def _lose(self, why: str, *, reason: str = "full") -> None:
-        self._book.count(QUEUE_DROPPED, (reason,))
+        self._counters.count(QUEUE_DROPPED, (reason,))
         self._lost += 1
         now = time.monotonic()
         if now - self._complained > _COMPLAIN_EVERY:
