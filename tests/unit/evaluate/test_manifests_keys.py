@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, p
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256, SHA512
 
-from lictor.lang.signature import compile_key
+from lictor.crypto.signature import compile_key
 
 CURVE = ec.generate_private_key(ec.SECP256R1())
 LARGE = ec.generate_private_key(ec.SECP521R1())

@@ -13,8 +13,8 @@ import orjson
 
 from lictor.apiserver.attributes import ApiUser
 from lictor.apiserver.reading import ObjectReader, read_object, read_text
+from lictor.crypto.json_web_token import decode_token
 from lictor.errors import FunctionError
-from lictor.lang.json_web_token import decode_token
 from lictor.raw import Json, JsonObject
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"

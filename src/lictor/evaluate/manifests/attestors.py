@@ -6,12 +6,12 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from lictor.crypto.signature import Verify, compile_key
 from lictor.errors import CompileError, EvaluationError
 from lictor.evaluate.manifests.difference import Difference
 from lictor.evaluate.manifests.evidence import NO_MANIFEST, Evidence
 from lictor.evaluate.manifests.message import decode_base64
 from lictor.lang.go_json import dump_go_json
-from lictor.lang.signature import Verify, compile_key
 from lictor.model.policy import Attestor, AttestorSet, StaticKeys
 from lictor.raw import Json
 

@@ -22,7 +22,7 @@ _TOLD = (
 
 
 def _decode(text: str) -> JsonObject:
-    from lictor.lang.certificate import decode_certificate  # cryptography is slow to load
+    from lictor.crypto.certificate import decode_certificate  # cryptography is slow to load
 
     try:
         decoded = decode_certificate(text)

@@ -1,10 +1,10 @@
 """Kyverno's `jwt.Decode(token, key)` and `jwks.Fetch(url)`, for policies that authorize."""
 
+from lictor.crypto.json_web_token import decode_token, secret_key
 from lictor.errors import FunctionError
 from lictor.lang.cel.declaration import function
 from lictor.lang.cel.library.http import check_url
 from lictor.lang.cel.world import HttpCall, current_world
-from lictor.lang.json_web_token import decode_token, secret_key
 from lictor.raw import Json, JsonObject
 
 

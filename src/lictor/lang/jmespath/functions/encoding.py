@@ -6,7 +6,7 @@ Few policies call these, and what they need takes long to load: it is imported i
 import re
 from base64 import b64decode, b64encode
 
-from lictor.lang.go_number import decode_json
+from lictor.lang.go_number import decode_json, settle_number
 from lictor.lang.image_reference import parse_image
 from lictor.lang.jmespath.functions.spec import FunctionSpec, Handler, Surroundings, define
 from lictor.raw import Json, JsonObject
@@ -43,9 +43,12 @@ def _parse_yaml(text: str) -> Json:
 
 
 def _decode_certificate(text: str) -> JsonObject:
-    from lictor.lang.certificate import decode_certificate
+    from lictor.crypto.certificate import decode_certificate
 
-    return decode_certificate(text)
+    decoded = decode_certificate(text)
+    if "SerialNumber" in decoded:
+        decoded["SerialNumber"] = settle_number(decoded["SerialNumber"])
+    return decoded
 
 
 def _digest(algorithm: str) -> Handler:

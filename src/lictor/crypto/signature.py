@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from lictor.lang.certificate_der import read_pem
+from lictor.crypto.pem import read_pem
 
 # Loading the library takes a while, and few policies hold keys: it is imported where it is used.
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import AuthorityInformationAccessOID, NameOID
 
-from lictor.lang.certificate_der import read_pem, read_request_attributes
-from lictor.lang.go_number import settle_number
+from lictor.crypto.pem import read_pem, read_request_attributes
 from lictor.raw import Json, JsonObject
 
 Extension = TypeVar("Extension", bound=x509.ExtensionType)
@@ -112,7 +111,7 @@ def _describe_certificate(certificate: x509.Certificate) -> JsonObject:
         "RawTBSCertificate": _encode(certificate.tbs_certificate_bytes),
         "RawIssuer": _encode(certificate.issuer.public_bytes()),
         "Issuer": _describe_name(certificate.issuer),
-        "SerialNumber": settle_number(certificate.serial_number),
+        "SerialNumber": certificate.serial_number,
         "Version": certificate.version.value + 1,
         "UnhandledCriticalExtensions": _list(
             _identifier(extension.oid)
