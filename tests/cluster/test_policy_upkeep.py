@@ -33,8 +33,7 @@ from lictor.cluster.settings import Settings
 from lictor.cluster.store import PolicyStore
 from lictor.control.native_policies.objects import mutating_binding, mutating_policy
 from lictor.control.native_policies.reconcile import build_native_loop
-from lictor.control.status.policies import build_status_loop
-from lictor.control.webhooks.state import WebhookState, identify_policy
+from lictor.control.status.policies import WebhookState, build_status_loop, identify_policy
 from lictor.errors import ApiError, NotFoundError
 from lictor.raw import JsonObject
 from lictor.report.events import Event, ObjectReference, Outcome, Reason

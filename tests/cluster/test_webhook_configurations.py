@@ -26,7 +26,7 @@ from lictor.cluster.resource import (
 from lictor.control.context import build_workplace
 from lictor.control.webhooks.configurations import WebhookKeeper
 from lictor.control.webhooks.ownership import own_role
-from lictor.control.webhooks.removal import remove_webhooks
+from lictor.control.webhooks.writer import remove_webhooks
 from lictor.errors import ApiError, NotFoundError
 
 NODE = Resource("", "v1", "nodes", "Node", namespaced=False)

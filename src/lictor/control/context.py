@@ -1,18 +1,37 @@
 """What every reconcile loop works with: one client, shared caches, the policies, the settings."""
 
 import asyncio
+import time
 
 import msgspec
 
 from lictor.cluster.cache import Cache
 from lictor.cluster.client import Client
 from lictor.cluster.flags import Flags
-from lictor.cluster.lookups import ClusterLookups
+from lictor.cluster.lookups import ClusterLookups, begin_request
 from lictor.cluster.names import Names
 from lictor.cluster.namespaces import NamespaceBook
 from lictor.cluster.resource import Resource
 from lictor.cluster.settings import SettingsWatch
 from lictor.cluster.store import PolicyStore
+from lictor.engine import Engine
+from lictor.model.request import Request
+from lictor.model.result import Verdict
+
+# Nobody waits for an answer, but a policy that takes for ever may not hold up the others.
+_SECONDS = 60.0
+
+
+async def judge(engine: Engine, request: Request) -> Verdict:
+    """What the policies say of a request."""
+    return await asyncio.to_thread(judge_now, engine, request)
+
+
+def judge_now(engine: Engine, request: Request) -> Verdict:
+    """The same, in this thread: not the one of the event loop, as lookups wait for that."""
+    deadline = time.monotonic() + _SECONDS
+    begin_request(deadline)
+    return engine.evaluate(request, deadline=deadline)
 
 
 class Workplace(msgspec.Struct):

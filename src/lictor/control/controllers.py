@@ -12,14 +12,14 @@ from lictor.control.cleanup.wiring import build_policies_loop, build_ttl_loops
 from lictor.control.context import Workplace
 from lictor.control.loop import Loop
 from lictor.control.native_policies.reconcile import build_native_loop
-from lictor.control.reports.background_results import BackgroundReports
+from lictor.control.reports.aggregation import BackgroundReports
 from lictor.control.reports.wiring import build_reports
 from lictor.control.status.global_context import build_global_context_loop
 from lictor.control.status.policies import build_status_loop
 from lictor.control.webhooks.configurations import build_webhooks_loop
 from lictor.control.webhooks.heartbeat import Heartbeat, build_heartbeat
 from lictor.control.webhooks.ownership import build_ownership_loop
-from lictor.control.webhooks.removal import remove_webhooks
+from lictor.control.webhooks.writer import remove_webhooks
 from lictor.errors import UsageError
 from lictor.report.events import Event
 

@@ -8,8 +8,8 @@ from small_api import SmallApi
 
 from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import CLUSTER_CLEANUP_POLICY
+from lictor.control.cleanup.run import read_status
 from lictor.control.cleanup.schedule import CleanupLoop, Cleanups
-from lictor.control.cleanup.status import read_status
 from lictor.control.cleanup.sweep import SweepWorld
 from lictor.errors import UnreachableError
 from lictor.ports import NoLookups

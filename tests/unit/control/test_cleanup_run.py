@@ -10,10 +10,8 @@ from small_api import SmallApi
 
 from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import CLEANUP_POLICY, CLUSTER_CLEANUP_POLICY, CONFIG_MAP, Resource
-from lictor.control.cleanup.lookups import SweepLookups
-from lictor.control.cleanup.run import Run
-from lictor.control.cleanup.status import read_status
-from lictor.control.cleanup.sweep import SweepWorld
+from lictor.control.cleanup.run import Run, read_status
+from lictor.control.cleanup.sweep import SweepLookups, SweepWorld
 from lictor.errors import ApiError, ConflictError, GoneError, LookupFailedError, UnreachableError
 from lictor.ports import ApiCall, NoLookups
 

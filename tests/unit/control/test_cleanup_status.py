@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lictor.control.cleanup.status import (
+from lictor.control.cleanup.run import (
     EXECUTING,
     READY,
     Statement,

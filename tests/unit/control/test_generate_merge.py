@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.control.generate.merge import merge_known
+from lictor.control.generate.objects import merge_known
 
 
 def fields(manager, **maps):

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from lictor.control.scan.ledger import Ledger, hash_text
+from lictor.control.scan.progress import Ledger, hash_text
 
 
 def test_put_get_remove():

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from lictor.cluster.resource import CLUSTER_POLICY
 from lictor.cluster.store import PolicyStore, StoredPolicy
-from lictor.control.status.policy_faults import FaultBook
+from lictor.control.status.policies import FaultBook
 from lictor.lang.resource_names import builtin_names
 from lictor.report.policy_status import PolicyFacts, build_policy_status
 

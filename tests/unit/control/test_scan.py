@@ -16,8 +16,8 @@ from lictor.cluster.resource import Resource
 from lictor.control.reports.writer import JUDGED, ReportWriter
 from lictor.control.scan.kind import ScanTools
 from lictor.control.scan.kinds import Scanner
-from lictor.control.scan.ledger import Ledger
 from lictor.control.scan.plan import Candidate, ScanPlan
+from lictor.control.scan.progress import Ledger
 from lictor.errors import ApiError, GoneError, UnreachableError
 from lictor.load.policies import load_documents
 from lictor.model.request import Request

@@ -16,8 +16,8 @@ from lictor.cluster.resource import (
     VALIDATING_WEBHOOK,
 )
 from lictor.control.webhooks.configurations import WebhookKeeper
-from lictor.control.webhooks.fixed import ADMISSION_CONFIGURATIONS
-from lictor.control.webhooks.removal import remove_webhooks
+from lictor.control.webhooks.draft import ADMISSION_CONFIGURATIONS
+from lictor.control.webhooks.writer import remove_webhooks
 from lictor.errors import ApiError, LookupFailedError
 
 RESOURCE = NAMES.webhook("resource-validating")

@@ -3,7 +3,7 @@
 import pytest
 from webhook_samples import CHANGE, CHECK, make
 
-from lictor.control.webhooks.classic_kinds import collect_kinds
+from lictor.control.webhooks.classic import collect_kinds
 
 EVERY = {"CONNECT", "CREATE", "DELETE", "UPDATE"}
 CHANGES = {"CREATE", "UPDATE"}

@@ -3,7 +3,7 @@
 import pytest
 from webhook_samples import classic, make, resource_rule, validating
 
-from lictor.control.webhooks.selectors import (
+from lictor.control.webhooks.rules import (
     NAME_LABEL,
     excludes_namespace,
     merge_selectors,

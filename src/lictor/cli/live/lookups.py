@@ -5,7 +5,7 @@ from datetime import datetime
 
 from lictor.cli.live.cluster import LiveCluster
 from lictor.cluster.resource import NAMESPACE
-from lictor.control.cleanup.lookups import SweepLookups
+from lictor.control.cleanup.sweep import SweepLookups
 from lictor.offline.lookups import GivenObjects
 from lictor.offline.values import GivenValues
 from lictor.ports import ApiCall

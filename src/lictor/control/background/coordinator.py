@@ -14,14 +14,13 @@ from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.cluster.store import PolicyStore
 from lictor.cluster.update_requests import UpdateRequests
-from lictor.control.background.existing import Existing
+from lictor.control.background.mutate_existing import Existing
 from lictor.control.background.trigger import Triggers
 from lictor.control.background.update_requests import Updates
 from lictor.control.generate.downstream import Downstream
 from lictor.control.generate.queue import UnitQueue
 from lictor.control.generate.rules import GenerateRule, PolicyBook
-from lictor.control.generate.trigger_watch import TriggerWatch
-from lictor.control.generate.watch import GenerationWatch
+from lictor.control.generate.watch import GenerationWatch, TriggerWatch
 from lictor.control.loop import Loop
 from lictor.errors import LookupFailedError
 from lictor.lang.kind_selector import parse_kind_selector

@@ -8,8 +8,7 @@ from lictor.cluster.resource import UPDATE_REQUEST, Resource
 from lictor.cluster.store import StoredPolicy
 from lictor.cluster.update_requests import UpdateRequests, UpdateType
 from lictor.control.background.coordinator import RESYNC, Background, BackgroundTools
-from lictor.control.background.existing import Existing
-from lictor.control.background.mutate_existing import MutateExisting
+from lictor.control.background.mutate_existing import Existing, MutateExisting
 from lictor.control.background.trigger import Triggers
 from lictor.control.background.update_requests import Handler, Updates
 from lictor.control.context import Workplace
@@ -18,8 +17,7 @@ from lictor.control.generate.objects import Objects
 from lictor.control.generate.queue import UnitQueue
 from lictor.control.generate.reconcile import Done, Generation
 from lictor.control.generate.rules import PolicyBook
-from lictor.control.generate.trigger_watch import TriggerWatch
-from lictor.control.generate.watch import GenerationWatch
+from lictor.control.generate.watch import GenerationWatch, TriggerWatch
 from lictor.control.policy_writes import PolicyWrites
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.model.request import Request

@@ -21,7 +21,7 @@ from lictor.cluster.request_filter import build_filter
 from lictor.cluster.resource import CEL_EXCEPTION, CONFIG_MAP, NAMESPACE
 from lictor.cluster.served import ServedKinds
 from lictor.cluster.settings import read_settings
-from lictor.control.cleanup.status import format_time, read_status, read_time
+from lictor.control.cleanup.run import format_time, read_status, read_time
 from lictor.control.cleanup.sweep import Page, Sweep, SweepWorld
 from lictor.errors import ApiError, LictorError, NotFoundError, UsageError
 from lictor.lang.resource_names import Resource as ResourceName

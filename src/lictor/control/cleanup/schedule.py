@@ -15,11 +15,12 @@ from lictor.cluster.cleanup_kinds import find_targets
 from lictor.cluster.cleanup_policies import compile_record, read_cleanup
 from lictor.cluster.resource import Resource
 from lictor.control.cleanup.removal import Tell, refer_to
-from lictor.control.cleanup.run import Run, is_dry
-from lictor.control.cleanup.status import (
+from lictor.control.cleanup.run import (
     READY,
+    Run,
     Statement,
     build_status_patch,
+    is_dry,
     read_status,
     read_time,
 )

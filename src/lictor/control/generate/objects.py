@@ -1,6 +1,7 @@
-"""One made object at a time: created, put right, or deleted, with no write where all is well."""
+"""Creates, updates and deletes single generated objects; writes nothing where they are right."""
 
 import logging
+from collections.abc import Iterator
 from enum import StrEnum
 
 import msgspec
@@ -9,11 +10,45 @@ from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.control.generate.downstream import Downstream, Place
 from lictor.control.generate.labels import CLONE_SOURCE, KEEPING, RELEASE, Notes
-from lictor.control.generate.merge import merge_known
 from lictor.control.policy_writes import PolicyWrites
 from lictor.errors import ApiError, ConflictError
 from lictor.model.result import SourceRef
-from lictor.raw import JsonObject
+from lictor.raw import Json, JsonObject
+
+_KEPT = ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields", "selfLink")
+# Whoever added these needs them; a made object rarely says anything of its own about them.
+_OTHERS = ("finalizers", "ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def merge_known(wanted: JsonObject, known: JsonObject, manager: str) -> JsonObject:
+    """The object to put; equal to `known` where nothing is to be done.
+
+    Labels and annotations that others have set stay, such as those that controllers write on what
+    they look after; those that `manager` set and are not wanted any more go. All else is as wanted.
+    """
+    old, new = known["metadata"], wanted["metadata"]
+    metadata = {name: old[name] for name in _KEPT if name in old}
+    metadata |= {name: old[name] for name in _OTHERS if name in old and name not in new}
+    for name in ("labels", "annotations"):
+        ours = set(_list_owned(old.get("managedFields"), manager, name))
+        kept = {key: text for key, text in (old.get(name) or {}).items() if key not in ours}
+        metadata[name] = {**kept, **(new.get(name) or {})}
+    merged = {**wanted, "metadata": {**new, **metadata}}
+    if "status" in known:
+        merged.setdefault("status", known["status"])
+    return merged
+
+
+def _list_owned(fields: Json, manager: str, name: str) -> Iterator[str]:
+    """The keys of a map in the metadata that a manager has set."""
+    for entry in fields if isinstance(fields, list) else ():
+        if not isinstance(entry, dict) or entry.get("manager") != manager:
+            continue
+        owned = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+        for key in owned.get(f"f:{name}") or ():
+            if key.startswith("f:"):
+                yield key.removeprefix("f:")
+
 
 log = logging.getLogger(__name__)
 

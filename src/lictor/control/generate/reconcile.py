@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from lictor.cluster.resource import Resource
 from lictor.cluster.update_requests import Trigger, Update, UpdateType
 from lictor.control.background.trigger import Triggers
-from lictor.control.evaluation import judge
+from lictor.control.context import judge
 from lictor.control.generate.downstream import Downstream, Place
 from lictor.control.generate.labels import Unit, goes_with_policy, mark_made, read_aim
 from lictor.control.generate.objects import Made, Objects, Wrote

@@ -1,4 +1,4 @@
-"""Keeps admission policies of Kubernetes in step with the policies that ask for them."""
+"""Keeps Kubernetes' admission policies in sync with the policies they are generated from."""
 
 import asyncio
 import time
@@ -15,7 +15,6 @@ from lictor.cluster.resource import (
 from lictor.cluster.store import StoredPolicy
 from lictor.control.context import Workplace
 from lictor.control.loop import Loop
-from lictor.control.native_policies.events import tell_generated
 from lictor.control.native_policies.objects import (
     MANAGED,
     MUTATING_VERSIONS,
@@ -25,8 +24,7 @@ from lictor.control.native_policies.objects import (
     mutating_binding,
     mutating_policy,
 )
-from lictor.control.native_policies.state import NativeState
-from lictor.control.webhooks.state import WebhookState
+from lictor.control.status.policies import NativeState, WebhookState
 from lictor.convert.native import Found, NativePair, Owner, build_classic
 from lictor.convert.native.objects import GROUP, UNREPORTED_LABEL
 from lictor.errors import ApiError, CompileError
@@ -34,8 +32,32 @@ from lictor.model.cel_policy import CelException, MutatingPolicy, ValidatingPoli
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Policy
 from lictor.raw import JsonObject
-from lictor.report.events import Event
+from lictor.report.events import Event, ObjectReference, Outcome, Reason, Source
 from lictor.report.policy_status import NativeOutcome
+
+
+def tell_generated(policy: StoredPolicy, pair: NativePair) -> tuple[Event, Event]:
+    """One event for the admission policy, one for its binding; both about the policy."""
+    about = ObjectReference(
+        policy.resource.api_version,
+        policy.resource.kind,
+        policy.name,
+        policy.namespace,
+        policy.uid,
+    )
+    family = "mutating" if pair.policy["kind"].startswith("Mutating") else "validating"
+    words = f"successfully generated {family} admission policy"
+
+    def tell(what: str, made: dict[str, str], name: str) -> Event:
+        related = ObjectReference(made["apiVersion"], made["kind"], name)
+        message = f"{what} {name} from policy {policy.name}"
+        return Event(Reason.APPLIED, Outcome.GENERATED, message, about, related, Source.GENERATE)
+
+    return (
+        tell(words, pair.policy, pair.name),
+        tell(f"{words} binding", pair.binding, f"{pair.name}-binding"),
+    )
+
 
 _Made: TypeAlias = NativePair | NativeOutcome
 

@@ -1,4 +1,4 @@
-"""Results that admissions sent become part of the reports of the objects they are about."""
+"""Results of admissions and background rules become part of the reports of their objects."""
 
 import asyncio
 import logging
@@ -12,13 +12,55 @@ import msgspec
 from lictor.cluster import resource as kinds
 from lictor.cluster.cache import Cache
 from lictor.cluster.client import Client
+from lictor.cluster.ephemeral_reports import EphemeralReports, read_form
+from lictor.cluster.flags import Flags
 from lictor.cluster.resource import Resource
+from lictor.cluster.store import PolicyStore
 from lictor.control.reports.writer import ReportWriter
 from lictor.errors import ApiError, NotFoundError
 from lictor.lang.resource_names import ResourceNames
+from lictor.model.request import Request
+from lictor.model.result import PolicyRef, Result
 from lictor.raw import JsonObject
 from lictor.report.ephemeral_report import read_ephemeral
-from lictor.report.resource_report import Subject
+from lictor.report.resource_report import Subject, build_entry
+
+_DISABLED = "reports.kyverno.io/disabled"
+
+
+class BackgroundReports:
+    """Takes results of generate and mutate-existing rules."""
+
+    def __init__(self, client: Client, flags: Flags, store: PolicyStore) -> None:
+        self._reports = EphemeralReports(client, limit=flags.max_background_reports)
+        self._form = read_form(flags)
+        self._store = store
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Send what comes in until cancelled."""
+        await self._reports.run()
+
+    def add(self, request: Request, results: tuple[Result, ...]) -> None:
+        """Take the results about one trigger."""
+        stamp = int(time.time())
+        entries = [
+            build_entry(result, background=self._is_background(result.policy), timestamp=stamp)
+            for result in results
+            if self._form.wants(result) and _DISABLED not in result.policy.labels
+        ]
+        subject = Subject.of(request.resource)
+        if entries and subject.uid:
+            task = asyncio.create_task(self._reports.add(subject, "", entries))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _is_background(self, policy: PolicyRef) -> bool:
+        if policy.kind.endswith("GeneratingPolicy"):
+            return False
+        wanted = (p for p in self._store.policies if p.key == policy.key)
+        return any(p.background for p in wanted if p.resource.kind == policy.kind)
+
 
 log = logging.getLogger(__name__)
 

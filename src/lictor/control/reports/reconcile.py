@@ -1,4 +1,4 @@
-"""Reports in step with policies and objects: the scanner, the aggregator and the sweeper."""
+"""Keeps reports in sync with policies and objects: scanner, aggregator and removal of old ones."""
 
 import asyncio
 import logging
@@ -10,16 +10,68 @@ from lictor.cluster.resource import Resource
 from lictor.cluster.store import PolicyStore
 from lictor.control.loop import Loop
 from lictor.control.reports.aggregation import Aggregator, watch_ephemeral
-from lictor.control.reports.old_reports import OldReports
 from lictor.control.reports.writer import ReportWriter
 from lictor.control.scan.kind import ScanTools
 from lictor.control.scan.kinds import Scanner
-from lictor.control.scan.native_programs import NativePrograms
-from lictor.control.scan.plan import ScanPlan, ScanPlanner
+from lictor.control.scan.plan import NativePrograms, ScanPlan, ScanPlanner
 from lictor.control.scan.replicas import Membership
-from lictor.errors import NotFoundError
+from lictor.errors import ApiError, NotFoundError
 from lictor.raw import JsonObject
 from lictor.report.resource_report import MANAGED_BY
+
+_INTERVAL = 600.0
+_AT_ONCE = 8
+_KINDS = ("AdmissionReport", "BackgroundScanReport")
+# The last versions in which there were such kinds.
+_VERSIONS = ("v2", "v1alpha2")
+
+
+def list_old_kinds() -> Iterable[Resource]:
+    """Both kinds, with a namespace and without, in each version."""
+    for version in _VERSIONS:
+        for kind in _KINDS:
+            yield Resource("kyverno.io", version, f"{kind.lower()}s", kind)
+            plural = f"cluster{kind.lower()}s"
+            yield Resource("kyverno.io", version, plural, f"Cluster{kind}", namespaced=False)
+
+
+class OldReports:
+    """Takes away what an upgrade left behind, where its kinds are still served."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._told: set[str] = set()
+
+    async def run(self) -> None:
+        """Look now and then until cancelled; two replicas at once do no harm."""
+        while True:
+            for resource in list_old_kinds():
+                await self._clear(resource)
+            await asyncio.sleep(_INTERVAL)
+
+    async def _clear(self, resource: Resource) -> None:
+        try:
+            async for page in self._client.list_pages(resource, page=100, metadata_only=True):
+                items = page.get("items") or ()
+                for start in range(0, len(items), _AT_ONCE):
+                    chunk = items[start : start + _AT_ONCE]
+                    await asyncio.gather(*(self._delete(resource, item) for item in chunk))
+        except NotFoundError:
+            return
+        except ApiError as error:
+            if resource.plural not in self._told:
+                self._told.add(resource.plural)
+                log.warning(
+                    "old reports not removed",
+                    extra={"resource": resource.plural, "why": str(error)[:200]},
+                )
+
+    async def _delete(self, resource: Resource, item: JsonObject) -> None:
+        metadata = item["metadata"]
+        with suppress(NotFoundError):
+            namespace = metadata.get("namespace") or ""
+            await self._client.delete(resource, metadata["name"], namespace)
+
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,10 @@ from lictor.cluster.settings import Settings
 from lictor.control.context import Workplace
 from lictor.control.reports.reconcile import PlanOfNow, Reports
 from lictor.control.reports.writer import ReportWriter
-from lictor.control.scan.events import ScanEvents
 from lictor.control.scan.kind import ScanTools
-from lictor.control.scan.kinds import Scanner
-from lictor.control.scan.ledger import Ledger
-from lictor.control.scan.native_programs import NativePrograms
-from lictor.control.scan.progress import Progress
+from lictor.control.scan.kinds import ScanEvents, Scanner
+from lictor.control.scan.plan import NativePrograms
+from lictor.control.scan.progress import Ledger, Progress
 from lictor.control.scan.replicas import Membership
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.model.request import Request

@@ -13,9 +13,8 @@ import orjson
 from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.control.reports.writer import ReportWriter
-from lictor.control.scan.ledger import Ledger, hash_text
 from lictor.control.scan.plan import KindPlan
-from lictor.control.scan.progress import Progress
+from lictor.control.scan.progress import Ledger, Progress, hash_text
 from lictor.errors import ApiError, GoneError
 from lictor.model.request import Request
 from lictor.model.result import Result, Status

@@ -1,22 +1,72 @@
-"""Everything that policies of the background are about: which kinds are followed, and since when.
-
-What one kind needs is in `kind_scan`.
-"""
+"""Which kinds are scanned in the background, since when, and which events follow from results."""
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from lictor.cluster.resource import Resource
+from lictor.cluster.settings import Settings
+from lictor.cluster.store import PolicyStore
 from lictor.control.reports.writer import JUDGED, MIXED
 from lictor.control.scan.kind import KindScan, ScanTools, read_mark
-from lictor.control.scan.ledger import Ledger
 from lictor.control.scan.plan import KindPlan, ScanPlan
-from lictor.control.scan.progress import Progress
+from lictor.control.scan.progress import Ledger, Progress
 from lictor.errors import ApiError, NotFoundError
+from lictor.model.request import Request
+from lictor.model.result import PolicyRef, Result, Verdict
 from lictor.raw import JsonObject
+from lictor.report.events import Event, EventOptions, Source, build_events
 from lictor.report.resource_report import MANAGED_BY
+
+# A first scan finds thousands of objects at once, of which the reports tell all: nobody reads so
+# many events, and they would crowd out those of other controllers.
+_PERIOD = 10.0
+_OBJECTS = 20
+
+
+class ScanEvents:
+    """Tells what is newly wrong with objects that are there."""
+
+    def __init__(
+        self,
+        tell: Callable[[Event], None],
+        store: PolicyStore,
+        settings: Callable[[], Settings],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tell = tell
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._until = 0.0
+        self._left = 0
+        self._uids: dict[tuple[str, str], str] = {}
+
+    def take(self, request: Request, results: Iterable[Result]) -> None:
+        """Tell of one object; of too many at once only the first."""
+        if not self._has_room():
+            return
+        options = EventOptions(
+            source=Source.SCAN,
+            with_success=self._settings().generate_success_events,
+            find_uid=self._find_uid,
+        )
+        for event in build_events(Verdict(request, tuple(results)), options):
+            self._tell(event)
+
+    def _has_room(self) -> bool:
+        now = self._clock()
+        if now >= self._until:
+            self._until, self._left = now + _PERIOD, _OBJECTS
+            self._uids = {(p.resource.kind, p.key): p.uid for p in self._store.policies}
+        self._left -= 1
+        return self._left >= 0
+
+    def _find_uid(self, policy: PolicyRef) -> str:
+        return self._uids.get((policy.kind, policy.key), "")
+
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from lictor.cluster.request_filter import RequestFilter, build_filter
 from lictor.cluster.resource import CONFIG_MAP, Resource
 from lictor.cluster.settings import read_settings
 from lictor.cluster.store import PolicyStore, Record
-from lictor.control.evaluation import judge_now
+from lictor.control.context import judge_now
 from lictor.control.scan.plan import concerns
 from lictor.engine import Engine
 from lictor.errors import ApiError, LictorError, UsageError

@@ -1,7 +1,7 @@
-"""Keeps the status of every policy true: is it in force, which rules has it, what is missing?"""
+"""Writes the status of every policy: whether it is ready, its rules, its warnings."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import product
 
@@ -10,17 +10,143 @@ import msgspec
 from lictor.cluster.access import Access, AccessCheck, ask_api_server, remember_answers
 from lictor.cluster.client import Client
 from lictor.cluster.resource import DELETING_POLICY, NAMESPACED_DELETING_POLICY
-from lictor.cluster.store import PolicyStore, StoredPolicy
+from lictor.cluster.routes import is_served
+from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
 from lictor.control.context import Workplace
 from lictor.control.loop import Loop
-from lictor.control.native_policies.state import NativeState
-from lictor.control.status.policy_faults import FaultBook
-from lictor.control.webhooks.state import WebhookState, identify_policy
 from lictor.errors import ConflictError, NotFoundError
+from lictor.lang.resource_names import ResourceNames
+from lictor.lint.images import find_unsupported
+from lictor.lint.policy import lint_policy
 from lictor.model.admission import MatchResources
+from lictor.model.finding import Finding, Severity, write_path
 from lictor.model.policy import Policy
 from lictor.raw import JsonObject
-from lictor.report.policy_status import PolicyFacts, build_policy_status
+from lictor.report.policy_status import NativeOutcome, PolicyFacts, build_policy_status
+
+
+class NativeState:
+    """What the last look at the policies gave, by their uid."""
+
+    def __init__(self) -> None:
+        self._outcomes: dict[str, NativeOutcome] = {}
+        self._listeners: list[Callable[[], None]] = []
+
+    def find(self, uid: str) -> NativeOutcome | None:
+        """What became of a policy; None where nobody has looked yet."""
+        return self._outcomes.get(uid)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each change; it must not block."""
+        self._listeners.append(listener)
+
+    def show(self, outcomes: Mapping[str, NativeOutcome]) -> None:
+        """Take note of what is made from which policy."""
+        if self._outcomes == outcomes:
+            return
+        self._outcomes = dict(outcomes)
+        for listener in self._listeners:
+            listener()
+
+
+def identify_policy(policy: StoredPolicy) -> str:
+    """A policy's key among all kinds, such as `Policy/namespace/name`."""
+    return f"{policy.resource.kind}/{policy.key}"
+
+
+class WebhookState:
+    """What the webhook configurations of now stand for."""
+
+    def __init__(self) -> None:
+        # Key -> uid: a policy that was deleted and made anew is another one.
+        self._ready: dict[str, str] = {}
+        self._refused: dict[str, str] = {}
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def ready_keys(self) -> frozenset[str]:
+        """The policies (see `identify_policy`) whose webhooks are in place."""
+        return frozenset(self._ready)
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """Policies that the API server will not take a webhook for, and why."""
+        return self._refused
+
+    def is_ready(self, policy: StoredPolicy) -> bool:
+        """Is a policy in force? One that needs no webhook is, as soon as it can be read."""
+        if policy.record is None:
+            return False
+        if not is_served(policy):
+            return True
+        return self._ready.get(identify_policy(policy)) == policy.uid
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each change; it must not block."""
+        self._listeners.append(listener)
+
+    def show(self, ready: Mapping[str, str], refused: Mapping[str, str]) -> None:
+        """Take note of what the configurations in the cluster stand for."""
+        if self._ready == ready and self._refused == refused:
+            return
+        self._ready, self._refused = dict(ready), dict(refused)
+        for listener in self._listeners:
+            listener()
+
+
+# What keeps a rule from being compiled; other mistakes only make it do something else.
+_FATAL = frozenset(
+    [
+        *("bad-expression", "bad-selector", "bad-condition", "bad-pattern", "bad-pod-security"),
+        *("unknown-function", "wrong-arguments"),
+    ]
+)
+
+
+class FaultBook:
+    """The faults of policies, found once for each generation of each."""
+
+    def __init__(self, store: PolicyStore) -> None:
+        self._store = store
+        self._known: dict[str, tuple[int, tuple[str, ...]]] = {}
+
+    def find(self, policy: StoredPolicy) -> tuple[str, ...]:
+        """What is wrong with a policy; nothing where it is fine."""
+        reason = self._store.find_reason(policy)
+        if reason:
+            return (reason,)
+        known = self._known.get(policy.uid)
+        if known is not None and known[0] == policy.generation:
+            return known[1]
+        found = _find_faults(policy, self._store.names)
+        self._known[policy.uid] = (policy.generation, found)
+        return found
+
+    def forget(self, live: set[str]) -> None:
+        """Keep only what is known of policies that are still there, by uid."""
+        for uid in self._known.keys() - live:
+            del self._known[uid]
+
+
+def _find_faults(policy: StoredPolicy, names: ResourceNames) -> tuple[str, ...]:
+    if policy.record is None:
+        return tuple(
+            f"{problem.field}: {problem.message}" if problem.path else problem.message
+            for problem in policy.problems
+            if problem.severity is Severity.ERROR
+        )
+    faults = [(each.path, each.message) for each in _lint(policy, names) if each.check in _FATAL]
+    found = (*faults, *find_unsupported(policy.document))
+    return tuple(f"{write_path(path)}: {message}" for path, message in found)
+
+
+def _lint(policy: StoredPolicy, names: ResourceNames) -> Iterable[Finding]:
+    if policy.resource in CLASSIC_KINDS:
+        return lint_policy(policy.document)
+    from lictor.lint.cel_policies import lint_cel_policy
+
+    return lint_cel_policy(policy.document, names)
+
 
 _INTERVAL = 60.0
 # Permissions change without a word: they are asked for again, but not for each policy.

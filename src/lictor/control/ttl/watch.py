@@ -12,10 +12,10 @@ from lictor.cluster.cache import Cache, Change, ChangeType
 from lictor.cluster.client import Client
 from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import Resource
-from lictor.control.cleanup.metrics import hide_ttl_watch, show_ttl_watch
-from lictor.control.cleanup.status import read_time
+from lictor.control.cleanup.removal import hide_ttl_watch, show_ttl_watch
+from lictor.control.cleanup.run import read_time
 from lictor.control.loop import Loop
-from lictor.control.ttl.agenda import Agenda, Mortal
+from lictor.control.ttl.deletion import Agenda, Mortal
 from lictor.lang.ttl import find_deletion_time
 from lictor.raw import JsonObject
 

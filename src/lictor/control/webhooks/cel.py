@@ -22,8 +22,13 @@ from lictor.control.webhooks.draft import (
     name_webhook,
 )
 from lictor.control.webhooks.match_conditions import build_conditions, list_named
-from lictor.control.webhooks.rules import EVERY_OPERATION, order_rules
-from lictor.control.webhooks.selectors import merge_selectors, select_namespaces, write_selector
+from lictor.control.webhooks.rules import (
+    EVERY_OPERATION,
+    merge_selectors,
+    order_rules,
+    select_namespaces,
+    write_selector,
+)
 from lictor.model.admission import MatchResources
 from lictor.model.cel_policy import (
     GeneratingPolicy,

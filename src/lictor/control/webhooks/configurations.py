@@ -14,21 +14,21 @@ from lictor.cluster.settings import Settings
 from lictor.cluster.store import StoredPolicy
 from lictor.control.context import Workplace
 from lictor.control.loop import Loop
+from lictor.control.status.policies import WebhookState, identify_policy
 from lictor.control.webhooks.cel import draft_cel
 from lictor.control.webhooks.classic import draft_classic, draft_everything
-from lictor.control.webhooks.draft import Draft, Surroundings
-from lictor.control.webhooks.dry_run import Judge
-from lictor.control.webhooks.fixed import (
+from lictor.control.webhooks.draft import (
     RESOURCE_MUTATING,
     RESOURCE_VALIDATING,
     Configuration,
+    Draft,
+    Surroundings,
     build_cleanup,
     build_fixed,
 )
 from lictor.control.webhooks.match_conditions import build_guard
 from lictor.control.webhooks.rules import make_rule
-from lictor.control.webhooks.state import WebhookState, identify_policy
-from lictor.control.webhooks.writer import Writer
+from lictor.control.webhooks.writer import Judge, Writer
 from lictor.raw import Json
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,7 @@ from lictor.cluster.discovery import ServedResource
 from lictor.cluster.names import Names
 from lictor.cluster.settings import Exclusion, Settings
 from lictor.cluster.store import StoredPolicy
-from lictor.control.webhooks.rules import ALL
-from lictor.control.webhooks.selectors import excludes_namespace, names_namespace
+from lictor.control.webhooks.rules import ALL, excludes_namespace, names_namespace
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
 from lictor.raw import JsonObject

@@ -1,11 +1,143 @@
-"""Operations on resources into the fewest rules of a webhook, always in the same order."""
+"""Rules and label selectors of webhooks, from policies and settings, in a stable order."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from lictor.cluster.routes import is_mutating_rule, is_validating_rule
+from lictor.cluster.store import StoredPolicy
+from lictor.errors import CompileError
+from lictor.lang.wildcard import compile_wildcard, has_wildcard
+from lictor.match.classic import list_descriptions
+from lictor.match.selector import compile_selector
+from lictor.model.policy import LabelSelector, Policy, Rule
 from lictor.raw import Json, JsonObject
+
+# Every Namespace has this label, and its name as the value.
+NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+def write_selector(selector: LabelSelector | None) -> JsonObject:
+    """A selector in the API's form; the empty one takes everything."""
+    return {} if selector is None else dict(msgspec.to_builtins(selector))
+
+
+def merge_selectors(*selectors: JsonObject | None) -> JsonObject:
+    """A selector that takes what each of these takes."""
+    labels: JsonObject = {}
+    expressions: list[Json] = []
+    for selector in selectors:
+        for key, value in ((selector or {}).get("matchLabels") or {}).items():
+            if labels.setdefault(key, value) != value:
+                # Two values of one label: nothing has both, and a map cannot say so.
+                expressions.append({"key": key, "operator": "In", "values": [value]})
+        for expression in (selector or {}).get("matchExpressions") or ():
+            if expression not in expressions:
+                expressions.append(expression)
+    merged: JsonObject = {}
+    if labels:
+        merged["matchLabels"] = labels
+    if expressions:
+        merged["matchExpressions"] = expressions
+    return merged
+
+
+def select_namespaces(policies: Iterable[StoredPolicy]) -> JsonObject:
+    """Where policies that all live in namespaces apply; everywhere where one does not."""
+    namespaces = {policy.namespace for policy in policies}
+    if not namespaces or "" in namespaces:
+        return {}
+    only = {"key": NAME_LABEL, "operator": "In", "values": sorted(namespaces)}
+    return {"matchExpressions": [only]}
+
+
+def select_labels(policies: Iterable[StoredPolicy], *, mutating: bool) -> JsonObject:
+    """The namespaceSelector that is the scope of every rule; everywhere where they differ.
+
+    The API server then never asks about other namespaces. What has no namespace it asks about all
+    the same, and a Namespace itself such rules never match: nothing is lost.
+    """
+    scopes = [_find_scope(policy, mutating=mutating) for policy in policies]
+    first = scopes[0] if scopes else None
+    if first is None or any(scope != first for scope in scopes):
+        return {}
+    return write_selector(first)
+
+
+def _find_scope(policy: StoredPolicy, *, mutating: bool) -> LabelSelector | None:
+    if not isinstance(policy.record, Policy):
+        return None
+    is_heard = is_mutating_rule if mutating else is_validating_rule
+    rules = [rule for rule in policy.record.spec.rules if is_heard(rule)]
+    scopes = [_find_rule_scope(rule) for rule in rules]
+    first = scopes[0] if scopes else None
+    return first if all(scope == first for scope in scopes) else None
+
+
+def _find_rule_scope(rule: Rule) -> LabelSelector | None:
+    # What was generated or changed elsewhere is looked after wherever it is.
+    if rule.generate is not None or (rule.mutate is not None and rule.mutate.targets):
+        return None
+    match = rule.match
+    filters = [each.resources for each in match.any] or [match.resources]
+    if match.all:
+        filters = [each.resources for each in match.all if each.resources.namespace_selector]
+    scopes = [each.namespace_selector for each in filters]
+    first = scopes[0] if scopes else None
+    is_one = first is not None and all(scope == first for scope in scopes)
+    return first if first is not None and is_one and _is_plain(first) else None
+
+
+def _is_plain(selector: LabelSelector) -> bool:
+    """Does the API server read it as we do? It knows no wildcards."""
+    texts = (*selector.match_labels.keys(), *selector.match_labels.values())
+    if selector == LabelSelector() or any(map(has_wildcard, texts)):
+        return False
+    try:
+        compile_selector(selector)
+    except CompileError:
+        return False
+    return True
+
+
+def excludes_namespace(selector: JsonObject | None, namespace: str) -> bool:
+    """Does a selector of namespaces leave this one out, by its name?"""
+    if (selector or {}).get("matchLabels", {}).get(NAME_LABEL, namespace) != namespace:
+        return True
+    for expression in (selector or {}).get("matchExpressions") or ():
+        named = namespace in (expression.get("values") or ())
+        if expression.get("key") == NAME_LABEL and (
+            (expression.get("operator") == "NotIn" and named)
+            or (expression.get("operator") == "In" and not named)
+        ):
+            return True
+    return False
+
+
+def names_namespace(policy: StoredPolicy, namespace: str) -> bool:
+    """Does a policy say by name that it is about this namespace?"""
+    if policy.namespace == namespace:
+        return True
+    if isinstance(policy.record, Policy):
+        written = [
+            pattern
+            for rule in policy.record.spec.rules
+            for described in list_descriptions(rule.match)
+            for pattern in described.namespaces
+        ]
+        return any(each != "*" and compile_wildcard(each)(namespace) for each in written)
+    constraints = (policy.document.get("spec") or {}).get("matchConstraints") or {}
+    selector = constraints.get("namespaceSelector") or {}
+    if (selector.get("matchLabels") or {}).get(NAME_LABEL) == namespace:
+        return True
+    return any(
+        each.get("key") == NAME_LABEL
+        and each.get("operator") == "In"
+        and namespace in (each.get("values") or ())
+        for each in selector.get("matchExpressions") or ()
+    )
+
 
 ALL = "*"
 EVERY_OPERATION = ("CONNECT", "CREATE", "DELETE", "UPDATE")
