@@ -1,4 +1,4 @@
-"""What every reconcile loop works with: one client, shared caches, the policies, the settings."""
+"""What every reconcile loop works with: client, shared caches, policies, settings, the engine."""
 
 import asyncio
 import time

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from lictor.cluster.resource import CONFIG_MAP, SECRET
-from lictor.control.ttl.deletion import Agenda, Mortal
+from lictor.control.ttl.watch import Agenda, Mortal
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

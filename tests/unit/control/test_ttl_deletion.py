@@ -9,8 +9,8 @@ from lictor.cluster.discovery import Collection
 from lictor.cluster.names import Names
 from lictor.cluster.resource import CONFIG_MAP, Resource
 from lictor.control.policy_writes import PolicyWrites
-from lictor.control.ttl.deletion import Agenda, Mortal, TtlDeletions
-from lictor.control.ttl.watch import TtlWatches, find_due
+from lictor.control.ttl.deletion import TtlDeletions
+from lictor.control.ttl.watch import Agenda, Mortal, TtlWatches, find_due
 from lictor.errors import ApiError, ConflictError, UnreachableError
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -20,8 +20,8 @@ from lictor.control.cleanup.sweep import IsProtected, SweepWorld
 from lictor.control.context import Workplace
 from lictor.control.loop import Loop
 from lictor.control.policy_writes import PolicyWrites
-from lictor.control.ttl.deletion import Agenda, TtlDeletionLoop, TtlDeletions
-from lictor.control.ttl.watch import TtlLoop, TtlWatches
+from lictor.control.ttl.deletion import TtlDeletionLoop, TtlDeletions
+from lictor.control.ttl.watch import Agenda, TtlLoop, TtlWatches
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.model.cel_policy import CelException
 from lictor.model.exception import PolicyException
