@@ -3,11 +3,11 @@
 import msgspec
 
 from lictor.apiserver.access.authorization import Authorization
-from lictor.apiserver.admission.chain import Admission
-from lictor.apiserver.attributes import ApiUser, RequestAttributes
+from lictor.apiserver.admission.chain import AdmissionChain
 from lictor.apiserver.event_views import is_event, view_event
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.catalogue import KindCatalogue
+from lictor.apiserver.request import ApiUser, RequestAttributes
 from lictor.apiserver.status_errors import not_found
 from lictor.apiserver.store import Store
 from lictor.raw import JsonObject
@@ -22,7 +22,7 @@ class ServerContext(msgspec.Struct, frozen=True):
     store: Store
     catalogue: KindCatalogue
     authorization: Authorization
-    admission: Admission
+    admission: AdmissionChain
 
     def find(self, attributes: RequestAttributes) -> JsonObject:
         """The object of a request, in the version asked for; raises RefusedRequestError 404."""

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from lictor.apiserver.attributes import RequestAttributes
 from lictor.apiserver.context import ServerContext
-from lictor.apiserver.kind import Cause, ServedKind
+from lictor.apiserver.field_errors import Cause
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kind_habits import (
     is_namespace,
     is_pod,
@@ -14,7 +14,7 @@ from lictor.apiserver.kind_habits import (
     orphans_by_default,
 )
 from lictor.apiserver.objects import is_ending, key_of, version_of
-from lictor.apiserver.parameters import refuse_options
+from lictor.apiserver.request import RequestAttributes, refuse_options
 from lictor.apiserver.status_errors import bad_request, build_success, conflict
 from lictor.apiserver.writing import is_finished
 from lictor.errors import RefusedRequestError
@@ -25,8 +25,6 @@ FOREGROUND = "foregroundDeletion"
 _ATTEMPTS = 5
 _POLICIES = frozenset(("Orphan", "Background", "Foreground"))
 _PATIENCE_OF_PODS = 30
-
-
 _CHILDREN = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
     "to remove them or set propagationPolicy=Orphan to suppress this warning"

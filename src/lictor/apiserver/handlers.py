@@ -8,21 +8,33 @@ import msgspec
 import orjson
 
 from lictor.apiserver.access.access_reviews import REVIEWS, AccessReviews
-from lictor.apiserver.attributes import ApiUser, RequestAttributes
-from lictor.apiserver.bodies import decode_object, list_duplicates, read_document, read_json
+from lictor.apiserver.bodies import (
+    FieldValidation,
+    decode_object,
+    list_duplicates,
+    read_document,
+    read_json,
+    refuse_fields,
+)
 from lictor.apiserver.context import ServerContext
 from lictor.apiserver.deletion import DeleteOptions, read_options
-from lictor.apiserver.field_validation import FieldValidation, refuse_fields
-from lictor.apiserver.kind import Cause, ServedKind
+from lictor.apiserver.field_errors import Cause
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kind_habits import is_namespace
 from lictor.apiserver.lists import ListQuery, list_page
 from lictor.apiserver.loopback_client import LoopbackClient
-from lictor.apiserver.negotiation import AcceptedForm, read_accept
 from lictor.apiserver.objects import key_of
-from lictor.apiserver.parameters import (
+from lictor.apiserver.patches import PatchKind, compile_patch, read_patch_kind
+from lictor.apiserver.rendering import build_show, render_object, render_page
+from lictor.apiserver.request import (
+    AcceptedForm,
+    ApiUser,
     Parameters,
+    RequestAttributes,
+    ResourceRoute,
     choose_manager,
     describe_options,
+    read_accept,
     read_count,
     read_dry_run,
     read_flag,
@@ -30,9 +42,6 @@ from lictor.apiserver.parameters import (
     read_validation,
     refuse_options,
 )
-from lictor.apiserver.patches import PatchKind, compile_patch, read_patch_kind
-from lictor.apiserver.rendering import build_show, render_object, render_page
-from lictor.apiserver.routes import ResourceRoute
 from lictor.apiserver.selectors import compile_selectors
 from lictor.apiserver.status_errors import bad_request, no_such_resource, not_allowed
 from lictor.apiserver.subresources import SubresourceHandlers

@@ -5,22 +5,12 @@ from typing import Protocol
 
 import msgspec
 
+from lictor.apiserver.field_errors import Cause
 from lictor.lang.kind_schema import Form
 from lictor.raw import JsonObject
 
 
-class Cause(msgspec.Struct, frozen=True):
-    """One thing that is wrong with an object, as a Status tells it."""
-
-    # FieldValueInvalid, FieldValueRequired, FieldValueNotSupported, FieldValueForbidden ...
-    reason: str
-    # Such as `Invalid value: "x": must be ...`.
-    message: str
-    # Such as `spec.containers[0].name`.
-    field: str
-
-
-class Shape(Protocol):
+class ObjectSchema(Protocol):
     """How objects of a kind are read, completed and checked. None changes what it is given."""
 
     @property
@@ -33,10 +23,10 @@ class Shape(Protocol):
     def prune(self, document: JsonObject) -> JsonObject:
         """Without the fields that the kind does not have."""
 
-    def complete(self, document: JsonObject) -> JsonObject:
+    def apply_defaults(self, document: JsonObject) -> JsonObject:
         """With defaults where nothing was said."""
 
-    def check(self, document: JsonObject, old: JsonObject | None) -> list[Cause]:
+    def validate(self, document: JsonObject, old: JsonObject | None) -> list[Cause]:
         """What is wrong with it; `old` where it replaces something."""
 
 
@@ -49,7 +39,7 @@ class ServedKind(msgspec.Struct, frozen=True):
     plural: str
     singular: str
     namespaced: bool
-    shape: Shape
+    schema: ObjectSchema
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = (

@@ -9,8 +9,9 @@ import msgspec
 import orjson
 
 from lictor.apiserver.context import ServerContext
-from lictor.apiserver.kind import Cause, ServedKind
-from lictor.apiserver.parameters import refuse_options
+from lictor.apiserver.field_errors import Cause
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.request import refuse_options
 from lictor.apiserver.selectors import ObjectTest, compile_selectors, find_single_name
 from lictor.apiserver.status_errors import bad_request, expired, too_large_version
 from lictor.apiserver.store import ObjectKey, ResourceStorage

@@ -1,12 +1,12 @@
 """The verbs of the API for those who live in the server itself: the same way, without HTTP."""
 
-from lictor.apiserver.attributes import ApiUser, RequestAttributes
 from lictor.apiserver.bodies import decode_object
 from lictor.apiserver.context import SYSTEM, ServerContext
 from lictor.apiserver.deletion import DeleteOptions, Deleter, read_options
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.lists import ListQuery, list_page
 from lictor.apiserver.patches import PatchKind, compile_patch
+from lictor.apiserver.request import ApiUser, RequestAttributes
 from lictor.apiserver.writing import Applied, ObjectWriter
 from lictor.model.request import Operation
 from lictor.raw import Json, JsonObject

@@ -4,7 +4,8 @@ import secrets
 import uuid
 from datetime import UTC, datetime
 
-from lictor.apiserver.kind import Cause, ServedKind
+from lictor.apiserver.field_errors import Cause
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kind_habits import counts_generations, is_born_with_status
 from lictor.apiserver.status_errors import bad_request
 from lictor.errors import RefusedRequestError

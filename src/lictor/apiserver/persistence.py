@@ -5,23 +5,182 @@ taken until a write works again.
 """
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-from lictor.apiserver.database import Database
+import orjson
+
 from lictor.apiserver.status_errors import internal_error
 from lictor.apiserver.store import DELETED, GroupResource, ObjectKey, Store, StoreChange
-from lictor.errors import RefusedRequestError
+from lictor.errors import DataFileError, RefusedRequestError
+from lictor.raw import Json, JsonObject
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS objects (
+    "group" TEXT, plural TEXT, namespace TEXT, name TEXT, body BLOB NOT NULL,
+    PRIMARY KEY ("group", plural, namespace, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+"""
+_PUT = 'INSERT OR REPLACE INTO objects ("group", plural, namespace, name, body) VALUES (?,?,?,?,?)'
+_DELETE = 'DELETE FROM objects WHERE "group"=? AND plural=? AND namespace=? AND name=?'
+_SETTING = "INSERT OR REPLACE INTO settings (name, value) VALUES (?,?)"
+_REVISION = "revision"
+# Clients may have seen changes that were never committed: no revision of theirs is used again.
+_GAP = 10_000
+_PRIVATE = 0o600
+
+
+class Database:
+    """The file. Used by one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        is_new = _make_private(path)
+        try:
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        except sqlite3.Error as error:
+            raise self._damaged(error) from error
+        try:
+            self._open(is_new=is_new)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _open(self, *, is_new: bool) -> None:
+        try:
+            [(found,)] = self._connection.execute("PRAGMA quick_check(1)").fetchall()
+            if found != "ok":
+                raise self._damaged(found)
+            if not is_new:
+                self._check_tables()
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=FULL")
+            self._connection.executescript(_TABLES)
+        except sqlite3.Error as error:
+            raise self._damaged(error) from error
+
+    def _check_tables(self) -> None:
+        """An older file without its tables is no new one: objects were in there."""
+        names = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master")}
+        missing = {"objects", "settings"} - names
+        if missing:
+            raise self._damaged(f"it has no table {' and no table '.join(sorted(missing))}")
+        has_objects = self._connection.execute("SELECT 1 FROM objects LIMIT 1").fetchone()
+        if has_objects and self.read_setting(_REVISION) is None:
+            raise self._damaged("it does not say which resourceVersion was the last")
+
+    def objects(self) -> Iterator[tuple[GroupResource, ObjectKey, JsonObject]]:
+        """All objects that are there; raises DataFileError at one that cannot be read."""
+        try:
+            rows = self._connection.execute(
+                'SELECT "group", plural, namespace, name, body FROM objects ORDER BY 1, 2, 3, 4'
+            )
+            for group, plural, namespace, name, body in rows:
+                key = (namespace, name)
+                shown = f"{plural} {namespace}/{name}" if namespace else f"{plural} {name}"
+                yield (group, plural), key, self._read_object(body, key, shown)
+        except sqlite3.Error as error:
+            raise self._damaged(error) from error
+
+    def _read_object(self, body: bytes, key: ObjectKey, shown: str) -> JsonObject:
+        try:
+            document: Json = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise self._damaged(f"the object {shown} is not JSON: {error}") from error
+        if not _is_object(document, key):
+            raise self._damaged(f"what stands for the object {shown} is not that object")
+        found: JsonObject = document
+        return found
+
+    def revision(self) -> int:
+        """One that no client has seen yet; 0 in a new file."""
+        value = self.read_setting(_REVISION)
+        if value is None:
+            return 0
+        if not value.isdigit():
+            raise self._damaged("the last resourceVersion is not a number")
+        return int(value) + _GAP
+
+    def read_setting(self, name: str) -> bytes | None:
+        """Something that is no object, such as a key."""
+        query = "SELECT value FROM settings WHERE name=?"
+        row = self._connection.execute(query, (name,)).fetchone()
+        if row is None:
+            return None
+        return row[0] if isinstance(row[0], bytes) else str(row[0]).encode()
+
+    def write_setting(self, name: str, value: bytes) -> None:
+        """Keep something that is no object; committed when this returns."""
+        try:
+            self._connection.execute(_SETTING, (name, value))
+        except sqlite3.Error as error:
+            raise DataFileError(f"{self.path}: cannot be written: {error}") from error
+
+    def commit(self, changes: Sequence[StoreChange], revision: int) -> None:
+        """Write changes, all or none, and the revision up to which all is written."""
+        execute = self._connection.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            for change in changes:
+                where = (*change.resource, *change.key)
+                if change.type == DELETED:
+                    execute(_DELETE, where)
+                else:
+                    execute(_PUT, (*where, orjson.dumps(change.document)))
+            execute(_SETTING, (_REVISION, str(revision).encode()))
+            execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _damaged(self, why: object) -> DataFileError:
+        return DataFileError(
+            f"{self.path}: the file of objects cannot be read: {why}. Nothing in it was changed: "
+            "restore the folder from a copy, or move it away to begin with an empty cluster"
+        )
+
+
+def _make_private(path: Path) -> bool:
+    """See to it that the file is there, and its owner's alone; whether it is new."""
+    try:
+        path.touch(mode=_PRIVATE, exist_ok=False)
+    except FileExistsError:
+        found = path.stat()
+        if path.is_file() and found.st_size == 0:
+            raise DataFileError(
+                f"{path}: the file of objects is empty: restore it from a copy, or remove it to "
+                "begin with an empty cluster"
+            ) from None
+        if path.is_file() and found.st_mode & 0o077:
+            path.chmod(_PRIVATE)
+        return False
+    return True
+
+
+def _is_object(document: Json, key: ObjectKey) -> bool:
+    """Is it an object with this name, complete enough to be served?"""
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    if not isinstance(metadata, dict):
+        return False
+    texts = (document.get("apiVersion"), document.get("kind"), metadata.get("resourceVersion"))
+    found = (metadata.get("namespace") or "", metadata.get("name"))
+    return found == key and all(isinstance(text, str) and text for text in texts)
+
 
 log = logging.getLogger(__name__)
-
 # How long until a failed write is tried again.
 _PAUSE = 0.5
 # What a commit can fail with: the file, or an object that cannot be encoded.
 _FAILURES = (sqlite3.Error, TypeError, ValueError)
-
 Undo = Callable[[Sequence[StoreChange]], Sequence[StoreChange]]
 
 

@@ -5,8 +5,8 @@ from typing import assert_never
 
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.lists import ListPage
-from lictor.apiserver.negotiation import AcceptedForm, ObjectForm
 from lictor.apiserver.objects import version_of
+from lictor.apiserver.request import AcceptedForm, ObjectForm
 from lictor.apiserver.tables.partial import list_metadata, show_metadata
 from lictor.apiserver.tables.render import render_table
 from lictor.raw import JsonObject

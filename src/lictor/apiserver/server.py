@@ -6,9 +6,10 @@ import logging
 import secrets
 import socket
 import ssl
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from http import HTTPStatus
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 import orjson
@@ -16,22 +17,22 @@ import orjson
 from lictor.apiserver.access.access_reviews import AccessReviews
 from lictor.apiserver.access.authentication import HEADERS, IMPERSONATE_EXTRA, Authentication
 from lictor.apiserver.access.authorization import Authorization
-from lictor.apiserver.access.service_tokens import ServiceTokens
-from lictor.apiserver.access.token_requests import TokenRequests
-from lictor.apiserver.admission.chain import Admission
-from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.access.role_aggregation import AGGREGATOR, RoleAggregation
+from lictor.apiserver.access.service_account_tokens import ServiceTokens, TokenRequests
+from lictor.apiserver.admission.admission_policies import STATUS_KEEPER, PolicyStatusController
+from lictor.apiserver.admission.chain import AdmissionChain
 from lictor.apiserver.bootstrap import create_bootstrap_objects
 from lictor.apiserver.context import ServerContext
 from lictor.apiserver.controllers.definitions import DefinitionController
-from lictor.apiserver.database import Database
+from lictor.apiserver.controllers.garbage_collector import GarbageCollector
+from lictor.apiserver.controllers.namespaces import NamespaceController
 from lictor.apiserver.handlers import JSON_TYPE, RequestHandlers, write_warnings
-from lictor.apiserver.housekeeping import Duty, list_duties
-from lictor.apiserver.kinds.catalogue import build_catalogue
+from lictor.apiserver.kinds.catalogue import KindCatalogue, build_catalogue
 from lictor.apiserver.kinds.documents import Documents
 from lictor.apiserver.loopback_client import LoopbackClient
-from lictor.apiserver.persistence import SqliteJournal, open_store
-from lictor.apiserver.reading import ObjectReader
-from lictor.apiserver.routes import find_route, is_resource_path
+from lictor.apiserver.object_reader import ObjectReader
+from lictor.apiserver.persistence import Database, SqliteJournal, open_store
+from lictor.apiserver.request import ApiUser, find_route, is_resource_path
 from lictor.apiserver.status_errors import build_status, internal_error
 from lictor.apiserver.store import Store
 from lictor.apiserver.subresources import SubresourceHandlers
@@ -39,10 +40,40 @@ from lictor.apiserver.watches import Watches
 from lictor.errors import RefusedRequestError, UsageError
 from lictor.http import Call, Gate, Reply, Stream
 from lictor.listener import Listener
-from lictor.raw import Json
+from lictor.raw import Json, JsonObject
+
+# Runs until it is cancelled.
+Duty: TypeAlias = Callable[[], Awaitable[None]]
+
+
+def list_duties(
+    api: LoopbackClient, store: Store, catalogue: KindCatalogue, authority: str
+) -> tuple[Duty, ...]:
+    """All of them; `authority` is the certificate by which clients know the server."""
+    reader = ObjectReader(store, catalogue)
+    roles = _build_write(api, catalogue, AGGREGATOR, "")
+    statuses = _build_write(api, catalogue, STATUS_KEEPER, "status")
+    return (
+        NamespaceController(api, store, catalogue, authority).run,
+        GarbageCollector(api, store, catalogue).run,
+        RoleAggregation(reader, roles).run,
+        PolicyStatusController(reader, statuses).run,
+    )
+
+
+def _build_write(
+    api: LoopbackClient, catalogue: KindCatalogue, user: ApiUser, subresource: str
+) -> Callable[[JsonObject], Awaitable[object]]:
+    async def write(document: JsonObject) -> object:
+        kind = catalogue.find_kind(document["apiVersion"], document["kind"])
+        if kind is None:
+            return None
+        return await api.update(user, kind, document, subresource=subresource)
+
+    return write
+
 
 log = logging.getLogger(__name__)
-
 _MAX_BODY = 3 * 1024 * 1024
 _DRAIN_SECONDS = 2.0
 _BACKLOG = 1024
@@ -87,7 +118,7 @@ class Server:
         self._authorization = Authorization(self.store, self.catalogue)
         service_tokens = ServiceTokens(_find_key(self._database), reader)
         self._authentication = Authentication(self._authorization, service_tokens, settings.tokens)
-        self._admission = Admission(self.store, self.catalogue, self._authorization)
+        self._admission = AdmissionChain(self.store, self.catalogue, self._authorization)
         context = ServerContext(self.store, self.catalogue, self._authorization, self._admission)
         self.api = LoopbackClient(context)
         self._definitions = DefinitionController(self.api, self.store, self.catalogue)

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from http import HTTPStatus
 
-from lictor.apiserver.kind import Cause, ServedKind
+from lictor.apiserver.field_errors import Cause
+from lictor.apiserver.kind import ServedKind
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 

@@ -6,19 +6,191 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from lictor.apiserver.access.token_requests import TokenRequests
-from lictor.apiserver.attributes import RequestAttributes
-from lictor.apiserver.bodies import read_document
+from lictor.apiserver.access.service_account_tokens import TokenRequests
+from lictor.apiserver.bodies import read_document, read_json
 from lictor.apiserver.context import ServerContext
 from lictor.apiserver.deletion import read_options
+from lictor.apiserver.field_errors import INVALID
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.kinds.custom_kind import CustomSchema
 from lictor.apiserver.loopback_client import LoopbackClient
-from lictor.apiserver.scaling import Scaling
-from lictor.apiserver.status_errors import bad_request, not_allowed
+from lictor.apiserver.object_reader import read_object, read_text
+from lictor.apiserver.objects import count_generation, is_unchanged, read_clock, version_of
+from lictor.apiserver.ownership.managed_fields import track
+from lictor.apiserver.patches import ObjectEdit, PatchKind, compile_patch, read_patch_kind
+from lictor.apiserver.request import RequestAttributes
+from lictor.apiserver.status_errors import bad_request, conflict, invalid, not_allowed
+from lictor.apiserver.tables.table_columns import tell_labels, tell_selector
 from lictor.apiserver.writing import Written
 from lictor.errors import RefusedRequestError
 from lictor.http import Call, Reply
 from lictor.model.request import Operation
-from lictor.raw import JsonObject
+from lictor.raw import Json, JsonObject
+
+_SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+_USUAL = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+
+
+def read_scale(kind: ServedKind, document: JsonObject) -> JsonObject:
+    """The Scale of an object."""
+    paths = _find_paths(kind)
+    metadata = read_object(document, "metadata")
+    status: JsonObject = {"replicas": _read_number(document, paths["statusReplicasPath"])}
+    selector = _read_selector(kind, document, paths)
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {field: metadata[field] for field in _SHOWN if field in metadata},
+        "spec": {"replicas": _read_number(document, paths["specReplicasPath"])},
+        "status": status,
+    }
+
+
+def write_scale(kind: ServedKind, document: JsonObject, scale: JsonObject) -> JsonObject:
+    """The object with as many replicas as its Scale wants; raises RefusedRequestError."""
+    wanted = read_object(scale, "spec").get("replicas", 0)
+    if isinstance(wanted, bool) or not isinstance(wanted, int):
+        raise RefusedRequestError(
+            "spec.replicas of a Scale is a whole number",
+            code=HTTPStatus.BAD_REQUEST,
+            reason="BadRequest",
+        )
+    path = _find_paths(kind)["specReplicasPath"]
+    if wanted < 0:
+        raise _refuse(kind, document, path, wanted)
+    return _write(document, _split(path), wanted)
+
+
+def _find_paths(kind: ServedKind) -> JsonObject:
+    return kind.schema.scale if isinstance(kind.schema, CustomSchema) else _USUAL
+
+
+def _split(path: str) -> list[str]:
+    return path.lstrip(".").split(".")
+
+
+def _read_number(document: JsonObject, path: str) -> int:
+    found = _read(document, path)
+    return found if isinstance(found, int) and not isinstance(found, bool) else 0
+
+
+def _read(document: JsonObject, path: str) -> Json:
+    *holders, last = _split(path)
+    holder = document
+    for field in holders:
+        holder = read_object(holder, field)
+    return holder.get(last)
+
+
+def _write(holder: JsonObject, fields: list[str], value: int) -> JsonObject:
+    first, *rest = fields
+    inner = _write(read_object(holder, first), rest, value) if rest else value
+    return {**holder, first: inner}
+
+
+def _read_selector(kind: ServedKind, document: JsonObject, paths: JsonObject) -> str:
+    if kind.is_custom:
+        path = read_text(paths, "labelSelectorPath")
+        found = _read(document, path) if path else None
+        return found if isinstance(found, str) else ""
+    selector = read_object(document, "spec").get("selector")
+    if kind.kind == "ReplicationController":
+        return tell_labels(selector or {}, "")
+    return tell_selector(selector, "")
+
+
+def _refuse(kind: ServedKind, document: JsonObject, path: str, wanted: int) -> RefusedRequestError:
+    name = read_text(read_object(document, "metadata"), "name")
+    group, told = kind.group, kind.kind
+    field, why = path, "should be a non-negative integer"
+    if not kind.is_custom:
+        group, told, field = "autoscaling", "Scale", "spec.replicas"
+        why = "must be greater than or equal to 0"
+    message = f"Invalid value: {wanted}: {why}"
+    cause = {"reason": INVALID, "message": message, "field": field}
+    return RefusedRequestError(
+        f'{told}.{group} "{name}" is invalid: {field}: {message}',
+        code=HTTPStatus.UNPROCESSABLE_ENTITY,
+        reason="Invalid",
+        details={"name": name, "group": group, "kind": told, "causes": [cause]},
+    )
+
+
+_ATTEMPTS = 5
+
+
+class Scaling:
+    """The subresource `scale` of all kinds that have it."""
+
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
+
+    async def answer(self, attributes: RequestAttributes, call: Call) -> Written:
+        """The Scale as it is now."""
+        if call.method == "GET":
+            return Written(read_scale(attributes.kind, self._context.find(attributes)))
+        edit = _read_edit(attributes.kind, call)
+        for attempt in range(_ATTEMPTS):
+            try:
+                return await self._change(attributes, edit)
+            except RefusedRequestError as error:
+                is_last = attempt == _ATTEMPTS - 1
+                if is_last or error.code != HTTPStatus.CONFLICT or call.method == "PUT":
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _change(self, attributes: RequestAttributes, edit: ObjectEdit) -> Written:
+        context, kind = self._context, attributes.kind
+        old = context.find(attributes)
+        before = read_scale(kind, old)
+        wanted = edit(before)
+        version = (wanted.get("metadata") or {}).get("resourceVersion")
+        if version and version != version_of(old):
+            raise conflict(kind, attributes.name)
+        admitted = await context.admission.mutate(attributes, wanted, before)
+        after = wanted if admitted.document is None else admitted.document
+        new = count_generation(kind, old, write_scale(kind, old, after))
+        causes = kind.schema.validate(new, old)
+        if causes:
+            raise invalid(kind, attributes.name, causes)
+        heard = await context.admission.validate(attributes, after, before)
+        stored = await self._keep(attributes, old, new)
+        return Written(read_scale(kind, stored), (*admitted.warnings, *heard))
+
+    async def _keep(
+        self, attributes: RequestAttributes, old: JsonObject, new: JsonObject
+    ) -> JsonObject:
+        context, kind = self._context, attributes.kind
+        if is_unchanged(old, new, with_managers=False):
+            return old
+        new = track(kind, old, new, attributes.field_manager, read_clock(), "scale")
+        if attributes.dry_run:
+            return new
+        stored = context.store.put(kind, context.keep(kind, new), expected=version_of(old))
+        await context.store.settle()
+        return context.show(kind, stored)
+
+
+def _read_edit(kind: ServedKind, call: Call) -> ObjectEdit:
+    if call.method == "PUT":
+        sent = _require(read_document(call.body, call.content_type))
+        return lambda _: sent
+    if call.method != "PATCH":
+        raise not_allowed()
+    patch_kind = read_patch_kind(kind, call.content_type.decode("latin-1"))
+    if patch_kind is PatchKind.APPLY:
+        raise bad_request("a Scale cannot be applied, only replaced and patched")
+    patch = compile_patch(patch_kind, read_json(call.body))
+    return lambda before: _require(patch(before))
+
+
+def _require(document: Json) -> JsonObject:
+    if not isinstance(document, dict) or not isinstance(document.get("metadata") or {}, dict):
+        raise bad_request("a Scale must be an object")
+    return document
+
 
 # What is sent to a subresource that opens a connection, and its parameters that may come often.
 _CONNECTIONS = {
@@ -29,7 +201,6 @@ _CONNECTIONS = {
 }
 _LISTS = frozenset(("command", "ports"))
 _FLAGS = frozenset(("stdin", "stdout", "stderr", "tty"))
-
 SubresourceHandler = Callable[[RequestAttributes, Call], Awaitable[Written | Reply]]
 
 

@@ -5,12 +5,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.apiserver.attributes import RequestAttributes
 from lictor.apiserver.births import complete_with_uid
-from lictor.apiserver.bodies import check_metadata
+from lictor.apiserver.bodies import FieldValidation, check_metadata, read_fields, read_patched
 from lictor.apiserver.context import ServerContext
-from lictor.apiserver.field_validation import FieldValidation, read_fields, read_patched
-from lictor.apiserver.kind import Cause, ServedKind
+from lictor.apiserver.field_errors import Cause
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kind_habits import is_conditional, is_created_by_update, is_namespace
 from lictor.apiserver.objects import (
     begin_object,
@@ -27,6 +26,7 @@ from lictor.apiserver.objects import (
 )
 from lictor.apiserver.ownership.apply import apply_patch
 from lictor.apiserver.ownership.managed_fields import track
+from lictor.apiserver.request import RequestAttributes
 from lictor.apiserver.status_errors import (
     already_exists,
     bad_request,
@@ -42,8 +42,6 @@ from lictor.raw import JsonObject
 # How often a change is tried again on an object that someone else changed meanwhile.
 _ATTEMPTS = 5
 _NAME_ATTEMPTS = 8
-
-
 _NAMELESS = Cause(
     "FieldValueRequired", "Required value: name or generateName is required", "metadata.name"
 )
@@ -196,12 +194,12 @@ class ObjectWriter:
     ) -> Written:
         kind = attributes.kind
         document = begin_object(kind, document, attributes.namespace)
-        document = kind.shape.complete(document)
+        document = kind.schema.apply_defaults(document)
         admitted = await self._context.admission.mutate(attributes, document, None)
         warnings += admitted.warnings
         if admitted.document is not None and admitted.document is not document:
             document = begin_object(kind, _reread(kind, admitted.document), attributes.namespace)
-            document = kind.shape.complete(document)
+            document = kind.schema.apply_defaults(document)
         for attempt in range(_NAME_ATTEMPTS):
             born = complete_with_uid(kind, complete_birth(kind, document, read_clock()))
             try:
@@ -221,7 +219,7 @@ class ObjectWriter:
         is_apply: bool,
     ) -> Written:
         context, kind = self._context, attributes.kind
-        causes = kind.shape.check(document, None)
+        causes = kind.schema.validate(document, None)
         if not name_of(document) and not causes:
             causes = [_NAMELESS]
         if causes:
@@ -281,13 +279,13 @@ class ObjectWriter:
         causes = check_identity(old, new)
         if causes:
             raise invalid(kind, attributes.name, causes)
-        new = kind.shape.complete(carry_over(kind, old, new, part))
+        new = kind.schema.apply_defaults(carry_over(kind, old, new, part))
         admitted = await self._context.admission.mutate(attributes, new, old)
         if admitted.document is not None and admitted.document is not new:
             changed = carry_over(kind, old, _reread(kind, admitted.document), part)
-            new = kind.shape.complete(changed)
+            new = kind.schema.apply_defaults(changed)
         new = count_generation(kind, old, new)
-        causes = [*check_change(old, new), *kind.shape.check(new, old)]
+        causes = [*check_change(old, new), *kind.schema.validate(new, old)]
         if causes:
             raise invalid(kind, attributes.name, causes)
         heard = await self._context.admission.validate(attributes, new, old)

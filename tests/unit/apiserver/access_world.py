@@ -13,11 +13,11 @@ from http import HTTPStatus
 import orjson
 
 from lictor.apiserver.access.authorization import Authorization
-from lictor.apiserver.admission.chain import Admission
-from lictor.apiserver.attributes import ApiUser, RequestAttributes
+from lictor.apiserver.admission.chain import AdmissionChain
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.catalogue import build_catalogue
-from lictor.apiserver.reading import ObjectReader
+from lictor.apiserver.object_reader import ObjectReader
+from lictor.apiserver.request import ApiUser, RequestAttributes
 from lictor.apiserver.store import Store
 from lictor.cluster.keys import Algorithm, Pair, make_authority, make_serving
 from lictor.errors import RefusedRequestError
@@ -197,13 +197,13 @@ async def serve_webhooks() -> AsyncIterator[Webhooks]:
 # --- a test with both
 
 
-Step = Callable[[World, Admission, Webhooks], Awaitable[None]]
+Step = Callable[[World, AdmissionChain, Webhooks], Awaitable[None]]
 
 
 def run_step(step: Step) -> None:
     async def run() -> None:
         world = World()
-        admission = Admission(world.store, world.catalogue, world.authorization)
+        admission = AdmissionChain(world.store, world.catalogue, world.authorization)
         async with serve_webhooks() as webhooks:
             try:
                 await step(world, admission, webhooks)
@@ -219,7 +219,7 @@ def read_refusal(outcome: BaseException | None) -> tuple[int, str, str]:
 
 
 async def admit(
-    world: World, admission: Admission, document: JsonObject | None = None, **more: bool
+    world: World, admission: AdmissionChain, document: JsonObject | None = None, **more: bool
 ) -> BaseException | None:
     document = document or config_map()
     attributes = world.ask(document, **more)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.request import ApiUser
 from lictor.apiserver.server import Server, ServerSettings, build_server
 from lictor.cluster.wire import Reply, Wire
 from lictor.raw import Json, JsonObject

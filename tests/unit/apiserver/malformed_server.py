@@ -7,7 +7,7 @@ import asyncio
 import logging
 import sys
 
-from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.request import ApiUser
 from lictor.apiserver.server import ServerSettings, build_server
 
 

@@ -4,10 +4,14 @@ import pytest
 from access_world import World, make
 
 from lictor.apiserver.access.authentication import Authentication
-from lictor.apiserver.access.service_tokens import BoundTo, Grant, ServiceTokens
-from lictor.apiserver.access.token_requests import TokenRequests
-from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.access.service_account_tokens import (
+    BoundTo,
+    ServiceTokens,
+    TokenGrant,
+    TokenRequests,
+)
 from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.request import ApiUser
 from lictor.errors import RefusedRequestError
 from lictor.http import Call
 from lictor.raw import Json
@@ -99,7 +103,7 @@ def test_token_of_an_account() -> None:
     clock = _Clock()
     world = World()
     authentication, tokens = _build(world, clock)
-    token, until = tokens.sign(Grant("default", "default", "ServiceAccount-default"))
+    token, until = tokens.sign(TokenGrant("default", "default", "ServiceAccount-default"))
     assert until == clock.now + 3600
     user = authentication.identify(_call(authorization=f"Bearer {token}"))
     assert (user.name, user.groups) == ("system:serviceaccount:default:default", ACCOUNT_GROUPS)
@@ -113,7 +117,7 @@ def test_token_of_an_account() -> None:
 def test_token_survives_a_restart_but_not_its_account() -> None:
     world = World()
     _, tokens = _build(world)
-    token, _ = tokens.sign(Grant("default", "default", "ServiceAccount-default"))
+    token, _ = tokens.sign(TokenGrant("default", "default", "ServiceAccount-default"))
     again, _ = _build(world)
     assert again.read_token(token) is not None
     world.store.remove(_accounts(world), "default", "default")
@@ -129,7 +133,7 @@ def test_token_ends_with_its_pod() -> None:
     world = World(pod)
     _, tokens = _build(world)
     bound = BoundTo("Pod", "p", "Pod-p")
-    token, _ = tokens.sign(Grant("default", "default", "ServiceAccount-default", bound=bound))
+    token, _ = tokens.sign(TokenGrant("default", "default", "ServiceAccount-default", bound=bound))
     user = tokens.read(token)
     assert user is not None
     assert user.extra["authentication.kubernetes.io/pod-name"] == ("p",)
@@ -139,7 +143,7 @@ def test_token_ends_with_its_pod() -> None:
 
 def test_token_for_another_audience() -> None:
     _, tokens = _build(World())
-    grant = Grant("default", "default", "ServiceAccount-default", audiences=("vault",))
+    grant = TokenGrant("default", "default", "ServiceAccount-default", audiences=("vault",))
     token, _ = tokens.sign(grant)
     assert tokens.read(token) is None
     assert tokens.read(token, ("vault", "other")) is not None

@@ -7,11 +7,11 @@ from access_world import ADMIN, World, make
 
 from lictor.apiserver.access.access_reviews import AccessReviews
 from lictor.apiserver.access.authentication import Authentication
-from lictor.apiserver.access.bootstrap_roles import list_bootstrap_bindings, list_bootstrap_roles
-from lictor.apiserver.access.rbac import Question
+from lictor.apiserver.access.authorization import AccessQuestion
 from lictor.apiserver.access.role_aggregation import RoleAggregation
-from lictor.apiserver.access.service_tokens import Grant, ServiceTokens
-from lictor.apiserver.attributes import ApiUser, RequestAttributes
+from lictor.apiserver.access.service_account_tokens import ServiceTokens, TokenGrant
+from lictor.apiserver.bootstrap import list_bootstrap_bindings, list_bootstrap_roles
+from lictor.apiserver.request import ApiUser, RequestAttributes
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 
@@ -69,42 +69,42 @@ WORLD = (
     ("question", "reason"),
     [
         (
-            Question(JANE, "get", "", "pods", "", "default", "x"),
+            AccessQuestion(JANE, "get", "", "pods", "", "default", "x"),
             'RBAC: allowed by ClusterRoleBinding "devs-read" of ClusterRole "read" to Group "devs"',
         ),
         (
-            Question(JANE, "get", "", "pods", "log", "default", "x"),
+            AccessQuestion(JANE, "get", "", "pods", "log", "default", "x"),
             'RBAC: allowed by ClusterRoleBinding "devs-read" of ClusterRole "read" to Group "devs"',
         ),
         (
-            Question(JANE, "get", "", "configmaps", "", "kube-system", "a"),
+            AccessQuestion(JANE, "get", "", "configmaps", "", "kube-system", "a"),
             'RBAC: allowed by ClusterRoleBinding "devs-read" of ClusterRole "read" to Group "devs"',
         ),
         (
-            Question(JANE, "update", "apps", "deployments", "scale", "default", "x"),
+            AccessQuestion(JANE, "update", "apps", "deployments", "scale", "default", "x"),
             'RBAC: allowed by RoleBinding "jane-scale/default" of ClusterRole "scale" to User '
             '"jane"',
         ),
         (
-            Question(JANE, "get", path="/logs/x"),
+            AccessQuestion(JANE, "get", path="/logs/x"),
             'RBAC: allowed by ClusterRoleBinding "jane-health" of ClusterRole "health" to User '
             '"jane"',
         ),
         (
-            Question(ROBOT, "create", "", "pods", "", "default"),
+            AccessQuestion(ROBOT, "create", "", "pods", "", "default"),
             'RBAC: allowed by RoleBinding "robot-write/default" of Role "write" to ServiceAccount '
             '"robot/default"',
         ),
         (
-            Question(ROBOT, "delete", "apps", "deployments", "status", "kube-system", "x"),
+            AccessQuestion(ROBOT, "delete", "apps", "deployments", "status", "kube-system", "x"),
             'RBAC: allowed by RoleBinding "robot-all/kube-system" of ClusterRole "all" to '
             'ServiceAccount "robot/default"',
         ),
-        (Question(ADMIN, "anything", "any", "thing"), ""),
+        (AccessQuestion(ADMIN, "anything", "any", "thing"), ""),
     ],
     ids=["group", "part", "name", "any-scale", "path", "role", "everything-there", "masters"],
 )
-def test_allowed(question: Question, reason: str) -> None:
+def test_allowed(question: AccessQuestion, reason: str) -> None:
     assert World(*WORLD).authorization.decide(question) == (True, reason)
 
 
@@ -112,42 +112,42 @@ def test_allowed(question: Question, reason: str) -> None:
     ("question", "message"),
     [
         (
-            Question(JANE, "delete", "", "pods", "", "default", "x"),
+            AccessQuestion(JANE, "delete", "", "pods", "", "default", "x"),
             'pods "x" is forbidden: User "jane" cannot delete resource "pods" in API group "" in '
             'the namespace "default"',
         ),
         (
-            Question(JANE, "list", "apps", "deployments"),
+            AccessQuestion(JANE, "list", "apps", "deployments"),
             'deployments.apps is forbidden: User "jane" cannot list resource "deployments" in API '
             'group "apps" at the cluster scope',
         ),
         (
-            Question(JANE, "list", "", "configmaps", "", "default"),
+            AccessQuestion(JANE, "list", "", "configmaps", "", "default"),
             'configmaps is forbidden: User "jane" cannot list resource "configmaps" in API group '
             '"" in the namespace "default"',
         ),
         (
-            Question(JANE, "update", "apps", "deployments", "scale", "kube-system", "x"),
+            AccessQuestion(JANE, "update", "apps", "deployments", "scale", "kube-system", "x"),
             'deployments.apps "x" is forbidden: User "jane" cannot update resource '
             '"deployments/scale" in API group "apps" in the namespace "kube-system"',
         ),
         (
-            Question(JANE, "get", path="/debug"),
+            AccessQuestion(JANE, "get", path="/debug"),
             'forbidden: User "jane" cannot get path "/debug"',
         ),
         (
-            Question(ApiUser("a<b>"), "get", path="/logs/&"),
+            AccessQuestion(ApiUser("a<b>"), "get", path="/logs/&"),
             'forbidden: User "a&lt;b&gt;" cannot get path "/logs/&amp;"',
         ),
         (
-            Question(ApiUser("lost"), "get", "", "pods"),
+            AccessQuestion(ApiUser("lost"), "get", "", "pods"),
             'pods is forbidden: User "lost" cannot get resource "pods" in API group "" at the '
             'cluster scope: RBAC: clusterrole.rbac.authorization.k8s.io "missing" not found',
         ),
     ],
     ids=["verb", "group", "names-only", "elsewhere", "path", "markup", "no-role"],
 )
-def test_refused(question: Question, message: str) -> None:
+def test_refused(question: AccessQuestion, message: str) -> None:
     with pytest.raises(RefusedRequestError) as error:
         World(*WORLD).authorization.require(question)
     assert (error.value.code, error.value.reason) == (403, "Forbidden")
@@ -164,7 +164,7 @@ def test_details_of_a_refusal() -> None:
 
 def test_changes_count_at_once() -> None:
     world = World()
-    question = Question(JANE, "get", "", "pods", "", "default")
+    question = AccessQuestion(JANE, "get", "", "pods", "", "default")
     assert not world.authorization.decide(question)[0]
     world.put(_role("read", _rule("get", "pods")), _binding("b", "read", TO_DEVS))
     assert world.authorization.decide(question)[0]
@@ -216,7 +216,7 @@ def test_paths_for_everyone(user: ApiUser, verb: str, path: str, *, allowed: boo
 def test_bootstrap_roles(role: str, verb: str, group: str, resource: str, *, allowed: bool) -> None:
     world = _bootstrapped()
     world.put(_binding("b", role, TO_JANE))
-    question = Question(ApiUser("jane"), verb, group, resource, "", "default")
+    question = AccessQuestion(ApiUser("jane"), verb, group, resource, "", "default")
     assert world.authorization.decide(question)[0] is allowed
 
 
@@ -320,7 +320,7 @@ def test_reviews(kind: str, spec: Json, expected: Json) -> None:
 
 def test_review_of_an_account_token() -> None:
     world = World()
-    grant = Grant("default", "default", "ServiceAccount-default")
+    grant = TokenGrant("default", "default", "ServiceAccount-default")
     token, _ = ServiceTokens(b"k" * 32, world.reader).sign(grant)
     status = _review(world, "TokenReview", {"token": token})
     assert status["audiences"] == ["https://kubernetes.default.svc.cluster.local"]

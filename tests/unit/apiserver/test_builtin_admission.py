@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from access_world import World, config_map, make
 
-from lictor.apiserver.admission.chain import Admission
+from lictor.apiserver.admission.chain import AdmissionChain
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 
@@ -23,7 +23,7 @@ WAITING = [
 def _mutate(
     world: World, document: JsonObject, verb: str = "create", subresource: str = ""
 ) -> JsonObject | None:
-    admission = Admission(world.store, world.catalogue, world.authorization)
+    admission = AdmissionChain(world.store, world.catalogue, world.authorization)
     attributes = world.ask(document, verb, subresource=subresource)
     new = None if verb == "delete" else document
     old = None if verb == "create" else document

@@ -11,14 +11,14 @@ CATALOGUE = build_catalogue()
 
 
 def check(document, old=None):
-    shape = CATALOGUE.find_kind(document["apiVersion"], document["kind"]).shape
-    completed = shape.complete(shape.prune(document))
-    return [f"{cause.field}: {cause.message}" for cause in shape.check(completed, old)]
+    schema = CATALOGUE.find_kind(document["apiVersion"], document["kind"]).schema
+    completed = schema.apply_defaults(schema.prune(document))
+    return [f"{cause.field}: {cause.message}" for cause in schema.validate(completed, old)]
 
 
 def complete(document):
-    shape = CATALOGUE.find_kind(document["apiVersion"], document["kind"]).shape
-    return shape.complete(document)
+    schema = CATALOGUE.find_kind(document["apiVersion"], document["kind"]).schema
+    return schema.apply_defaults(document)
 
 
 POD = yaml.safe_load("""

@@ -10,7 +10,7 @@ CATALOGUE = build_catalogue()
 
 
 def shape_of(document):
-    return CATALOGUE.find_kind(document["apiVersion"], document["kind"]).shape
+    return CATALOGUE.find_kind(document["apiVersion"], document["kind"]).schema
 
 
 def read(text):

@@ -12,7 +12,7 @@ CATALOGUE = build_catalogue()
 
 def complete(document):
     kind = CATALOGUE.find_kind(document["apiVersion"], document["kind"])
-    return kind.shape.complete(document)
+    return kind.schema.apply_defaults(document)
 
 
 def look(document, path):

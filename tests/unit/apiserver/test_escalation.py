@@ -4,7 +4,7 @@ import pytest
 from access_world import ADMIN, World, make
 
 from lictor.apiserver.access.escalation import Escalation
-from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.request import ApiUser
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 

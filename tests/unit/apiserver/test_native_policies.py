@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from access_world import ADMIN, World, config_map, make
 
-from lictor.apiserver.admission.chain import Admission, Admitted
-from lictor.apiserver.admission.native_policy_status import PolicyStatus
-from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.admission.admission_policies import PolicyStatusController
+from lictor.apiserver.admission.chain import AdmissionChain, Admitted
+from lictor.apiserver.request import ApiUser
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 
@@ -54,7 +54,7 @@ def _admit(
     world: World, document: JsonObject | None = None, user: ApiUser = ADMIN
 ) -> tuple[Admitted, tuple[str, ...]]:
     document = document or config_map()
-    admission = Admission(world.store, world.catalogue, world.authorization)
+    admission = AdmissionChain(world.store, world.catalogue, world.authorization)
     attributes = world.ask(document, user=user)
 
     async def run() -> tuple[Admitted, tuple[str, ...]]:
@@ -332,7 +332,7 @@ def test_status_tells_what_was_seen() -> None:
         written.append(document["status"])
         world.put(document)
 
-    keeper = PolicyStatus(world.reader, write)
+    keeper = PolicyStatusController(world.reader, write)
     asyncio.run(keeper.reconcile())
     asyncio.run(keeper.reconcile())
     assert written == [{"observedGeneration": 2, "typeChecking": {}}]

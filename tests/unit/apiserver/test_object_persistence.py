@@ -11,8 +11,7 @@ import pytest
 from embedded_site import CONFIG_MAPS, Site, config_map, run_on_site
 from test_object_store import KIND, thing
 
-from lictor.apiserver.database import Database
-from lictor.apiserver.persistence import SqliteJournal, open_store
+from lictor.apiserver.persistence import Database, SqliteJournal, open_store
 from lictor.apiserver.store import StoreChange
 from lictor.errors import DataFileError, RefusedRequestError
 

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from lictor.apiserver.kinds.catalogue import build_catalogue
-from lictor.apiserver.kinds.scale import read_scale, write_scale
+from lictor.apiserver.subresources import read_scale, write_scale
 from lictor.errors import RefusedRequestError
 
 CATALOGUE = build_catalogue()

@@ -13,7 +13,7 @@ class _NoShape:
     form: Json = None
 
 
-KIND = ServedKind("", "v1", "Thing", "things", "thing", namespaced=True, shape=_NoShape())
+KIND = ServedKind("", "v1", "Thing", "things", "thing", namespaced=True, schema=_NoShape())
 
 
 def thing(name: str, namespace: str = "a", **more: Json) -> JsonObject:

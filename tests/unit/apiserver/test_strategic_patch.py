@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.apiserver.strategic import merge_strategic
+from lictor.apiserver.patches import merge_strategic
 from lictor.errors import EvaluationError
 from lictor.raw import Json, JsonObject
 

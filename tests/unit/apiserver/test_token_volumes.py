@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.apiserver.admission.token_volumes import add_pull_secrets, add_token_volume
+from lictor.apiserver.admission.plugins import add_pull_secrets, add_token_volume
 
 PLACE = "/var/run/secrets/kubernetes.io/serviceaccount"
 

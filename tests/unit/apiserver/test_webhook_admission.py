@@ -14,8 +14,8 @@ from access_world import (
     run_step,
 )
 
-from lictor.apiserver.admission.chain import Admission
-from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.admission.chain import AdmissionChain
+from lictor.apiserver.request import ApiUser
 from lictor.raw import JsonObject
 
 JANE = ApiUser("jane", ("devs",), "7", {"scopes": ("a", "b")})
@@ -24,7 +24,7 @@ JANE = ApiUser("jane", ("devs",), "7", {"scopes": ("a", "b")})
 
 
 def test_review_of_a_creation() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         world.put(webhooks.configure(path="/a", timeoutSeconds=7))
         document = config_map()
         await admission.validate(world.ask(document, user=JANE), document, None)
@@ -59,7 +59,7 @@ def test_review_of_a_creation() -> None:
 
 
 def test_review_of_a_subresource_and_of_a_namespace() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         world.put(webhooks.configure())
         deployment = make("apps/v1", "Deployment", "d", "default")
         scale = make("autoscaling/v1", "Scale", "d", "default", spec={"replicas": 2})
@@ -83,7 +83,7 @@ def test_review_of_a_subresource_and_of_a_namespace() -> None:
 
 
 def test_review_in_another_version() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         rule = {**RULE, "apiVersions": ["v1"], "resources": ["horizontalpodautoscalers"]}
         world.put(webhooks.configure("a", rules=[rule], path="/a"))
         world.put(webhooks.configure("b", rules=[rule], path="/b", matchPolicy="Exact"))
@@ -100,7 +100,7 @@ def test_review_in_another_version() -> None:
 
 
 def test_older_reviews() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         world.put(webhooks.configure(admissionReviewVersions=["v2", "v1beta1", "v1"]))
         document = config_map()
         await admission.validate(world.ask(document), document, None)
@@ -212,7 +212,7 @@ CHOICES: dict[str, tuple[JsonObject, JsonObject, bool]] = {
 
 @pytest.mark.parametrize(("fields", "document", "asked"), CHOICES.values(), ids=CHOICES)
 def test_which_are_asked(fields: JsonObject, document: JsonObject, *, asked: bool) -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         world.put(NAMESPACE, webhooks.configure(**fields))
         await admission.validate(world.ask(document), document, None)
         assert bool(webhooks.reviews) is asked
@@ -221,7 +221,7 @@ def test_which_are_asked(fields: JsonObject, document: JsonObject, *, asked: boo
 
 
 def test_old_labels_count_too() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         world.put(webhooks.configure(objectSelector={"matchLabels": {"a": "b"}}))
         old, new = config_map(labels={"a": "b"}), config_map()
         await admission.validate(world.ask(new, "update"), new, old)
@@ -231,7 +231,7 @@ def test_old_labels_count_too() -> None:
 
 
 def test_changes_of_configurations_count_at_once() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         document = config_map()
         await admission.validate(world.ask(document), document, None)
         configuration = webhooks.configure(path="/a")
@@ -250,7 +250,7 @@ def test_changes_of_configurations_count_at_once() -> None:
 
 
 def test_each_sees_what_those_before_left() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         webhooks.answers = {
             "/a": patch({"op": "add", "path": "/data", "value": {"a": "1"}}),
             "/b": patch({"op": "add", "path": "/data/b", "value": "2"}),
@@ -282,7 +282,7 @@ def test_each_sees_what_those_before_left() -> None:
     ],
 )
 def test_reinvocation(first: str, second: str, paths: list[str]) -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         webhooks.answers = {"/b": patch({"op": "add", "path": "/data", "value": {"b": "2"}})}
         world.put(
             webhooks.configure("a", mutating=True, path="/a", reinvocationPolicy=first),
@@ -296,7 +296,7 @@ def test_reinvocation(first: str, second: str, paths: list[str]) -> None:
 
 
 def test_one_that_changes_what_the_other_changed_ends() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         def count(request: JsonObject) -> JsonObject:
             number = int(request["object"].get("data", {}).get("n", "0")) + 1
             return patch({"op": "add", "path": "/data", "value": {"n": str(number)}})(request)
@@ -318,7 +318,7 @@ def test_one_that_changes_what_the_other_changed_ends() -> None:
 
 
 def test_changes_are_read_back_as_the_kind_says() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         webhooks.answers = {"/a": patch({"op": "add", "path": "/nonsense", "value": 1})}
         world.put(webhooks.configure(mutating=True, path="/a"))
         document = config_map()

@@ -16,7 +16,7 @@ from access_world import (
     run_step,
 )
 
-from lictor.apiserver.admission.chain import Admission, Admitted
+from lictor.apiserver.admission.chain import AdmissionChain, Admitted
 from lictor.errors import RefusedRequestError
 from lictor.http import Reply
 from lictor.raw import Json, JsonObject
@@ -44,7 +44,7 @@ REFUSALS: dict[str, tuple[JsonObject, tuple[int, str, str]]] = {
 @pytest.mark.parametrize("mutating", [True, False])
 @pytest.mark.parametrize(("answer", "expected"), REFUSALS.values(), ids=REFUSALS)
 def test_refusals(answer: JsonObject, expected: tuple[int, str, str], *, mutating: bool) -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         webhooks.answers = {"/a": lambda _: answer}
         world.put(webhooks.configure(mutating=mutating, path="/a", failurePolicy="Ignore"))
         outcome = await admit(world, admission)
@@ -54,7 +54,7 @@ def test_refusals(answer: JsonObject, expected: tuple[int, str, str], *, mutatin
 
 
 def test_warnings() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         webhooks.answers = {"/a": lambda _: {"allowed": True, "warnings": ["careful", "there"]}}
         world.put(webhooks.configure("m", mutating=True, path="/a"))
         world.put(webhooks.configure("v", path="/a"))
@@ -68,7 +68,7 @@ def test_warnings() -> None:
 
 
 def test_dry_run() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         world.put(webhooks.configure(sideEffects="NoneOnDryRun"))
         assert await admit(world, admission, dry_run=True) is None
         assert webhooks.reviews[0]["request"]["dryRun"] is True
@@ -82,7 +82,7 @@ def test_dry_run() -> None:
 
 
 def test_all_that_check_are_asked_though_one_refuses() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         webhooks.answers = {"/b": lambda _: {"allowed": False, "status": {"message": "no"}}}
         for name in ("a", "b", "c"):
             world.put(webhooks.configure(name, path=f"/{name}"))
@@ -159,7 +159,7 @@ BROKEN: dict[str, tuple[JsonObject, Reply | JsonObject | None, str]] = {
 
 @pytest.mark.parametrize(("fields", "reply", "expected"), BROKEN.values(), ids=BROKEN)
 def test_broken_webhooks(fields: JsonObject, reply: Json, expected: str) -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         if isinstance(reply, Reply):
             webhooks.replies = {"/a": reply}
         elif reply is not None:
@@ -185,7 +185,7 @@ def test_broken_webhooks(fields: JsonObject, reply: Json, expected: str) -> None
 
 
 def test_patch_that_does_not_fit() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         webhooks.answers = {"/a": patch({"op": "remove", "path": "/spec/x"})}
         world.put(webhooks.configure(mutating=True, path="/a", failurePolicy="Ignore"))
         code, reason, _ = read_refusal(await admit(world, admission))
@@ -195,7 +195,7 @@ def test_patch_that_does_not_fit() -> None:
 
 
 def test_nothing_to_change_where_something_goes() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         webhooks.answers = {
             "/a": patch({"op": "add", "path": "/metadata/labels", "value": {"a": "x"}})
         }
@@ -208,7 +208,7 @@ def test_nothing_to_change_where_something_goes() -> None:
 
 
 def test_undecided_conditions_refuse() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         condition = {"name": "b", "expression": "object.nothing == 'x'"}
         world.put(webhooks.configure(matchConditions=[condition]))
         code, reason, told = read_refusal(await admit(world, admission))
@@ -222,7 +222,7 @@ def test_undecided_conditions_refuse() -> None:
 
 
 def test_conditions_that_cost_too_much_refuse() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         condition = {"name": "b", "expression": "lists.range(1000000000).size() > 0"}
         world.put(webhooks.configure(matchConditions=[condition], failurePolicy="Ignore"))
         code, reason, told = read_refusal(await admit(world, admission))
@@ -263,7 +263,7 @@ def _at_service(webhooks: Webhooks) -> JsonObject:
 
 
 def test_service_by_its_slices() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         world.put(SERVICE, _slice(webhooks.port), _at_service(webhooks))
         assert await admit(world, admission) is None
         assert webhooks.paths == ["/s?timeout=10s"]
@@ -275,7 +275,7 @@ def test_service_by_its_slices() -> None:
 
 
 def test_service_by_its_endpoints() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         subset = {
             "addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "https", "port": webhooks.port}],
         }  # fmt: skip
@@ -287,7 +287,7 @@ def test_service_by_its_endpoints() -> None:
 
 
 def test_connections_stay_open() -> None:
-    async def step(world: World, admission: Admission, webhooks: Webhooks) -> None:
+    async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
         world.put(webhooks.configure())
         for _ in range(5):
             assert await admit(world, admission) is None

@@ -7,14 +7,13 @@ from typing import Final
 import orjson
 
 from lictor.apiserver.access.authentication import Authentication
-from lictor.apiserver.access.authorization import Authorization
-from lictor.apiserver.access.rbac import Rule
-from lictor.apiserver.access.service_tokens import ServiceTokens
-from lictor.apiserver.admission.store_lookups import read_question
+from lictor.apiserver.access.authorization import Authorization, RbacRule, read_question
+from lictor.apiserver.access.service_account_tokens import ServiceTokens
 from lictor.apiserver.admission.submission import describe_user
-from lictor.apiserver.attributes import ApiUser
-from lictor.apiserver.kind import Cause, ServedKind
-from lictor.apiserver.reading import read_object, read_text, read_texts
+from lictor.apiserver.field_errors import Cause
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.object_reader import read_object, read_text, read_texts
+from lictor.apiserver.request import ApiUser
 from lictor.apiserver.status_errors import bad_request, invalid_object
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
@@ -31,7 +30,6 @@ REVIEWS: Final = frozenset(
         ("authentication.k8s.io", "tokenreviews"),
     )
 )
-
 _Answer = Callable[[ServedKind, ApiUser, JsonObject, str], JsonObject]
 
 
@@ -155,7 +153,7 @@ def _review_self(kind: ServedKind, user: ApiUser, _: JsonObject, __: str) -> Jso
     }
 
 
-def _show_rule(rule: Rule) -> JsonObject:
+def _show_rule(rule: RbacRule) -> JsonObject:
     shown = {
         "verbs": sorted(rule.verbs),
         "apiGroups": sorted(rule.groups),

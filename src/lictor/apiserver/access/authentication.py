@@ -4,10 +4,13 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
 
-from lictor.apiserver.access.authorization import Authorization
-from lictor.apiserver.access.rbac import Question
-from lictor.apiserver.access.service_tokens import ACCOUNT_PREFIX, ServiceTokens, account_groups
-from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.access.authorization import AccessQuestion, Authorization
+from lictor.apiserver.access.service_account_tokens import (
+    ACCOUNT_PREFIX,
+    ServiceTokens,
+    account_groups,
+)
+from lictor.apiserver.request import ApiUser
 from lictor.errors import RefusedRequestError
 from lictor.http import Call
 from lictor.raw import Json
@@ -92,24 +95,26 @@ class Authentication:
         )
 
 
-def _list_questions(user: ApiUser, name: str, headers: dict[str, list[str]]) -> Iterator[Question]:
+def _list_questions(
+    user: ApiUser, name: str, headers: dict[str, list[str]]
+) -> Iterator[AccessQuestion]:
     """What a user must be allowed to do, to be taken for another."""
     account = _split_account(name)
     if account:
-        yield Question(
+        yield AccessQuestion(
             user, "impersonate", "", "serviceaccounts", namespace=account[0], name=account[1]
         )
     else:
-        yield Question(user, "impersonate", "", "users", name=name)
+        yield AccessQuestion(user, "impersonate", "", "users", name=name)
     for group in headers.get("impersonate-group", ()):
-        yield Question(user, "impersonate", "", "groups", name=group)
+        yield AccessQuestion(user, "impersonate", "", "groups", name=group)
     for key, values in _list_extra(headers):
         for value in values:
-            yield Question(
+            yield AccessQuestion(
                 user, "impersonate", "authentication.k8s.io", "userextras", key, name=value
             )
     for uid in headers.get("impersonate-uid", ())[:1]:
-        yield Question(user, "impersonate", "authentication.k8s.io", "uids", name=uid)
+        yield AccessQuestion(user, "impersonate", "authentication.k8s.io", "uids", name=uid)
 
 
 def _list_extra(headers: dict[str, list[str]]) -> Iterator[tuple[str, list[str]]]:

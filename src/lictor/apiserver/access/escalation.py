@@ -5,10 +5,16 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import orjson
 
-from lictor.apiserver.access.authorization import MASTERS, Authorization, forbid
-from lictor.apiserver.access.rbac import GROUP, Question, Rule
-from lictor.apiserver.attributes import RequestAttributes
-from lictor.apiserver.reading import ObjectReader, read_list, read_object, read_text
+from lictor.apiserver.access.authorization import (
+    GROUP,
+    MASTERS,
+    AccessQuestion,
+    Authorization,
+    RbacRule,
+    forbid,
+)
+from lictor.apiserver.object_reader import ObjectReader, read_list, read_object, read_text
+from lictor.apiserver.request import RequestAttributes
 from lictor.apiserver.status_errors import not_found
 from lictor.model.request import Operation
 from lictor.raw import Json, JsonObject
@@ -23,7 +29,7 @@ _EVERYTHING = (
 _UPKEEP = ("finalizers", "ownerReferences", "managedFields", "resourceVersion")
 
 
-class Part(msgspec.Struct, frozen=True):
+class Permission(msgspec.Struct, frozen=True):
     """The smallest right that a rule gives; without a resource it is one on a path."""
 
     verb: str
@@ -78,7 +84,7 @@ class Escalation:
         self._confirm(attributes, document, read_list(role, "rules"))
 
     def _may(self, attributes: RequestAttributes, verb: str, plural: str, name: str) -> bool:
-        question = Question(
+        question = AccessQuestion(
             attributes.user, verb, GROUP, plural, namespace=attributes.namespace, name=name
         )
         return self._authorization.decide(question)[0]
@@ -99,7 +105,9 @@ class Escalation:
             f"RBAC permissions not currently held:\n{told}",
         )
 
-    def _list_missing(self, attributes: RequestAttributes, rules: Iterable[Json]) -> list[Part]:
+    def _list_missing(
+        self, attributes: RequestAttributes, rules: Iterable[Json]
+    ) -> list[Permission]:
         user = attributes.user
         owned = [
             rule
@@ -111,9 +119,9 @@ class Escalation:
         return [part for part in parts if not _is_covered(attributes, part, owned)]
 
 
-def _is_covered(attributes: RequestAttributes, part: Part, owned: Iterable[Rule]) -> bool:
+def _is_covered(attributes: RequestAttributes, part: Permission, owned: Iterable[RbacRule]) -> bool:
     resource, _, subresource = part.resource.partition("/")
-    question = Question(
+    question = AccessQuestion(
         attributes.user,
         part.verb,
         part.group,
@@ -125,26 +133,26 @@ def _is_covered(attributes: RequestAttributes, part: Part, owned: Iterable[Rule]
     return any(rule.allows(question) for rule in owned)
 
 
-def _break_down(rule: Json) -> Iterator[Part]:
+def _break_down(rule: Json) -> Iterator[Permission]:
     verbs = read_list(rule, "verbs")
     names = read_list(rule, "resourceNames") or [""]
     for group in read_list(rule, "apiGroups"):
         for resource in read_list(rule, "resources"):
             for verb in verbs:
-                yield from (Part(verb, group, resource, name) for name in names)
+                yield from (Permission(verb, group, resource, name) for name in names)
     for path in read_list(rule, "nonResourceURLs"):
-        yield from (Part(verb, path=path) for verb in verbs)
+        yield from (Permission(verb, path=path) for verb in verbs)
 
 
-def _describe(parts: Iterable[Part]) -> Iterator[str]:
+def _describe(parts: Iterable[Permission]) -> Iterator[str]:
     """One line for each resource and name, with all verbs; one for each right on a path."""
-    verbs: dict[Part, list[str]] = {}
+    verbs: dict[Permission, list[str]] = {}
     for part in parts:
         if part.path:
             paths = f"NonResourceURLs:{_quote_all([part.path])}"
             yield f"{{{paths}, Verbs:{_quote_all([part.verb])}}}"
         else:
-            place = Part("", part.group, part.resource, part.name)
+            place = Permission("", part.group, part.resource, part.name)
             verbs.setdefault(place, []).append(part.verb)
     for place, listed in verbs.items():
         told = [

@@ -6,15 +6,14 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
-from lictor.apiserver.access.service_tokens import ACCOUNT_PREFIX, account_groups
+from lictor.apiserver.access.service_account_tokens import ACCOUNT_PREFIX, account_groups
 from lictor.apiserver.admission.webhooks import compile_fit
-from lictor.apiserver.attributes import ApiUser
-from lictor.apiserver.reading import ObjectReader, read_list, read_object, read_text
+from lictor.apiserver.object_reader import ObjectReader, read_list, read_object, read_text
+from lictor.apiserver.request import ApiUser
 from lictor.errors import CompileError, RefusedRequestError
 from lictor.raw import Json, JsonObject
 
 log = logging.getLogger(__name__)
-
 AGGREGATOR = ApiUser(
     f"{ACCOUNT_PREFIX}kube-system:clusterrole-aggregation-controller",
     account_groups("kube-system"),
@@ -22,7 +21,6 @@ AGGREGATOR = ApiUser(
 _GROUP = "rbac.authorization.k8s.io"
 _CONFLICT = 409
 _NOT_FOUND = 404
-
 # Replaces a ClusterRole, as AGGREGATOR.
 Write = Callable[[JsonObject], Awaitable[object]]
 

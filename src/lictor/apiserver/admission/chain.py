@@ -2,24 +2,55 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import msgspec
 
-from lictor.apiserver.access.authorization import Authorization
+from lictor.apiserver.access.authorization import Authorization, read_question
 from lictor.apiserver.access.escalation import Escalation
-from lictor.apiserver.admission.builtin_admission import BuiltinAdmission
-from lictor.apiserver.admission.native_policies import NativePolicies
-from lictor.apiserver.admission.pod_security_admission import PodSecurityAdmission
-from lictor.apiserver.admission.reinvocation import Rounds
-from lictor.apiserver.admission.store_lookups import StoreLookups
-from lictor.apiserver.admission.submission import Submission
+from lictor.apiserver.admission.admission_policies import AdmissionPolicies
+from lictor.apiserver.admission.plugins import BuiltinPlugins
+from lictor.apiserver.admission.pod_security import PodSecurityAdmission
+from lictor.apiserver.admission.submission import MutationPasses, Submission
 from lictor.apiserver.admission.webhook_admission import WebhookAdmission
-from lictor.apiserver.admission.webhooks import MUTATING, VALIDATING, WebhookBook
-from lictor.apiserver.attributes import RequestAttributes
+from lictor.apiserver.admission.webhooks import MUTATING, VALIDATING, WebhookIndex
 from lictor.apiserver.kinds.catalogue import KindCatalogue
-from lictor.apiserver.reading import ObjectReader, ObjectSource
-from lictor.errors import RefusedRequestError
-from lictor.raw import JsonObject
+from lictor.apiserver.object_reader import (
+    ObjectReader,
+    ObjectSource,
+    read_object,
+)
+from lictor.apiserver.request import RequestAttributes
+from lictor.errors import NotProvidedError, RefusedRequestError
+from lictor.ports import ApiCall, NoLookups
+from lictor.raw import Json, JsonObject
+
+_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class StoreLookups(NoLookups):
+    """Objects of the store and answers of its authorizer; nothing of the outside."""
+
+    def __init__(self, reader: ObjectReader, authorization: Authorization) -> None:
+        self._reader = reader
+        self._authorization = authorization
+
+    def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
+        found = self._reader.catalogue.find_kind(api_version, kind)
+        return None if found is None else self._reader.objects.get(found, namespace, name)
+
+    def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
+        found = self._reader.catalogue.find_kind(api_version, kind)
+        return [] if found is None else self._reader.objects.list(found, namespace)
+
+    def call_api(self, call: ApiCall) -> Json:
+        if call.url_path != _REVIEWS or call.method != "POST":
+            raise NotProvidedError(f"no call of {call.url_path or call.service_url} from here")
+        allowed, reason = self._authorization.decide(read_question(read_object(call.data, "spec")))
+        return {"status": {"allowed": allowed, "reason": reason}}
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -39,7 +70,7 @@ def _hand_on(warnings: list[str]) -> Iterator[None]:
         raise
 
 
-class Admission:
+class AdmissionChain:
     """The whole chain: first what changes, then (after the schema) what only checks."""
 
     def __init__(
@@ -47,14 +78,14 @@ class Admission:
     ) -> None:
         reader = ObjectReader(objects, catalogue)
         lookups = StoreLookups(reader, authorization)
-        self._builtin = BuiltinAdmission(reader)
+        self._builtin = BuiltinPlugins(reader)
         self._escalation = Escalation(reader, authorization)
         self._pod_security = PodSecurityAdmission(reader)
-        self._policies = NativePolicies(reader, catalogue, lookups)
+        self._policies = AdmissionPolicies(reader, catalogue, lookups)
         self._webhooks = WebhookAdmission(
             reader,
-            WebhookBook(reader, catalogue, MUTATING, lookups),
-            WebhookBook(reader, catalogue, VALIDATING, lookups),
+            WebhookIndex(reader, catalogue, MUTATING, lookups),
+            WebhookIndex(reader, catalogue, VALIDATING, lookups),
         )
 
     async def mutate(
@@ -63,7 +94,7 @@ class Admission:
         """The object after all who may change it; raises RefusedRequestError."""
         submission = Submission(attributes, document, old)
         warnings: list[str] = []
-        rounds = Rounds()
+        rounds = MutationPasses()
         with _hand_on(warnings):
             await self._run(submission, rounds, warnings)
             if rounds.wants_another:
@@ -88,7 +119,9 @@ class Admission:
         """End the connections to webhooks."""
         await self._webhooks.close()
 
-    async def _run(self, submission: Submission, rounds: Rounds, warnings: list[str]) -> None:
+    async def _run(
+        self, submission: Submission, rounds: MutationPasses, warnings: list[str]
+    ) -> None:
         self._builtin.mutate(submission)
         self._policies.mutate(submission, rounds)
         await self._webhooks.mutate(submission, rounds, warnings)

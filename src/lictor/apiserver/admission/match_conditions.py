@@ -1,24 +1,66 @@
-"""`matchConditions` of webhooks: CEL that says whether a webhook is asked at all."""
+"""Conditions in CEL on a request under admission, as webhooks have them."""
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
-from lictor.apiserver.admission.submission import Submission
+from lictor.apiserver.admission.submission import Submission, convert, describe_request
+from lictor.apiserver.admission.webhooks import MatchConditionTest
 from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.object_reader import read_text
+from lictor.evaluate.cel.context import bind_world
+from lictor.evaluate.cel.expressions import Language, compile_match_conditions
+from lictor.lang.cel.activation import make_activation
+from lictor.lang.cel.environment import kubernetes_environment
+from lictor.lang.cel.library.authorizer import authorizer, request_resource
+from lictor.lang.resource_names import builtin_names
+from lictor.model.policy import MatchCondition
 from lictor.ports import Lookups
-from lictor.raw import Json
-
-# Do all hold? Raises EvaluationError where that cannot be decided.
-Conditions: TypeAlias = Callable[[Submission, ServedKind | None], bool]
+from lictor.raw import Json, JsonObject
 
 
-def compile_conditions(
+def compile_cel_conditions(
     conditions: Sequence[Json], lookups: Lookups, *, ignore_errors: bool
-) -> Conditions | None:
-    """None where there is nothing to ask. With `ignore_errors`, what is undecided does not hold."""
-    if not conditions:
-        return None
-    # The engine of that language is heavy, and most webhooks have no conditions.
-    from lictor.apiserver.admission.cel_conditions import compile_cel_conditions
+) -> MatchConditionTest:
+    """Whether all hold."""
+    records = [
+        MatchCondition(read_text(each, "name"), read_text(each, "expression"))
+        for each in conditions
+    ]
+    language = Language(
+        kubernetes_environment(has_params=False),
+        bind_world(lookups, builtin_names()),
+        lenient=True,
+    )
+    holds = compile_match_conditions(records, language, ignore_errors=ignore_errors)
+    asks_access = any("authorizer" in record.expression for record in records)
 
-    return compile_cel_conditions(conditions, lookups, ignore_errors=ignore_errors)
+    def decide(submission: Submission, place: ServedKind | None) -> bool:
+        values = _show(submission, place)
+        if asks_access:
+            values |= _show_access(submission)
+        return holds is None or holds(make_activation(values))
+
+    return decide
+
+
+def _show(submission: Submission, place: ServedKind | None) -> JsonObject:
+    shown = "" if place is None else place.api_version
+    document = convert(submission.document, shown)
+    old = convert(submission.old, shown)
+    request = describe_request(submission, place, with_objects=False)
+    return {"object": document, "oldObject": old, "request": request, "namespaceObject": None}
+
+
+def _show_access(submission: Submission) -> JsonObject:
+    attributes = submission.attributes
+    asked = {
+        "group": attributes.kind.group,
+        "resource": attributes.kind.plural,
+        "subresource": attributes.subresource,
+        "namespace": attributes.namespace,
+        "name": submission.name,
+    }
+    caller = {"user": attributes.user.name, "groups": list(attributes.user.groups)}
+    return {
+        "authorizer": authorizer(caller),
+        "authorizer.requestResource": request_resource(asked, caller),
+    }

@@ -4,12 +4,18 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from lictor.apiserver.admission.admission_reviews import Answer, read_review, write_review
-from lictor.apiserver.admission.reinvocation import Rounds
-from lictor.apiserver.admission.submission import Submission, is_namespace, missing_namespace
+from lictor.apiserver.admission.submission import (
+    MutationPasses,
+    Submission,
+    WebhookAnswer,
+    is_namespace,
+    missing_namespace,
+    read_review,
+    write_review,
+)
 from lictor.apiserver.admission.webhook_calls import WebhookCaller
-from lictor.apiserver.admission.webhooks import Candidate, Hook, WebhookBook
-from lictor.apiserver.reading import ObjectReader, read_object, read_text
+from lictor.apiserver.admission.webhooks import MatchedWebhook, Webhook, WebhookIndex
+from lictor.apiserver.object_reader import ObjectReader, read_object, read_text
 from lictor.apiserver.status_errors import internal_error
 from lictor.errors import (
     CompileError,
@@ -23,7 +29,6 @@ from lictor.model.request import Operation
 from lictor.raw import Json, JsonObject
 
 log = logging.getLogger(__name__)
-
 _HARMLESS = ("None", "NoneOnDryRun")
 _KNOWN_VERSIONS = ("v1", "v1beta1")
 
@@ -32,7 +37,7 @@ class WebhookAdmission:
     """Asks the webhooks of one server."""
 
     def __init__(
-        self, reader: ObjectReader, mutating: WebhookBook, validating: WebhookBook
+        self, reader: ObjectReader, mutating: WebhookIndex, validating: WebhookIndex
     ) -> None:
         self._reader = reader
         self._mutating = mutating
@@ -43,7 +48,9 @@ class WebhookAdmission:
         """End the connections to webhooks."""
         await self._caller.close()
 
-    async def mutate(self, submission: Submission, rounds: Rounds, warnings: list[str]) -> None:
+    async def mutate(
+        self, submission: Submission, rounds: MutationPasses, warnings: list[str]
+    ) -> None:
         """Let each webhook change the object, as those before it left it."""
         candidates = self._mutating.candidates(submission)
         if not candidates:
@@ -82,7 +89,7 @@ class WebhookAdmission:
 
     # --- does a webhook want to see it?
 
-    def _concerns(self, candidate: Candidate, submission: Submission) -> bool:
+    def _concerns(self, candidate: MatchedWebhook, submission: Submission) -> bool:
         hook = candidate.hook
         try:
             fits = self._fits_labels(hook, submission)
@@ -95,7 +102,7 @@ class WebhookAdmission:
         except (EvaluationError, LookupFailedError, TooLargeError) as error:
             raise submission.forbid(str(error)) from error
 
-    def _fits_labels(self, hook: Hook, submission: Submission) -> bool:
+    def _fits_labels(self, hook: Webhook, submission: Submission) -> bool:
         if (
             hook.fits_namespace is not None
             and submission.namespace
@@ -125,7 +132,7 @@ class WebhookAdmission:
     # --- calls
 
     async def _change(
-        self, candidate: Candidate, submission: Submission, warnings: list[str]
+        self, candidate: MatchedWebhook, submission: Submission, warnings: list[str]
     ) -> bool:
         """Whether the webhook has changed the object."""
         hook = candidate.hook
@@ -150,7 +157,7 @@ class WebhookAdmission:
         return True
 
     async def _check(
-        self, candidate: Candidate, submission: Submission, warnings: list[str]
+        self, candidate: MatchedWebhook, submission: Submission, warnings: list[str]
     ) -> None:
         answer = await self._ask(candidate, submission, is_mutating=False)
         if answer is None:
@@ -160,8 +167,8 @@ class WebhookAdmission:
             raise _refusal(candidate.hook, answer)
 
     async def _ask(
-        self, candidate: Candidate, submission: Submission, *, is_mutating: bool
-    ) -> Answer | None:
+        self, candidate: MatchedWebhook, submission: Submission, *, is_mutating: bool
+    ) -> WebhookAnswer | None:
         """What the webhook says; None where it says nothing and nobody minds."""
         hook = candidate.hook
         if submission.attributes.dry_run and hook.side_effects not in _HARMLESS:
@@ -177,8 +184,8 @@ class WebhookAdmission:
             return None
 
     async def _exchange(
-        self, candidate: Candidate, submission: Submission, *, is_mutating: bool
-    ) -> Answer:
+        self, candidate: MatchedWebhook, submission: Submission, *, is_mutating: bool
+    ) -> WebhookAnswer:
         hook = candidate.hook
         version = next((each for each in hook.versions if each in _KNOWN_VERSIONS), "")
         if not version:
@@ -204,7 +211,7 @@ def _apply(before: JsonObject, patch: list[Json]) -> JsonObject:
     return after
 
 
-def _refusal(hook: Hook, answer: Answer) -> RefusedRequestError:
+def _refusal(hook: Webhook, answer: WebhookAnswer) -> RefusedRequestError:
     status = answer.status
     denied = f'admission webhook "{hook.name}" denied the request'
     why = read_text(status, "message") or read_text(status, "reason")

@@ -3,15 +3,94 @@
 import asyncio
 import socket
 import ssl
+from collections.abc import Iterator
+from itertools import count
 from urllib.parse import urlsplit
 
 import orjson
 
-from lictor.apiserver.admission.service_addresses import ServiceAddresses
-from lictor.apiserver.admission.webhooks import Address, Hook
-from lictor.apiserver.reading import ObjectReader, read_text
+from lictor.apiserver.admission.webhooks import Webhook, WebhookAddress
+from lictor.apiserver.object_reader import ObjectReader, read_list, read_object, read_text
 from lictor.cluster.wire import Reply, Wire
 from lictor.errors import LookupFailedError
+from lictor.raw import Json, JsonObject
+
+_DISCOVERY = "discovery.k8s.io"
+_OWNER = "kubernetes.io/service-name"
+_MAX_KNOWN = 256
+HostPort = tuple[str, int]
+
+
+class ServiceAddresses:
+    """Knows the addresses of Services until something about them changes."""
+
+    def __init__(self, reader: ObjectReader) -> None:
+        self._reader = reader
+        self._known: dict[tuple[str, str, int], tuple[HostPort, ...]] = {}
+        self._turn = count()
+        for group, plural in (("", "services"), ("", "endpoints"), (_DISCOVERY, "endpointslices")):
+            reader.on_change(group, plural, self._known.clear)
+
+    def find(self, namespace: str, name: str, port: int) -> HostPort:
+        """One of the addresses, each in its turn; raises LookupFailedError where there is none."""
+        key = (namespace, name, port)
+        places = self._known.get(key)
+        if places is None:
+            places = tuple(self._resolve(*key))
+            if not places:
+                raise LookupFailedError(f'no endpoints available for service "{name}"')
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[key] = places
+        return places[next(self._turn) % len(places)]
+
+    def _resolve(self, namespace: str, name: str, port: int) -> Iterator[HostPort]:
+        service = self._reader.get("", "services", namespace, name)
+        if service is None:
+            raise LookupFailedError(f'service "{name}" not found')
+        spec = read_object(service, "spec")
+        if read_text(spec, "type") == "ExternalName":
+            yield read_text(spec, "externalName"), port
+            return
+        word = _name_port(spec, name, port)
+        found = [*self._read_slices(namespace, name, word)]
+        yield from found or self._read_endpoints(namespace, name, word)
+
+    def _read_slices(self, namespace: str, name: str, word: str) -> Iterator[HostPort]:
+        for each in self._reader.list(_DISCOVERY, "endpointslices", namespace):
+            labels = read_object(read_object(each, "metadata"), "labels")
+            number = _find_port(read_list(each, "ports"), word)
+            if labels.get(_OWNER) != name or number is None:
+                continue
+            for endpoint in read_list(each, "endpoints"):
+                # Nothing said means ready.
+                if read_object(endpoint, "conditions").get("ready") is not False:
+                    for address in read_list(endpoint, "addresses"):
+                        yield str(address), number
+
+    def _read_endpoints(self, namespace: str, name: str, word: str) -> Iterator[HostPort]:
+        endpoints = self._reader.get("", "endpoints", namespace, name)
+        for subset in read_list(endpoints, "subsets"):
+            number = _find_port(read_list(subset, "ports"), word)
+            if number is not None:
+                for address in read_list(subset, "addresses"):
+                    yield read_text(address, "ip"), number
+
+
+def _name_port(spec: JsonObject, name: str, port: int) -> str:
+    for each in read_list(spec, "ports"):
+        if isinstance(each, dict) and each.get("port") == port:
+            return read_text(each, "name")
+    raise LookupFailedError(f'no service port {port} found for service "{name}"')
+
+
+def _find_port(ports: list[Json], word: str) -> int | None:
+    for each in ports:
+        number = each.get("port") if isinstance(each, dict) else None
+        if read_text(each, "name") == word and isinstance(number, int):
+            return number
+    return None
+
 
 _CONNECTIONS = 64
 _MAX_WIRES = 64
@@ -42,7 +121,7 @@ class WebhookCaller:
         self._wires: dict[tuple[str, bytes, str], Wire] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def call(self, hook: Hook, body: bytes) -> bytes:
+    async def call(self, hook: Webhook, body: bytes) -> bytes:
         """Send a review; raises LookupFailedError where no answer came in time."""
         address = hook.address
         url, path = _split(address)
@@ -64,7 +143,7 @@ class WebhookCaller:
         self._wires.clear()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    async def _send(self, wire: Wire, path: str, body: bytes, hook: Hook) -> Reply:
+    async def _send(self, wire: Wire, path: str, body: bytes, hook: Webhook) -> Reply:
         try:
             return await self._send_once(wire, path, body, hook)
         except ConnectionError as error:
@@ -73,12 +152,12 @@ class WebhookCaller:
                 raise
             return await self._send_once(wire, path, body, hook)
 
-    async def _send_once(self, wire: Wire, path: str, body: bytes, hook: Hook) -> Reply:
+    async def _send_once(self, wire: Wire, path: str, body: bytes, hook: Webhook) -> Reply:
         return await wire.send(
             "POST", path, content=body, params=None, headers=_HEADERS, limit=hook.seconds
         )
 
-    def _find_wire(self, address: Address, url: str) -> Wire:
+    def _find_wire(self, address: WebhookAddress, url: str) -> Wire:
         server_name = ""
         if address.service:
             host, port = self._addresses.find(address.namespace, address.service, address.port)
@@ -105,7 +184,7 @@ class WebhookCaller:
             task.add_done_callback(self._closing.discard)
 
 
-def _split(address: Address) -> tuple[str, str]:
+def _split(address: WebhookAddress) -> tuple[str, str]:
     """The webhook's URL up to its path, and the path."""
     if address.service:
         host = f"{address.service}.{address.namespace}.svc"

@@ -2,22 +2,43 @@
 
 import binascii
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 
-from lictor.apiserver.admission.match_conditions import Conditions, compile_conditions
 from lictor.apiserver.admission.submission import Submission, is_namespace
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.catalogue import KindCatalogue
-from lictor.apiserver.reading import ObjectReader, read_list, read_object, read_text, read_texts
+from lictor.apiserver.object_reader import (
+    ObjectReader,
+    read_list,
+    read_object,
+    read_text,
+    read_texts,
+)
 from lictor.errors import CompileError
 from lictor.lang.entries import MapTest
 from lictor.lang.label_selector import Requirement, compile_label_selector
 from lictor.model.request import Operation
 from lictor.ports import Lookups
 from lictor.raw import Json, JsonObject
+
+# Do all hold? Raises EvaluationError where that cannot be decided.
+MatchConditionTest: TypeAlias = Callable[[Submission, ServedKind | None], bool]
+
+
+def compile_conditions(
+    conditions: Sequence[Json], lookups: Lookups, *, ignore_errors: bool
+) -> MatchConditionTest | None:
+    """None where there is nothing to ask. With `ignore_errors`, what is undecided does not hold."""
+    if not conditions:
+        return None
+    # The engine of that language is heavy, and most webhooks have no conditions.
+    from lictor.apiserver.admission.match_conditions import compile_cel_conditions
+
+    return compile_cel_conditions(conditions, lookups, ignore_errors=ignore_errors)
+
 
 GROUP: Final = "admissionregistration.k8s.io"
 MUTATING: Final = "mutatingwebhookconfigurations"
@@ -35,7 +56,7 @@ _MAX_CLASSES = 4096
 _EVENT_GROUPS = frozenset(("", "events.k8s.io"))
 
 
-class Address(msgspec.Struct, frozen=True):
+class WebhookAddress(msgspec.Struct, frozen=True):
     """Where a webhook is: a URL, or a Service."""
 
     url: str = ""
@@ -46,7 +67,7 @@ class Address(msgspec.Struct, frozen=True):
     ca: bytes = b""
 
 
-class Rule(msgspec.Struct, frozen=True):
+class WebhookRule(msgspec.Struct, frozen=True):
     """One rule of a webhook."""
 
     operations: frozenset[str]
@@ -72,17 +93,17 @@ class Rule(msgspec.Struct, frozen=True):
         )
 
 
-class Hook(msgspec.Struct, frozen=True, eq=False):
+class Webhook(msgspec.Struct, frozen=True, eq=False):
     """One webhook of a configuration."""
 
     configuration: str
     name: str
-    address: Address
-    rules: tuple[Rule, ...]
+    address: WebhookAddress
+    rules: tuple[WebhookRule, ...]
     is_equivalent: bool
     fits_namespace: MapTest | None
     fits_object: MapTest | None
-    conditions: Conditions | None
+    conditions: MatchConditionTest | None
     is_ignored: bool
     seconds: int
     side_effects: str
@@ -90,10 +111,10 @@ class Hook(msgspec.Struct, frozen=True, eq=False):
     versions: tuple[str, ...]
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class MatchedWebhook(msgspec.Struct, frozen=True):
     """A webhook whose rules take a class of requests, in which version it wants to see them."""
 
-    hook: Hook
+    hook: Webhook
     # None: as they come.
     place: ServedKind | None
 
@@ -103,7 +124,7 @@ def is_exempt(kind: ServedKind) -> bool:
     return kind.group == GROUP and kind.kind in _EXEMPT
 
 
-class WebhookBook:
+class WebhookIndex:
     """All webhooks of one sort, in Kubernetes' order; compiled when a configuration changes."""
 
     def __init__(
@@ -113,13 +134,13 @@ class WebhookBook:
         self._catalogue = catalogue
         self._plural = plural
         self._lookups = lookups
-        self._hooks: tuple[Hook, ...] | None = None
-        self._compiled: dict[tuple[str, str], tuple[Hook, ...]] = {}
-        self._classes: dict[tuple[Json, ...], tuple[Candidate, ...]] = {}
+        self._hooks: tuple[Webhook, ...] | None = None
+        self._compiled: dict[tuple[str, str], tuple[Webhook, ...]] = {}
+        self._classes: dict[tuple[Json, ...], tuple[MatchedWebhook, ...]] = {}
         reader.on_change(GROUP, plural, self._forget)
         catalogue.listen(self._classes.clear)
 
-    def candidates(self, submission: Submission) -> tuple[Candidate, ...]:
+    def candidates(self, submission: Submission) -> tuple[MatchedWebhook, ...]:
         """The webhooks whose rules take a request."""
         attributes = submission.attributes
         kind, subresource = attributes.kind, attributes.subresource
@@ -139,13 +160,13 @@ class WebhookBook:
 
     def _select(
         self, operation: Operation, kind: ServedKind, subresource: str, *, inside: bool
-    ) -> Iterator[Candidate]:
+    ) -> Iterator[MatchedWebhook]:
         if is_exempt(kind):
             return
         others = [other for other in self._catalogue if _is_equivalent(kind, other)]
         for hook in self._list_hooks():
             if any(rule.takes(operation, kind, subresource, inside=inside) for rule in hook.rules):
-                yield Candidate(hook, None)
+                yield MatchedWebhook(hook, None)
             elif hook.is_equivalent:
                 # Earlier rules count first.
                 places = (
@@ -156,11 +177,11 @@ class WebhookBook:
                 )
                 place = next(places, None)
                 if place is not None:
-                    yield Candidate(hook, place)
+                    yield MatchedWebhook(hook, place)
 
-    def _list_hooks(self) -> tuple[Hook, ...]:
+    def _list_hooks(self) -> tuple[Webhook, ...]:
         if self._hooks is None:
-            fresh: dict[tuple[str, str], tuple[Hook, ...]] = {}
+            fresh: dict[tuple[str, str], tuple[Webhook, ...]] = {}
             for document in self._reader.list(GROUP, self._plural):
                 metadata = read_object(document, "metadata")
                 key = (read_text(metadata, "name"), read_text(metadata, "resourceVersion"))
@@ -181,7 +202,7 @@ def _is_equivalent(kind: ServedKind, other: ServedKind) -> bool:
 # --- from JSON
 
 
-def compile_hooks(document: JsonObject, lookups: Lookups) -> tuple[Hook, ...]:
+def compile_hooks(document: JsonObject, lookups: Lookups) -> tuple[Webhook, ...]:
     """The webhooks of a configuration."""
     configuration = read_text(read_object(document, "metadata"), "name")
     return tuple(
@@ -191,10 +212,10 @@ def compile_hooks(document: JsonObject, lookups: Lookups) -> tuple[Hook, ...]:
     )
 
 
-def _compile_hook(configuration: str, webhook: JsonObject, lookups: Lookups) -> Hook:
+def _compile_hook(configuration: str, webhook: JsonObject, lookups: Lookups) -> Webhook:
     ignored = read_text(webhook, "failurePolicy") == "Ignore"
     seconds = webhook.get("timeoutSeconds")
-    return Hook(
+    return Webhook(
         configuration=configuration,
         name=read_text(webhook, "name"),
         address=_read_address(read_object(webhook, "clientConfig")),
@@ -213,9 +234,9 @@ def _compile_hook(configuration: str, webhook: JsonObject, lookups: Lookups) -> 
     )
 
 
-def _read_rule(rule: Json) -> Rule:
+def _read_rule(rule: Json) -> WebhookRule:
     parts = [each.partition("/") for each in read_texts(rule, "resources")]
-    return Rule(
+    return WebhookRule(
         frozenset(read_texts(rule, "operations")),
         frozenset(read_texts(rule, "apiGroups")),
         frozenset(read_texts(rule, "apiVersions")),
@@ -224,14 +245,14 @@ def _read_rule(rule: Json) -> Rule:
     )
 
 
-def _read_address(config: JsonObject) -> Address:
+def _read_address(config: JsonObject) -> WebhookAddress:
     service = read_object(config, "service")
     port = service.get("port")
     try:
         ca = b64decode(read_text(config, "caBundle"))
     except (binascii.Error, ValueError):
         ca = b""
-    return Address(
+    return WebhookAddress(
         url=read_text(config, "url"),
         namespace=read_text(service, "namespace"),
         service=read_text(service, "name"),

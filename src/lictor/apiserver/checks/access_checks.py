@@ -2,8 +2,8 @@
 
 from lictor.apiserver.checks.check_basics import Say, check_choice, check_named, need
 from lictor.apiserver.checks.name_rules import check_subdomain
-from lictor.apiserver.kinds.schema_words import invalid, required, unsupported
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.field_errors import invalid, required, unsupported
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.raw import JsonObject
 
 _GROUP = "rbac.authorization.k8s.io"

@@ -11,8 +11,8 @@ from lictor.apiserver.checks.check_basics import (
     need,
 )
 from lictor.apiserver.checks.name_rules import check_qualified, check_subdomain
-from lictor.apiserver.kinds.schema_words import duplicate, invalid, required, unsupported
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.field_errors import duplicate, invalid, required, unsupported
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.errors import SyntaxFaultError
 from lictor.raw import Json, JsonObject
 
@@ -144,7 +144,7 @@ def _check_conditions(conditions: list[Json], path: str, say: Say) -> None:
 def _check_expression(text: str, path: str, say: Say, variables: Json = None) -> None:
     """Does it parse, and is it true or false?"""
     # The engine takes a while to load, and most configurations have no expressions.
-    from lictor.apiserver.kinds.expressions import find_type
+    from lictor.apiserver.kinds.cel_rules import find_type
 
     try:
         found = find_type(text, variables)

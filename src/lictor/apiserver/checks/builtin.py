@@ -20,7 +20,7 @@ from lictor.apiserver.checks.name_rules import (
 )
 from lictor.apiserver.checks.object_checks import check_metadata
 from lictor.apiserver.checks.pod_checks import check_pod
-from lictor.apiserver.kind import Cause
+from lictor.apiserver.field_errors import Cause
 from lictor.raw import JsonObject
 
 Check: TypeAlias = Callable[[JsonObject, JsonObject | None, Say], None]

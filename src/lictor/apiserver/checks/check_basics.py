@@ -6,20 +6,19 @@ from typing import TypeAlias
 
 from lictor.apiserver.checks.name_rules import NameRule
 from lictor.apiserver.checks.object_checks import check_labels
-from lictor.apiserver.kind import Cause
-from lictor.apiserver.kinds.schema_words import (
+from lictor.apiserver.field_errors import (
     INVALID,
+    Cause,
     forbidden,
     invalid,
     required,
     show,
     unsupported,
 )
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.raw import Json, JsonObject
 
 Say: TypeAlias = Callable[[Cause], None]
-
 PORTS = range(1, 65_536)
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 _IMMUTABLE = "field is immutable"

@@ -12,9 +12,8 @@ from lictor.apiserver.checks.check_basics import (
     need,
 )
 from lictor.apiserver.checks.name_rules import check_label, check_qualified
-from lictor.apiserver.kind import Cause
-from lictor.apiserver.kinds.schema_words import invalid, required, show
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.field_errors import Cause, invalid, required, show
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.lang.quantity import Quantity, parse_quantity
 from lictor.raw import Json, JsonObject
 

@@ -2,8 +2,8 @@
 
 from lictor.apiserver.checks.check_basics import Say, check_counts, check_same, say_all
 from lictor.apiserver.checks.name_rules import check_config_key, check_qualified
-from lictor.apiserver.kinds.schema_words import forbidden, invalid, required, too_long
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.field_errors import forbidden, invalid, required, too_long
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.lang.quantity import Quantity, parse_quantity
 from lictor.raw import Json, JsonObject
 

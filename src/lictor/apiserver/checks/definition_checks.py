@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from lictor.apiserver.checks.check_basics import Say, check_choice, check_named, check_same, need
 from lictor.apiserver.checks.name_rules import check_service_name, check_subdomain
-from lictor.apiserver.kinds.schema_words import invalid, required, unsupported
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.field_errors import invalid, required, unsupported
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.errors import SyntaxFaultError
 from lictor.lang.regex import compile_regex
 from lictor.raw import Json, JsonObject
@@ -144,7 +144,7 @@ def _check_rule(rule: JsonObject, path: str, say: Say) -> None:
         say(required(f"{path}.rule", "rule is not specified"))
         return
     # The engine of rules takes a while to load: only who has rules needs it.
-    from lictor.apiserver.kinds.schema_rules import compile_rule
+    from lictor.apiserver.kinds.cel_rules import compile_rule
 
     try:
         compile_rule(rule)

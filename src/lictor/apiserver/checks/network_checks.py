@@ -18,8 +18,8 @@ from lictor.apiserver.checks.check_basics import (
 )
 from lictor.apiserver.checks.name_rules import check_label, check_service_name, check_subdomain
 from lictor.apiserver.checks.object_checks import check_labels
-from lictor.apiserver.kinds.schema_words import forbidden, invalid, required
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.field_errors import forbidden, invalid, required
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.raw import Json, JsonObject
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")

@@ -6,9 +6,8 @@ from lictor.apiserver.checks.name_rules import (
     check_qualified,
     check_subdomain,
 )
-from lictor.apiserver.kind import Cause
-from lictor.apiserver.kinds.schema_words import invalid, required, too_long
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.field_errors import Cause, invalid, required, too_long
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.raw import JsonObject
 
 _MAX_ANNOTATIONS = 256 * 1024

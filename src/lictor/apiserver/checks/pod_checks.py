@@ -14,9 +14,8 @@ from lictor.apiserver.checks.check_basics import (
 from lictor.apiserver.checks.container_checks import check_container, check_user_ids
 from lictor.apiserver.checks.name_rules import check_label, check_subdomain
 from lictor.apiserver.checks.object_checks import check_labels
-from lictor.apiserver.kind import Cause
-from lictor.apiserver.kinds.schema_words import forbidden, invalid, required, show, unsupported
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.field_errors import Cause, forbidden, invalid, required, show, unsupported
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.raw import Json, JsonObject
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")

@@ -2,8 +2,8 @@
 
 from lictor.apiserver.checks.check_basics import Say, check_choice, check_named, check_same, need
 from lictor.apiserver.checks.name_rules import check_subdomain
-from lictor.apiserver.kinds.schema_words import forbidden, invalid, required, unsupported
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.field_errors import forbidden, invalid, required, unsupported
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.lang.quantity import Quantity, parse_quantity
 from lictor.raw import JsonObject
 

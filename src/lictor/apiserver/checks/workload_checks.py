@@ -12,8 +12,8 @@ from lictor.apiserver.checks.check_basics import (
 )
 from lictor.apiserver.checks.name_rules import tell_length
 from lictor.apiserver.checks.pod_checks import check_template
-from lictor.apiserver.kinds.schema_words import forbidden, invalid, required, unsupported
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.field_errors import forbidden, invalid, required, unsupported
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.errors import CompileError
 from lictor.lang.cron import compile_schedule
 from lictor.lang.label_selector import Requirement, compile_label_selector

@@ -6,18 +6,17 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lictor.apiserver.access.service_tokens import ACCOUNT_PREFIX, account_groups
-from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.access.service_account_tokens import ACCOUNT_PREFIX, account_groups
 from lictor.apiserver.kind import Catalogue, ServedKind
 from lictor.apiserver.loopback_client import LoopbackClient
 from lictor.apiserver.objects import read_clock
+from lictor.apiserver.request import ApiUser
 from lictor.apiserver.store import GroupResource, Store
 from lictor.apiserver.workloads.pods import find_controller
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
 log = logging.getLogger(__name__)
-
 PODS: GroupResource = ("", "pods")
 EVENTS: GroupResource = ("", "events")
 CLAIMS: GroupResource = ("", "persistentvolumeclaims")
@@ -28,7 +27,6 @@ DAEMON_SETS: GroupResource = ("apps", "daemonsets")
 REVISIONS: GroupResource = ("apps", "controllerrevisions")
 JOBS: GroupResource = ("batch", "jobs")
 CRON_JOBS: GroupResource = ("batch", "cronjobs")
-
 _HOME = "kube-system"
 _NOT_FOUND = 404
 _LONGEST_MESSAGE = 1024

@@ -1,15 +1,15 @@
 """CustomResourceDefinitions: their kinds come with them, and go with all their objects."""
 
-from lictor.apiserver.attributes import ApiUser
 from lictor.apiserver.context import SYSTEM
 from lictor.apiserver.controllers.work_queue import WorkQueue
 from lictor.apiserver.defaults.policy_defaults import CLEANUP
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.catalogue import KindCatalogue
-from lictor.apiserver.kinds.custom_kinds import read_storage_version
+from lictor.apiserver.kinds.custom_kind import read_storage_version
 from lictor.apiserver.loopback_client import LoopbackClient
+from lictor.apiserver.object_reader import read_list, read_object
 from lictor.apiserver.objects import is_ending, read_clock
-from lictor.apiserver.reading import read_list, read_object
+from lictor.apiserver.request import ApiUser
 from lictor.apiserver.store import DELETED, Store, StoreChange
 from lictor.raw import JsonObject
 

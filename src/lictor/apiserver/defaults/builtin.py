@@ -30,8 +30,7 @@ from lictor.apiserver.defaults.workload_defaults import (
     complete_replica_set,
     complete_stateful_set,
 )
-from lictor.apiserver.kinds.copies import copy_json
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.object_reader import copy_json, read_list, read_object, read_text
 from lictor.raw import JsonObject
 
 _RBAC = "rbac.authorization.k8s.io"

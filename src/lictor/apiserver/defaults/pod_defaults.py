@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from lictor.apiserver.defaults.pod_quality import find_quality
 from lictor.apiserver.defaults.volume_defaults import complete_volume_source
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.raw import JsonObject
 
 _CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")

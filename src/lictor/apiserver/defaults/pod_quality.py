@@ -1,6 +1,6 @@
 """How well is a Pod treated when a node runs short? By what its containers ask for."""
 
-from lictor.apiserver.reading import read_list, read_object
+from lictor.apiserver.object_reader import read_list, read_object
 from lictor.lang.quantity import parse_quantity
 from lictor.raw import Json, JsonObject
 

@@ -1,6 +1,6 @@
 """Defaults of what extends the API server: webhooks, admission policies, definitions of kinds."""
 
-from lictor.apiserver.reading import read_list, read_object
+from lictor.apiserver.object_reader import read_list, read_object
 from lictor.raw import JsonObject
 
 # As long as it is there, a definition waits for the objects of its kind to go.

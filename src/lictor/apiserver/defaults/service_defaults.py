@@ -5,7 +5,7 @@ An address follows from the Service's name, so that it stays when the Service is
 
 from hashlib import sha256
 
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.raw import JsonObject
 
 _CLUSTER = "Cluster"

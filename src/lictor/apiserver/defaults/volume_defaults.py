@@ -1,6 +1,6 @@
 """Defaults of the volumes of Pods, and of PersistentVolumes."""
 
-from lictor.apiserver.reading import read_list, read_object
+from lictor.apiserver.object_reader import read_list, read_object
 from lictor.raw import JsonObject
 
 _MODE = 0o644

@@ -2,7 +2,7 @@
 
 from lictor.apiserver.defaults.pod_defaults import complete_template
 from lictor.apiserver.defaults.storage_defaults import complete_claim
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.raw import JsonObject
 
 _QUARTER = "25%"

@@ -1,6 +1,6 @@
 """Objects in another version of their kind, where versions differ in more than their name."""
 
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.raw import Json, JsonObject
 
 # The same field under two names: core's, and that of events.k8s.io.

@@ -32,7 +32,7 @@ _HEALTH = frozenset(("/healthz", "/livez", "/readyz"))
 _MOST_DOCUMENTS = 64
 
 
-class Document(msgspec.Struct, frozen=True):
+class EncodedDocument(msgspec.Struct, frozen=True):
     """A body, encoded."""
 
     body: bytes
@@ -45,16 +45,16 @@ class Documents:
     def __init__(self, catalogue: KindCatalogue, address: str) -> None:
         self._catalogue = catalogue
         self._address = address
-        self._kept: dict[tuple[str, bool], Document | None] = {}
+        self._kept: dict[tuple[str, bool], EncodedDocument | None] = {}
         catalogue.listen(self._kept.clear)
 
-    def find(self, path: str, accept: str = "") -> Document | None:
+    def find(self, path: str, accept: str = "") -> EncodedDocument | None:
         """The document at a path; None where there is none. `accept` is the header."""
         path = path.rstrip("/") or "/"
         if path in _HEALTH:
-            return Document(b"ok", TEXT)
+            return EncodedDocument(b"ok", TEXT)
         if path == "/openapi/v2" and _OLD_OPENAPI in accept:
-            return Document(_OLD_DOCUMENT, _OLD_TYPE)
+            return EncodedDocument(_OLD_DOCUMENT, _OLD_TYPE)
         key = (path, _wants_aggregated(path, accept))
         if key not in self._kept:
             if len(self._kept) >= _MOST_DOCUMENTS:
@@ -62,13 +62,13 @@ class Documents:
             self._kept[key] = self._build(*key)
         return self._kept[key]
 
-    def _build(self, path: str, is_aggregated: bool) -> Document | None:  # noqa: FBT001
+    def _build(self, path: str, is_aggregated: bool) -> EncodedDocument | None:  # noqa: FBT001
         parts = path.strip("/").split("/")
         if is_aggregated:
             discover = discover_core if parts[0] == "api" else discover_groups
-            return Document(orjson.dumps(discover(self._catalogue)), _AGGREGATED)
+            return EncodedDocument(orjson.dumps(discover(self._catalogue)), _AGGREGATED)
         found = self._answer(parts)
-        return None if found is None else Document(orjson.dumps(found))
+        return None if found is None else EncodedDocument(orjson.dumps(found))
 
     def _answer(self, parts: list[str]) -> JsonObject | None:
         match parts[0]:

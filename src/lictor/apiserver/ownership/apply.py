@@ -4,17 +4,6 @@ import msgspec
 import orjson
 
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.ownership.field_owners import (
-    APPLY,
-    UPDATE,
-    Manager,
-    Share,
-    Shares,
-    list_entries,
-    make_manager,
-    read_shares,
-    write_shares,
-)
 from lictor.apiserver.ownership.field_sets import (
     FieldSet,
     exclude,
@@ -33,13 +22,22 @@ from lictor.apiserver.ownership.field_walks import (
     remove_fields,
 )
 from lictor.apiserver.ownership.managed_fields import (
+    APPLY,
+    UPDATE,
+    Manager,
+    Share,
+    Shares,
     compare_objects,
     find_conflicts,
+    list_entries,
     list_reset_fields,
     make_empty,
+    make_manager,
+    read_shares,
     record_update,
     strip_server_fields,
     take_from_others,
+    write_shares,
 )
 from lictor.errors import EvaluationError, RefusedRequestError
 from lictor.lang.go_json import dump_go_json
@@ -88,7 +86,7 @@ def _check_applied(kind: ServedKind, applied: JsonObject) -> None:
         raise _refuse_request(f"invalid object type: {group}/{only}, Kind={name}")
     if list_entries(applied) is not None:
         raise _refuse_request("metadata.managedFields must be nil")
-    faults = sorted(check_form(applied, kind.shape.form, allows_nulls=True))
+    faults = sorted(check_form(applied, kind.schema.form, allows_nulls=True))
     if faults:
         place = f"{_name(applied, 'namespace')}/{_name(applied, 'name')}"
         group = f"{kind.group}/{kind.version}"
@@ -113,7 +111,7 @@ class _Apply:
         self, kind: ServedKind, current: JsonObject | None, applied: JsonObject, manager: Manager
     ) -> None:
         self._kind = kind
-        self._form = kind.shape.form
+        self._form = kind.schema.form
         self._current = current
         # What is not there yet is compared with an empty object.
         self._live = make_empty(kind) if current is None else write_shares(current, {})
@@ -250,7 +248,7 @@ def _read_last_applied_fields(kind: ServedKind, live: JsonObject) -> FieldSet:
         last = orjson.loads(_read_annotations(live).get(LAST_APPLIED) or "null")
     except orjson.JSONDecodeError:
         return {}
-    form = kind.shape.form
+    form = kind.schema.form
     if not isinstance(last, dict) or last.get("apiVersion") != kind.api_version:
         return {}
     if check_form(last, form, allows_nulls=True):

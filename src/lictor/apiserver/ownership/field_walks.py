@@ -10,7 +10,7 @@ from lictor.lang.kind_schema import DEDUCED, Form, ListForm, MapForm
 from lictor.raw import Json, JsonObject
 
 
-class Comparison(NamedTuple):
+class FieldComparison(NamedTuple):
     """What became of the fields of an object."""
 
     removed: FieldSet
@@ -78,15 +78,15 @@ def _index(value: list[Json], form: ListForm) -> dict[str, list[Json]]:
     return found
 
 
-def compare_fields(old: JsonObject, new: JsonObject, form: Form) -> Comparison:
+def compare_fields(old: JsonObject, new: JsonObject, form: Form) -> FieldComparison:
     """What changed from `old` to `new`. Unlike what is claimed, it includes all parents."""
-    comparison = Comparison({}, {}, {})
+    comparison = FieldComparison({}, {}, {})
     if form.map is not None:
         _compare_maps(old, new, form.map, comparison)
     return comparison
 
 
-def _compare_maps(old: JsonObject, new: JsonObject, form: MapForm, into: Comparison) -> None:
+def _compare_maps(old: JsonObject, new: JsonObject, form: MapForm, into: FieldComparison) -> None:
     fields, others = form.fields, form.others or DEDUCED
     for key, value in new.items():
         if key not in old:
@@ -100,7 +100,7 @@ def _compare_maps(old: JsonObject, new: JsonObject, form: MapForm, into: Compari
             into.removed[f"f:{key}"] = _list_all(value, fields.get(key, others))
 
 
-def _compare_lists(old: list[Json], new: list[Json], form: ListForm, into: Comparison) -> None:
+def _compare_lists(old: list[Json], new: list[Json], form: ListForm, into: FieldComparison) -> None:
     before, after = _index(old, form), _index(new, form)
     for element, items in after.items():
         held = before.get(element)
@@ -120,9 +120,9 @@ def _compare_lists(old: list[Json], new: list[Json], form: ListForm, into: Compa
             into.removed[element] = _list_items(items, form)
 
 
-def _compare(old: Json, new: Json, form: Form, into: Comparison, element: str) -> None:
+def _compare(old: Json, new: Json, form: Form, into: FieldComparison, element: str) -> None:
     """Two values of one place that are not the same."""
-    inner = Comparison({}, {}, {})
+    inner = FieldComparison({}, {}, {})
     # A null counts as empty, but null and empty differ.
     if (old or new) and _are(old, new, dict) and (fields := _find_map(form)):
         _compare_maps(old or {}, new or {}, fields, inner)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.kinds.custom_shapes import CustomShape
+from lictor.apiserver.kinds.custom_kind import CustomSchema
 from lictor.apiserver.tables import table_basics as basics
 from lictor.apiserver.tables import table_network as network
 from lictor.apiserver.tables import table_rules as rules
@@ -54,13 +54,13 @@ def _build_row(
 
 def find_layout(kind: ServedKind) -> Layout:
     """The columns of a kind."""
-    if isinstance(kind.shape, CustomShape):
-        return _read_custom(kind.shape)
+    if isinstance(kind.schema, CustomSchema):
+        return _read_custom(kind.schema)
     return _LAYOUTS.get(kind.kind, basics.OTHER)
 
 
 @lru_cache(maxsize=256)
-def _read_custom(shape: CustomShape) -> Layout:
+def _read_custom(shape: CustomSchema) -> Layout:
     return read_layout(shape.columns)
 
 

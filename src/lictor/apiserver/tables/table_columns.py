@@ -6,13 +6,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.apiserver.tables.ages import UNKNOWN, tell_age
 from lictor.raw import Json, JsonObject
 
 NONE = "<none>"
 UNSET = "<unset>"
-
 Cells: TypeAlias = Callable[[JsonObject, datetime], list[Json]]
 
 

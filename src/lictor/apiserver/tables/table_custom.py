@@ -5,7 +5,7 @@ from datetime import datetime
 
 import orjson
 
-from lictor.apiserver.reading import read_text
+from lictor.apiserver.object_reader import read_text
 from lictor.apiserver.tables.ages import tell_age
 from lictor.apiserver.tables.json_path import compile_path
 from lictor.apiserver.tables.table_columns import Column, Layout, name_of

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.apiserver.tables.ages import read_moment, tell_age
 from lictor.apiserver.tables.table_columns import NONE, age_of, build_layout, name_of
 from lictor.raw import Json, JsonObject

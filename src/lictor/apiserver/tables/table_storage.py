@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from lictor.apiserver.reading import read_list, read_object, read_text
+from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.apiserver.tables.table_columns import UNSET, age_of, build_layout, join_words, name_of
 from lictor.raw import Json, JsonObject
 

@@ -4,9 +4,9 @@ What runs is processes of ours; a Deployment would only make Pods that never sta
 """
 
 from lictor.apiserver.access.role_aggregation import gather_rules
-from lictor.apiserver.access.service_tokens import account_groups
-from lictor.apiserver.attributes import ApiUser
+from lictor.apiserver.access.service_account_tokens import account_groups
 from lictor.apiserver.loopback_client import SYSTEM
+from lictor.apiserver.request import ApiUser
 from lictor.apiserver.server import Server
 from lictor.cluster.manifests.build import build_manifests
 from lictor.cluster.manifests.installation import Installation

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from lictor.apiserver.attributes import ApiUser
 from lictor.apiserver.patches import PatchKind
+from lictor.apiserver.request import ApiUser
 from lictor.apiserver.server import Server
 from lictor.apiserver.store import GroupResource
 from lictor.cli.up.credentials import ADMIN

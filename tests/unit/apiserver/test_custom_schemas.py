@@ -69,7 +69,7 @@ spec:
 """)
 CATALOGUE = build_catalogue()
 CATALOGUE.define(CRD)
-SHAPE = CATALOGUE.find("example.com", "v1", "widgets").shape
+SCHEMA = CATALOGUE.find("example.com", "v1", "widgets").schema
 ALWAYS = {"defl": "hello", "made": {"c": "x"}}
 UNASKED = (
     "<nil>: Invalid value: null: some validation rules were not checked because the object was "
@@ -87,11 +87,11 @@ def widget(spec):
 
 
 def complete(spec):
-    return SHAPE.complete(SHAPE.prune(widget(spec)))
+    return SCHEMA.apply_defaults(SCHEMA.prune(widget(spec)))
 
 
 def check(spec, old=None):
-    causes = SHAPE.check(complete(spec), None if old is None else complete(old))
+    causes = SCHEMA.validate(complete(spec), None if old is None else complete(old))
     return [f"{cause.field}: {cause.message}" for cause in causes]
 
 
@@ -125,7 +125,7 @@ def test_unknown_fields_are_told():
     document["metadata"]["bar"] = 1
     document["top"] = 1
 
-    unknown = SHAPE.list_unknown(document)
+    unknown = SCHEMA.list_unknown(document)
 
     assert unknown == ["metadata.bar", "spec.foo", "spec.list[0].x", "top"]
 
@@ -134,7 +134,7 @@ def test_metadata_is_that_of_all_kinds():
     document = {**widget({}), "metadata": {"name": "w", "labels": {"a": 1}}}
 
     with pytest.raises(RefusedRequestError) as caught:
-        SHAPE.prune(document)
+        SCHEMA.prune(document)
 
     assert caught.value.message == (
         'Widget in version "v1" cannot be handled as a Widget: json: cannot unmarshal number into '
@@ -311,6 +311,6 @@ def test_an_object_without_a_spec():
     document = widget({})
     del document["spec"]
 
-    causes = SHAPE.check(document, None)
+    causes = SCHEMA.validate(document, None)
 
     assert [cause.field for cause in causes] == ["spec", "<nil>"]

@@ -1,21 +1,70 @@
 """ValidatingAdmissionPolicies and MutatingAdmissionPolicies, as the API server itself asks them."""
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from lictor.apiserver.admission.reinvocation import Rounds
-from lictor.apiserver.admission.submission import Submission
+from lictor.apiserver.access.service_account_tokens import ACCOUNT_PREFIX, account_groups
+from lictor.apiserver.admission.submission import MutationPasses, Submission
 from lictor.apiserver.admission.webhooks import is_exempt
 from lictor.apiserver.kinds.catalogue import KindCatalogue
-from lictor.apiserver.reading import ObjectReader
+from lictor.apiserver.object_reader import ObjectReader, read_object, read_text
+from lictor.apiserver.request import ApiUser
 from lictor.apiserver.status_errors import internal_error
 from lictor.errors import CompileError, RefusedRequestError
 from lictor.ports import Lookups
+from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
-    from lictor.apiserver.admission.native_judges import Judges
-    from lictor.apiserver.admission.native_verdict import Denial
+    from lictor.apiserver.admission.policy_bindings import Denial
+    from lictor.apiserver.admission.policy_evaluation import CompiledPolicies
+
+
+log = logging.getLogger(__name__)
+STATUS_KEEPER = ApiUser(
+    f"{ACCOUNT_PREFIX}kube-system:validatingadmissionpolicy-status-controller",
+    account_groups("kube-system"),
+)
+_PASSING = (404, 409)
+# Replaces the status of a policy, as STATUS_KEEPER.
+WriteStatus = Callable[[JsonObject], Awaitable[object]]
+
+
+class PolicyStatusController:
+    """Keeps `observedGeneration`; types of expressions are checked when they are written."""
+
+    def __init__(self, reader: ObjectReader, write: WriteStatus) -> None:
+        self._reader = reader
+        self._write = write
+        self._wake = asyncio.Event()
+        self._wake.set()
+        reader.on_change(GROUP, VALIDATING, self._wake.set)
+
+    async def run(self) -> None:
+        """Keep it until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self.reconcile()
+
+    async def reconcile(self) -> None:
+        """Write what is not up to date."""
+        for policy in self._reader.list(GROUP, VALIDATING):
+            generation = read_object(policy, "metadata").get("generation")
+            status = read_object(policy, "status")
+            if status.get("observedGeneration") == generation:
+                continue
+            told = {**status, "observedGeneration": generation, "typeChecking": {}}
+            try:
+                await self._write({**policy, "status": told})
+            except RefusedRequestError as error:
+                # Gone, or changed meanwhile: that wakes us up again.
+                if error.code not in _PASSING:
+                    name = read_text(read_object(policy, "metadata"), "name")
+                    log.warning("status not written", extra={"policy": name, "why": error.message})
+
 
 GROUP: Final = "admissionregistration.k8s.io"
 VALIDATING: Final = "validatingadmissionpolicies"
@@ -32,21 +81,21 @@ _CODES: Final = {
 }
 
 
-class NativePolicies:
+class AdmissionPolicies:
     """The policies of the moment; compiled when one of them, or a kind, has changed."""
 
     def __init__(self, reader: ObjectReader, catalogue: KindCatalogue, lookups: Lookups) -> None:
         self._reader = reader
         self._catalogue = catalogue
         self._lookups = lookups
-        self._judges: Judges | None = None
+        self._judges: CompiledPolicies | None = None
         # Known to be without any policy in force: then nothing heavy is ever loaded.
         self._is_idle = False
         for plural in _PLURALS:
             reader.on_change(GROUP, plural, self._forget)
         catalogue.listen(self._forget)
 
-    def mutate(self, submission: Submission, rounds: Rounds) -> None:
+    def mutate(self, submission: Submission, rounds: MutationPasses) -> None:
         """Let policies change the object; raises RefusedRequestError."""
         judges = self._find_judges(submission)
         if judges is None or not judges.mutating:
@@ -76,7 +125,7 @@ class NativePolicies:
         self._judges = None
         self._is_idle = False
 
-    def _find_judges(self, submission: Submission) -> "Judges | None":
+    def _find_judges(self, submission: Submission) -> "CompiledPolicies | None":
         if self._is_idle or is_exempt(submission.attributes.kind):
             return None
         if self._judges is None:
@@ -85,10 +134,12 @@ class NativePolicies:
                 self._is_idle = True
                 return None
             # The engine of that language is heavy, and most clusters have no such policies.
-            from lictor.apiserver.admission.native_judges import build_judges
+            from lictor.apiserver.admission.policy_evaluation import compile_policies
 
             try:
-                self._judges = build_judges(documents, self._reader, self._catalogue, self._lookups)
+                self._judges = compile_policies(
+                    documents, self._reader, self._catalogue, self._lookups
+                )
             except CompileError as error:
                 # Policies themselves are exempt: whoever wrote it can still repair it.
                 raise internal_error(str(error)) from error

@@ -1,30 +1,123 @@
 """Rules in CEL that stand in the schema of a custom kind (`x-kubernetes-validations`)."""
 
+import base64
+import binascii
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 
 import msgspec
 
-from lictor.apiserver.kind import Cause
-from lictor.apiserver.kinds.schema_checks import ABSENT, Say, find_partners
-from lictor.apiserver.kinds.schema_values import to_cel
-from lictor.apiserver.kinds.schema_words import (
+from lictor.apiserver.field_errors import (
     INVALID,
+    Cause,
     duplicate,
     forbidden,
     name_type,
     required,
     show,
 )
-from lictor.apiserver.kinds.structural import Schema
-from lictor.errors import EvaluationError, SyntaxFaultError, TooLargeError
+from lictor.apiserver.kinds.schema_validation import ABSENT, Say, find_partners
+from lictor.apiserver.kinds.structural_schema import StructuralSchema
+from lictor.apiserver.object_reader import read_text
+from lictor.errors import EvaluationError, FunctionError, SyntaxFaultError, TooLargeError
 from lictor.lang.cel.activation import Activation
 from lictor.lang.cel.environment import Environment, kubernetes_environment, runtime
-from lictor.lang.cel.expression import Expression, compile_expression
+from lictor.lang.cel.expression import (
+    NO_VARIABLES,
+    Expression,
+    compile_expression,
+    declare_variable,
+)
 from lictor.lang.cel.kinds import DYN
+from lictor.lang.cel.native import Duration, Timestamp
 from lictor.lang.cel.tokens import read_tokens
+from lictor.lang.cel.values import admit
+from lictor.lang.duration import parse_duration
 from lictor.raw import Json, JsonObject
+
+# Kubernetes leaves these out of `request`: they are variables of their own.
+_NOT_IN_REQUEST = frozenset(("object", "oldObject"))
+
+
+def find_type(text: str, variables: Json) -> str:
+    """The type; SyntaxFaultError where the text makes no sense.
+
+    `variables` are those that the policy declares, in the order in which they use each other.
+    """
+    _check_request(text)
+    environment = kubernetes_environment()
+    known = NO_VARIABLES
+    for each in variables or ():
+        name = read_text(each, "name")
+        known = declare_variable(known, name, read_text(each, "expression"), environment)
+    return compile_expression(text, environment, known).result_type
+
+
+def _check_request(text: str) -> None:
+    tokens = read_tokens(text) if "request" in text else []
+    before = ""
+    for number, token in enumerate(tokens[:-2]):
+        dot, field = tokens[number + 1], tokens[number + 2]
+        is_request = token.text == "request" and before != "." and dot.text == "."
+        if is_request and field.text in _NOT_IN_REQUEST:
+            raise SyntaxFaultError(f"undefined field '{field.text}'", text=text)
+        before = token.text
+
+
+_RESERVED = frozenset((
+    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
+    "if", "import", "let", "loop", "package", "namespace", "return",
+))  # fmt: skip
+_ODD = re.compile(r"__|[.\-/]")
+_NAMES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+
+
+def to_cel(schema: StructuralSchema, value: Json) -> Json:
+    """The value as the engine takes it."""
+    if isinstance(value, dict):
+        return {
+            _escape(key) if key in schema.names else key: _convert(schema, key, inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        items = schema.items
+        return [admit(each) if items is None else to_cel(items, each) for each in value]
+    if isinstance(value, str):
+        return _convert_text(schema, value)
+    if schema.type == "number" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return admit(value)
+
+
+def _convert(schema: StructuralSchema, key: str, value: Json) -> Json:
+    known = schema.find(key)
+    return admit(value) if known is None else to_cel(known, value)
+
+
+def _escape(name: str) -> str:
+    if name in _RESERVED:
+        return f"__{name}__"
+    return _ODD.sub(lambda match: _NAMES[match.group()], name)
+
+
+def _convert_text(schema: StructuralSchema, text: str) -> Json:
+    try:
+        match schema.raw.get("format"):
+            case "date-time":
+                moment = datetime.fromisoformat(text.upper())
+                return Timestamp(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+            case "date":
+                return Timestamp(datetime.fromisoformat(text).replace(tzinfo=UTC))
+            case "duration":
+                return Duration(timedelta(microseconds=parse_duration(text) / 1000))
+            case "byte":
+                return bytearray(base64.b64decode(text))
+    except (ValueError, OverflowError, binascii.Error, FunctionError):
+        # The format was checked before: what cannot be read here is odd, and stays a text.
+        pass
+    return admit(text)
+
 
 _OLD = "oldSelf"
 _MICROSECOND = timedelta(microseconds=1)
@@ -38,7 +131,7 @@ def _environment() -> Environment:
     return Environment("CustomResourceDefinition", usual.extensions, variables, usual.overloads)
 
 
-class Rule(msgspec.Struct, frozen=True):
+class SchemaRule(msgspec.Struct, frozen=True):
     """A rule, ready to be asked."""
 
     raw: JsonObject
@@ -49,14 +142,14 @@ class Rule(msgspec.Struct, frozen=True):
     is_transition: bool
 
 
-def compile_rule(raw: JsonObject) -> Rule:
+def compile_rule(raw: JsonObject) -> SchemaRule:
     """Read a rule; SyntaxFaultError where it makes no sense."""
     told = raw.get("messageExpression") or ""
     return _compile(raw["rule"], told, show(raw), is_lenient=raw.get("optionalOldSelf") is True)
 
 
 @lru_cache(maxsize=1024)
-def _compile(text: str, told: str, raw: str, *, is_lenient: bool) -> Rule:
+def _compile(text: str, told: str, raw: str, *, is_lenient: bool) -> SchemaRule:
     environment = _environment()
     mentions = any(token.text == _OLD for token in read_tokens(text))
     holds = compile_expression(
@@ -66,7 +159,7 @@ def _compile(text: str, told: str, raw: str, *, is_lenient: bool) -> Rule:
     if is_lenient:
         without = compile_expression(_replace_old(text, "optional.none()"), environment)
     tell = compile_expression(told, environment) if told else None
-    return Rule(msgspec.json.decode(raw), holds, without, tell, mentions and not is_lenient)
+    return SchemaRule(msgspec.json.decode(raw), holds, without, tell, mentions and not is_lenient)
 
 
 def _replace_old(text: str, replacement: str) -> str:
@@ -76,7 +169,7 @@ def _replace_old(text: str, replacement: str) -> str:
     return text
 
 
-def check_rules(schema: Schema, value: Json, old: Json, path: str, say: Say) -> None:
+def check_rules(schema: StructuralSchema, value: Json, old: Json, path: str, say: Say) -> None:
     """Ask all rules about a value and about what is in it."""
     if not schema.has_rules or value is None:
         return
@@ -95,7 +188,7 @@ def check_rules(schema: Schema, value: Json, old: Json, path: str, say: Say) -> 
             check_rules(schema.items, item, partner, f"{path}[{index}]", say)
 
 
-def _check_here(schema: Schema, value: Json, old: Json, path: str, say: Say) -> None:
+def _check_here(schema: StructuralSchema, value: Json, old: Json, path: str, say: Say) -> None:
     is_known = old is not ABSENT and old is not None
     # What was as it is now is let be; only rules about changes are asked again.
     is_same = is_known and value == old
@@ -120,7 +213,7 @@ def _is_large(value: Json) -> bool:
     return isinstance(value, (dict, list)) and len(show(value)) > 8192
 
 
-def _ask(rule: Rule, activation: Activation, value: Json, *, is_known: bool) -> Cause | None:
+def _ask(rule: SchemaRule, activation: Activation, value: Json, *, is_known: bool) -> Cause | None:
     """The fault without its place; None where the rule holds."""
     raw = rule.raw
     expression = rule.holds if is_known or rule.holds_without is None else rule.holds_without
@@ -134,7 +227,7 @@ def _ask(rule: Rule, activation: Activation, value: Json, *, is_known: bool) -> 
     return _blame(raw.get("reason") or "", value, _tell(rule, activation, message))
 
 
-def _tell(rule: Rule, activation: Activation, message: str) -> str:
+def _tell(rule: SchemaRule, activation: Activation, message: str) -> str:
     if rule.tell is not None:
         try:
             told = rule.tell(activation)

@@ -1,8 +1,8 @@
 """The API server's words for what is wrong with a value, and its names for types."""
 
+import msgspec
 import orjson
 
-from lictor.apiserver.kind import Cause
 from lictor.raw import Json
 
 INVALID = "FieldValueInvalid"
@@ -28,6 +28,17 @@ def name_type(value: Json) -> str:
 def show(value: Json) -> str:
     """A value inside a message."""
     return orjson.dumps(value, default=str).decode()
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One thing that is wrong with an object, as a Status tells it."""
+
+    # FieldValueInvalid, FieldValueRequired, FieldValueNotSupported, FieldValueForbidden ...
+    reason: str
+    # Such as `Invalid value: "x": must be ...`.
+    message: str
+    # Such as `spec.containers[0].name`.
+    field: str
 
 
 def invalid(path: str, value: Json, why: str) -> Cause:

@@ -3,11 +3,16 @@
 An update is judged by what it changes: parts that were as they are now are let be.
 """
 
+import base64
+import binascii
+import ipaddress
+import re
 from collections.abc import Callable
+from datetime import date
+from urllib.parse import urlsplit
 
-from lictor.apiserver.kind import Cause
-from lictor.apiserver.kinds.schema_formats import has_format
-from lictor.apiserver.kinds.schema_words import (
+from lictor.apiserver.field_errors import (
+    Cause,
     duplicate,
     invalid,
     name_type,
@@ -19,18 +24,88 @@ from lictor.apiserver.kinds.schema_words import (
     unsupported,
     wrong_type,
 )
-from lictor.apiserver.kinds.structural import Schema
+from lictor.apiserver.kinds.structural_schema import StructuralSchema
 from lictor.errors import SyntaxFaultError
+from lictor.lang.duration import parse_duration
 from lictor.lang.regex import compile_regex
 from lictor.raw import Json, JsonObject
 
+_DATE_TIME = re.compile(
+    r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)"
+    r"(\.\d+)?([Zz]|[+-]\d\d:\d\d)"
+)
+_EMAIL = re.compile(r"[^@\s]+@[^@\s.][^@\s]*")
+_MAC = re.compile(r"([0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}")
+_UUID = re.compile(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+_HOST = re.compile(
+    r"(?=.{1,253}$)[a-zA-Z0-9_]([-a-zA-Z0-9_]{0,61}[a-zA-Z0-9_])?"
+    r"(\.[a-zA-Z0-9_]([-a-zA-Z0-9_]{0,61}[a-zA-Z0-9_])?)*\.?"
+)
+_HEX_COLOR = re.compile(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
+
+
+def has_format(text: str, name: str) -> bool:
+    """Does the text fit the format of this name?"""
+    check = _FORMATS.get(name)
+    if check is None:
+        return True
+    try:
+        return check(text)
+    except (ValueError, TypeError):
+        return False
+
+
+def _matches_pattern(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    return lambda text: pattern.fullmatch(text) is not None
+
+
+def _is_bytes(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return False
+    return True
+
+
+def _is_uri(text: str) -> bool:
+    return bool(urlsplit(text).scheme) or text.startswith("/")
+
+
+def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    """What cannot be read raises ValueError."""
+
+    def check(text: str) -> bool:
+        parse(text)
+        return True
+
+    return check
+
+
+_FORMATS: dict[str, Callable[[str], bool]] = {
+    "date-time": _matches_pattern(_DATE_TIME),
+    "datetime": _matches_pattern(_DATE_TIME),
+    "date": _parses(date.fromisoformat),
+    "duration": _parses(parse_duration),
+    "byte": _is_bytes,
+    "uri": _is_uri,
+    "email": _matches_pattern(_EMAIL),
+    "ipv4": _parses(ipaddress.IPv4Address),
+    "ipv6": _parses(ipaddress.IPv6Address),
+    "cidr": _parses(lambda text: ipaddress.ip_network(text, strict=False)),
+    "mac": _matches_pattern(_MAC),
+    "uuid": _matches_pattern(_UUID),
+    "uuid3": _matches_pattern(_UUID),
+    "uuid4": _matches_pattern(_UUID),
+    "uuid5": _matches_pattern(_UUID),
+    "hostname": _matches_pattern(_HOST),
+    "hexcolor": _matches_pattern(_HEX_COLOR),
+}
 # Stands for a value that is not there; null is a value.
 ABSENT: Json = object()
-
 Say = Callable[[Cause], None]
 
 
-def check_value(schema: Schema, value: Json, old: Json, path: str, say: Say) -> None:
+def check_value(schema: StructuralSchema, value: Json, old: Json, path: str, say: Say) -> None:
     """Tell everything that is wrong; `old` is ABSENT where there was nothing."""
     if (old is not ABSENT and value == old) or (value is None and schema.is_nullable):
         return
@@ -60,14 +135,14 @@ def _same(one: Json, other: Json) -> bool:
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
-def _fits_type(schema: Schema, value: Json) -> bool:
+def _fits_type(schema: StructuralSchema, value: Json) -> bool:
     found = name_type(value)
     if schema.is_int_or_string:
         return found in ("integer", "string")
     return not schema.type or found == schema.type or (schema.type, found) == ("number", "integer")
 
 
-def _check_text(schema: Schema, value: str, path: str, say: Say) -> None:
+def _check_text(schema: StructuralSchema, value: str, path: str, say: Say) -> None:
     """The first fault only, as the API server does."""
     raw = schema.raw
     most, least = raw.get("maxLength"), raw.get("minLength")
@@ -105,7 +180,9 @@ def _check_number(raw: JsonObject, value: float, path: str, say: Say) -> None:
             say(invalid(path, value, f"{path} in body should be {told} {show(limit)}"))
 
 
-def _check_list(schema: Schema, value: list[Json], old: Json, path: str, say: Say) -> None:
+def _check_list(
+    schema: StructuralSchema, value: list[Json], old: Json, path: str, say: Say
+) -> None:
     most, least = schema.raw.get("maxItems"), schema.raw.get("minItems")
     if schema.items is not None:
         partners = _index(schema, old)
@@ -119,7 +196,7 @@ def _check_list(schema: Schema, value: list[Json], old: Json, path: str, say: Sa
         say(too_many(path, len(value), most))
 
 
-def _check_map(schema: Schema, value: JsonObject, old: Json, path: str, say: Say) -> None:
+def _check_map(schema: StructuralSchema, value: JsonObject, old: Json, path: str, say: Say) -> None:
     most, least = schema.raw.get("maxProperties"), schema.raw.get("minProperties")
     if least is not None and len(value) < least:
         count = len(value)
@@ -137,7 +214,7 @@ def _check_map(schema: Schema, value: JsonObject, old: Json, path: str, say: Say
             check_value(known, value[key], before.get(key, ABSENT), place, say)
 
 
-def _list_required(schema: Schema) -> list[str]:
+def _list_required(schema: StructuralSchema) -> list[str]:
     names = [*(schema.raw.get("required") or ())]
     if schema.is_embedded:
         names += [name for name in ("apiVersion", "kind") if name not in names]
@@ -147,20 +224,20 @@ def _list_required(schema: Schema) -> list[str]:
 # --- items of lists and their partners in the older version
 
 
-def _key(schema: Schema, item: Json) -> str:
+def _key(schema: StructuralSchema, item: Json) -> str:
     if schema.list_type == "map" and isinstance(item, dict):
         return show([item.get(key) for key in schema.list_keys])
     return show(item)
 
 
-def _index(schema: Schema, items: Json) -> dict[str, Json]:
+def _index(schema: StructuralSchema, items: Json) -> dict[str, Json]:
     """Items of the older version by their keys; a list that is replaced as a whole has none."""
     if schema.list_type != "map" or not isinstance(items, list):
         return {}
     return {_key(schema, item): item for item in items}
 
 
-def find_partners(schema: Schema, value: list[Json], old: Json) -> list[Json]:
+def find_partners(schema: StructuralSchema, value: list[Json], old: Json) -> list[Json]:
     """What each item was before; ABSENT for those that are new, or that nobody can tell apart."""
     if value == old:
         return value
@@ -171,7 +248,7 @@ def find_partners(schema: Schema, value: list[Json], old: Json) -> list[Json]:
 # --- several schemas for one value
 
 
-def _check_composites(schema: Schema, value: Json, path: str, say: Say) -> None:
+def _check_composites(schema: StructuralSchema, value: Json, path: str, say: Say) -> None:
     if schema.forbidden is not None and not _collect(schema.forbidden, value, path):
         say(nowhere(f'"{path}" must not validate the schema (not)'))
     _check_all(schema, value, path, say)
@@ -192,7 +269,7 @@ def _check_composites(schema: Schema, value: Json, path: str, say: Say) -> None:
                 say(fault)
 
 
-def _check_all(schema: Schema, value: Json, path: str, say: Say) -> None:
+def _check_all(schema: StructuralSchema, value: Json, path: str, say: Say) -> None:
     faults = [_collect(part, value, path) for part in schema.judges("allOf")]
     for each in faults:
         for fault in each:
@@ -202,7 +279,7 @@ def _check_all(schema: Schema, value: Json, path: str, say: Say) -> None:
         say(nowhere(f'"{path}" must validate all the schemas (allOf){end}'))
 
 
-def _collect(schema: Schema, value: Json, path: str) -> list[Cause]:
+def _collect(schema: StructuralSchema, value: Json, path: str) -> list[Cause]:
     found: list[Cause] = []
     check_value(schema, value, ABSENT, path, found.append)
     return found
@@ -211,7 +288,7 @@ def _collect(schema: Schema, value: Json, path: str) -> list[Cause]:
 # --- lists in which each item stands once
 
 
-def check_lists(schema: Schema, value: Json, old: Json, path: str, say: Say) -> None:
+def check_lists(schema: StructuralSchema, value: Json, old: Json, path: str, say: Say) -> None:
     """Tell items that are there twice, where the schema says that each is there once."""
     if old is not ABSENT and value == old:
         return
@@ -229,7 +306,7 @@ def check_lists(schema: Schema, value: Json, old: Json, path: str, say: Say) -> 
                 check_lists(schema.items, item, ABSENT, f"{path}[{index}]", say)
 
 
-def _check_items(schema: Schema, value: list[Json], path: str, say: Say) -> None:
+def _check_items(schema: StructuralSchema, value: list[Json], path: str, say: Say) -> None:
     if schema.list_type == "atomic":
         return
     seen: set[str] = set()

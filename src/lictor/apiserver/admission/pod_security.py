@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from lictor.apiserver.admission.submission import Submission
-from lictor.apiserver.reading import ObjectReader, read_list, read_object, read_text
+from lictor.apiserver.object_reader import ObjectReader, read_list, read_object, read_text
 from lictor.errors import CompileError
 from lictor.raw import Json, JsonObject
 
 if TYPE_CHECKING:
     from lictor.evaluate.pod_security.violation import Violation
+
 
 _PREFIX: Final = "pod-security.kubernetes.io/"
 _PRIVILEGED: Final = "privileged"

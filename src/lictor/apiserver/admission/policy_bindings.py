@@ -1,0 +1,163 @@
+"""What native policies of both sorts have in common."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.object_reader import ObjectReader, read_object
+from lictor.compile.cel.bindings import select_bound
+from lictor.errors import EvaluationError
+from lictor.evaluate.cel.context import CelContext
+from lictor.evaluate.cel.expressions import Language
+from lictor.lang.cel.environment import kubernetes_environment
+from lictor.lang.entries import MapTest
+from lictor.match.selector import compile_selector
+from lictor.model.admission import AdmissionPolicy, Binding
+from lictor.model.policy import ParamKind, ParamRef
+from lictor.model.program import Case, Select
+from lictor.model.request import Request
+from lictor.model.scope import Scope
+from lictor.raw import Json, JsonObject
+
+
+class ParamFinder:
+    """Finds the objects of one binding in the store."""
+
+    def __init__(self, reader: ObjectReader, kind: ParamKind, ref: ParamRef) -> None:
+        self._reader = reader
+        self._wanted = kind
+        self._ref = ref
+        self._fits: MapTest | None = None
+        if ref.selector is not None:
+            self._fits = compile_selector(ref.selector)
+
+    def find(self, namespace: str) -> Sequence[JsonObject]:
+        """The objects for a request in a namespace; EvaluationError where there must be some."""
+        kind = self._reader.catalogue.find_kind(self._wanted.api_version, self._wanted.kind)
+        if kind is None:
+            return ()
+        found = self._select(kind, self._find_home(kind, namespace))
+        if not found and self._ref.parameter_not_found_action == "Deny":
+            raise EvaluationError(
+                "no params found for policy binding with `Deny` parameterNotFoundAction"
+            )
+        # Objects are kept in one version and shown in the one that was asked for.
+        return [{**each, "apiVersion": kind.api_version, "kind": kind.kind} for each in found]
+
+    def _find_home(self, kind: ServedKind, namespace: str) -> str:
+        if not kind.namespaced:
+            if self._ref.namespace:
+                raise EvaluationError(
+                    "paramRef.namespace must not be provided for a cluster-scoped `paramKind`"
+                )
+            return ""
+        home = self._ref.namespace or namespace
+        if not home:
+            raise EvaluationError(
+                "cannot use namespaced paramRef in policy binding that matches cluster-scoped "
+                "resources"
+            )
+        return home
+
+    def _select(self, kind: ServedKind, namespace: str) -> list[JsonObject]:
+        if self._ref.name:
+            found = self._reader.objects.get(kind, namespace, self._ref.name)
+            return [] if found is None else [found]
+        fits = self._fits
+        return [
+            each
+            for each in self._reader.objects.list(kind, namespace)
+            if fits is None or fits(read_object(read_object(each, "metadata"), "labels"))
+        ]
+
+
+def describe_kind(kind: ParamKind) -> str:
+    """Such as `rules.example.com/v1, Kind=ReplicaLimit`."""
+    return f"{kind.api_version}, Kind={kind.kind}"
+
+
+class Denial(msgspec.Struct, frozen=True):
+    """What a policy has against a request."""
+
+    policy: str
+    # Empty where the policy itself cannot be used.
+    binding: str
+    message: str
+    reason: str = ""
+    actions: tuple[str, ...] = ("Deny",)
+
+
+class CompileContext(msgspec.Struct, frozen=True):
+    """What policies are compiled with."""
+
+    around: CelContext
+    reader: ObjectReader
+
+
+class CompiledBinding(msgspec.Struct, frozen=True):
+    """One binding of a policy."""
+
+    name: str
+    select: Select
+    params: ParamFinder | None
+    actions: tuple[str, ...] = ("Deny",)
+
+    def concerns(self, request: Request) -> bool:
+        matches = self.select(request.kind, request.subresource, request.operation)
+        return matches is not None and matches(request)
+
+    def list_params(self, namespace: str) -> list[Json]:
+        """The parameters with which the policy is asked, one after the other."""
+        return [None] if self.params is None else list(self.params.find(namespace))
+
+
+def bind(
+    policy: AdmissionPolicy,
+    binding: Binding,
+    facts: CompileContext,
+    actions: tuple[str, ...] = ("Deny",),
+) -> CompiledBinding:
+    """A binding, compiled with the constraints of its policy."""
+    name = policy.metadata.name
+    select = select_bound(policy.spec.match_constraints, binding, name, facts.around)
+    kind, ref = policy.spec.param_kind, binding.spec.param_ref
+    params = None
+    if kind is not None and ref is not None:
+        params = ParamFinder(facts.reader, kind, ref)
+    return CompiledBinding(binding.metadata.name, select, params, actions)
+
+
+def find_fault(policy: AdmissionPolicy, facts: CompileContext) -> str:
+    """Why a policy cannot be used at all; empty where it can."""
+    kind = policy.spec.param_kind
+    if kind is None or facts.reader.catalogue.find_kind(kind.api_version, kind.kind) is not None:
+        return ""
+    told = describe_kind(kind)
+    return f"failed to configure policy: failed to find resource referenced by paramKind: '{told}'"
+
+
+def make_language(
+    policy: AdmissionPolicy, facts: CompileContext, *, has_patches: bool = False
+) -> Language:
+    """What the expressions of a policy may use, with its variables."""
+    environment = kubernetes_environment(
+        has_params=policy.spec.param_kind is not None, has_patches=has_patches
+    )
+    language = Language(environment, facts.around.world(), lenient=True)
+    return language.declare(policy.spec.variables)
+
+
+def make_case(request: Request) -> Case:
+    """The request as expressions see it."""
+    return Case(request, _refuse_scope)
+
+
+def name_param(param: JsonObject | None) -> tuple[str, str]:
+    """Namespace and name of a parameter."""
+    metadata = {} if param is None else param.get("metadata", {})
+    return str(metadata.get("namespace", "")), str(metadata.get("name", ""))
+
+
+def _refuse_scope(_: Request) -> Scope:
+    raise AssertionError("native policies have no variables of classic policies")
