@@ -9,12 +9,11 @@ import pytest
 import lictor
 from lictor.cli.rim import run as run_program
 from lictor.model.offline import TestResult
-from lictor.offline.case_run import CaseRun
-from lictor.offline.cases import TestCase, load_cases
-from lictor.offline.checks import run_checks
 from lictor.offline.resources import load_resources
-from lictor.offline.responses import Answers
-from lictor.report.test_outcome import TestOutcome
+from lictor.offline.responses import TestAnswers
+from lictor.offline.test_cases import TestCase, load_cases
+from lictor.offline.test_run import CaseRun, run_checks
+from lictor.report.outcomes import TestOutcome
 
 CASES = Path(__file__).parent / "cases"
 FILES = sorted(CASES.rglob("kyverno-test.yaml"))
@@ -32,7 +31,7 @@ def load(path: Path) -> list[TestCase]:
     return cases
 
 
-def run(case: TestCase) -> tuple[CaseRun, Answers]:
+def run(case: TestCase) -> tuple[CaseRun, TestAnswers]:
     said: list[str] = []
     made = CaseRun(case, said.append)
     answers = made.run()
@@ -41,7 +40,7 @@ def run(case: TestCase) -> tuple[CaseRun, Answers]:
 
 
 def judge(
-    made: CaseRun, answers: Answers, rows: tuple[TestResult, ...]
+    made: CaseRun, answers: TestAnswers, rows: tuple[TestResult, ...]
 ) -> Iterator[tuple[TestResult, TestOutcome]]:
     judge = made.judge_with(answers)
     return ((row, outcome) for row in rows for outcome in judge.judge(row))
@@ -55,7 +54,7 @@ def is_about_cel(row: TestResult) -> bool:
     )
 
 
-def name_resources(answers: Answers) -> set[str]:
+def name_resources(answers: TestAnswers) -> set[str]:
     keys = [*answers.triggers, *answers.targets]
     return {f"{namespace}/{name}" for _, _, namespace, name in keys} | {key[3] for key in keys}
 

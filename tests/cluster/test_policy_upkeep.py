@@ -36,7 +36,7 @@ from lictor.control.native_policies.reconcile import build_native_loop
 from lictor.control.status.policies import WebhookState, build_status_loop, identify_policy
 from lictor.errors import ApiError, NotFoundError
 from lictor.raw import JsonObject
-from lictor.report.events import Event, ObjectReference, Outcome, Reason
+from lictor.report.events import Event, EventAction, EventReason, ObjectReference
 
 FLAGS = Flags(
     enable_policy_exception=True,
@@ -428,7 +428,7 @@ async def test_native_policy_from_a_mutating_policy(cluster: Cluster) -> None:
 def violation(number: int, namespace: str = "") -> Event:
     about = ObjectReference("kyverno.io/v1", "ClusterPolicy", f"ev-{number}", namespace)
     related = ObjectReference("v1", "Pod", "p", "default")
-    return Event(Reason.VIOLATION, Outcome.BLOCKED, "x" * 2000, about, related)
+    return Event(EventReason.VIOLATION, EventAction.BLOCKED, "x" * 2000, about, related)
 
 
 async def list_events(client: Client, name: str, namespace: str = "default") -> list[JsonObject]:
@@ -485,7 +485,10 @@ async def test_events_beyond_the_queue_are_dropped(cluster: Cluster) -> None:
 @in_loop
 async def test_events_that_nobody_wants(cluster: Cluster) -> None:
     success = Event(
-        Reason.APPLIED, Outcome.PASSED, "pass", ObjectReference("v1", "Pod", "ev-ok", "default")
+        EventReason.APPLIED,
+        EventAction.PASSED,
+        "pass",
+        ObjectReference("v1", "Pod", "ev-ok", "default"),
     )
     settings = Settings()
     async with connect(cluster) as client:

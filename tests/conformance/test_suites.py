@@ -6,9 +6,8 @@ import pytest
 from shared_cases import CASES
 
 from lictor.errors import LictorError
-from lictor.offline.case_run import CaseRun
-from lictor.offline.cases import load_cases
-from lictor.offline.checks import run_checks
+from lictor.offline.test_cases import load_cases
+from lictor.offline.test_run import CaseRun, run_checks
 
 # Families whose policies need signatures, which come later.
 LATER_FAMILIES = {"verifyImages", "ImageValidatingPolicy"}

@@ -30,12 +30,15 @@ from lictor.report.explanation import (
     render_explanation,
 )
 from lictor.report.json_text import render_json
-from lictor.report.junit import render_junit
-from lictor.report.markdown import render_markdown
-from lictor.report.outcomes import render_outcomes_json, render_outcomes_yaml
-from lictor.report.policy_report import Format, ReportOptions, stream_verdicts
+from lictor.report.outcome_formats import (
+    render_junit,
+    render_markdown,
+    render_outcomes_json,
+    render_outcomes_yaml,
+)
+from lictor.report.outcomes import list_outcomes
+from lictor.report.policy_report import ReportFormat, ReportOptions, stream_verdicts
 from lictor.report.resource_name import name_resource
-from lictor.report.rows import list_outcomes
 from lictor.report.sarif import render_sarif
 from lictor.report.summary import count_verdicts, render_counts, render_failures
 from lictor.report.table import render_table
@@ -162,7 +165,7 @@ def _compare(first: Iterable[Result], second: Iterable[Result]) -> None:
 
 
 def _report(verdicts: list[Verdict]) -> None:
-    for form in Format:
+    for form in ReportFormat:
         for _ in stream_verdicts(verdicts, ReportOptions(format=form, timestamp=1)):
             pass
     outcomes = list(list_outcomes(verdicts, audit_warn=True))

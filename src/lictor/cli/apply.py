@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from lictor.cli.apply_output import ApplyPrinter, print_summary, print_unusable
 from lictor.cli.flag_command import FlagCommand, WordText, slice_option
 from lictor.errors import UsageError
 from lictor.lang.duration import parse_duration
-from lictor.offline.application import Application, ApplyPlan, select_documents
-from lictor.offline.apply_output import Printer, print_summary, print_unusable
-from lictor.offline.git_clone import GitAccess
+from lictor.offline.apply_run import (
+    ApplyOutput,
+    ApplyPlan,
+    ApplyRun,
+    OutputOptions,
+    select_documents,
+)
 from lictor.offline.inputs import (
     load_caller,
     load_context,
@@ -23,28 +28,34 @@ from lictor.offline.inputs import (
 )
 from lictor.offline.lookups import GivenObjects
 from lictor.offline.notes import tell_notes
-from lictor.offline.pieces import Output, PieceOptions
 from lictor.offline.policies import (
     GivenExceptions,
     LoadedPolicies,
     load_exceptions,
     load_policy_files,
 )
-from lictor.offline.requests import World
+from lictor.offline.repositories import GitAccess
+from lictor.offline.requests import GivenValues, RequestFactory
 from lictor.offline.resources import load_resources
-from lictor.offline.sources import STDIN, PolicySource, Text, read_any, read_file, read_policies
-from lictor.offline.values import GivenValues
+from lictor.offline.sources import (
+    STDIN,
+    PolicySource,
+    SourceText,
+    read_any,
+    read_file,
+    read_policies,
+)
 from lictor.raw import Json, JsonObject
-from lictor.report.policy_report import REPORT_APIS, Format
+from lictor.report.policy_report import REPORT_APIS, ReportFormat
 from lictor.report.summary import Counts
 
 if TYPE_CHECKING:
     from lictor.cli.live.run import LiveRun
 
 _OWN_FORMATS = {
-    "markdown": Output.MARKDOWN,
-    "junit": Output.JUNIT,
-    "sarif": Output.SARIF,
+    "markdown": ApplyOutput.MARKDOWN,
+    "junit": ApplyOutput.JUNIT,
+    "sarif": ApplyOutput.SARIF,
 }
 _FORMATS = ("yaml", "json", *_OWN_FORMATS)
 _EXAMPLES = """\
@@ -124,17 +135,17 @@ class ApplyFlags(msgspec.Struct, frozen=True):
         return self.resource + self.resources
 
     @property
-    def chosen_output(self) -> Output:
+    def chosen_output(self) -> ApplyOutput:
         if self.output_format in _OWN_FORMATS:
             return _OWN_FORMATS[self.output_format]
         if self.policy_report:
-            return Output.REPORT
+            return ApplyOutput.REPORT
         if self.generate_exceptions:
-            return Output.EXCEPTIONS
+            return ApplyOutput.EXCEPTIONS
         # Objects for the next program stay what they are; for everything else JSON is JSON.
         if self.output_format == "json" and not self.stdin:
-            return Output.REPORT
-        return Output.TABLE if self.table else Output.TEXT
+            return ApplyOutput.REPORT
+        return ApplyOutput.TABLE if self.table else ApplyOutput.TEXT
 
 
 @click.command(
@@ -239,44 +250,44 @@ def run_apply(flags: ApplyFlags) -> int:
 
 
 def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
-    options = PieceOptions(
+    options = OutputOptions(
         output=flags.chosen_output,
-        format=Format.JSON if flags.output_format == "json" else Format.YAML,
+        format=ReportFormat.JSON if flags.output_format == "json" else ReportFormat.YAML,
         timestamp=int(time.time()),
         audit_warn=flags.audit_warn,
         show_unchanged=flags.stdin,
         report_api=flags.report_api,
     )
     color = not flags.remove_color and sys.stdout.isatty()
-    printer = Printer(options, color=color, detailed=flags.detailed_results, piped=flags.stdin)
+    printer = ApplyPrinter(options, color=color, detailed=flags.detailed_results, piped=flags.stdin)
     if flags.output:
         printer.write_to(flags.output)
     policies = _load_policies(flags, printer, live)
     files = flags.resource_paths if live is None else live.files
     texts = tuple(read_resource_texts(files, printer.say))
     plan = _make_plan(flags, policies, texts, live)
-    application = Application(plan, options) if live is None else live.build(plan, options)
+    application = ApplyRun(plan, options) if live is None else live.build(plan, options)
     _print_banner(flags, application, plan, printer)
     printer.counts += application.unusable_count
     print_unusable(policies, printer)
     printer.print_all(application, parse_ttl(flags.generated_exception_ttl))
     _print_cleanups(plan, printer, live)
-    if options.output is Output.TEXT:
+    if options.output is ApplyOutput.TEXT:
         print_summary(printer)
     return choose_exit_code(printer.counts, flags, printer)
 
 
-def _print_cleanups(plan: ApplyPlan, printer: Printer, live: "LiveRun | None") -> None:
+def _print_cleanups(plan: ApplyPlan, printer: ApplyPrinter, live: "LiveRun | None") -> None:
     """What policies would delete; that is no verdict, and counts for nothing."""
     if not (plan.policies.cleanups or plan.policies.cel.deleting):
         return
-    from lictor.offline.cleanups import list_cleanups
+    from lictor.offline.deletions import list_cleanups
 
     for line in list_cleanups(plan, None if live is None else live.find_resources):
         printer.say(line)
 
 
-def choose_exit_code(counts: Counts, flags: ApplyFlags, printer: Printer) -> int:
+def choose_exit_code(counts: Counts, flags: ApplyFlags, printer: ApplyPrinter) -> int:
     """1 for failures and errors; the code for warnings where there is nothing worse."""
     if counts.failed or counts.errors:
         return 1
@@ -332,7 +343,9 @@ def _check_flags(flags: ApplyFlags) -> None:
             raise UsageError(message)
 
 
-def _load_policies(flags: ApplyFlags, printer: Printer, live: "LiveRun | None") -> LoadedPolicies:
+def _load_policies(
+    flags: ApplyFlags, printer: ApplyPrinter, live: "LiveRun | None"
+) -> LoadedPolicies:
     if live is not None and not flags.policies:
         policies = load_policy_files(live.read_policies())
     else:
@@ -351,7 +364,7 @@ def _load_policies(flags: ApplyFlags, printer: Printer, live: "LiveRun | None") 
 def _make_plan(
     flags: ApplyFlags,
     policies: LoadedPolicies,
-    texts: tuple[Text, ...],
+    texts: tuple[SourceText, ...],
     live: "LiveRun | None",
 ) -> ApplyPlan:
     caller = load_caller(flags.userinfo, accept_outdated=True) if flags.userinfo else None
@@ -362,7 +375,7 @@ def _make_plan(
     plan = ApplyPlan(
         policies=policies,
         texts=texts,
-        world=World(_read_values(flags), caller),
+        requests=RequestFactory(_read_values(flags), caller),
         given=_collect_objects(flags, policies, texts),
         exceptions=exceptions,
         payloads={mode: tuple(map(read_any, paths)) for mode, paths in payloads.items() if paths},
@@ -373,7 +386,7 @@ def _make_plan(
 
 
 def _collect_objects(
-    flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[Text, ...]
+    flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[SourceText, ...]
 ) -> GivenObjects:
     """The objects that policies may find, change, copy or take as parameters."""
     params = _load_objects(flags.parameter_resource)
@@ -407,7 +420,7 @@ def _read_values(flags: ApplyFlags) -> GivenValues:
 
 
 def _find_exceptions(
-    flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[Text, ...]
+    flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[SourceText, ...]
 ) -> GivenExceptions:
     if flags.exceptions_with_resources or flags.exceptions_within_resources:
         found = load_exceptions(select_documents(texts, b"PolicyException"))
@@ -417,9 +430,9 @@ def _find_exceptions(
 
 
 def _print_banner(
-    flags: ApplyFlags, application: Application, plan: ApplyPlan, printer: Printer
+    flags: ApplyFlags, application: ApplyRun, plan: ApplyPlan, printer: ApplyPrinter
 ) -> None:
-    if flags.chosen_output not in (Output.TEXT, Output.TABLE) or flags.stdin:
+    if flags.chosen_output not in (ApplyOutput.TEXT, ApplyOutput.TABLE) or flags.stdin:
         return
     rules = application.rule_count + len(plan.policies.unusable)
     text = f"\nApplying {rules} policy rule(s) to {application.count} resource(s)"

@@ -29,11 +29,10 @@ from lictor.offline.policies import (
     load_exceptions,
     load_policy_files,
 )
-from lictor.offline.programs import describe_world
-from lictor.offline.requests import World
+from lictor.offline.programs import describe_given
+from lictor.offline.requests import GivenValues, RequestFactory
 from lictor.offline.resources import load_resources
 from lictor.offline.sources import read_file, read_policies
-from lictor.offline.values import GivenValues
 from lictor.raw import JsonObject
 from lictor.report.explanation import (
     Explanation,
@@ -87,13 +86,15 @@ def explain(  # noqa: PLR0913  (one parameter per flag)
     if not resource:
         raise UsageError("give at least one resource with -r")
     values = load_values_file(values_file) if values_file else None
-    world = World(GivenValues(values, settings), load_caller(userinfo) if userinfo else None)
+    requests = RequestFactory(
+        GivenValues(values, settings), load_caller(userinfo) if userinfo else None
+    )
     policies = _load(arguments)
     params = _load_params(parameter_resource)
     given = GivenObjects(params=params, objects=params or None, crds=policies.crds)
     given = load_context(context_file, given) if context_file else given
     exceptions = policies.all_exceptions + load_exceptions(map(read_file, exception))
-    teller = _Teller(policies, exceptions, world, given, rule)
+    teller = _Teller(policies, exceptions, requests, given, rule)
     told = [each for r in _load_resources(resource) for each in teller.explain(r)]
     if form == "json":
         made = [explanation_to_json(each) for each in told]
@@ -126,14 +127,14 @@ class _Teller(msgspec.Struct, frozen=True):
 
     policies: LoadedPolicies
     exceptions: GivenExceptions
-    world: World
+    requests: RequestFactory
     given: GivenObjects
     # Tell of this rule only.
     rule: str
 
     def explain(self, resource: JsonObject) -> Iterator[Explanation]:
         """The story of each policy about one resource."""
-        request, name = self.world.make_request(resource), name_resource(resource)
+        request, name = self.requests.make_request(resource), name_resource(resource)
         for policy in self.policies.usable:
             told = self._listen(policy, request)
             rules = tuple(
@@ -162,20 +163,20 @@ class _Teller(msgspec.Struct, frozen=True):
         self, policy: "DeletingPolicy", request: Request
     ) -> tuple[list[Heard], list[Result]]:
         recorder = Recorder()
-        documents = describe_world(self.exceptions, self.given)
+        documents = describe_given(self.exceptions, self.given)
         documents["cel_policies"] = (policy,)
-        lookups = OfflineLookups(self.world.values, self.given)
+        lookups = OfflineLookups(self.requests.values, self.given)
         programs = compile_cleanups((), lookups=lookups, watch_rule=recorder.for_rule, **documents)
         return recorder.heard, [judge_deletion(program, request) for program in programs]
 
     def _listen(self, policy: "Policy | AdmissionPolicy | CelPolicy", request: Request) -> Told:
-        documents = describe_world(self.exceptions, self.given)
+        documents = describe_given(self.exceptions, self.given)
         documents["bindings"] = self.policies.cel.bindings
         return explain_request(
             policy,
             request,
             exceptions=self.exceptions.classic,
-            lookups=OfflineLookups(self.world.values, self.given),
-            adapt=self.world.adapt,
+            lookups=OfflineLookups(self.requests.values, self.given),
+            adapt=self.requests.adapt,
             **documents,
         )

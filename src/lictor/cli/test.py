@@ -10,14 +10,21 @@ from msgspec.structs import replace
 from lictor.cli.flag_command import FlagCommand, WordText
 from lictor.errors import LictorError, UsageError
 from lictor.model.offline import TestResult
-from lictor.offline.case_run import CaseRun
-from lictor.offline.cases import TEST_FILE, TestCase, find_test_files, hint_at_fix, load_cases
-from lictor.offline.checks import run_checks
-from lictor.offline.git_clone import GitAccess
-from lictor.offline.selector import Selector, compile_selector, parse_selector
+from lictor.offline.repositories import GitAccess
+from lictor.offline.test_cases import (
+    TEST_FILE,
+    TestCase,
+    TestSelector,
+    compile_selector,
+    find_test_files,
+    hint_at_fix,
+    load_cases,
+    parse_selector,
+)
+from lictor.offline.test_run import CaseRun, run_checks
 from lictor.raw import Json
+from lictor.report.outcomes import TestOutcome, keep_failures
 from lictor.report.table import render_table
-from lictor.report.test_outcome import TestOutcome, keep_failures
 
 _EXAMPLES = """\
 # Run all tests below a folder
@@ -108,7 +115,7 @@ class _Run(msgspec.Struct):
     """What has been found so far."""
 
     flags: TestFlags
-    selector: Selector
+    selector: TestSelector
     outcomes: list[TestOutcome] = msgspec.field(default_factory=list)
     errors: list[str] = msgspec.field(default_factory=list)
 
@@ -223,11 +230,11 @@ class _Run(msgspec.Struct):
 def render_format(outcomes: Sequence[TestOutcome], name: str, *, detailed: bool) -> str:
     """Outcomes for programs. Each renderer is loaded when it is asked for: start-up counts."""
     if name == "junit":
-        from lictor.report.junit import render_junit
+        from lictor.report.outcome_formats import render_junit
 
         return render_junit(outcomes, detailed=detailed)
     if name == "markdown":
-        from lictor.report.markdown import render_markdown
+        from lictor.report.outcome_formats import render_markdown
 
         return render_markdown(outcomes, detailed=detailed)
     if name == "sarif":
@@ -235,7 +242,7 @@ def render_format(outcomes: Sequence[TestOutcome], name: str, *, detailed: bool)
         from lictor.report.sarif import render_test_sarif
 
         return render_test_sarif(outcomes, version=VERSION)
-    from lictor.report.outcomes import render_outcomes_json, render_outcomes_yaml
+    from lictor.report.outcome_formats import render_outcomes_json, render_outcomes_yaml
 
     render = render_outcomes_json if name == "json" else render_outcomes_yaml
     return render(outcomes, detailed=detailed)

@@ -12,8 +12,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.resource import Resource
 from lictor.errors import ApiError, NotFoundError
 from lictor.raw import JsonObject
-from lictor.report.ephemeral_report import build_ephemeral
-from lictor.report.resource_report import ReportForm, Subject
+from lictor.report.resource_report import ReportForm, ReportSubject, build_ephemeral
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ def _split(text: str) -> frozenset[str]:
 class _Pending(msgspec.Struct):
     """What is to be told of one object; a later result takes the place of an earlier one."""
 
-    subject: Subject
+    subject: ReportSubject
     plural: str
     entries: dict[tuple[str, str, str], JsonObject]
 
@@ -55,7 +54,7 @@ class EphemeralReports:
     def __len__(self) -> int:
         return len(self._pending)
 
-    async def add(self, subject: Subject, plural: str, entries: Iterable[JsonObject]) -> None:
+    async def add(self, subject: ReportSubject, plural: str, entries: Iterable[JsonObject]) -> None:
         """Take results in; waits where there is no room for another object.
 
         An object that is being created has no UID yet where it is changed; its name will do.
@@ -127,5 +126,5 @@ class EphemeralReports:
         return len(answer.get("items") or ()) + int(rest)
 
 
-def _key(subject: Subject) -> str:
+def _key(subject: ReportSubject) -> str:
     return subject.uid or f"{subject.kind}/{subject.namespace}/{subject.name}"

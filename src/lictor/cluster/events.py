@@ -18,7 +18,7 @@ from lictor.cluster.resource import EVENT
 from lictor.cluster.settings import Settings
 from lictor.errors import ApiError, NotFoundError
 from lictor.raw import JsonObject
-from lictor.report.events import Event, Reason
+from lictor.report.events import Event, EventReason
 
 if TYPE_CHECKING:
     from prometheus_client import Counter
@@ -85,7 +85,7 @@ class EventSink:
         # An object without a name has not been stored yet: nobody could look at its events.
         if not event.about.name or event.reason in self._omitted:
             return False
-        if event.reason is not Reason.APPLIED:
+        if event.reason is not EventReason.APPLIED:
             return True
         settings = self._settings()
         actions = settings.success_event_actions

@@ -25,7 +25,7 @@ _CHECK = "bad-expression"
 _WORDS = {"null_type": "null", "list(JSONPatch)": "a list of JSONPatch", "Object": "an Object"}
 
 
-class CelContext(msgspec.Struct, frozen=True):
+class ExpressionContext(msgspec.Struct, frozen=True):
     """What the expressions of a policy may use."""
 
     environment: Environment
@@ -36,7 +36,7 @@ class CelContext(msgspec.Struct, frozen=True):
     # What `object` and others look like: one mapping for each kind that the policy is about.
     forms: tuple[Mapping[str, Form], ...] = ()
 
-    def declare(self, variables: Field) -> tuple["CelContext", list[Finding]]:
+    def declare(self, variables: Field) -> tuple["ExpressionContext", list[Finding]]:
         """The same with these variables, and what is wrong with them."""
         context, findings = self, list[Finding]()
         for variable in variables.each():
@@ -51,7 +51,7 @@ class CelContext(msgspec.Struct, frozen=True):
             context = context._with(name.text, expression.text, is_broken=is_broken)
         return context, findings
 
-    def _with(self, name: str, text: str, *, is_broken: bool) -> "CelContext":
+    def _with(self, name: str, text: str, *, is_broken: bool) -> "ExpressionContext":
         known = replace(self, names=self.names | {name})
         if not name or not text.strip() or is_broken:
             return replace(known, broken=self.broken | {name})
@@ -64,7 +64,9 @@ class CelContext(msgspec.Struct, frozen=True):
         return forms if form is None else {**forms, f"variables.{name}": form}
 
 
-def check_expression(part: Field, types: Sequence[str], context: CelContext) -> list[Finding]:
+def check_expression(
+    part: Field, types: Sequence[str], context: ExpressionContext
+) -> list[Finding]:
     """What is wrong with one expression; without `types`, it may answer anything."""
     text = part.text
     if not text.strip():
@@ -111,7 +113,7 @@ def _is_fatal(findings: Iterable[Finding]) -> bool:
     return any(finding.check == _CHECK for finding in findings)
 
 
-def _blame(part: Field, token: Token, context: CelContext) -> Finding:
+def _blame(part: Field, token: Token, context: ExpressionContext) -> Finding:
     message = f'there is no variable "{token.text}"'
     if not context.names:
         message += " (nor any other here)"
@@ -119,7 +121,7 @@ def _blame(part: Field, token: Token, context: CelContext) -> Finding:
     return flag(_CHECK, part.path, message, meant, TextOffset(part.text, token.start))
 
 
-def _inspect(part: Field, context: CelContext) -> Iterator[Finding]:
+def _inspect(part: Field, context: ExpressionContext) -> Iterator[Finding]:
     def look(forms: Mapping[str, Form]) -> tuple[ExpressionIssue, ...]:
         return inspect_expression(part.text, context.environment, context.variables, forms).findings
 

@@ -19,7 +19,7 @@ from lictor.raw import Json
 if TYPE_CHECKING:
     from lictor.lang.cel.environment import Environment
     from lictor.lang.kind_schema import Form
-    from lictor.lint.cel_expressions import CelContext
+    from lictor.lint.cel_expressions import ExpressionContext
 
 
 _BOOL = ("bool",)
@@ -139,10 +139,12 @@ def _check_names(spec: Field) -> Iterator[Finding]:
 
 
 def _check_expressions(policy: Field, kind: str, names: ResourceNames) -> list[Finding]:
-    from lictor.lint.cel_expressions import CelContext, check_unused
+    from lictor.lint.cel_expressions import ExpressionContext, check_unused
 
     spec = policy["spec"]
-    plain = CelContext(choose_environment(policy, kind), forms=list_forms(_subject(spec), names))
+    plain = ExpressionContext(
+        choose_environment(policy, kind), forms=list_forms(_subject(spec), names)
+    )
     context, findings = plain.declare(spec["variables"])
     asking = plain if kind in _BLIND else context
     if spec["targetMatchConstraints"]:
@@ -155,7 +157,7 @@ def _check_expressions(policy: Field, kind: str, names: ResourceNames) -> list[F
     return findings
 
 
-def check_cel_fields(fields: Iterable[CelField], context: "CelContext") -> Iterator[Finding]:
+def check_cel_fields(fields: Iterable[CelField], context: "ExpressionContext") -> Iterator[Finding]:
     """What is wrong with the expressions at these fields."""
     from lictor.lint.cel_expressions import check_expression
 
@@ -202,9 +204,9 @@ def _check_image_references(spec: Field) -> Iterator[Finding]:
     if not any(references):
         return
     from lictor.lang.cel.environment import image_environment
-    from lictor.lint.cel_expressions import CelContext
+    from lictor.lint.cel_expressions import ExpressionContext
 
-    context = CelContext(image_environment())
+    context = ExpressionContext(image_environment())
     yield from check_cel_fields((CelField(part, ("bool",)) for part in references), context)
 
 
@@ -221,11 +223,11 @@ def check_rule_cel(rule: Field) -> Iterator[Finding]:
     if not cel and not conditions:
         return
     from lictor.lang.cel.environment import kubernetes_environment
-    from lictor.lint.cel_expressions import CelContext, check_unused
+    from lictor.lint.cel_expressions import ExpressionContext, check_unused
 
     has_params = bool(cel["paramKind"]) and bool(cel["paramRef"])
     environment = kubernetes_environment(has_params=has_params)
-    context, findings = CelContext(environment, forms=_list_rule_forms(rule)).declare(
+    context, findings = ExpressionContext(environment, forms=_list_rule_forms(rule)).declare(
         cel["variables"]
     )
     fields = [
@@ -244,9 +246,9 @@ def check_webhook_conditions(policy: Field) -> Iterator[Finding]:
     if conditions.is_empty:
         return
     from lictor.lang.cel.environment import kubernetes_environment
-    from lictor.lint.cel_expressions import CelContext
+    from lictor.lint.cel_expressions import ExpressionContext
 
-    context = CelContext(kubernetes_environment(has_params=False))
+    context = ExpressionContext(kubernetes_environment(has_params=False))
     yield from check_cel_fields(
         (CelField(c["expression"], _BOOL) for c in conditions.each()), context
     )

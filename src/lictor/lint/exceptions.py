@@ -82,10 +82,10 @@ def lint_cel_exception(body: Json, known: KnownPolicies) -> list[Finding]:
         findings += _check_policy_ref(ref, known)
     if not spec["matchConditions"].is_empty:
         from lictor.lang.cel.environment import kyverno_environment
-        from lictor.lint.cel_expressions import CelContext
+        from lictor.lint.cel_expressions import ExpressionContext
 
         findings += check_cel_fields(
-            list_condition_fields(spec), CelContext(kyverno_environment("ValidatingPolicy"))
+            list_condition_fields(spec), ExpressionContext(kyverno_environment("ValidatingPolicy"))
         )
     return findings
 

@@ -10,7 +10,7 @@ from lictor.lint.documents import draw_excerpt
 from lictor.model.finding import Finding, Severity
 from lictor.raw import JsonObject
 from lictor.report.json_text import render_json
-from lictor.report.sarif import _describe_place, _render_log
+from lictor.report.sarif import describe_position, render_sarif_log
 
 
 class LintReport(msgspec.Struct, frozen=True):
@@ -139,7 +139,7 @@ def render_sarif_report(report: LintReport, *, version: str = "") -> str:
     results = [
         _build_sarif_result(finding, names.index(finding.check)) for finding in report.findings
     ]
-    return _render_log([_describe_check(check) for check in CHECKS.values()], results, version)
+    return render_sarif_log([_describe_check(check) for check in CHECKS.values()], results, version)
 
 
 def _describe_check(check: LintCheck) -> JsonObject:
@@ -155,7 +155,7 @@ def _describe_check(check: LintCheck) -> JsonObject:
 
 
 def _build_sarif_result(finding: Finding, index: int) -> JsonObject:
-    place = _describe_place(finding.location)
+    place = describe_position(finding.location)
     place["region"]["startColumn"] = max(finding.location.column, 1)
     location: JsonObject = {"physicalLocation": place}
     if finding.path:

@@ -1,16 +1,29 @@
-"""Policies that delete, on single objects: would this one go?"""
+"""Policies that delete, on given resources: which of them would go, and when."""
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from lictor.assembly import compile_cleanups
 from lictor.compile.cleanup import CleanupProgram
-from lictor.errors import EvaluationError, LookupFailedError
+from lictor.errors import CompileError, EvaluationError, LookupFailedError
 from lictor.model.request import Request
 from lictor.model.result import Result, RuleType, Status
+from lictor.offline.apply_run import ApplyPlan
 from lictor.offline.lookups import GivenObjects, OfflineLookups
 from lictor.offline.policies import GivenExceptions, LoadedPolicies
-from lictor.offline.programs import describe_world
+from lictor.offline.programs import describe_given
+from lictor.offline.requests import RequestFactory
+from lictor.offline.resources import load_resources
+from lictor.ports import Lookups
+from lictor.raw import Json, JsonObject
+from lictor.report.resource_name import name_resource
+
+if TYPE_CHECKING:
+    from lictor.model.cel_policy import CelPolicy
+    from lictor.model.cleanup import CleanupPolicy
+
 
 # One answer for each policy: pass where the object would go.
 JudgeDeletions: TypeAlias = Callable[[Request], tuple[Result, ...]]
@@ -26,7 +39,7 @@ def compile_deletions(
     deleting = policies.cel.deleting
     if not deleting:
         return lambda _: ()
-    documents = describe_world(exceptions, given)
+    documents = describe_given(exceptions, given)
     documents["cel_policies"] = deleting
     programs = compile_cleanups((), lookups=lookups, **documents)
     return lambda request: tuple(judge_deletion(program, request) for program in programs)
@@ -46,3 +59,58 @@ def judge_deletion(program: CleanupProgram, request: Request) -> Result:
 def _say(program: CleanupProgram, status: Status, message: str) -> Result:
     policy = program.policy
     return Result(policy, policy.name, RuleType.CLEANUP, status, message)
+
+
+# The objects that a policy may look through.
+FindResources: TypeAlias = Callable[[Json], Iterable[JsonObject]]
+
+
+def list_cleanups(plan: ApplyPlan, find_resources: FindResources | None = None) -> Iterator[str]:
+    """What each policy would delete at its next run, line by line."""
+    find = find_resources or _read_given(plan)
+    lookups = plan.lookups or OfflineLookups(plan.requests.values, plan.given)
+    for record, compile_policy in _list_policies(plan, lookups):
+        try:
+            (program,) = compile_policy()
+            when = _next_run(program, lookups.now())
+        except CompileError as error:
+            yield f"policy {record.metadata.name} cannot be used: {error}"
+            continue
+        yield f"policy {program.policy.key} would delete at {when}:"
+        found = [
+            line for r in find(record) if (line := _describe_deletion(program, r, plan.requests))
+        ]
+        yield from found or ["  nothing of what was given"]
+
+
+def _read_given(plan: ApplyPlan) -> FindResources:
+    resources = [r for text in plan.texts for r in load_resources(text.content, text.path)]
+    return lambda _: resources
+
+
+def _list_policies(
+    plan: ApplyPlan, lookups: Lookups
+) -> "Iterator[tuple[CleanupPolicy | CelPolicy, Callable[[], tuple[CleanupProgram, ...]]]]":
+    """Each policy by itself, so that one that cannot be used stops no other."""
+    for cleanup in plan.policies.cleanups:
+        yield cleanup, partial(compile_cleanups, [cleanup], lookups=lookups)
+    documents = describe_given(plan.exceptions, plan.given)
+    for policy in plan.policies.cel.deleting:
+        documents = {**documents, "cel_policies": (policy,)}
+        yield policy, partial(compile_cleanups, (), lookups=lookups, **documents)
+
+
+def _next_run(program: CleanupProgram, now: datetime) -> str:
+    return program.next_run(now).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _describe_deletion(
+    program: CleanupProgram, resource: JsonObject, requests: RequestFactory
+) -> str:
+    name = name_resource(resource)
+    try:
+        goes = program.concerns(requests.make_request(resource))
+    except (EvaluationError, LookupFailedError) as error:
+        # What cannot be decided stays, and the reason is told.
+        return f"  not {name}: {error}"
+    return f"  {name}" if goes else ""

@@ -16,7 +16,13 @@ from lictor.load.yaml import iter_documents
 from lictor.model.offline import ClusterResourceSpec, ContextSpec, UserInfo, Values
 from lictor.model.request import Caller
 from lictor.offline.lookups import GivenObjects
-from lictor.offline.sources import Text, list_policy_files, locate_resources, read_any, read_file
+from lictor.offline.sources import (
+    SourceText,
+    list_policy_files,
+    locate_resources,
+    read_any,
+    read_file,
+)
 from lictor.raw import Json, JsonObject
 
 _DIVIDER = "-" * 70
@@ -90,7 +96,7 @@ def load_definitions(paths: Iterable[str]) -> Iterator[JsonObject]:
         yield from read_definitions(map(read_file, list_policy_files(path)))
 
 
-def read_definitions(texts: Iterable[Text]) -> Iterator[JsonObject]:
+def read_definitions(texts: Iterable[SourceText]) -> Iterator[JsonObject]:
     """The CustomResourceDefinitions in texts."""
     for text in texts:
         for document in iter_documents(text.content, text.path):
@@ -108,7 +114,7 @@ def _find_definitions(body: Json) -> Iterator[JsonObject]:
 
 def read_resource_texts(
     paths: Iterable[str], say: Callable[[str], None] | None = None
-) -> Iterator[Text]:
+) -> Iterator[SourceText]:
     """The files with resources. A later path that cannot be read is told, and left out."""
     for number, path in enumerate(paths):
         try:

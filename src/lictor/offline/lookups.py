@@ -11,7 +11,7 @@ from lictor.errors import LookupFailedError, NotProvidedError
 from lictor.lang.resource_names import Resource
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.request import GroupVersionKind
-from lictor.offline.values import GivenValues
+from lictor.offline.requests import GivenValues
 from lictor.ports import ApiCall
 from lictor.raw import Json, JsonObject
 

@@ -11,13 +11,75 @@ from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
 from lictor.model.finding import Finding, Severity
 from lictor.model.policy import Policy
-from lictor.offline.cel_records import CelRecords, collect_records
-from lictor.offline.sources import Text
+from lictor.offline.sources import SourceText
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
-    from lictor.model.admission import AdmissionPolicy
-    from lictor.model.cel_policy import CelException, CelPolicy
+    from lictor.load.policies import Loaded
+    from lictor.model.admission import AdmissionPolicy, Binding
+    from lictor.model.cel_policy import CelException, CelPolicy, DeletingPolicy
+    from lictor.model.policy import Policy
+
+
+# Evaluators of their own: what they judge are requests to a service, not resources.
+AUTHORIZING_MODES = ("HTTP", "Envoy")
+
+
+class CelRecords(msgspec.Struct, frozen=True):
+    """The policies that files hold, and what belongs to them."""
+
+    admission_policies: "tuple[AdmissionPolicy, ...]" = ()
+    bindings: "tuple[Binding, ...]" = ()
+    policies: "tuple[CelPolicy, ...]" = ()
+    exceptions: "tuple[CelException, ...]" = ()
+
+    def __len__(self) -> int:
+        """How many policies there are."""
+        return len(self.admission_policies) + len(self.policies)
+
+    @property
+    def judging(self) -> "tuple[CelPolicy, ...]":
+        """Kyverno's policies about resources."""
+        return tuple(
+            policy
+            for policy in self.policies
+            if kind_of(policy) != "DeletingPolicy" and mode_of(policy) not in AUTHORIZING_MODES
+        )
+
+    @property
+    def deleting(self) -> "tuple[DeletingPolicy, ...]":
+        return tuple(self._of_kind("DeletingPolicy"))
+
+    def of_mode(self, *modes: str) -> "tuple[CelPolicy, ...]":
+        """Those that judge what these modes are about."""
+        return tuple(policy for policy in self.policies if mode_of(policy) in modes)
+
+    def _of_kind(self, kind: str) -> "Iterator[DeletingPolicy]":
+        for policy in self.policies:
+            if kind_of(policy) == kind:
+                yield policy  # type: ignore[misc]  # the kind tells the record
+
+
+def collect_records(loaded: "Loaded") -> CelRecords:
+    """The records of loaded files."""
+    return CelRecords(
+        tuple(each.record for each in loaded.admission_policies),
+        tuple(each.record for each in loaded.bindings),
+        tuple(each.record for each in loaded.cel_policies),
+        tuple(each.record for each in loaded.cel_exceptions),
+    )
+
+
+def kind_of(policy: "Policy | AdmissionPolicy | CelPolicy") -> str:
+    """The kind; a namespaced one and its twin are one."""
+    return policy.kind.removeprefix("Namespaced")
+
+
+def mode_of(policy: "CelPolicy") -> str:
+    """What is judged: `Kubernetes` requests unless the policy says otherwise."""
+    evaluation = getattr(policy.spec, "evaluation", None)
+    return getattr(evaluation, "mode", "") or "Kubernetes"
+
 
 _DEFINITION = "CustomResourceDefinition"
 
@@ -35,7 +97,7 @@ class GivenExceptions(msgspec.Struct, frozen=True):
         return GivenExceptions(self.classic + other.classic, self.cel + other.cel)
 
 
-class Unusable(msgspec.Struct, frozen=True):
+class UnusablePolicy(msgspec.Struct, frozen=True):
     """A policy that cannot be used, and why."""
 
     name: str
@@ -50,7 +112,7 @@ class LoadedPolicies(msgspec.Struct, frozen=True):
 
     usable: tuple[Policy, ...] = ()
     exceptions: tuple[PolicyException, ...] = ()
-    unusable: tuple[Unusable, ...] = ()
+    unusable: tuple[UnusablePolicy, ...] = ()
     cleanups: tuple[CleanupPolicy, ...] = ()
     warnings: tuple[str, ...] = ()
     # What was left out, for those who ask.
@@ -68,7 +130,7 @@ class LoadedPolicies(msgspec.Struct, frozen=True):
         return GivenExceptions(self.exceptions, self.cel.exceptions)
 
 
-def load_policy_files(texts: Iterable[Text]) -> LoadedPolicies:
+def load_policy_files(texts: Iterable[SourceText]) -> LoadedPolicies:
     """Sort the documents of all files."""
     loaded = _load(texts)
     errors = [found for found in loaded.problems if found.severity is Severity.ERROR]
@@ -79,7 +141,7 @@ def load_policy_files(texts: Iterable[Text]) -> LoadedPolicies:
         unusable=(
             *_list_broken(errors),
             *_list_without_rules(loaded),
-            *_list_later(loaded),
+            *_list_unsupported(loaded),
         ),
         warnings=tuple(str(found) for found in loaded.problems if found not in errors),
         notes=tuple(_list_left_out(loaded)),
@@ -90,7 +152,7 @@ def load_policy_files(texts: Iterable[Text]) -> LoadedPolicies:
     )
 
 
-def load_exceptions(texts: Iterable[Text]) -> GivenExceptions:
+def load_exceptions(texts: Iterable[SourceText]) -> GivenExceptions:
     """Files that hold exceptions and nothing else."""
     loaded = _load(texts)
     for problem in loaded.problems:
@@ -104,7 +166,7 @@ def load_exceptions(texts: Iterable[Text]) -> GivenExceptions:
     )
 
 
-def _load(texts: Iterable[Text]) -> Loaded:
+def _load(texts: Iterable[SourceText]) -> Loaded:
     loaded = Loaded()
     for text in texts:
         loaded += load_documents(text.content, text.path)
@@ -117,20 +179,20 @@ def _list_policies(loaded: Loaded) -> "Iterator[Policy | AdmissionPolicy | CelPo
     yield from (sourced.record for sourced in loaded.cel_policies)
 
 
-def _list_broken(errors: Iterable[Finding]) -> list[Unusable]:
+def _list_broken(errors: Iterable[Finding]) -> list[UnusablePolicy]:
     """One entry for each broken document, with the first thing that is wrong with it."""
-    found: dict[tuple[str, str, str], Unusable] = {}
+    found: dict[tuple[str, str, str], UnusablePolicy] = {}
     for error in errors:
         key = (error.location.file, error.kind, error.name or str(error.location.line))
         name = error.name or error.location.file
-        found.setdefault(key, Unusable(name, error.kind, str(error)))
+        found.setdefault(key, UnusablePolicy(name, error.kind, str(error)))
     return list(found.values())
 
 
-def _list_without_rules(loaded: Loaded) -> list[Unusable]:
+def _list_without_rules(loaded: Loaded) -> list[UnusablePolicy]:
     """Policies that decide nothing, most likely for a misspelt field: that is no success."""
     return [
-        Unusable(
+        UnusablePolicy(
             policy.record.metadata.name,
             policy.record.kind,
             f"{policy.source}:{policy.position()[0]}: the policy has no rules",
@@ -150,9 +212,9 @@ def _list_left_out(loaded: Loaded) -> Iterator[str]:
         yield f"{found.source}:{found.position()[0]}: is no Kubernetes object and was left out"
 
 
-def _list_later(loaded: Loaded) -> list[Unusable]:
+def _list_unsupported(loaded: Loaded) -> list[UnusablePolicy]:
     return [
-        Unusable(
+        UnusablePolicy(
             each.record.name,
             each.record.kind,
             f"{each.source}:{each.position()[0]}: {describe_unsupported(each.record.kind)}",

@@ -23,7 +23,7 @@ def compile_given(
     given: GivenObjects,
 ) -> tuple[Program, ...]:
     """The programs of all policies about resources."""
-    documents = describe_world(exceptions, given)
+    documents = describe_given(exceptions, given)
     documents["admission_policies"] = policies.cel.admission_policies
     documents["bindings"] = policies.cel.bindings
     documents["cel_policies"] = policies.cel.judging
@@ -39,12 +39,12 @@ def compile_for_payloads(
     given: GivenObjects,
 ) -> tuple[Program, ...]:
     """The programs of the policies that judge one kind of payload."""
-    documents = describe_world(exceptions, given)
+    documents = describe_given(exceptions, given)
     documents["cel_policies"] = policies
     return compile_documents((), lookups=lookups, **documents)
 
 
-def describe_world(exceptions: GivenExceptions, given: GivenObjects) -> CelDocuments:
+def describe_given(exceptions: GivenExceptions, given: GivenObjects) -> CelDocuments:
     """What belongs to policies in CEL, besides the policies."""
     documents = CelDocuments(cel_exceptions=exceptions.cel)
     if given.params or given.served is None:
@@ -62,7 +62,7 @@ def name_resources(given: GivenObjects) -> "ResourceNames":
     return names.with_crds(given.crds)
 
 
-def watch_for_guesses(
+def report_guessed_names(
     policies: LoadedPolicies, given: GivenObjects
 ) -> Callable[[GroupVersionKind], str]:
     """What to tell of a kind whose resource name is a guess; empty where nothing depends on it."""

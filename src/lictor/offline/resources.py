@@ -1,13 +1,51 @@
 """Resources as commands take them: documents found in a text, parsed one by one, with defaults."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from lictor.errors import LoadError
 from lictor.load.yaml import iter_documents
+from lictor.model.request import GroupVersionKind, Request
+from lictor.offline.sources import SourceText, read_any
 from lictor.raw import Json, JsonObject
+
+_NO_KIND = GroupVersionKind("", "", "")
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """One document of a file, under the path by which the user calls it."""
+
+    path: str
+    body: JsonObject
+
+    def make_request(self, mode: str) -> Request:
+        """The payload for policies of a mode; its kind is never what it says of itself."""
+        if mode == "JSON":
+            return Request(kind=_NO_KIND, object=self.body)
+        from lictor.compile.cel.authorizing import REQUEST_KINDS
+
+        return Request(kind=REQUEST_KINDS[mode], object=self.body)
+
+
+def load_payloads(paths: Iterable[str]) -> Iterator[Payload]:
+    """The payloads of files, one for each document."""
+    for path in paths:
+        yield from parse_payloads(read_any(path))
+
+
+def parse_payloads(text: SourceText) -> Iterator[Payload]:
+    """The payloads of one file."""
+    found = False
+    for document in iter_documents(text.content, text.path):
+        found = True
+        if not isinstance(document.body, dict):
+            raise LoadError("a payload is an object", where=f"{text.path}:{document.line}")
+        yield Payload(text.path, document.body)
+    if not found:
+        raise LoadError("there is no payload in this file", where=text.path)
+
 
 _SEPARATOR = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
 _CONTENT = re.compile(rb"^[ \t]*[^#\s]", re.MULTILINE)
@@ -16,14 +54,14 @@ _MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "data
 _MAX_DEPTH = 200
 
 
-class Span(msgspec.Struct, frozen=True):
+class DocumentSpan(msgspec.Struct, frozen=True):
     """Where one document lies in a text."""
 
     start: int
     end: int
 
 
-def find_documents(content: bytes) -> list[Span]:
+def find_documents(content: bytes) -> list[DocumentSpan]:
     """The documents of a text that hold more than comments; nothing is parsed."""
     starts = [found.start() for found in _SEPARATOR.finditer(content)]
     if starts[:1] != [0]:
@@ -32,11 +70,11 @@ def find_documents(content: bytes) -> list[Span]:
     for start, end in zip(starts, (*starts[1:], len(content)), strict=True):
         body = start + 3 if content.startswith(b"---", start) else start
         if _CONTENT.search(content, body, end):
-            spans.append(Span(start, end))
+            spans.append(DocumentSpan(start, end))
     return spans
 
 
-def parse_resources(content: bytes, span: Span, path: str) -> Iterator[JsonObject]:
+def parse_resources(content: bytes, span: DocumentSpan, path: str) -> Iterator[JsonObject]:
     """The resource of one document, or those of a `v1` List."""
     try:
         for document in iter_documents(content[span.start : span.end], path):

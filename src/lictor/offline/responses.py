@@ -1,4 +1,4 @@
-"""Answers in the order people expect: one Response per resource, policy and kind of work."""
+"""Results grouped as tests expect them: one response per resource, policy and type of rule."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -7,7 +7,7 @@ import msgspec
 
 from lictor.model.policy import Policy, Rule
 from lictor.model.result import PolicyRef, Result, RuleType, Verdict
-from lictor.offline.cel_records import CelRecords, kind_of, mode_of
+from lictor.offline.policies import CelRecords, kind_of, mode_of
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ ResourceKey = tuple[str, str, str, str]
 AnyPolicy: TypeAlias = "Policy | AdmissionPolicy | CelPolicy"
 
 
-class Speaker(msgspec.Struct, frozen=True):
+class PolicyUnderTest(msgspec.Struct, frozen=True):
     """A policy, and the work of which a test should hear even where it said nothing."""
 
     policy: "AnyPolicy"
@@ -34,7 +34,7 @@ class Speaker(msgspec.Struct, frozen=True):
         return kind, PolicyRef(metadata.name, namespace).key
 
 
-class Response(msgspec.Struct, frozen=True):
+class PolicyResponse(msgspec.Struct, frozen=True):
     """What the rules of one policy, of one kind of work, said about one resource: maybe nothing."""
 
     policy: "AnyPolicy"
@@ -45,11 +45,11 @@ class Response(msgspec.Struct, frozen=True):
     patched: JsonObject
 
 
-class Answers(msgspec.Struct, frozen=True):
+class TestAnswers(msgspec.Struct, frozen=True):
     """All responses of a test: by resource, and by the other objects that mutations changed."""
 
-    triggers: dict[ResourceKey, list[Response]] = msgspec.field(default_factory=dict)
-    targets: dict[ResourceKey, list[Response]] = msgspec.field(default_factory=dict)
+    triggers: dict[ResourceKey, list[PolicyResponse]] = msgspec.field(default_factory=dict)
+    targets: dict[ResourceKey, list[PolicyResponse]] = msgspec.field(default_factory=dict)
     # Policies that could not be used, and why.
     invalid: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -71,12 +71,16 @@ def key_of(resource: JsonObject) -> ResourceKey:
 # --- who is expected to speak
 
 
-def list_speakers(policies: Sequence[Policy], cel: CelRecords) -> list[Speaker]:
+def list_tested_policies(policies: Sequence[Policy], cel: CelRecords) -> list[PolicyUnderTest]:
     """All policies, in the order in which they are asked."""
-    speakers = [Speaker(policy, frozenset(_list_works(policy))) for policy in policies]
-    speakers += [Speaker(policy, _list_native_works(policy)) for policy in cel.admission_policies]
-    speakers += [Speaker(policy, _list_cel_works(policy)) for policy in cel.policies]
-    return speakers
+    tested_policies = [
+        PolicyUnderTest(policy, frozenset(_list_works(policy))) for policy in policies
+    ]
+    tested_policies += [
+        PolicyUnderTest(policy, _list_native_works(policy)) for policy in cel.admission_policies
+    ]
+    tested_policies += [PolicyUnderTest(policy, _list_cel_works(policy)) for policy in cel.policies]
+    return tested_policies
 
 
 def _list_works(policy: Policy) -> Iterator[RuleType]:
@@ -141,7 +145,9 @@ def _is_plain(constraints: "MatchResources") -> bool:
 # --- what they said
 
 
-def list_responses(verdict: Verdict, speakers: Sequence[Speaker]) -> list[Response]:
+def list_responses(
+    verdict: Verdict, tested_policies: Sequence[PolicyUnderTest]
+) -> list[PolicyResponse]:
     """A response for each policy and kind of work, also where a test should hear of a silent one.
 
     Generation alone is named only where it happened: nobody expects it elsewhere.
@@ -150,27 +156,27 @@ def list_responses(verdict: Verdict, speakers: Sequence[Speaker]) -> list[Respon
     for result in verdict.results:
         key = (result.policy.kind, result.policy.key)
         found.setdefault((key, result.type), []).append(result)
-    return list(_walk(verdict, speakers, found))
+    return list(_walk(verdict, tested_policies, found))
 
 
 def _walk(
     verdict: Verdict,
-    speakers: Sequence[Speaker],
+    tested_policies: Sequence[PolicyUnderTest],
     found: dict[tuple[tuple[str, str], RuleType], list[Result]],
-) -> Iterator[Response]:
+) -> Iterator[PolicyResponse]:
     resource = verdict.request.resource
     patched = resource
     for work in _WORKS:
-        for speaker in speakers:
-            results = tuple(found.get((speaker.key, work), ()))
-            if not results and work not in speaker.works:
+        for tested in tested_policies:
+            results = tuple(found.get((tested.key, work), ()))
+            if not results and work not in tested.works:
                 continue
             patched = _last_patched(results, patched)
             shown = patched
-            if work is RuleType.MUTATION and kind_of(speaker.policy) == "MutatingPolicy":
+            if work is RuleType.MUTATION and kind_of(tested.policy) == "MutatingPolicy":
                 # Kyverno asks all of them at once, and compares with what came of it in the end.
                 shown = _last_patched(verdict.results, resource)
-            yield Response(speaker.policy, work, results, resource, shown)
+            yield PolicyResponse(tested.policy, work, results, resource, shown)
 
 
 _WORKS = (

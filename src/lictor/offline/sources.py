@@ -21,15 +21,14 @@ from lictor.files import (
     read_bytes,
     walk_folder,
 )
-from lictor.offline.git_clone import GitAccess
-from lictor.offline.repositories import confine, is_repository_url, list_repository_files
+from lictor.offline.repositories import GitAccess, confine, is_repository_url, list_repository_files
 
 STDIN = "-"
 MAX_FETCHED_BYTES = 64 << 20
 FETCH_TIMEOUT_SECONDS = 30.0
 
 
-class Text(msgspec.Struct, frozen=True):
+class SourceText(msgspec.Struct, frozen=True):
     """The bytes of one file, with the name that errors show."""
 
     path: str
@@ -47,19 +46,19 @@ def is_url(path: str) -> bool:
     return path.startswith(("http://", "https://"))
 
 
-def read_file(path: str) -> Text:
+def read_file(path: str) -> SourceText:
     """Read one file; an error names it."""
-    return Text(path, read_bytes(path))
+    return SourceText(path, read_bytes(path))
 
 
-def read_stdin() -> Text:
+def read_stdin() -> SourceText:
     """Read what is piped in."""
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("'-' means standard input, but nothing is piped in")
-    return Text(STDIN, read_bounded(sys.stdin.buffer, "standard input"))
+    return SourceText(STDIN, read_bounded(sys.stdin.buffer, "standard input"))
 
 
-def fetch_url(url: str) -> Text:
+def fetch_url(url: str) -> SourceText:
     """Fetch a file by HTTP; an error names the URL."""
     if not is_url(url):
         raise UsageError(f"{url}: only http and https URLs can be fetched")
@@ -75,7 +74,7 @@ def fetch_url(url: str) -> Text:
         raise LoadError(f"could not be fetched ({reason})", where=url) from error
     if len(content) > MAX_FETCHED_BYTES:
         raise LoadError(f"larger than {MAX_FETCHED_BYTES} bytes", where=url)
-    return Text(url, content)
+    return SourceText(url, content)
 
 
 def expand_glob(path: str) -> list[str]:
@@ -129,7 +128,7 @@ def list_resource_files(path: str) -> list[str]:
     return found
 
 
-def read_policies(paths: Iterable[str], source: PolicySource | None = None) -> Iterator[Text]:
+def read_policies(paths: Iterable[str], source: PolicySource | None = None) -> Iterator[SourceText]:
     """Read every policy file that the paths name."""
     access = (source or PolicySource()).git
     for given in paths:
@@ -154,7 +153,7 @@ def locate_resources(paths: Iterable[str]) -> Iterator[str]:
             yield from list_resource_files(path)
 
 
-def read_any(path: str) -> Text:
+def read_any(path: str) -> SourceText:
     """Read a file, a URL or stdin."""
     if path == STDIN:
         return read_stdin()

@@ -1,19 +1,93 @@
 """A verdict into the answer that an API server waits for, in the words that Kyverno uses."""
 
+import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
+from functools import cmp_to_key
 from typing import TypeAlias
 
 import msgspec
 import orjson
+import yaml
 
 from lictor.lang.memory_room import ensure_room
 from lictor.lang.patch.diff import diff
 from lictor.model.request import Operation, Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
-from lictor.report.refusal_text import render_refusal
+
+# Text that a YAML reader would take for something else than text.
+_OTHER = re.compile(
+    r"""
+    [yYnN] | yes|Yes|YES | no|No|NO | true|True|TRUE | false|False|FALSE | on|On|ON | off|Off|OFF
+    | ~ | null|Null|NULL | [-+]?\.(inf|Inf|INF) | \.(nan|NaN|NAN)
+    | [-+]?[0-9][0-9_]* | [-+]?0x[0-9a-fA-F_]+ | [-+]?0o?[0-7_]+ | [-+]?0b[01_]+
+    | [-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?
+    | [-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?
+    | \d{4}-\d{1,2}-\d{1,2}([Tt\s]+\d{1,2}:\d{2}:\d{2}(\.\d+)?(Z|[-+]\d{2}:\d{2})?)?
+    """,
+    re.VERBOSE,
+)
+_DIGITS = re.compile(r"\d*")
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Breaks long lines as the tools of Kubernetes do."""
+
+
+def _represent_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
+    style = None
+    if "\n" in text:
+        style = "|"
+    elif not text or _OTHER.fullmatch(text):
+        style = '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _represent_text)
+# Which text needs quotes is decided above: the dumper's own rules quote less.
+_Dumper.yaml_implicit_resolvers = {}
+
+
+def render_refusal(failures: Mapping[str, Mapping[str, str]]) -> str:
+    """Policy -> rule -> message, in the order of their names."""
+    order = cmp_to_key(_compare)
+    ordered = {
+        policy: {rule: failures[policy][rule] for rule in sorted(failures[policy], key=order)}
+        for policy in sorted(failures, key=order)
+    }
+    text: str = yaml.dump(
+        ordered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False
+    )
+    return text
+
+
+def _compare(left: str, right: str) -> int:
+    """Names as Go's YAML orders them: numbers count as numbers, letters come after all else."""
+    pairs = enumerate(zip(left, right, strict=False))
+    at = next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))
+    if at == min(len(left), len(right)):
+        return len(left) - len(right)
+    one, other = left[at], right[at]
+    if one.isalpha() or other.isalpha():
+        if one.isalpha() and other.isalpha():
+            return ord(one) - ord(other)
+        return 1 if one.isalpha() else -1
+    # A nought inside a number is a digit like others; at its beginning it says nothing.
+    before = re.search(r"\d*$", left[:at])
+    lead = "1" if "0" in (one, other) and before and before[0].strip("0") else ""
+    numbers = [_read_digits(name, at) for name in (left, right)]
+    values = [int(lead + digits or "0") for digits in numbers]
+    if values[0] != values[1]:
+        return -1 if values[0] < values[1] else 1
+    return len(numbers[0]) - len(numbers[1]) or ord(one) - ord(other)
+
+
+def _read_digits(name: str, at: int) -> str:
+    found = _DIGITS.match(name, at)
+    return found[0][:18] if found else ""
+
 
 API_VERSION = "admission.k8s.io/v1"
 # Nobody reads more; a policy can make its message as large as memory is.
@@ -27,7 +101,7 @@ _VERBS = {Status.FAIL: "failed", Status.ERROR: "error"}
 FailsClosed: TypeAlias = Callable[[PolicyRef], bool]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class AdmissionAnswer(msgspec.Struct, frozen=True):
     """What the API server is told: yes or no, why, what to warn of, and what to change."""
 
     allowed: bool = True
@@ -36,10 +110,10 @@ class Answer(msgspec.Struct, frozen=True):
     patch: tuple[JsonObject, ...] = ()
 
 
-ALLOWED = Answer()
+ALLOWED = AdmissionAnswer()
 
 
-class Manner(Enum):
+class AnswerStyle(Enum):
     """Whose words an answer takes: those of classic policies, or those of a kind in CEL."""
 
     CLASSIC_VALIDATING = "classic rules that validate"
@@ -48,10 +122,10 @@ class Manner(Enum):
     CEL_MUTATING = "MutatingPolicy"
 
 
-class Voices(msgspec.Struct, frozen=True):
+class AnswerOptions(msgspec.Struct, frozen=True):
     """How the policies behind a verdict want to be heard."""
 
-    manner: Manner
+    style: AnswerStyle
     fails_closed: FailsClosed
     # The keys of those that warn of what they find.
     warning: frozenset[str] = frozenset()
@@ -59,22 +133,22 @@ class Voices(msgspec.Struct, frozen=True):
     any_operation: frozenset[tuple[str, str]] = frozenset()
 
 
-def build_answer(verdict: Verdict, voices: Voices) -> Answer:
+def build_answer(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:
     """All failures of all policies, or the changes and the warnings."""
     if verdict.patched is verdict.request.object and _is_fine(verdict):
         return ALLOWED
-    match voices.manner:
-        case Manner.CLASSIC_VALIDATING:
-            return _answer_classic(verdict, voices)
-        case Manner.CLASSIC_MUTATING:
-            return _answer_mutating(verdict, voices)
-        case Manner.CEL_VALIDATING:
-            return _answer_cel(verdict, voices)
-        case Manner.CEL_MUTATING:
+    match options.style:
+        case AnswerStyle.CLASSIC_VALIDATING:
+            return _answer_classic(verdict, options)
+        case AnswerStyle.CLASSIC_MUTATING:
+            return _answer_mutating(verdict, options)
+        case AnswerStyle.CEL_VALIDATING:
+            return _answer_cel(verdict, options)
+        case AnswerStyle.CEL_MUTATING:
             return _answer_cel_mutating(verdict)
 
 
-def render_review(uid: str, answer: Answer, api_version: str = API_VERSION) -> bytes:
+def render_review(uid: str, answer: AdmissionAnswer, api_version: str = API_VERSION) -> bytes:
     """The AdmissionReview that carries an answer."""
     response: JsonObject = {"uid": uid, "allowed": answer.allowed}
     if answer.patch:
@@ -98,7 +172,7 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
-def name_resource(request: Request) -> tuple[str, str, str]:
+def read_resource_name(request: Request) -> tuple[str, str, str]:
     """Kind, namespace and name of what is asked for."""
     metadata = request.resource.get("metadata")
     own = metadata if isinstance(metadata, dict) else {}
@@ -115,32 +189,32 @@ def _is_fine(verdict: Verdict) -> bool:
     return all(r.status is Status.PASS or r.status is Status.SKIP for r in verdict.results)
 
 
-def _answer_classic(verdict: Verdict, voices: Voices) -> Answer:
-    blocking = [result for result in verdict.results if _blocks(result, voices)]
+def _answer_classic(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:
+    blocking = [result for result in verdict.results if _blocks(result, options)]
     if blocking:
         told = _describe_refusal(verdict.request, blocking)
-        return Answer(
-            allowed=False, message=f"{told}{_explain_deletion(verdict.request, blocking, voices)}"
+        return AdmissionAnswer(
+            allowed=False, message=f"{told}{_explain_deletion(verdict.request, blocking, options)}"
         )
-    warnings = tuple(_warn_classic(verdict.results, voices))
-    return Answer(warnings=warnings) if warnings else ALLOWED
+    warnings = tuple(_warn_classic(verdict.results, options))
+    return AdmissionAnswer(warnings=warnings) if warnings else ALLOWED
 
 
-def _answer_mutating(verdict: Verdict, voices: Voices) -> Answer:
+def _answer_mutating(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:
     changes = [r for r in verdict.results if r.type is not RuleType.IMAGE_VERIFY]
-    broken = next((r.policy for r in changes if _blocks_change(r, voices)), None)
+    broken = next((r.policy for r in changes if _blocks_change(r, options)), None)
     if broken is not None:
-        return Answer(allowed=False, message=_describe_failed_change(broken, changes))
+        return AdmissionAnswer(allowed=False, message=_describe_failed_change(broken, changes))
     images = [r for r in verdict.results if r.type is RuleType.IMAGE_VERIFY]
-    blocking = [result for result in images if _blocks(result, voices)]
+    blocking = [result for result in images if _blocks(result, options)]
     if blocking:
-        return Answer(allowed=False, message=_describe_refusal(verdict.request, blocking))
-    return Answer(
-        warnings=tuple(_warn_classic(verdict.results, voices)), patch=_list_changes(verdict)
+        return AdmissionAnswer(allowed=False, message=_describe_refusal(verdict.request, blocking))
+    return AdmissionAnswer(
+        warnings=tuple(_warn_classic(verdict.results, options)), patch=_list_changes(verdict)
     )
 
 
-def _answer_cel(verdict: Verdict, voices: Voices) -> Answer:
+def _answer_cel(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:
     refusals = [
         _phrase(result)
         for result in verdict.results
@@ -149,41 +223,41 @@ def _answer_cel(verdict: Verdict, voices: Voices) -> Answer:
     warnings = tuple(
         _phrase(result)
         for result in verdict.results
-        if result.status in _BROKEN and result.policy.key in voices.warning
+        if result.status in _BROKEN and result.policy.key in options.warning
     )
     if refusals:
-        return Answer(allowed=False, message="; ".join(refusals), warnings=warnings)
-    return Answer(warnings=warnings) if warnings else ALLOWED
+        return AdmissionAnswer(allowed=False, message="; ".join(refusals), warnings=warnings)
+    return AdmissionAnswer(warnings=warnings) if warnings else ALLOWED
 
 
-def _answer_cel_mutating(verdict: Verdict) -> Answer:
+def _answer_cel_mutating(verdict: Verdict) -> AdmissionAnswer:
     errors = [
         f"Policy {result.policy.name}: {result.message}"
         for result in verdict.results
         if result.status is Status.ERROR and (result.action is Action.ENFORCE or result.over_limit)
     ]
     if errors:
-        kind, namespace, name = name_resource(verdict.request)
+        kind, namespace, name = read_resource_name(verdict.request)
         told = f"Resource: {namespace}/{name}, Kind: {kind}, Errors: [{' '.join(errors)}]"
-        return Answer(allowed=False, message=told)
+        return AdmissionAnswer(allowed=False, message=told)
     warnings = tuple(r.message for r in verdict.results if r.status is Status.WARN)
-    return Answer(warnings=warnings, patch=_list_changes(verdict))
+    return AdmissionAnswer(warnings=warnings, patch=_list_changes(verdict))
 
 
-def _blocks(result: Result, voices: Voices) -> bool:
+def _blocks(result: Result, options: AnswerOptions) -> bool:
     if result.action is not Action.ENFORCE or result.status not in _BROKEN:
         return False
-    return result.status is Status.FAIL or _is_closed(result, voices)
+    return result.status is Status.FAIL or _is_closed(result, options)
 
 
-def _is_closed(error: Result, voices: Voices) -> bool:
-    return error.over_limit or voices.fails_closed(error.policy)
+def _is_closed(error: Result, options: AnswerOptions) -> bool:
+    return error.over_limit or options.fails_closed(error.policy)
 
 
-def _blocks_change(result: Result, voices: Voices) -> bool:
+def _blocks_change(result: Result, options: AnswerOptions) -> bool:
     """A change that cannot be made blocks the request whatever the policy says of failures."""
     if result.status is Status.ERROR:
-        return _is_closed(result, voices)
+        return _is_closed(result, options)
     return result.status is Status.FAIL and result.action is Action.ENFORCE
 
 
@@ -191,21 +265,21 @@ def _describe_refusal(request: Request, results: Iterable[Result]) -> str:
     failures: dict[str, dict[str, str]] = {}
     for result in results:
         failures.setdefault(result.policy.name, {})[result.rule] = result.message
-    kind, namespace, name = name_resource(request)
+    kind, namespace, name = read_resource_name(request)
     return (
         f"\n\nresource {kind}/{namespace}/{name} was blocked due to the following policies \n\n"
         f"{render_refusal(failures)}"
     )
 
 
-def _explain_deletion(request: Request, blocking: Iterable[Result], voices: Voices) -> str:
+def _explain_deletion(request: Request, blocking: Iterable[Result], options: AnswerOptions) -> str:
     """Why a deletion was judged at all, where hardly anyone means it to be."""
     if request.operation is not Operation.DELETE:
         return ""
     rules = dict.fromkeys(
         f"{each.policy.name}.{each.rule}"
         for each in blocking
-        if (each.policy.key, each.rule) in voices.any_operation
+        if (each.policy.key, each.rule) in options.any_operation
     )
     return "".join(
         f"\nnote that {rule} names no operations, and so refuses deletions, too: add operations "
@@ -222,13 +296,13 @@ def _describe_failed_change(policy: PolicyRef, results: Iterable[Result]) -> str
     return f"mutation policy {name} error: failed to apply policy {name} rules [{failed}]"
 
 
-def _warn_classic(results: Iterable[Result], voices: Voices) -> Iterator[str]:
+def _warn_classic(results: Iterable[Result], options: AnswerOptions) -> Iterator[str]:
     """What is wrong but does not block, and each change of a policy that says so."""
     for result in results:
         is_change = result.status is Status.PASS and result.patched is not None
         if result.status not in _TOLD and not is_change:
             continue
-        if result.policy.key in voices.warning or (not is_change and _is_vital(result)):
+        if result.policy.key in options.warning or (not is_change and _is_vital(result)):
             yield f"policy {result.policy.name}.{result.rule}: {result.message}"
 
 

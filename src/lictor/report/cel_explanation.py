@@ -10,7 +10,7 @@ from lictor.model.cel_policy import CelPolicy, MutatingPolicy, ValidatingPolicy
 from lictor.model.result import Result
 from lictor.raw import Json
 from lictor.report.explanation import (
-    Clause,
+    MatchClause,
     RuleExplanation,
     dig,
     is_expression,
@@ -96,7 +96,7 @@ def _explain_part(
     heard: Sequence[Heard], version: _Version, bindings: Sequence[Binding]
 ) -> RuleExplanation:
     clauses = tuple(
-        Clause(each.what, bool(each.answer), _find_wanted(each.what, version, bindings))
+        MatchClause(each.what, bool(each.answer), _find_wanted(each.what, version, bindings))
         for each in heard
         if not is_expression(each.what)
     )

@@ -10,13 +10,14 @@ from lictor.model.request import Request
 from lictor.model.result import ExceptionRef, PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
 from lictor.report.resource_name import read_metadata, read_text
+from lictor.report.resource_report import ReportSubject
 
 _BROKEN = (Status.FAIL, Status.ERROR)
 _CHECKING = (RuleType.VALIDATION, RuleType.IMAGE_VERIFY)
 _CEL_GROUP = "policies.kyverno.io"
 
 
-class Reason(StrEnum):
+class EventReason(StrEnum):
     """Why there is an event; people filter by these words."""
 
     VIOLATION = "PolicyViolation"
@@ -25,7 +26,7 @@ class Reason(StrEnum):
     SKIPPED = "PolicySkipped"
 
 
-class Outcome(StrEnum):
+class EventAction(StrEnum):
     """What became of the resource: the `action` of an event."""
 
     BLOCKED = "Resource Blocked"
@@ -36,7 +37,7 @@ class Outcome(StrEnum):
     NONE = "None"
 
 
-class Source(StrEnum):
+class EventSource(StrEnum):
     """Who reports: names that tools know, whatever an installation is called."""
 
     ADMISSION = "kyverno-admission"
@@ -70,16 +71,16 @@ class ObjectReference(msgspec.Struct, frozen=True):
 class Event(msgspec.Struct, frozen=True):
     """Something that happened, for people who look at an object with kubectl."""
 
-    reason: Reason
-    action: Outcome
+    reason: EventReason
+    action: EventAction
     message: str
     about: ObjectReference
     related: ObjectReference | None = None
-    source: Source = Source.ADMISSION
+    source: EventSource = EventSource.ADMISSION
 
     @property
     def is_warning(self) -> bool:
-        return self.reason in (Reason.VIOLATION, Reason.ERROR)
+        return self.reason in (EventReason.VIOLATION, EventReason.ERROR)
 
 
 FindUid: TypeAlias = Callable[[PolicyRef], str]
@@ -88,7 +89,7 @@ FindUid: TypeAlias = Callable[[PolicyRef], str]
 class EventOptions(msgspec.Struct, frozen=True):
     """How a verdict is told."""
 
-    source: Source = Source.ADMISSION
+    source: EventSource = EventSource.ADMISSION
     # The request was refused: there is no resource that could carry events of its own.
     blocked: bool = False
     # Also tell what went well.
@@ -176,8 +177,8 @@ def _tell_policy(result: Result, resource: ObjectReference, options: EventOption
     blocked = " (blocked)" if options.blocked else ""
     detail = f"; {result.message}" if result.message else ""
     return Event(
-        Reason.VIOLATION,
-        Outcome.BLOCKED if options.blocked else Outcome.PASSED,
+        EventReason.VIOLATION,
+        EventAction.BLOCKED if options.blocked else EventAction.PASSED,
         f"{_name(resource)}: {rule}{result.status}{blocked}{detail}",
         refer_to_policy(result.policy, options.find_uid),
         resource,
@@ -188,15 +189,15 @@ def _tell_policy(result: Result, resource: ObjectReference, options: EventOption
 def _tell_resource(result: Result, resource: ObjectReference, options: EventOptions) -> Event:
     name = f"{result.policy.name}/{result.rule}"
     message = f"policy {name} {result.status}: {result.message}"
-    return Event(Reason.VIOLATION, Outcome.PASSED, message, resource, None, options.source)
+    return Event(EventReason.VIOLATION, EventAction.PASSED, message, resource, None, options.source)
 
 
 def _tell_success(results: list[Result], resource: ObjectReference, options: EventOptions) -> Event:
     policy = results[0].policy
     is_check = any(result.type in _CHECKING for result in results)
     return Event(
-        Reason.APPLIED,
-        Outcome.PASSED if is_check else Outcome.MUTATED,
+        EventReason.APPLIED,
+        EventAction.PASSED if is_check else EventAction.MUTATED,
         f"{_name(resource)}: pass" if is_check else f"{_name(resource)} is successfully mutated",
         refer_to_policy(policy, options.find_uid),
         resource,
@@ -211,8 +212,8 @@ def _tell_exceptions(
     rule = "/".join(filter(None, (result.policy.key, result.rule)))
     for exception in result.exceptions:
         yield Event(
-            Reason.SKIPPED,
-            Outcome.PASSED,
+            EventReason.SKIPPED,
+            EventAction.PASSED,
             f"resource {place} was skipped from policy rule {rule}",
             _refer_to_exception(exception, result.policy),
             resource,
@@ -220,8 +221,8 @@ def _tell_exceptions(
         )
     names = ", ".join(exception.key for exception in result.exceptions)
     yield Event(
-        Reason.SKIPPED,
-        Outcome.PASSED,
+        EventReason.SKIPPED,
+        EventAction.PASSED,
         f"resource {place} was skipped from rule {result.rule} due to policy exceptions {names}",
         refer_to_policy(result.policy, options.find_uid),
         resource,
@@ -233,3 +234,65 @@ def _refer_to_exception(exception: ExceptionRef, policy: PolicyRef) -> ObjectRef
     is_cel = policy.api_version.startswith(_CEL_GROUP)
     version = f"{_CEL_GROUP}/v1beta1" if is_cel else "kyverno.io/v2"
     return ObjectReference(version, "PolicyException", exception.name, exception.namespace)
+
+
+def build_generated_events(
+    policy: PolicyRef, uid: str, rule: str, created: Iterable[JsonObject]
+) -> Iterator[Event]:
+    """What a rule has made."""
+    about = refer_to_policy(policy, lambda _: uid)
+    for body in created:
+        made = _refer(body)
+        yield Event(
+            EventReason.APPLIED,
+            EventAction.GENERATED,
+            "resource generated",
+            about,
+            made,
+            EventSource.GENERATE,
+        )
+        name = f"{policy.name}/{rule}"
+        text = f"Created {made.kind} {made.name} as a result of applying policy {name}"
+        yield Event(EventReason.APPLIED, EventAction.NONE, text, made, None, EventSource.GENERATE)
+
+
+def build_failure_event(
+    policy: PolicyRef, uid: str, rule: str, request: Request, why: str, *, source: EventSource
+) -> Event:
+    """What a rule could not do."""
+    name = f"{policy.name}/{rule}" if rule else policy.name
+    about = refer_to_policy(policy, lambda _: uid)
+    text = f"policy {name} error: {why}"
+    return Event(
+        EventReason.ERROR, EventAction.NONE, text, about, refer_to_resource(request), source
+    )
+
+
+def build_mutated_events(verdict: Verdict, uid: str) -> Iterator[Event]:
+    """What rules have changed, and what they could not."""
+    for result in verdict.results:
+        if result.status is Status.PASS and result.target is not None:
+            yield Event(
+                EventReason.APPLIED,
+                EventAction.MUTATED,
+                "resource mutated",
+                refer_to_policy(result.policy, lambda _: uid),
+                _refer(result.target),
+                EventSource.MUTATE,
+            )
+        elif result.status in (Status.FAIL, Status.ERROR):
+            yield build_failure_event(
+                result.policy,
+                uid,
+                result.rule,
+                verdict.request,
+                result.message,
+                source=EventSource.MUTATE,
+            )
+
+
+def _refer(body: JsonObject) -> ObjectReference:
+    subject = ReportSubject.of(body)
+    return ObjectReference(
+        subject.api_version, subject.kind, subject.name, subject.namespace, subject.uid
+    )

@@ -14,7 +14,7 @@ from lictor.report.summary import render_failure
 _MAX_SHOWN = 120
 
 
-class Clause(msgspec.Struct, frozen=True):
+class MatchClause(msgspec.Struct, frozen=True):
     """One clause of match or exclude, and whether it fits."""
 
     path: str
@@ -22,7 +22,7 @@ class Clause(msgspec.Struct, frozen=True):
     wanted: Json = None
 
 
-class Compared(msgspec.Struct, frozen=True):
+class ComparedCondition(msgspec.Struct, frozen=True):
     """One condition: what its key became, and whether it holds."""
 
     path: str
@@ -33,7 +33,7 @@ class Compared(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedEntry(msgspec.Struct, frozen=True):
     """One context entry that was used, and its value or why it has none."""
 
     name: str
@@ -41,7 +41,7 @@ class Loaded(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class Evaluated(msgspec.Struct, frozen=True):
+class EvaluatedExpression(msgspec.Struct, frozen=True):
     """One expression in CEL, or a variable of such: what it answered, or why it has no answer."""
 
     path: str
@@ -55,10 +55,10 @@ class RuleExplanation(msgspec.Struct, frozen=True):
 
     rule: str
     matched: bool
-    clauses: tuple[Clause, ...] = ()
-    context: tuple[Loaded, ...] = ()
-    conditions: tuple[Compared, ...] = ()
-    expressions: tuple[Evaluated, ...] = ()
+    clauses: tuple[MatchClause, ...] = ()
+    context: tuple[LoadedEntry, ...] = ()
+    conditions: tuple[ComparedCondition, ...] = ()
+    expressions: tuple[EvaluatedExpression, ...] = ()
     results: tuple[Result, ...] = ()
     # How the rule is called where it has no name of its own.
     title: str = ""
@@ -90,34 +90,34 @@ def explain_rule(rule: Rule, heard: Sequence[Heard], results: Iterable[Result]) 
     )
 
 
-def _answer(clauses: Sequence[Clause], path: str, *, default: bool) -> bool:
+def _answer(clauses: Sequence[MatchClause], path: str, *, default: bool) -> bool:
     return next((clause.fits for clause in clauses if clause.path == path), default)
 
 
-def _clauses(rule: Rule, heard: Sequence[Heard]) -> Iterator[Clause]:
+def _clauses(rule: Rule, heard: Sequence[Heard]) -> Iterator[MatchClause]:
     seen = set()
     for each in heard:
         if each.what.startswith(("match", "exclude")) and each.what not in seen:
             if is_expression(each.what):
                 continue
             seen.add(each.what)
-            yield Clause(each.what, bool(each.answer), dig(rule, each.what))
+            yield MatchClause(each.what, bool(each.answer), dig(rule, each.what))
 
 
-def _loaded(heard: Sequence[Heard]) -> Iterator[Loaded]:
+def _loaded(heard: Sequence[Heard]) -> Iterator[LoadedEntry]:
     for each in heard:
         if each.what.startswith("context."):
-            yield Loaded(each.what.removeprefix("context."), each.answer, each.error)
+            yield LoadedEntry(each.what.removeprefix("context."), each.answer, each.error)
 
 
-def _compared(rule: Rule, heard: Sequence[Heard]) -> Iterator[Compared]:
+def _compared(rule: Rule, heard: Sequence[Heard]) -> Iterator[ComparedCondition]:
     for each in heard:
         if "conditions" not in each.what or is_expression(each.what):
             continue
         written = dig(rule, each.what)
         operator = written.get("operator", "") if isinstance(written, dict) else ""
         constant = written.get("value") if isinstance(written, dict) else None
-        yield Compared(
+        yield ComparedCondition(
             path=each.what,
             key=each.given[0] if each.given else None,
             operator=str(operator),
@@ -137,7 +137,7 @@ _ENDS_OF_EXPRESSIONS = ("].expression", ".messageExpression", ".valueExpression"
 
 def list_expressions(
     heard: Iterable[Heard], find_text: Callable[[str], Json]
-) -> Iterator[Evaluated]:
+) -> Iterator[EvaluatedExpression]:
     """What expressions and their variables answered, each once for the same answer."""
     seen: list[tuple[str, Json, str]] = []
     for each in heard:
@@ -145,10 +145,12 @@ def list_expressions(
             continue
         seen.append((each.what, each.answer, each.error))
         text = find_text(each.what)
-        yield Evaluated(each.what, text if isinstance(text, str) else "", each.answer, each.error)
+        yield EvaluatedExpression(
+            each.what, text if isinstance(text, str) else "", each.answer, each.error
+        )
 
 
-def _evaluated(rule: Rule, heard: Iterable[Heard]) -> Iterator[Evaluated]:
+def _evaluated(rule: Rule, heard: Iterable[Heard]) -> Iterator[EvaluatedExpression]:
     cel = rule.validate.cel if rule.validate is not None else None
     variables = {each.name: each.expression for each in cel.variables} if cel is not None else {}
     for each in list_expressions(
@@ -227,12 +229,12 @@ def _rule_lines(rule: RuleExplanation) -> Iterator[str]:
             yield render_failure(result.failure)
 
 
-def _clause_line(clause: Clause) -> str:
+def _clause_line(clause: MatchClause) -> str:
     mark = "✓" if clause.fits else "✗"
     return f"{mark} {clause.path} {_shown(clause.wanted)}"
 
 
-def _condition_line(compared: Compared) -> str:
+def _condition_line(compared: ComparedCondition) -> str:
     if compared.error:
         return f"! {compared.path}: {compared.error}"
     mark = "holds" if compared.holds else "does not hold"
@@ -242,7 +244,7 @@ def _condition_line(compared: Compared) -> str:
     )
 
 
-def _expression_line(evaluated: Evaluated) -> str:
+def _expression_line(evaluated: EvaluatedExpression) -> str:
     text = " ".join(evaluated.text.split())
     shown = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
     path = evaluated.path.removesuffix(".expression")

@@ -1,35 +1,71 @@
-"""Outcomes become JSON or YAML: a list with one object for each."""
+"""One row of a table of results: the record that every tabular format is made from.
 
-from collections.abc import Iterable
+`test` makes one TestOutcome for each expectation that it checked, `apply` one for each result of a
+rule (`list_outcomes`). `table`, `outcome_formats` and `sarif` render them.
+"""
 
-from lictor.raw import JsonObject
-from lictor.report.json_text import render_json
-from lictor.report.test_outcome import TestOutcome
-from lictor.report.yaml_text import render_yaml
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
+import msgspec
+from msgspec.structs import replace
 
-def render_outcomes_json(outcomes: Iterable[TestOutcome], *, detailed: bool = False) -> str:
-    """An indented JSON list, ending in a newline."""
-    return render_json(_build_list(outcomes, detailed=detailed), indent=True) + "\n"
-
-
-def render_outcomes_yaml(outcomes: Iterable[TestOutcome], *, detailed: bool = False) -> str:
-    """A YAML list, ending in a newline."""
-    return render_yaml(_build_list(outcomes, detailed=detailed))
+from lictor.model.result import Status, Verdict
+from lictor.report.resource_name import name_resource
+from lictor.report.summary import reported_status
 
 
-def _build_list(outcomes: Iterable[TestOutcome], *, detailed: bool) -> list[JsonObject]:
-    return [_build_object(outcome, detailed=detailed) for outcome in outcomes]
+class TestOutcome(msgspec.Struct, frozen=True):
+    """What one rule said about one resource, and whether that was what it should say."""
+
+    # pytest must not take this for a test class.
+    __test__: ClassVar[bool] = False
+
+    id: int
+    policy: str
+    rule: str
+    # `v1/Pod/namespace/name` in `test`, `namespace/Pod/name` in `apply`.
+    resource: str
+    result: Status
+    # "Ok", "Want pass, got fail", "Excluded", "Not found", "Invalid Policy"; empty in `apply`.
+    reason: str = ""
+    message: str = ""
+    ok: bool = True
+    # The test file that expects it, for formats that can point at a file.
+    source: str = ""
+    # Why a policy could not decide, where it should have.
+    error: str = ""
+
+    @property
+    def title(self) -> str:
+        """The result as people read it: Pass, Fail, Warn, Error or Skip."""
+        return str(self.result).capitalize()
 
 
-def _build_object(outcome: TestOutcome, *, detailed: bool) -> JsonObject:
-    made = {
-        "ID": outcome.id,
-        "POLICY": outcome.policy,
-        "RULE": outcome.rule,
-        "RESOURCE": outcome.resource,
-        "RESULT": outcome.title,
-        "REASON": outcome.reason,
-    }
-    # The one key that is not in capitals: so it is with Kyverno, and scripts read it.
-    return {**made, "Message": outcome.message} if detailed else made
+def keep_failures(outcomes: Iterable[TestOutcome], *, renumber: bool = False) -> list[TestOutcome]:
+    """The outcomes that are not as they should be, for `--fail-only`; its table counts from 1."""
+    failed = [outcome for outcome in outcomes if not outcome.ok]
+    if not renumber:
+        return failed
+    return [replace(outcome, id=number) for number, outcome in enumerate(failed, 1)]
+
+
+def list_outcomes(
+    verdicts: Iterable[Verdict], *, audit_warn: bool = False
+) -> Iterator[TestOutcome]:
+    """The lines of `apply --table`, numbered from 1."""
+    number = 0
+    for verdict in verdicts:
+        resource = name_resource(verdict.request.resource)
+        for result in verdict.results:
+            number += 1
+            status = reported_status(result, audit_warn=audit_warn)
+            yield TestOutcome(
+                id=number,
+                policy=result.policy.key,
+                rule=result.rule,
+                resource=resource,
+                result=status,
+                message=result.message,
+                ok=status not in (Status.FAIL, Status.ERROR),
+            )

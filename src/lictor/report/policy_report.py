@@ -4,9 +4,9 @@ Twenty thousand resources times forty rules make a report of some 400 megabytes:
 more of it than the entries of one verdict. The work has two halves, so that worker processes can do
 the first and the parent the second:
 
-    writer = EntryWriter(ReportOptions(format=Format.YAML, timestamp=...))
+    writer = EntryWriter(ReportOptions(format=ReportFormat.YAML, timestamp=...))
     chunks = (writer.write(verdict) for verdict in verdicts)     # in a worker, or here
-    for text in stream_report(chunks, Format.YAML): ...          # in the parent
+    for text in stream_report(chunks, ReportFormat.YAML): ...          # in the parent
 
 `stream_verdicts` is both at once.
 """
@@ -34,7 +34,7 @@ _SEVERITIES = frozenset(("critical", "high", "medium", "low", "info"))
 _CACHE_SIZE = 4096
 
 
-class Format(StrEnum):
+class ReportFormat(StrEnum):
     """The two forms of a report."""
 
     YAML = "yaml"
@@ -44,7 +44,7 @@ class Format(StrEnum):
 class ReportOptions(msgspec.Struct, frozen=True):
     """What the caller wants; `timestamp` is in seconds, as the core has no clock."""
 
-    format: Format = Format.YAML
+    format: ReportFormat = ReportFormat.YAML
     timestamp: int = 0
     audit_warn: bool = False
 
@@ -81,8 +81,8 @@ class EntryWriter:
 
     def __init__(self, options: ReportOptions) -> None:
         self._options = options
-        self._render = _render_json if options.format is Format.JSON else _render_yaml
-        self._separator = "," if options.format is Format.JSON else ""
+        self._render = _render_json if options.format is ReportFormat.JSON else _render_yaml
+        self._separator = "," if options.format is ReportFormat.JSON else ""
         # The policy is kept beside the text, so that its id cannot pass to another one.
         self._known: dict[tuple[int, str, Status, str], tuple[PolicyRef, tuple[str, str]]] = {}
 
@@ -142,7 +142,7 @@ def stream_verdicts(verdicts: Iterable[Verdict], options: ReportOptions) -> Iter
 
 
 def stream_report(
-    chunks: Iterable[ReportChunk], form: Format, api: str = "openreports.io"
+    chunks: Iterable[ReportChunk], form: ReportFormat, api: str = "openreports.io"
 ) -> Iterator[str]:
     """One report on all cluster-wide policies, then one for each policy in a namespace."""
     frame = _frame(form, api)
@@ -160,7 +160,7 @@ def stream_report(
             counts += chunk.counts
     if started:
         yield frame.tail(counts)
-    elif form is Format.JSON and not namespaced:
+    elif form is ReportFormat.JSON and not namespaced:
         # Nothing is no JSON, and whoever reads this expects some.
         yield frame.head(cluster_kind, "merged", "") + frame.tail(counts)
     for (namespace, policy), parts in namespaced.items():
@@ -202,7 +202,7 @@ def _severity(policy: PolicyRef) -> str:
     return severity if severity in _SEVERITIES else ""
 
 
-def _describe_subject(resource: JsonObject, form: Format) -> str:
+def _describe_subject(resource: JsonObject, form: ReportFormat) -> str:
     metadata = read_metadata(resource)
     fields = {
         "apiVersion": read_text(resource.get("apiVersion")),
@@ -213,7 +213,7 @@ def _describe_subject(resource: JsonObject, form: Format) -> str:
         "uid": read_text(metadata.get("uid")),
     }
     given = {name: text for name, text in fields.items() if text}
-    if form is Format.JSON:
+    if form is ReportFormat.JSON:
         return "{" + ",".join(f'"{name}":{quote_text(text)}' for name, text in given.items()) + "}"
     if not given:
         return "  - {}\n"
@@ -279,11 +279,11 @@ def _text_pairs(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     return ((str(name), str(text)) for name, text in properties.items())
 
 
-def _frame(form: Format, api: str) -> _Frame:
+def _frame(form: ReportFormat, api: str) -> _Frame:
     version = f"{api}/{REPORT_APIS[api][0]}"
     # The older API has no such field; Kyverno leaves it empty in the newer.
     has_source = api == "openreports.io"
-    if form is Format.JSON:
+    if form is ReportFormat.JSON:
         return _Frame(_json_head(version, has_source=has_source), _json_tail, ",", "")
     return _Frame(_yaml_head(version), _yaml_tail(has_source=has_source), "", "---\n")
 

@@ -26,7 +26,7 @@ _KINDS = {
 }
 
 
-class NativeOutcome(msgspec.Struct, frozen=True):
+class GeneratedPolicyState(msgspec.Struct, frozen=True):
     """Is an admission policy of Kubernetes made from this one? Where not, why not."""
 
     generated: bool = False
@@ -45,7 +45,7 @@ class PolicyFacts(msgspec.Struct, frozen=True):
     # What those who report may not read, each as the verb and the resource.
     lacking: tuple[str, ...] = ()
     # None where nobody has looked yet: what was said before stays.
-    native: NativeOutcome | None = None
+    native: GeneratedPolicyState | None = None
 
 
 def build_policy_status(
@@ -98,7 +98,7 @@ def _tell_problems(problems: tuple[str, ...]) -> str:
     return (f"{shown}; and {more} more" if more > 0 else shown)[:_LONGEST_MESSAGE]
 
 
-def _tell_native(native: NativeOutcome | None, old: JsonObject) -> JsonObject:
+def _tell_native(native: GeneratedPolicyState | None, old: JsonObject) -> JsonObject:
     if native is not None:
         return {"generated": native.generated, "message": native.message}
     before = old.get("validatingadmissionpolicy")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from typing import TypeAlias
 
 import msgspec
 import orjson
@@ -9,6 +10,72 @@ import orjson
 from lictor.model.result import PolicyRef, Result, RuleType, Status
 from lictor.raw import JsonObject
 from lictor.report.summary import reported_status
+
+# Messages may name the object, so that there are as many as there are objects.
+_MOST = 2048
+
+SortKey: TypeAlias = tuple[str, str, str, str]
+_Key: TypeAlias = tuple[int, str, str, str]
+
+
+class ReportEntry(msgspec.Struct, frozen=True, eq=False):
+    """An entry without its time, with what is needed to put it in order and to compare it."""
+
+    policy: PolicyRef
+    body: JsonObject
+    key: SortKey
+    digest: bytes
+
+
+class EntryCache:
+    """Finds the line that a result makes. May be used by several threads at once."""
+
+    def __init__(self, *, background: bool) -> None:
+        self._background = background
+        self._lines: dict[_Key, ReportEntry] = {}
+
+    def find(self, result: Result) -> ReportEntry:
+        """The line of a result; a new one only where nothing like it was said before."""
+        if result.properties or result.exceptions or result.generated or result.target is not None:
+            return self._build(result)
+        key = id(result.policy), result.rule, result.status, result.message
+        line = self._lines.get(key)
+        # The policy is compared too: an address is used again once an old policy is gone.
+        if line is not None and line.policy is result.policy:
+            return line
+        if len(self._lines) >= _MOST:
+            self._lines.clear()
+        line = self._lines[key] = self._build(result)
+        return line
+
+    def _build(self, result: Result) -> ReportEntry:
+        body = build_entry(result, background=self._background, timestamp=0)
+        del body["timestamp"]
+        text = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
+        key = (body["policy"], body.get("rule", ""), body["source"], body["result"])
+        return ReportEntry(result.policy, body, key, blake2b(text, digest_size=8).digest())
+
+
+def sort_report_entries(lines: Iterable[ReportEntry]) -> list[ReportEntry]:
+    """In the order in which a report shows them."""
+    return sorted(lines, key=_read_key)
+
+
+def _read_key(line: ReportEntry) -> SortKey:
+    return line.key
+
+
+def hash_entries(lines: Iterable[ReportEntry]) -> int:
+    """Equal where reports say the same, whenever they were made; 64 bits, 0 for nothing."""
+    digests = b"".join(line.digest for line in lines)
+    return int.from_bytes(blake2b(digests, digest_size=8).digest(), "big") if digests else 0
+
+
+def stamp_entries(lines: Iterable[ReportEntry], timestamp: int) -> list[JsonObject]:
+    """Entries for a report, all of the same time."""
+    moment = {"seconds": timestamp, "nanos": 0}
+    return [{**line.body, "timestamp": moment} for line in lines]
+
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "kyverno"}
 _SEVERITIES = frozenset(("critical", "high", "medium", "low", "info"))
@@ -19,7 +86,7 @@ _MAX_BYTES = 1_000_000
 _LONGEST_MESSAGE = 4096
 
 
-class Subject(msgspec.Struct, frozen=True):
+class ReportSubject(msgspec.Struct, frozen=True):
     """The object that a report is about."""
 
     api_version: str
@@ -29,7 +96,7 @@ class Subject(msgspec.Struct, frozen=True):
     uid: str
 
     @classmethod
-    def of(cls, resource: JsonObject) -> "Subject":
+    def of(cls, resource: JsonObject) -> "ReportSubject":
         metadata = resource.get("metadata") or {}
         return cls(
             str(resource.get("apiVersion") or ""),
@@ -101,7 +168,7 @@ def _read_properties(result: Result, *, background: bool) -> dict[str, str]:
 
 def _describe(resource: JsonObject) -> str:
     """`apps/v1, Kind=Deployment Name=web Namespace=shop`: how reports name another object."""
-    subject = Subject.of(resource)
+    subject = ReportSubject.of(resource)
     group, _, version = subject.api_version.rpartition("/")
     place = f" Namespace={subject.namespace}" if subject.namespace else ""
     return f"{group}/{version}, Kind={subject.kind} Name={subject.name}{place}"
@@ -122,7 +189,7 @@ def sort_entries(entries: Iterable[JsonObject]) -> list[JsonObject]:
 
 
 def build_report(
-    subject: Subject,
+    subject: ReportSubject,
     entries: Iterable[JsonObject],
     *,
     openreports: bool = False,
@@ -155,7 +222,7 @@ def build_report(
     }
 
 
-def _own(subject: Subject) -> JsonObject:
+def _own(subject: ReportSubject) -> JsonObject:
     return {
         "apiVersion": subject.api_version,
         "kind": subject.kind,
@@ -164,7 +231,7 @@ def _own(subject: Subject) -> JsonObject:
     }
 
 
-def _scope(subject: Subject) -> JsonObject:
+def _scope(subject: ReportSubject) -> JsonObject:
     place = {"namespace": subject.namespace} if subject.namespace else {}
     return {**_own(subject), **place}
 
@@ -204,3 +271,75 @@ def take_fingerprint(entries: Iterable[JsonObject]) -> str:
 def is_about(entry: JsonObject, policy: PolicyRef) -> bool:
     """Did this policy make this entry?"""
     return bool(entry.get("policy") == policy.key and entry.get("source") == policy.source)
+
+
+UID_LABEL = "audit.kyverno.io/resource.uid"
+_LONGEST_LABEL = 63
+
+
+def build_ephemeral(
+    subject: ReportSubject,
+    entries: Iterable[JsonObject],
+    *,
+    plural: str = "",
+    source: str = "admission",
+) -> JsonObject:
+    """An EphemeralReport, or a ClusterEphemeralReport for an object without a namespace."""
+    listed = sort_entries(entries)
+    metadata: JsonObject = {
+        "generateName": f"{subject.uid or 'new'}-",
+        "labels": _build_labels(subject, plural, source),
+        "annotations": {
+            "audit.kyverno.io/resource.namespace": subject.namespace,
+            "audit.kyverno.io/resource.name": subject.name,
+        },
+    }
+    if subject.namespace:
+        metadata["namespace"] = subject.namespace
+    kind = "EphemeralReport" if subject.namespace else "ClusterEphemeralReport"
+    return {
+        "apiVersion": "reports.kyverno.io/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "spec": {
+            "owner": {
+                "apiVersion": subject.api_version,
+                "kind": subject.kind,
+                "name": subject.name,
+                "uid": subject.uid,
+            },
+            "results": listed,
+            "summary": summarize(listed),
+        },
+    }
+
+
+def _build_labels(subject: ReportSubject, plural: str, source: str) -> dict[str, str]:
+    group, _, version = subject.api_version.rpartition("/")
+    labels = {
+        **MANAGED_BY,
+        UID_LABEL: subject.uid,
+        "audit.kyverno.io/resource.group": group,
+        "audit.kyverno.io/resource.version": version,
+        "audit.kyverno.io/resource.kind": subject.kind,
+        "audit.kyverno.io/source": source,
+    }
+    if plural:
+        labels["audit.kyverno.io/resource.gvr"] = f"{plural}.{version}.{group}".rstrip(".")
+    return {name: text[:_LONGEST_LABEL] for name, text in labels.items()}
+
+
+def read_ephemeral(report: JsonObject) -> tuple[ReportSubject, list[JsonObject]]:
+    """Whom it is about, and what was said; entries that are no objects are left out."""
+    spec = report.get("spec") or {}
+    owner = spec.get("owner") or {}
+    namespace = str(report["metadata"].get("namespace") or "")
+    subject = ReportSubject(
+        str(owner.get("apiVersion") or ""),
+        str(owner.get("kind") or ""),
+        namespace,
+        str(owner.get("name") or ""),
+        str(owner.get("uid") or ""),
+    )
+    entries = [e for e in spec.get("results") or () if isinstance(e, dict) and e.get("policy")]
+    return subject, entries

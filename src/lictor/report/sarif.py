@@ -8,9 +8,9 @@ from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result, Status, Verdict
 from lictor.raw import JsonObject
 from lictor.report.json_text import render_json
+from lictor.report.outcomes import TestOutcome
 from lictor.report.resource_name import name_resource
 from lictor.report.summary import render_failure, reported_status
-from lictor.report.test_outcome import TestOutcome
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"critical": "error", "high": "error", "medium": "warning", "low": "note", "info": "note"}
@@ -38,14 +38,14 @@ def render_sarif(
         for result in verdict.results
         if result.status in (Status.FAIL, Status.WARN, Status.ERROR)
     ]
-    return _render_log(rules.listed, results, version)
+    return render_sarif_log(rules.listed, results, version)
 
 
 def render_test_sarif(outcomes: Iterable[TestOutcome], *, version: str = "") -> str:
     """One SARIF log of the expectations that were not met, ending in a newline."""
     rules = _Rules()
     results = [_build_outcome(outcome, rules) for outcome in outcomes if not outcome.ok]
-    return _render_log(rules.listed, results, version)
+    return render_sarif_log(rules.listed, results, version)
 
 
 class _Rules:
@@ -122,7 +122,7 @@ def _describe_location(resource: str, result: Result, place: Location | None) ->
     logical = {"fullyQualifiedName": f"{resource}{_as_suffix(path)}", "kind": "resource"}
     location: JsonObject = {"logicalLocations": [logical]}
     if place is not None:
-        location["physicalLocation"] = _describe_place(place)
+        location["physicalLocation"] = describe_position(place)
     return location
 
 
@@ -132,7 +132,8 @@ def _as_suffix(path: str) -> str:
     return path if path.startswith("/") else f"/{path}"
 
 
-def _describe_place(place: Location) -> JsonObject:
+def describe_position(place: Location) -> JsonObject:
+    """The file and line of a result."""
     uri = place.file.replace("\\", "/").removeprefix("./")
     return {
         "artifactLocation": {"uri": _quote_uri(uri)},
@@ -153,7 +154,7 @@ def _build_outcome(outcome: TestOutcome, rules: _Rules) -> JsonObject:
         "logicalLocations": [{"fullyQualifiedName": outcome.resource, "kind": "resource"}]
     }
     if place is not None:
-        location["physicalLocation"] = _describe_place(place)
+        location["physicalLocation"] = describe_position(place)
     text = ": ".join(part for part in (outcome.reason, outcome.message) if part)
     return {
         "ruleId": name,
@@ -166,7 +167,8 @@ def _build_outcome(outcome: TestOutcome, rules: _Rules) -> JsonObject:
     }
 
 
-def _render_log(rules: list[JsonObject], results: list[JsonObject], version: str) -> str:
+def render_sarif_log(rules: list[JsonObject], results: list[JsonObject], version: str) -> str:
+    """The whole log: one run of one tool, ending in a newline."""
     driver: JsonObject = {"name": "lictor", "rules": rules}
     if version:
         driver["version"] = version

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from lictor.report.test_outcome import TestOutcome
+from lictor.report.outcomes import TestOutcome
 
 HEADERS = ("ID", "POLICY", "RULE", "RESOURCE", "RESULT", "REASON")
 MESSAGE_HEADER = "MESSAGE"
@@ -25,7 +25,7 @@ _RESULT_COLORS = {"Pass": _GREEN, "Fail": _RED, "Error": _RED, "Warn": _YELLOW, 
 _REASON_COLORS = {"Excluded": _YELLOW, "Not found": _YELLOW, "Invalid Policy": _YELLOW}
 
 
-class Cell(msgspec.Struct, frozen=True):
+class TableCell(msgspec.Struct, frozen=True):
     """The lines of one field, and the colour they are shown in."""
 
     lines: tuple[str, ...]
@@ -42,7 +42,7 @@ def render_table(
     headers = list(HEADERS) + ([MESSAGE_HEADER] if detailed else [])
     if len(rows) > _COUNT_FROM:
         headers[0] = f"ID ({len(rows)}) "
-    header = [Cell((text,), _HEADER_COLOR) for text in headers]
+    header = [TableCell((text,), _HEADER_COLOR) for text in headers]
     widths = [max(_width(line) for line in column) for column in _collect_columns([header, *rows])]
     border = "│" + "│".join("─" * (width + 2) for width in widths) + "│\n"
     body = "".join(_render_row(row, widths, color=color) for row in rows)
@@ -54,7 +54,7 @@ def paint(text: str, code: str) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if text and code else text
 
 
-def _build_row(outcome: TestOutcome, *, detailed: bool, color: bool) -> list[Cell]:
+def _build_row(outcome: TestOutcome, *, detailed: bool, color: bool) -> list[TableCell]:
     fields = [
         (str(outcome.id), ""),
         (outcome.policy, _CYAN),
@@ -65,7 +65,7 @@ def _build_row(outcome: TestOutcome, *, detailed: bool, color: bool) -> list[Cel
     ]
     if detailed:
         fields.append((outcome.message, _REASON_COLORS.get(outcome.message, "")))
-    return [Cell(_wrap(_clean(text, color=color)), code) for text, code in fields]
+    return [TableCell(_wrap(_clean(text, color=color)), code) for text, code in fields]
 
 
 def _clean(text: str, *, color: bool) -> str:
@@ -86,7 +86,7 @@ def _wrap(text: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _collect_columns(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
+def _collect_columns(rows: Sequence[Sequence[TableCell]]) -> list[list[str]]:
     columns: list[list[str]] = [[] for _ in rows[0]]
     for row in rows:
         for column, cell in zip(columns, row, strict=True):
@@ -107,12 +107,14 @@ def _width_of(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
 
 
-def _render_row(row: Sequence[Cell], widths: Sequence[int], *, color: bool) -> str:
+def _render_row(row: Sequence[TableCell], widths: Sequence[int], *, color: bool) -> str:
     height = max(len(cell.lines) for cell in row)
     return "".join(_render_line(row, widths, index, color=color) for index in range(height))
 
 
-def _render_line(row: Sequence[Cell], widths: Sequence[int], index: int, *, color: bool) -> str:
+def _render_line(
+    row: Sequence[TableCell], widths: Sequence[int], index: int, *, color: bool
+) -> str:
     shown = []
     for cell, width in zip(row, widths, strict=True):
         text = cell.lines[index] if index < len(cell.lines) else ""

@@ -13,7 +13,7 @@ from lictor.errors import DeadlineError, LictorError, SlowRequestError, TooLarge
 from lictor.load.review import Review
 from lictor.model.request import GroupVersionKind, Operation, Request, UnknownNamespace
 from lictor.raw import JsonObject
-from lictor.report.admission_response import ALLOWED, Answer, Manner, build_answer
+from lictor.report.admission_response import ALLOWED, AdmissionAnswer, AnswerStyle, build_answer
 from lictor.serve.backend import ClusterState
 from lictor.serve.counters import Counters
 from lictor.serve.evaluator import Evaluator
@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 _NAMESPACE_CONTROLLER = "system:serviceaccount:kube-system:namespace-controller"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _OWNER = "kyverno"
-_PROTECTED = Answer(
+_PROTECTED = AdmissionAnswer(
     allowed=False, message="A kyverno managed resource can only be modified by kyverno"
 )
-_DISPLACED = Answer(
+_DISPLACED = AdmissionAnswer(
     allowed=False,
     message="metadata.namespace of the object is not the namespace of the request: "
     "a mutating webhook or policy has changed it",
@@ -75,7 +75,7 @@ class Admission:
             return False
         return True
 
-    async def answer(self, route: WebhookRoute, review: Review, deadline: float) -> Answer:
+    async def answer(self, route: WebhookRoute, review: Review, deadline: float) -> AdmissionAnswer:
         """What the API server is told about a request."""
         policy_set = self._policy_sets.open(route)
         try:
@@ -99,20 +99,20 @@ class Admission:
 
     async def _ask_elsewhere(
         self, policy_set: PolicySet, request: Request, deadline: float
-    ) -> Answer:
+    ) -> AdmissionAnswer:
         """Where judging would keep others waiting, a process that has time does it."""
         try:
             return await self._slow.ask(policy_set.route.path, request, deadline)
         except SlowRequestError as error:
             return self.give_up(policy_set, "slow", str(error), always=True)
 
-    def refuse_overload(self, route: WebhookRoute) -> Answer:
+    def refuse_overload(self, route: WebhookRoute) -> AdmissionAnswer:
         """The answer where nobody has time to judge."""
         return self.give_up(self._policy_sets.open(route), "overload", "too many requests at once")
 
     def give_up(
         self, policy_set: PolicySet, reason: str, why: str, *, always: bool = False
-    ) -> Answer:
+    ) -> AdmissionAnswer:
         """What the policies' failure policy says of a request that could not be judged.
 
         `always`: it is refused whatever they say. Whoever makes an object can make it large or slow
@@ -122,10 +122,12 @@ class Admission:
         if reason != "overload":
             log.warning("request not judged", extra={"path": policy_set.route.path, "why": why})
         if always or policy_set.fails_closed:
-            return Answer(allowed=False, message=f"the request could not be judged: {why}")
-        return Answer(warnings=(f"policies were not asked: {why}",))
+            return AdmissionAnswer(allowed=False, message=f"the request could not be judged: {why}")
+        return AdmissionAnswer(warnings=(f"policies were not asked: {why}",))
 
-    async def _answer(self, policy_set: PolicySet, review: Review, deadline: float) -> Answer:
+    async def _answer(
+        self, policy_set: PolicySet, review: Review, deadline: float
+    ) -> AdmissionAnswer:
         route, request = policy_set.route, review.request
         admission: JsonObject = request.admission or {}
         namespace = str(admission.get("namespace") or "")
@@ -142,7 +144,7 @@ class Admission:
 
     async def _evaluate(
         self, policy_set: PolicySet, request: Request, deadline: float, size: int
-    ) -> Answer:
+    ) -> AdmissionAnswer:
         verdict = await self._evaluator.evaluate(
             policy_set.now, policy_set.asking, request, deadline
         )
@@ -193,13 +195,13 @@ class Admission:
         """Changes that policies made themselves are not changed again."""
         own = self._flags.background_service_account_name
         username = request.caller.username if request.caller is not None else ""
-        return bool(own) and route.manner is Manner.CEL_MUTATING and username == own
+        return bool(own) and route.manner is AnswerStyle.CEL_MUTATING and username == own
 
 
 def _is_unchanging(route: WebhookRoute, request: Request) -> bool:
     """What goes away is not changed any more, unless a MutatingPolicy names that operation."""
     is_deleted = request.operation is Operation.DELETE
-    return route.mutating and is_deleted and route.manner is not Manner.CEL_MUTATING
+    return route.mutating and is_deleted and route.manner is not AnswerStyle.CEL_MUTATING
 
 
 def _is_displaced(document: JsonObject | None, namespace: str) -> bool:

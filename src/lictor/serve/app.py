@@ -9,7 +9,7 @@ from lictor.errors import LoadError, TooLargeError
 from lictor.http import JSON, Call, Reply
 from lictor.load.review import Review, find_head, load_review
 from lictor.raw import Json, JsonObject
-from lictor.report.admission_response import Answer, render_review
+from lictor.report.admission_response import AdmissionAnswer, render_review
 from lictor.serve.admission import Admission, find_deadline
 from lictor.serve.counters import Counters, Labels
 from lictor.serve.metrics import (
@@ -101,7 +101,7 @@ class App:
             body = render_review(review.uid, answer, review.api_version)
         except (MemoryError, TooLargeError):
             # Without an answer a failure policy would count, and could let the request pass.
-            answer = Answer(allowed=False, message="the answer is too large")
+            answer = AdmissionAnswer(allowed=False, message="the answer is too large")
             body = render_review(review.uid, answer, review.api_version)
         seconds = time.monotonic() - began
         self._note(target, review, answer, seconds)
@@ -121,12 +121,12 @@ class App:
             return _refuse(HTTPStatus.BAD_REQUEST, why)
         self._counters.count(REFUSED_UNJUDGED, ("unreadable",))
         log.warning("review not read", extra={"path": call.path, "uid": head[0], "why": why})
-        answer = Answer(allowed=False, message=f"the request could not be judged: {why}")
+        answer = AdmissionAnswer(allowed=False, message=f"the request could not be judged: {why}")
         return Reply(HTTPStatus.OK, render_review(head[0], answer, head[1]), JSON)
 
     async def _answer(
         self, target: WebhookRoute | InternalWebhook, review: Review, deadline: float
-    ) -> Answer:
+    ) -> AdmissionAnswer:
         if isinstance(target, InternalWebhook):
             return await self._internal_webhooks.answer(target, review)
         if self._internal_webhooks.is_cleanup(target.path, review):
@@ -136,7 +136,11 @@ class App:
         return await self._admission.answer(target, review, deadline)
 
     def _note(
-        self, target: WebhookRoute | InternalWebhook, review: Review, answer: Answer, seconds: float
+        self,
+        target: WebhookRoute | InternalWebhook,
+        review: Review,
+        answer: AdmissionAnswer,
+        seconds: float,
     ) -> None:
         request = review.request
         asked = request.admission or {}

@@ -24,7 +24,7 @@ from lictor.model.policy import Policy
 from lictor.model.program import CompiledRule, Phase, Program
 from lictor.model.request import GroupVersionKind, Operation
 from lictor.model.result import Action, PolicyRef
-from lictor.report.admission_response import Manner, Voices
+from lictor.report.admission_response import AnswerOptions, AnswerStyle
 from lictor.serve.counters import Counters
 from lictor.serve.instrumented_rules import instrument_rules
 from lictor.serve.metrics import RuleMetric
@@ -61,7 +61,7 @@ class PolicySet(msgspec.Struct, frozen=True):
     """The compiled policies that one webhook path serves."""
 
     route: WebhookRoute
-    voices: Voices
+    voices: AnswerOptions
     # Rules that can change the answer.
     now: Engine
     # Rules that only audit.
@@ -214,7 +214,7 @@ def _split(program: Program, policy: StoredPolicy, route: WebhookRoute) -> _Part
     triggered: list[CompiledRule] = []
     for rule in program.rules:
         if rule.phase is Phase.GENERATE or existing(rule):
-            if not route.mutating or route.manner is Manner.CEL_MUTATING:
+            if not route.mutating or route.manner is AnswerStyle.CEL_MUTATING:
                 # What it makes or changes is the background's affair.
                 triggered.append(replace(rule, check=rule.applies or rule.check))
         elif _is_asked(rule, route):
@@ -226,7 +226,7 @@ def _split(program: Program, policy: StoredPolicy, route: WebhookRoute) -> _Part
 
 
 def _is_asked(rule: CompiledRule, route: WebhookRoute) -> bool:
-    if route.manner is Manner.CEL_VALIDATING:
+    if route.manner is AnswerStyle.CEL_VALIDATING:
         # Signatures are judged when the object is final; there is nothing to change before.
         return not route.mutating
     if route.mutating:
@@ -271,7 +271,7 @@ def _is_closed(route: WebhookRoute, policies: Iterable[StoredPolicy]) -> bool:
 
 def _build_voices(
     route: WebhookRoute, policies: Iterable[StoredPolicy], programs: Sequence[Program]
-) -> Voices:
+) -> AnswerOptions:
     warning = frozenset(program.policy.key for program in programs if program.emit_warning)
     any_operation = frozenset(
         (program.policy.key, rule.name)
@@ -281,10 +281,10 @@ def _build_voices(
     )
     if route.fails_closed is not None:
         closed = route.fails_closed
-        return Voices(route.manner, lambda _: closed, warning, any_operation)
+        return AnswerOptions(route.manner, lambda _: closed, warning, any_operation)
     failing = frozenset(each.key for each in policies if each.failure_policy != "Ignore")
 
     def fails_closed(policy: PolicyRef) -> bool:
         return policy.key in failing
 
-    return Voices(route.manner, fails_closed, warning, any_operation)
+    return AnswerOptions(route.manner, fails_closed, warning, any_operation)

@@ -16,7 +16,7 @@ from lictor.lang.ttl import find_deletion_time
 from lictor.load.review import Review
 from lictor.model.request import Operation
 from lictor.raw import JsonObject
-from lictor.report.admission_response import ALLOWED, Answer
+from lictor.report.admission_response import ALLOWED, AdmissionAnswer
 from lictor.serve.permission_admission import Accounts, review_permissions
 from lictor.serve.policy_admission import is_untouched, review_policy
 from lictor.serve.review_result import ACCEPTED, ReviewResult
@@ -35,7 +35,7 @@ class InternalWebhooks:
         self._reviewer = reviewer
         self._names = names
 
-    async def answer(self, webhook: InternalWebhook, review: Review) -> Answer:
+    async def answer(self, webhook: InternalWebhook, review: Review) -> AdmissionAnswer:
         """What the API server is told."""
         if webhook is InternalWebhook.HEARTBEAT:
             return self._stamp(review)
@@ -46,29 +46,29 @@ class InternalWebhooks:
         kind = review.request.kind
         return path == CLEANUP_PATH and kind.group == "kyverno.io" and kind.kind in _CLEANUP_KINDS
 
-    async def review_cleanup(self, review: Review) -> Answer:
+    async def review_cleanup(self, review: Review) -> AdmissionAnswer:
         """A cleanup policy."""
         return await self._review_safely(CLEANUP_PATH, review)
 
-    async def _review_safely(self, path: str, review: Review) -> Answer:
+    async def _review_safely(self, path: str, review: Review) -> AdmissionAnswer:
         try:
             return await self._review(path, review)
         except LictorError as error:
-            return Answer(allowed=False, message=str(error))
+            return AdmissionAnswer(allowed=False, message=str(error))
         except Exception as error:
             log.exception("review failed", extra={"path": path, "uid": review.uid})
             told = f"this should not have happened ({type(error).__name__}: {error})"
-            return Answer(allowed=False, message=told)
+            return AdmissionAnswer(allowed=False, message=told)
 
-    async def _review(self, path: str, review: Review) -> Answer:
+    async def _review(self, path: str, review: Review) -> AdmissionAnswer:
         request = review.request
         # A deleted policy needs no opinion, and a status is ours to write.
         if request.operation is Operation.DELETE or request.subresource:
             return ALLOWED
         result = await self._reviewer.review(path, request.object, request.old_object)
-        return Answer(result.allowed, result.message, result.warnings)
+        return AdmissionAnswer(result.allowed, result.message, result.warnings)
 
-    def _stamp(self, review: Review) -> Answer:
+    def _stamp(self, review: Review) -> AdmissionAnswer:
         request = review.request
         asked: JsonObject = request.admission or {}
         own = (self._names.namespace, self._names.health_lease)
@@ -78,9 +78,11 @@ class InternalWebhooks:
         metadata = (request.object or {}).get("metadata") or {}
         if isinstance(metadata.get("annotations"), dict):
             path = f"/metadata/annotations/{_STAMP.replace('/', '~1')}"
-            return Answer(patch=({"op": "add", "path": path, "value": now},))
+            return AdmissionAnswer(patch=({"op": "add", "path": path, "value": now},))
         value = {_STAMP: now}
-        return Answer(patch=({"op": "add", "path": "/metadata/annotations", "value": value},))
+        return AdmissionAnswer(
+            patch=({"op": "add", "path": "/metadata/annotations", "value": value},)
+        )
 
 
 class PolicyReview(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from lictor.model.request import Caller, Operation, Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status
 from lictor.raw import JsonObject
 from lictor.report.events import EventOptions, build_events
-from lictor.report.resource_report import ReportForm, Subject, build_entry
+from lictor.report.resource_report import ReportForm, ReportSubject, build_entry
 from lictor.serve.post_admission import AdmissionOutcome
 
 _CEL_GROUP = "policies.kyverno.io"
@@ -221,7 +221,7 @@ class AdmissionReports:
         entries = self._build(results)
         if not entries:
             return
-        subject = Subject.of(request.resource)
+        subject = ReportSubject.of(request.resource)
         if not subject.name:
             return  # named by the API server later: nobody could find it by what we know
         resource = (request.admission or {}).get("resource") or {}

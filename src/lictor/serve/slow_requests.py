@@ -13,7 +13,7 @@ from lictor.errors import SlowRequestError
 from lictor.lang.memory_room import ensure_room
 from lictor.model.request import Request
 from lictor.raw import JsonObject
-from lictor.report.admission_response import API_VERSION, Answer
+from lictor.report.admission_response import API_VERSION, AdmissionAnswer
 
 # That process judges one after the other: whoever comes later would wait in vain.
 _MOST_WAITING = 64
@@ -29,7 +29,7 @@ class SlowRequests:
         self._address = address
         self._waiting: Counter[str] = Counter()
 
-    async def ask(self, path: str, request: Request, deadline: float) -> Answer:
+    async def ask(self, path: str, request: Request, deadline: float) -> AdmissionAnswer:
         """What that process answers; SlowRequestError where it does not, or has no time."""
         asked: JsonObject = request.admission or {}
         review = {"apiVersion": API_VERSION, "kind": "AdmissionReview", "request": asked}
@@ -75,10 +75,10 @@ class SlowRequests:
         return response
 
 
-def _read_answer(response: JsonObject) -> Answer:
+def _read_answer(response: JsonObject) -> AdmissionAnswer:
     """The opposite of `render_review`; what does not say that it is allowed is not."""
     patch = response.get("patch")
-    return Answer(
+    return AdmissionAnswer(
         allowed=response.get("allowed") is True,
         message=str((response.get("status") or {}).get("message") or ""),
         warnings=tuple(response.get("warnings") or ()),

@@ -9,7 +9,7 @@ from lictor.cluster.flags import Flags
 from lictor.errors import UsageError
 from lictor.load.review import Review
 from lictor.raw import Json, JsonObject
-from lictor.report.admission_response import Answer
+from lictor.report.admission_response import AdmissionAnswer
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class PayloadLog:
         self._payload = payload
         self._patches = patches
 
-    def write(self, review: Review, answer: Answer) -> None:
+    def write(self, review: Review, answer: AdmissionAnswer) -> None:
         """Log one request."""
         is_secret = review.request.kind.kind == "Secret"
         if self._payload:
@@ -73,7 +73,7 @@ _PAIRS = (
 class Tracer(Protocol):
     """Whoever wants to know of answered reviews."""
 
-    def trace(self, path: str, review: Review, answer: Answer, began: int) -> None:
+    def trace(self, path: str, review: Review, answer: AdmissionAnswer, began: int) -> None:
         """Note a review that was answered just now; `began` is in nanoseconds since 1970."""
         ...
 
@@ -125,7 +125,7 @@ class SpanTracer:
         self._tracer = tracer
         self._close = close
 
-    def trace(self, path: str, review: Review, answer: Answer, began: int) -> None:
+    def trace(self, path: str, review: Review, answer: AdmissionAnswer, began: int) -> None:
         request = review.request.admission or {}
         operation = str(request.get("operation") or "")
         span = self._tracer.start_span(
@@ -165,7 +165,7 @@ def _describe(request: JsonObject, review: Review) -> dict[str, str | bool | Seq
     return found
 
 
-def _describe_answer(uid: str, answer: Answer) -> dict[str, str | bool | Sequence[str]]:
+def _describe_answer(uid: str, answer: AdmissionAnswer) -> dict[str, str | bool | Sequence[str]]:
     found: dict[str, str | bool | Sequence[str]] = {
         "admission.response.uid": uid,
         "admission.response.allowed": answer.allowed,

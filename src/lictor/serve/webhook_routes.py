@@ -6,7 +6,7 @@ from functools import lru_cache
 import msgspec
 
 from lictor.cluster.routes import FINE_GRAINED, Family
-from lictor.report.admission_response import Manner
+from lictor.report.admission_response import AnswerStyle
 
 _VALIDATING = (Family.VALIDATING, Family.NAMESPACED_VALIDATING)
 _MUTATING = (Family.MUTATING, Family.NAMESPACED_MUTATING)
@@ -31,7 +31,7 @@ class WebhookRoute(msgspec.Struct, frozen=True):
     """A path on which policies are asked about a request."""
 
     path: str
-    manner: Manner
+    manner: AnswerStyle
     mutating: bool
     # None: each policy by its own failure policy.
     fails_closed: bool | None = None
@@ -53,7 +53,7 @@ def read_path(path: str) -> WebhookRoute | InternalWebhook | None:
 
 
 def _read_classic(path: str, rest: list[str], *, mutating: bool) -> WebhookRoute | None:
-    manner = Manner.CLASSIC_MUTATING if mutating else Manner.CLASSIC_VALIDATING
+    manner = AnswerStyle.CLASSIC_MUTATING if mutating else AnswerStyle.CLASSIC_VALIDATING
     if not rest:
         return WebhookRoute(path, manner, mutating)
     if rest[0] not in _FAILURES or (rest[1:] and (rest[1] != FINE_GRAINED or not rest[2:])):
@@ -68,13 +68,15 @@ def _read_cel(path: str, first: str, rest: list[str]) -> WebhookRoute | None:
         return None
     namespaced = first.startswith("n")
     if family in _VALIDATING:
-        return WebhookRoute(path, Manner.CEL_VALIDATING, mutating=False, namespaced=namespaced)
+        return WebhookRoute(path, AnswerStyle.CEL_VALIDATING, mutating=False, namespaced=namespaced)
     if family in _MUTATING:
-        return WebhookRoute(path, Manner.CEL_MUTATING, mutating=True, namespaced=namespaced)
+        return WebhookRoute(path, AnswerStyle.CEL_MUTATING, mutating=True, namespaced=namespaced)
     if family in _GENERATING:
         # Everything happens after the answer, so that there is nothing to say.
-        return WebhookRoute(path, Manner.CEL_VALIDATING, mutating=False, namespaced=namespaced)
+        return WebhookRoute(path, AnswerStyle.CEL_VALIDATING, mutating=False, namespaced=namespaced)
     if family in _IMAGES and rest[:1] in (["validate"], ["mutate"]):
         mutating = rest[0] == "mutate"
-        return WebhookRoute(path, Manner.CEL_VALIDATING, mutating=mutating, namespaced=namespaced)
+        return WebhookRoute(
+            path, AnswerStyle.CEL_VALIDATING, mutating=mutating, namespaced=namespaced
+        )
     return None

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from lictor.cli.rim import run
-from lictor.offline.exceptions import make_object_name
+from lictor.offline.generated_exceptions import make_object_name
 
 POLICY = """
 apiVersion: kyverno.io/v1

@@ -6,7 +6,7 @@ import pytest
 from git_http import PASSWORD, GitServer, make_repository, serving
 
 from lictor.errors import LoadError
-from lictor.offline.git_clone import GitAccess, follow_redirect
+from lictor.offline.repositories import GitAccess, follow_redirect
 from lictor.offline.sources import PolicySource, read_policies
 
 ACCESS = GitAccess(branch="main", username="ali", password=PASSWORD)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lictor.offline.progress import track
+from lictor.cli.progress import track
 
 
 class Terminal(io.StringIO):

@@ -4,7 +4,7 @@ import pytest
 
 from lictor.errors import LookupFailedError, NotProvidedError
 from lictor.offline.lookups import GivenObjects, OfflineLookups, guess_plural
-from lictor.offline.values import GivenValues
+from lictor.offline.requests import GivenValues
 from lictor.ports import ApiCall
 
 

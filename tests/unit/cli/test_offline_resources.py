@@ -3,8 +3,8 @@
 import pytest
 
 from lictor.errors import LoadError
-from lictor.offline.comparison import describe_difference, same_resource
 from lictor.offline.resources import find_documents, load_resources
+from lictor.offline.test_results import describe_difference, same_resource
 
 POD = b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 

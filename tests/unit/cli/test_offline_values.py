@@ -5,8 +5,7 @@ import pytest
 from lictor.load.test_files import load_values
 from lictor.model.request import GroupVersionKind, Operation
 from lictor.model.result import PolicyRef
-from lictor.offline.requests import World
-from lictor.offline.values import GivenValues
+from lictor.offline.requests import GivenValues, RequestFactory
 
 VALUES = """
 apiVersion: cli.kyverno.io/v1alpha1
@@ -98,12 +97,12 @@ def test_subresources_belong_to_a_parent() -> None:
 
 
 def test_without_values_no_request_changes() -> None:
-    assert World().adapt is None
-    assert World(GivenValues(None, ("a=b",))).adapt is not None
+    assert RequestFactory().adapt is None
+    assert RequestFactory(GivenValues(None, ("a=b",))).adapt is not None
 
 
 def request_for(name: str):
-    world = World(unset)
+    world = RequestFactory(unset)
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "prod"}}
     assert world.adapt is not None
     return body, world.adapt(PolicyRef("one"), world.make_request(body))

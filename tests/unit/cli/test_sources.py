@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lictor.errors import LictorError, LoadError, UsageError
-from lictor.offline.git_clone import GitAccess
 from lictor.offline.repositories import (
+    GitAccess,
     RepositoryUrl,
     is_repository_url,
     list_repository_files,

@@ -8,7 +8,7 @@ from lictor.cluster import ephemeral_reports as module
 from lictor.cluster.ephemeral_reports import EphemeralReports, read_form
 from lictor.cluster.flags import Flags
 from lictor.errors import ApiError, NotFoundError
-from lictor.report.resource_report import Subject
+from lictor.report.resource_report import ReportSubject
 
 
 class Api:
@@ -39,7 +39,7 @@ def quick(monkeypatch):
 
 
 def make_subject(number):
-    return Subject("v1", "Pod", "shop", f"pod-{number}", f"u-{number}")
+    return ReportSubject("v1", "Pod", "shop", f"pod-{number}", f"u-{number}")
 
 
 def make_entry(rule, result="pass"):

@@ -13,10 +13,9 @@ from lictor.control.reports.aggregation import Aggregator
 from lictor.control.reports.writer import ReportWriter
 from lictor.errors import ApiError
 from lictor.lang.resource_names import builtin_names
-from lictor.report.ephemeral_report import build_ephemeral
-from lictor.report.resource_report import Subject
+from lictor.report.resource_report import ReportSubject, build_ephemeral
 
-POD = Subject("v1", "Pod", "shop", "web", "u-1")
+POD = ReportSubject("v1", "Pod", "shop", "web", "u-1")
 PODS = Resource("", "v1", "pods", "Pod")
 
 
@@ -127,7 +126,7 @@ def test_what_another_replica_owns_stays():
 def test_what_was_sent_before_there_was_a_uid_goes_to_the_owner_of_the_object(mine, left):
     api = Api()
     add_pod(api)
-    send(api, "one", Subject("v1", "Pod", "shop", "web", ""), make_entry("a"))
+    send(api, "one", ReportSubject("v1", "Pod", "shop", "web", ""), make_entry("a"))
     aggregate(api, owns=lambda uid: mine if uid == "u-1" else not mine)
     assert list_left(api) == left
 

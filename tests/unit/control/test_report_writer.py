@@ -8,10 +8,10 @@ from small_api import SmallApi
 from lictor.cluster import resource as kinds
 from lictor.control.reports.writer import JUDGED, MIXED, ReportWriter
 from lictor.errors import ConflictError
-from lictor.report.resource_report import Subject
+from lictor.report.resource_report import ReportSubject
 
-POD = Subject("v1", "Pod", "shop", "web", "u-1")
-NODE = Subject("v1", "Node", "", "n1", "u-2")
+POD = ReportSubject("v1", "Pod", "shop", "web", "u-1")
+NODE = ReportSubject("v1", "Node", "", "n1", "u-2")
 
 
 class Rights:

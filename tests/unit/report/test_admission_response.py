@@ -9,13 +9,13 @@ from lictor.model.request import Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
 from lictor.report.admission_response import (
-    Answer,
-    Manner,
-    Voices,
+    AdmissionAnswer,
+    AnswerOptions,
+    AnswerStyle,
     build_answer,
+    render_refusal,
     render_review,
 )
-from lictor.report.refusal_text import render_refusal
 
 POD: JsonObject = {
     "apiVersion": "v1",
@@ -38,93 +38,98 @@ def _result(
 
 
 def _answer(
-    manner: Manner,
+    manner: AnswerStyle,
     *results: Result,
     closed: bool = True,
     warning: tuple[str, ...] = (),
     patched: JsonObject | None = POD,
-) -> Answer:
-    voices = Voices(manner, lambda _: closed, frozenset(warning))
+) -> AdmissionAnswer:
+    voices = AnswerOptions(manner, lambda _: closed, frozenset(warning))
     return build_answer(Verdict(REQUEST, results, patched=patched), voices)
 
 
 FAIL, ERROR, PASS, SKIP, WARN = Status.FAIL, Status.ERROR, Status.PASS, Status.SKIP, Status.WARN
-CLASSIC, MUTATING = Manner.CLASSIC_VALIDATING, Manner.CLASSIC_MUTATING
-CEL, CEL_MUTATING = Manner.CEL_VALIDATING, Manner.CEL_MUTATING
+CLASSIC, MUTATING = AnswerStyle.CLASSIC_VALIDATING, AnswerStyle.CLASSIC_MUTATING
+CEL, CEL_MUTATING = AnswerStyle.CEL_VALIDATING, AnswerStyle.CEL_MUTATING
 AUDIT = Action.AUDIT
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (_answer(CLASSIC, _result(PASS), _result(SKIP)), Answer()),
+        (_answer(CLASSIC, _result(PASS), _result(SKIP)), AdmissionAnswer()),
         (
             _answer(CLASSIC, _result(FAIL), _result(PASS, rule="s"), _result(FAIL, policy="a")),
-            Answer(allowed=False, message=f"{HEAD}a:\n  r: r says fail\np:\n  r: r says fail\n"),
+            AdmissionAnswer(
+                allowed=False, message=f"{HEAD}a:\n  r: r says fail\np:\n  r: r says fail\n"
+            ),
         ),
         (
             _answer(CLASSIC, _result(ERROR)),
-            Answer(allowed=False, message=f"{HEAD}p:\n  r: r says error\n"),
+            AdmissionAnswer(allowed=False, message=f"{HEAD}p:\n  r: r says error\n"),
         ),
         (
             _answer(CLASSIC, _result(ERROR), closed=False),
-            Answer(warnings=("policy p.r: r says error",)),
+            AdmissionAnswer(warnings=("policy p.r: r says error",)),
         ),
         (
             _answer(CLASSIC, _result(FAIL, action=AUDIT), _result(WARN, rule="w"), warning=("p",)),
-            Answer(warnings=("policy p.r: r says fail", "policy p.w: w says warn")),
+            AdmissionAnswer(warnings=("policy p.r: r says fail", "policy p.w: w says warn")),
         ),
         # What a policy only audits is told where it says so, and what passes never is.
-        (_answer(CLASSIC, _result(FAIL, action=AUDIT)), Answer()),
-        (_answer(CLASSIC, _result(PASS), _result(SKIP, rule="s"), warning=("p",)), Answer()),
+        (_answer(CLASSIC, _result(FAIL, action=AUDIT)), AdmissionAnswer()),
+        (
+            _answer(CLASSIC, _result(PASS), _result(SKIP, rule="s"), warning=("p",)),
+            AdmissionAnswer(),
+        ),
         (
             _answer(CLASSIC, _result(FAIL), _result(FAIL, policy="q", action=AUDIT)),
-            Answer(allowed=False, message=f"{HEAD}p:\n  r: r says fail\n"),
+            AdmissionAnswer(allowed=False, message=f"{HEAD}p:\n  r: r says fail\n"),
         ),
         # A change that cannot be made refuses the request, whatever its policy audits.
         (
             _answer(MUTATING, _result(ERROR, action=AUDIT, kind=RuleType.MUTATION)),
-            Answer(
+            AdmissionAnswer(
                 allowed=False,
                 message="mutation policy p error: failed to apply policy p rules [r: r says error]",
             ),
         ),
         (
             _answer(MUTATING, _result(ERROR, action=AUDIT, kind=RuleType.MUTATION), closed=False),
-            Answer(warnings=("policy p.r: r says error",)),
+            AdmissionAnswer(warnings=("policy p.r: r says error",)),
         ),
         (
             _answer(MUTATING, _result(FAIL, kind=RuleType.IMAGE_VERIFY)),
-            Answer(allowed=False, message=f"{HEAD}p:\n  r: r says fail\n"),
+            AdmissionAnswer(allowed=False, message=f"{HEAD}p:\n  r: r says fail\n"),
         ),
         (
             _answer(CEL, _result(FAIL), _result(ERROR, policy="q")),
-            Answer(
+            AdmissionAnswer(
                 allowed=False, message="Policy p failed: r says fail; Policy q error: r says error"
             ),
         ),
         (
             _answer(CEL, _result(FAIL, action=AUDIT), warning=("p",)),
-            Answer(warnings=("Policy p failed: r says fail",)),
+            AdmissionAnswer(warnings=("Policy p failed: r says fail",)),
         ),
-        (_answer(CEL, _result(FAIL, action=AUDIT)), Answer()),
+        (_answer(CEL, _result(FAIL, action=AUDIT)), AdmissionAnswer()),
         (
             _answer(CEL_MUTATING, _result(ERROR), _result(ERROR, policy="q")),
-            Answer(
+            AdmissionAnswer(
                 allowed=False,
                 message="Resource: shop/web, Kind: Pod, Errors: "
                 "[Policy p: r says error Policy q: r says error]",
             ),
         ),
-        (_answer(CEL_MUTATING, _result(ERROR, action=AUDIT)), Answer()),
+        (_answer(CEL_MUTATING, _result(ERROR, action=AUDIT)), AdmissionAnswer()),
     ],
 )
-def test_answers(answer: Answer, expected: Answer) -> None:
+def test_answers(answer: AdmissionAnswer, expected: AdmissionAnswer) -> None:
     assert answer == expected
 
 
 @pytest.mark.parametrize("manner", [MUTATING, CEL_MUTATING])
-def test_changes_become_a_patch(manner: Manner) -> None:
+def test_changes_become_a_patch(manner: AnswerStyle) -> None:
     patched = {**POD, "metadata": {**POD["metadata"], "labels": {"a": "b"}}}
     answer = _answer(manner, _result(PASS), patched=patched)
     assert answer.patch == ({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},)
@@ -133,9 +138,9 @@ def test_changes_become_a_patch(manner: Manner) -> None:
 @pytest.mark.parametrize(
     ("answer", "response"),
     [
-        (Answer(), {"uid": "u", "allowed": True}),
+        (AdmissionAnswer(), {"uid": "u", "allowed": True}),
         (
-            Answer(allowed=False, message="no", warnings=("beware",)),
+            AdmissionAnswer(allowed=False, message="no", warnings=("beware",)),
             {
                 "uid": "u",
                 "allowed": False,
@@ -145,7 +150,7 @@ def test_changes_become_a_patch(manner: Manner) -> None:
         ),
     ],
 )
-def test_reviews(answer: Answer, response: JsonObject) -> None:
+def test_reviews(answer: AdmissionAnswer, response: JsonObject) -> None:
     assert orjson.loads(render_review("u", answer, "")) == {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -155,10 +160,12 @@ def test_reviews(answer: Answer, response: JsonObject) -> None:
 
 def test_patches_are_encoded() -> None:
     patch = ({"op": "remove", "path": "/x"},)
-    review = orjson.loads(render_review("u", Answer(patch=patch), "admission.k8s.io/v1"))
+    review = orjson.loads(render_review("u", AdmissionAnswer(patch=patch), "admission.k8s.io/v1"))
     assert review["response"]["patchType"] == "JSONPatch"
     assert orjson.loads(b64decode(review["response"]["patch"])) == list(patch)
-    refused = orjson.loads(render_review("u", Answer(allowed=False, message="no", patch=patch)))
+    refused = orjson.loads(
+        render_review("u", AdmissionAnswer(allowed=False, message="no", patch=patch))
+    )
     assert "patch" not in refused["response"]
 
 
@@ -195,5 +202,5 @@ def test_refusals_as_yaml(rules: dict[str, str], text: str) -> None:
 def test_answers_have_a_largest_size() -> None:
     """A policy can make its messages as large as memory is; nobody could read them."""
     texts = tuple("x" * 200_000 for _ in range(200))
-    assert len(render_review("1", Answer(allowed=False, message=texts[0]))) < 70_000
-    assert len(render_review("1", Answer(warnings=texts))) < 7_000_000
+    assert len(render_review("1", AdmissionAnswer(allowed=False, message=texts[0]))) < 70_000
+    assert len(render_review("1", AdmissionAnswer(warnings=texts))) < 7_000_000

@@ -4,7 +4,7 @@ import pytest
 
 from lictor.model.request import Request
 from lictor.model.result import ExceptionRef, PolicyRef, Result, RuleType, Status, Verdict
-from lictor.report.events import EventOptions, Source, build_events
+from lictor.report.events import EventOptions, EventSource, build_events
 
 POLICY = PolicyRef("p", annotations={})
 POD = {
@@ -134,6 +134,6 @@ def test_resources_without_a_name_have_no_events():
 
 def test_cluster_wide_resources_and_other_sources():
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
-    events = tell(result(Status.FAIL, rule=""), resource=node, source=Source.SCAN)
+    events = tell(result(Status.FAIL, rule=""), resource=node, source=EventSource.SCAN)
     assert events[0].message == "Node a: fail; said"
-    assert {event.source for event in events} == {Source.SCAN}
+    assert {event.source for event in events} == {EventSource.SCAN}

@@ -9,11 +9,9 @@ import yaml
 
 from lictor.model.finding import Location
 from lictor.model.result import Failure, Status, Verdict
-from lictor.report.junit import render_junit
-from lictor.report.outcomes import render_outcomes_json, render_outcomes_yaml
-from lictor.report.rows import list_outcomes
+from lictor.report.outcome_formats import render_junit, render_outcomes_json, render_outcomes_yaml
+from lictor.report.outcomes import TestOutcome, list_outcomes
 from lictor.report.sarif import render_sarif, render_test_sarif
-from lictor.report.test_outcome import TestOutcome
 
 ROWS = [
     TestOutcome(1, "a", "r1", "v1/Pod/n/x", Status.PASS, "Ok", "fine"),

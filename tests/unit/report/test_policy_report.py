@@ -7,20 +7,20 @@ import yaml
 from msgspec.structs import replace
 
 from lictor.model.result import ExceptionRef, RuleType, Status, Verdict
-from lictor.report.policy_report import Format, ReportOptions, stream_verdicts
+from lictor.report.policy_report import ReportFormat, ReportOptions, stream_verdicts
 
 
 def read_reports(text, form):
-    if form is Format.YAML:
+    if form is ReportFormat.YAML:
         return [report for report in yaml.safe_load_all(text) if report]
     return [json.loads(line) for line in text.splitlines()]
 
 
-def render(verdicts, form=Format.YAML, **options):
+def render(verdicts, form=ReportFormat.YAML, **options):
     return "".join(stream_verdicts(verdicts, ReportOptions(form, timestamp=7, **options)))
 
 
-@pytest.mark.parametrize("form", list(Format))
+@pytest.mark.parametrize("form", list(ReportFormat))
 def test_reports_have_kyvernos_shape(made, form):
     merged, local = read_reports(render(made.verdicts, form), form)
     assert (merged["kind"], merged["apiVersion"]) == ("ClusterReport", "openreports.io/v1alpha1")
@@ -57,15 +57,15 @@ def test_reports_have_kyvernos_shape(made, form):
     assert local["summary"]["fail"] == 1
 
 
-@pytest.mark.parametrize("form", list(Format))
+@pytest.mark.parametrize("form", list(ReportFormat))
 def test_both_forms_say_the_same(made, form):
     assert read_reports(render(made.verdicts, form), form) == read_reports(
-        render(made.verdicts, Format.JSON), Format.JSON
+        render(made.verdicts, ReportFormat.JSON), ReportFormat.JSON
     )
 
 
 def test_audit_warn(made):
-    merged, local = read_reports(render(made.verdicts, audit_warn=True), Format.YAML)
+    merged, local = read_reports(render(made.verdicts, audit_warn=True), ReportFormat.YAML)
     assert merged["summary"] == {"pass": 1, "fail": 1, "warn": 2, "error": 1, "skip": 1}
     assert local["results"][0]["result"] == "warn"
 
@@ -73,7 +73,7 @@ def test_audit_warn(made):
 def test_nothing_to_report(made):
     assert render([]) == ""
     assert render([Verdict(made.request(), ())]) == ""
-    (report,) = read_reports(render([], Format.JSON), Format.JSON)
+    (report,) = read_reports(render([], ReportFormat.JSON), ReportFormat.JSON)
     assert (report["kind"], report["results"], report["summary"]["fail"]) == (
         "ClusterReport",
         [],
@@ -81,7 +81,7 @@ def test_nothing_to_report(made):
     )
 
 
-@pytest.mark.parametrize("form", list(Format))
+@pytest.mark.parametrize("form", list(ReportFormat))
 def test_only_namespaced(made, form):
     verdicts = [Verdict(made.request(name), (made.result(made.local),)) for name in ("a", "b")]
     (report,) = read_reports(render(verdicts, form), form)
@@ -99,7 +99,7 @@ def test_only_namespaced(made, form):
 )
 def test_report_properties(made, properties, status, message):
     result = made.result(status=status, message="said", properties=properties)
-    (report,) = read_reports(render([Verdict(made.request(), (result,))]), Format.YAML)
+    (report,) = read_reports(render([Verdict(made.request(), (result,))]), ReportFormat.YAML)
     assert report["results"][0]["message"] == message
     assert report["results"][0]["properties"] == {"process": "background scan", **properties}
 
@@ -107,12 +107,12 @@ def test_report_properties(made, properties, status, message):
 def test_exceptions_are_named(made):
     refs = (ExceptionRef("one", "ns"), ExceptionRef("two"))
     result = made.result(status=Status.SKIP, exceptions=refs)
-    (report,) = read_reports(render([Verdict(made.request(), (result,))]), Format.YAML)
+    (report,) = read_reports(render([Verdict(made.request(), (result,))]), ReportFormat.YAML)
     assert report["results"][0]["properties"]["exceptions"] == "one,two"
     assert "message" not in report["results"][0]
 
 
-@pytest.mark.parametrize("form", list(Format))
+@pytest.mark.parametrize("form", list(ReportFormat))
 @pytest.mark.parametrize(
     "resource",
     [

@@ -3,7 +3,7 @@
 import pytest
 
 from lictor.load.policies import load_documents
-from lictor.report.policy_status import NativeOutcome, PolicyFacts, build_policy_status
+from lictor.report.policy_status import GeneratedPolicyState, PolicyFacts, build_policy_status
 
 NOW = "2026-02-02T00:00:00Z"
 EARLIER = "2026-01-01T00:00:00Z"
@@ -115,7 +115,7 @@ def test_native_outcome_is_kept_until_somebody_looks():
     old = {"validatingadmissionpolicy": {"generated": True, "message": ""}}
     kept = build(CLASSIC, PolicyFacts(webhook=True), old)
     assert kept["validatingadmissionpolicy"] == {"generated": True, "message": ""}
-    facts = PolicyFacts(webhook=True, native=NativeOutcome(generated=False, message="why"))
+    facts = PolicyFacts(webhook=True, native=GeneratedPolicyState(generated=False, message="why"))
     said = build(CLASSIC, facts, old)["validatingadmissionpolicy"]
     assert said == {"generated": False, "message": "why"}
 
@@ -128,7 +128,7 @@ def test_policy_that_cannot_be_read():
 
 
 def test_policy_in_cel():
-    facts = PolicyFacts(webhook=True, native=NativeOutcome(generated=True))
+    facts = PolicyFacts(webhook=True, native=GeneratedPolicyState(generated=True))
     status = build(CEL, facts)
     said = status["conditionStatus"]
     assert (said["ready"], said["message"], status["generated"]) == (True, "", True)

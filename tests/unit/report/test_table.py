@@ -3,10 +3,9 @@
 import pytest
 
 from lictor.model.result import Status
-from lictor.report.markdown import render_markdown
-from lictor.report.rows import list_outcomes
+from lictor.report.outcome_formats import render_markdown
+from lictor.report.outcomes import TestOutcome, keep_failures, list_outcomes
 from lictor.report.table import render_table
-from lictor.report.test_outcome import TestOutcome, keep_failures
 
 
 def outcome(number=1, **more):

@@ -7,7 +7,7 @@ import pytest
 from serving import make_review
 
 from lictor.load.review import load_review
-from lictor.report.admission_response import Answer
+from lictor.report.admission_response import AdmissionAnswer
 from lictor.serve.tracing import build_payload_log
 
 SECRET = {
@@ -24,7 +24,7 @@ def _ask(caplog: pytest.LogCaptureFixture, document: object, *, kind: str) -> st
     body["request"]["kind"] = {"group": "", "version": "v1", "kind": kind}
     payload_log = build_payload_log(payload=True, patches=True)
     assert payload_log is not None
-    answer = Answer(patch=({"op": "add", "path": "/data/b", "value": "c2VzYW1l"},))
+    answer = AdmissionAnswer(patch=({"op": "add", "path": "/data/b", "value": "c2VzYW1l"},))
     with caplog.at_level(logging.INFO):
         payload_log.write(load_review(orjson.dumps(body)), answer)
     return "".join(str(vars(record)) for record in caplog.records)

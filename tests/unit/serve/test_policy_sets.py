@@ -8,7 +8,7 @@ from serving import make_policy, require_label, write_policies
 from lictor.cluster.flags import Flags
 from lictor.engine import Engine
 from lictor.raw import JsonObject
-from lictor.report.admission_response import Manner
+from lictor.report.admission_response import AnswerStyle
 from lictor.serve.counters import Counters
 from lictor.serve.policy_sets import PolicySet, PolicySets
 from lictor.serve.webhook_routes import InternalWebhook, WebhookRoute, read_path
@@ -170,16 +170,16 @@ def test_failure_policies(tmp_path: Path, path: str, *, closed: bool) -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/validate", (Manner.CLASSIC_VALIDATING, False, None)),
-        ("/validate/fail", (Manner.CLASSIC_VALIDATING, False, True)),
-        ("/validate/ignore/finegrained/shop/p", (Manner.CLASSIC_VALIDATING, False, False)),
-        ("/mutate/fail/finegrained/p", (Manner.CLASSIC_MUTATING, True, True)),
-        ("/mutate/", (Manner.CLASSIC_MUTATING, True, None)),
-        ("/vpol/a/b", (Manner.CEL_VALIDATING, False, None)),
-        ("/nmpol/a", (Manner.CEL_MUTATING, True, None)),
-        ("/ngpol/a", (Manner.CEL_VALIDATING, False, None)),
-        ("/ivpol/validate/a", (Manner.CEL_VALIDATING, False, None)),
-        ("/nivpol/mutate/a", (Manner.CEL_VALIDATING, True, None)),
+        ("/validate", (AnswerStyle.CLASSIC_VALIDATING, False, None)),
+        ("/validate/fail", (AnswerStyle.CLASSIC_VALIDATING, False, True)),
+        ("/validate/ignore/finegrained/shop/p", (AnswerStyle.CLASSIC_VALIDATING, False, False)),
+        ("/mutate/fail/finegrained/p", (AnswerStyle.CLASSIC_MUTATING, True, True)),
+        ("/mutate/", (AnswerStyle.CLASSIC_MUTATING, True, None)),
+        ("/vpol/a/b", (AnswerStyle.CEL_VALIDATING, False, None)),
+        ("/nmpol/a", (AnswerStyle.CEL_MUTATING, True, None)),
+        ("/ngpol/a", (AnswerStyle.CEL_VALIDATING, False, None)),
+        ("/ivpol/validate/a", (AnswerStyle.CEL_VALIDATING, False, None)),
+        ("/nivpol/mutate/a", (AnswerStyle.CEL_VALIDATING, True, None)),
         ("/policyvalidate", InternalWebhook.POLICY),
         ("/celexception/validate", InternalWebhook.CEL_EXCEPTION),
         ("/verifymutate", InternalWebhook.HEARTBEAT),

@@ -13,7 +13,7 @@ from lictor.model.program import Case, CompiledRule, Phase, Program
 from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status
 from lictor.raw import JsonObject
-from lictor.report.admission_response import Answer, render_review
+from lictor.report.admission_response import AdmissionAnswer, render_review
 from lictor.serve.evaluator import Evaluator
 from lictor.serve.interrupts import SignalAlarm
 from lictor.serve.slow_requests import SlowRequests
@@ -75,7 +75,7 @@ def test_without_such_a_process_nothing_is_handed_over() -> None:
     assert judge_once(evaluator, make_engine(0.1), "red") is Status.PASS
 
 
-async def answer_always(path: Path, answer: Answer, seen: list[bytes]) -> asyncio.Server:
+async def answer_always(path: Path, answer: AdmissionAnswer, seen: list[bytes]) -> asyncio.Server:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.append(await reader.readuntil(b"}}"))
         body = render_review("1", answer)
@@ -90,16 +90,16 @@ async def answer_always(path: Path, answer: Answer, seen: list[bytes]) -> asynci
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(),
-        Answer(allowed=False, message="no"),
-        Answer(warnings=("mind", "this")),
-        Answer(patch=({"op": "add", "path": "/a", "value": [1]},)),
+        AdmissionAnswer(),
+        AdmissionAnswer(allowed=False, message="no"),
+        AdmissionAnswer(warnings=("mind", "this")),
+        AdmissionAnswer(patch=({"op": "add", "path": "/a", "value": [1]},)),
     ],
 )
-def test_answers_come_back_as_they_are(tmp_path: Path, answer: Answer) -> None:
+def test_answers_come_back_as_they_are(tmp_path: Path, answer: AdmissionAnswer) -> None:
     seen: list[bytes] = []
 
-    async def run() -> Answer:
+    async def run() -> AdmissionAnswer:
         async with await answer_always(tmp_path / "slow", answer, seen):
             slow = SlowRequests(str(tmp_path / "slow"))
             return await slow.ask("/validate/fail", make_request("red"), time.monotonic() + 10)
@@ -111,8 +111,8 @@ def test_answers_come_back_as_they_are(tmp_path: Path, answer: Answer) -> None:
 
 
 def test_one_namespace_leaves_room_for_others(tmp_path: Path) -> None:
-    async def run() -> list[Answer | BaseException]:
-        async with await answer_always(tmp_path / "slow", Answer(), []):
+    async def run() -> list[AdmissionAnswer | BaseException]:
+        async with await answer_always(tmp_path / "slow", AdmissionAnswer(), []):
             slow = SlowRequests(str(tmp_path / "slow"))
             names = ["red"] * 6 + ["green"]
             asked = [
@@ -122,7 +122,9 @@ def test_one_namespace_leaves_room_for_others(tmp_path: Path) -> None:
             return await asyncio.gather(*asked, return_exceptions=True)
 
     answers = asyncio.run(run())
-    assert [isinstance(each, Answer) for each in answers] == [True] * 4 + [False] * 2 + [True]
+    assert [isinstance(each, AdmissionAnswer) for each in answers] == [True] * 4 + [False] * 2 + [
+        True
+    ]
     assert isinstance(answers[4], SlowRequestError)
 
 

@@ -5,7 +5,7 @@ import pytest
 from lictor.cluster.flags import Flags
 from lictor.errors import UsageError
 from lictor.load.review import build_review
-from lictor.report.admission_response import Answer
+from lictor.report.admission_response import AdmissionAnswer
 from lictor.serve import tracing
 from lictor.serve.tracing import SpanTracer, build_tracer, check_tracing
 
@@ -38,7 +38,10 @@ def test_a_span_tells_of_request_and_answer() -> None:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     tracer = SpanTracer(provider.get_tracer("test"), provider.shutdown)
     tracer.trace(
-        "/validate/fail", REVIEW, Answer(allowed=False, message="no", warnings=("beware",)), 1_000
+        "/validate/fail",
+        REVIEW,
+        AdmissionAnswer(allowed=False, message="no", warnings=("beware",)),
+        1_000,
     )
     (span,) = exporter.get_finished_spans()
     assert span.name == "ADMISSION CREATE Deployment"

@@ -12,7 +12,7 @@ from lictor.cli.fix.repair_test import repair_kind, repair_test
 from lictor.cli.flag_command import FlagCommand
 from lictor.errors import LictorError, LoadError, UsageError
 from lictor.load.policies import load_documents
-from lictor.offline.sources import Text, read_policies, resolve_path
+from lictor.offline.sources import SourceText, read_policies, resolve_path
 from lictor.raw import Json, JsonObject
 
 _EXAMPLES = """\
@@ -93,7 +93,7 @@ def _find_namespaced(document: Json, path: str) -> frozenset[str]:
     return frozenset(name for name, is_namespaced in loaded if is_namespaced)
 
 
-def _list_policies(text: Text) -> Iterator[tuple[str, bool]]:
+def _list_policies(text: SourceText) -> Iterator[tuple[str, bool]]:
     found = load_documents(text.content, text.path)
     heads = [each.record.metadata for each in found.policies]
     heads += [each.record.metadata for each in found.cel_policies]

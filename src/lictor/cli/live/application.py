@@ -6,18 +6,17 @@ from lictor.cli.live.cluster import LiveCluster
 from lictor.cli.live.resources import Choice, LiveResources, Warn, choose_kinds
 from lictor.errors import LictorError
 from lictor.model.request import Operation
-from lictor.offline.application import Application, ApplyPlan, Judged
-from lictor.offline.pieces import PieceOptions
+from lictor.offline.apply_run import ApplyPlan, ApplyRun, DocumentResult, OutputOptions
 from lictor.raw import JsonObject
 
 
-class LiveApplication(Application):
+class LiveApplication(ApplyRun):
     """Judges what a cluster holds; made once for each run."""
 
     def __init__(
         self,
         plan: ApplyPlan,
-        options: PieceOptions,
+        options: OutputOptions,
         cluster: LiveCluster,
         choice: Choice,
         warn: Warn,
@@ -32,22 +31,22 @@ class LiveApplication(Application):
     def count(self) -> int:
         return self._resources.count
 
-    def run(self) -> Iterator[Judged]:
+    def run(self) -> Iterator[DocumentResult]:
         """Judge every resource; memory does not grow with their number."""
         for resource in self._resources:
             yield self._judge_resource(resource)
 
-    def _judge_resource(self, resource: JsonObject) -> Judged:
-        world, engine = self._plan.world, self._engines[""]
+    def _judge_resource(self, resource: JsonObject) -> DocumentResult:
+        requests, engine = self._plan.requests, self._engines[""]
         try:
-            verdict = engine.evaluate(world.make_request(resource), adapt=world.adapt)
+            verdict = engine.evaluate(requests.make_request(resource), adapt=requests.adapt)
         except LictorError as error:
             if not self._plan.continue_on_fail:
                 raise
-            return Judged(None, problem=str(error))
-        return Judged(None, (self._make_piece(verdict),))
+            return DocumentResult(None, problem=str(error))
+        return DocumentResult(None, (self._make_output(verdict),))
 
 
 def _list_operations(plan: ApplyPlan) -> Sequence[Operation]:
     """What may be asked for: a creation, unless values make something else of it."""
-    return tuple(Operation) if plan.world.values.change_requests else (Operation.CREATE,)
+    return tuple(Operation) if plan.requests.values.change_requests else (Operation.CREATE,)

@@ -7,7 +7,7 @@ from lictor.cli.live.cluster import LiveCluster
 from lictor.cluster.resource import NAMESPACE
 from lictor.control.cleanup.sweep import SweepLookups
 from lictor.offline.lookups import GivenObjects
-from lictor.offline.values import GivenValues
+from lictor.offline.requests import GivenValues
 from lictor.ports import ApiCall
 from lictor.raw import Json, JsonObject
 

@@ -17,11 +17,10 @@ from lictor.cli.live.resources import Choice, list_pages
 from lictor.cluster.cleanup_kinds import CleanupRecord, find_targets
 from lictor.errors import UsageError
 from lictor.lang.resource_names import Resource
-from lictor.offline.application import Application, ApplyPlan
+from lictor.offline.apply_run import ApplyPlan, ApplyRun, OutputOptions
 from lictor.offline.lookups import GivenObjects
-from lictor.offline.pieces import PieceOptions
 from lictor.offline.policies import GivenExceptions, load_exceptions
-from lictor.offline.sources import STDIN, Text, is_url
+from lictor.offline.sources import STDIN, SourceText, is_url
 from lictor.raw import JsonObject
 
 
@@ -33,7 +32,7 @@ class LiveRun(msgspec.Struct, frozen=True):
     files: tuple[str, ...] = ()
     show_performance: bool = False
 
-    def read_policies(self) -> Iterator[Text]:
+    def read_policies(self) -> Iterator[SourceText]:
         """The policies in force in the cluster."""
         return read_cluster_policies(self.cluster)
 
@@ -48,7 +47,7 @@ class LiveRun(msgspec.Struct, frozen=True):
             for each in (found.resource for found in self.cluster.served)
         )
         given: GivenObjects = replace(plan.given, served=served)
-        lookups = LiveLookups(self.cluster, plan.world.values, given)
+        lookups = LiveLookups(self.cluster, plan.requests.values, given)
         labels = {
             name: item["metadata"].get("labels") or {} for name, item in lookups.namespaces.items()
         }
@@ -57,14 +56,14 @@ class LiveRun(msgspec.Struct, frozen=True):
             plan,
             given=given,
             lookups=lookups,
-            world=replace(plan.world, namespaces=labels),
+            requests=replace(plan.requests, namespaces=labels),
             processes=1,
         )
 
-    def build(self, plan: ApplyPlan, options: PieceOptions) -> Application:
+    def build(self, plan: ApplyPlan, options: OutputOptions) -> ApplyRun:
         """What judges: the files that were given, or else what the cluster holds."""
         if self.files or plan.payloads:
-            return Application(plan, options)
+            return ApplyRun(plan, options)
         started = time.monotonic()
         application = LiveApplication(plan, options, self.cluster, self.choice, _warn)
         if self.show_performance:

@@ -22,13 +22,18 @@ from lictor.control.policy_writes import PolicyWrites
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.model.request import Request
 from lictor.model.result import Result, Verdict
-from lictor.report.background_events import tell_failure, tell_generated, tell_mutated
-from lictor.report.events import Event, Source
+from lictor.report.events import (
+    Event,
+    EventSource,
+    build_failure_event,
+    build_generated_events,
+    build_mutated_events,
+)
 
 Tell: TypeAlias = Callable[[Event], None]
 AddReport: TypeAlias = Callable[[Request, tuple[Result, ...]], None]
 
-_GENERATE = Source.GENERATE
+_GENERATE = EventSource.GENERATE
 
 
 def build_background(
@@ -83,11 +88,13 @@ def _build_requests(place: Workplace) -> UpdateRequests:
 def _tell_made(tell: Tell, add_report: AddReport) -> Callable[[Done], None]:
     def tell_made(done: Done) -> None:
         policy, uid = done.rule.program.policy, done.rule.policy.uid
-        for event in tell_generated(policy, uid, done.rule.name, done.created):
+        for event in build_generated_events(policy, uid, done.rule.name, done.created):
             tell(event)
         if done.failure:
             name = done.rule.name
-            tell(tell_failure(policy, uid, name, done.request, done.failure, source=_GENERATE))
+            tell(
+                build_failure_event(policy, uid, name, done.request, done.failure, source=_GENERATE)
+            )
         add_report(done.request, done.results)
 
     return tell_made
@@ -97,7 +104,7 @@ def _tell_changed(
     tell: Tell, add_report: AddReport
 ) -> Callable[[StoredPolicy, Request, list[Result]], None]:
     def tell_changed(policy: StoredPolicy, request: Request, results: list[Result]) -> None:
-        for event in tell_mutated(Verdict(request, tuple(results)), policy.uid):
+        for event in build_mutated_events(Verdict(request, tuple(results)), policy.uid):
             tell(event)
         add_report(request, tuple(results))
 

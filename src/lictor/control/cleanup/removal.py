@@ -16,7 +16,7 @@ from lictor.control.policy_writes import PolicyWrites
 from lictor.errors import ApiError, ConflictError, UnreachableError
 from lictor.raw import JsonObject
 from lictor.report import events
-from lictor.report.events import Event, ObjectReference, Reason, Source
+from lictor.report.events import Event, EventReason, EventSource, ObjectReference
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Gauge
@@ -185,11 +185,11 @@ class Remover:
         except ApiError as error:
             count_failed(self._sweep.program, target.resource, namespace)
             message = f"failed to {self._words[0]} the target resource {name}: {error}"
-            self._say(Reason.ERROR, events.Outcome.NONE, message, item)
+            self._say(EventReason.ERROR, events.EventAction.NONE, message, item)
             return Outcome(failed=1, reasons=(f"{name}: {error}",))
         count_deleted(self._sweep.program, target.resource, namespace)
         message = f"successfully {self._words[1]} the target resource {name}"
-        self._say(Reason.APPLIED, events.Outcome.CLEANED_UP, message, item)
+        self._say(EventReason.APPLIED, events.EventAction.CLEANED_UP, message, item)
         log.info("object deleted", extra={"policy": self._policy.name, "object": name})
         return Outcome(gone=1, named=(name,))
 
@@ -229,17 +229,17 @@ class Remover:
         log.warning("cleanup not decided", extra={**facts, "why": undecided.why[:200]})
         if undecided.forbidden:
             message = f"failed to list {undecided.what}: {undecided.why}"
-            self._say(Reason.ERROR, events.Outcome.NONE, message)
+            self._say(EventReason.ERROR, events.EventAction.NONE, message)
 
     def _say(
         self,
-        reason: Reason,
-        action: events.Outcome,
+        reason: EventReason,
+        action: events.EventAction,
         message: str,
         item: JsonObject | None = None,
     ) -> None:
         related = refer_to(item) if item is not None else None
-        self._tell(Event(reason, action, message, self._policy, related, Source.CLEANUP))
+        self._tell(Event(reason, action, message, self._policy, related, EventSource.CLEANUP))
 
 
 def refer_to(item: JsonObject) -> ObjectReference:

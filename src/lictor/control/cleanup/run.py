@@ -12,7 +12,7 @@ from lictor.control.cleanup.sweep import Sweep, SweepWorld
 from lictor.errors import ConflictError
 from lictor.raw import Json, JsonObject
 from lictor.report import events
-from lictor.report.events import Event, Reason, Source
+from lictor.report.events import Event, EventReason, EventSource
 
 READY = "Ready"
 # True from just before the first deletion of a run until after the last one.
@@ -190,8 +190,10 @@ class Run:
         statement = self._sum_up(outcome)
         await self._record(statement)
         if self._dry:
-            none = events.Outcome.NONE
-            told = Event(Reason.SKIPPED, none, statement.message, policy, source=Source.CLEANUP)
+            none = events.EventAction.NONE
+            told = Event(
+                EventReason.SKIPPED, none, statement.message, policy, source=EventSource.CLEANUP
+            )
             self._tell(told)
         return outcome
 

@@ -30,7 +30,7 @@ from lictor.errors import ApiError, CompileError, ConflictError, LictorError, Po
 from lictor.lang.cron import NextRun
 from lictor.raw import JsonObject
 from lictor.report import events
-from lictor.report.events import Event, Reason, Source
+from lictor.report.events import Event, EventReason, EventSource
 
 log = logging.getLogger(__name__)
 
@@ -192,8 +192,8 @@ class Cleanups:
         about = refer_to(document)
         for problem in problems:
             log.warning("policy cannot be used", extra={"policy": about.name, "why": problem})
-            none = events.Outcome.NONE
-            self._tell(Event(Reason.ERROR, none, problem, about, source=Source.CLEANUP))
+            none = events.EventAction.NONE
+            self._tell(Event(EventReason.ERROR, none, problem, about, source=EventSource.CLEANUP))
 
     # --- runs
 

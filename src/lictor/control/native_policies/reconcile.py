@@ -32,8 +32,8 @@ from lictor.model.cel_policy import CelException, MutatingPolicy, ValidatingPoli
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Policy
 from lictor.raw import JsonObject
-from lictor.report.events import Event, ObjectReference, Outcome, Reason, Source
-from lictor.report.policy_status import NativeOutcome
+from lictor.report.events import Event, EventAction, EventReason, EventSource, ObjectReference
+from lictor.report.policy_status import GeneratedPolicyState
 
 
 def tell_generated(policy: StoredPolicy, pair: NativePair) -> tuple[Event, Event]:
@@ -51,7 +51,14 @@ def tell_generated(policy: StoredPolicy, pair: NativePair) -> tuple[Event, Event
     def tell(what: str, made: dict[str, str], name: str) -> Event:
         related = ObjectReference(made["apiVersion"], made["kind"], name)
         message = f"{what} {name} from policy {policy.name}"
-        return Event(Reason.APPLIED, Outcome.GENERATED, message, about, related, Source.GENERATE)
+        return Event(
+            EventReason.APPLIED,
+            EventAction.GENERATED,
+            message,
+            about,
+            related,
+            EventSource.GENERATE,
+        )
 
     return (
         tell(words, pair.policy, pair.name),
@@ -59,7 +66,7 @@ def tell_generated(policy: StoredPolicy, pair: NativePair) -> tuple[Event, Event
     )
 
 
-_Made: TypeAlias = NativePair | NativeOutcome
+_Made: TypeAlias = NativePair | GeneratedPolicyState
 
 _INTERVAL = 15.0
 # API servers take a new admission policy up within a second or so.
@@ -99,10 +106,10 @@ class NativeKeeper:
         """Make, correct and delete; then tell what became of each policy."""
         await self.discovery.ensure()
         version = self._find_mutating_version()
-        outcomes: dict[str, NativeOutcome] = {}
+        outcomes: dict[str, GeneratedPolicyState] = {}
         pairs: dict[str, tuple[StoredPolicy, NativePair]] = {}
         for policy, made in self._build_all(version):
-            if isinstance(made, NativeOutcome):
+            if isinstance(made, GeneratedPolicyState):
                 outcomes[policy.uid] = made
             else:
                 pairs[made.name] = (policy, made)
@@ -127,9 +134,9 @@ class NativeKeeper:
 
     def _try(self, policy: StoredPolicy, version: str) -> _Made:
         try:
-            return self._build(policy, version) or NativeOutcome()
+            return self._build(policy, version) or GeneratedPolicyState()
         except CompileError as error:
-            return NativeOutcome(generated=False, message=error.message)
+            return GeneratedPolicyState(generated=False, message=error.message)
 
     def _find_mutating_version(self) -> str:
         served = {
@@ -167,19 +174,19 @@ class NativeKeeper:
 
     async def _keep_all(
         self, pairs: Mapping[str, tuple[StoredPolicy, NativePair]], version: str
-    ) -> dict[str, NativeOutcome]:
-        outcomes: dict[str, NativeOutcome] = {}
+    ) -> dict[str, GeneratedPolicyState]:
+        outcomes: dict[str, GeneratedPolicyState] = {}
         is_fresh = False
         there = await self._list_objects(version)
         for policy, pair in pairs.values():
             try:
                 is_fresh |= await self._keep(policy, pair, there)
             except ApiError as error:
-                outcomes[policy.uid] = NativeOutcome(
+                outcomes[policy.uid] = GeneratedPolicyState(
                     generated=False, message=_tell_refusal(pair, error)
                 )
             else:
-                outcomes[policy.uid] = NativeOutcome(generated=True)
+                outcomes[policy.uid] = GeneratedPolicyState(generated=True)
         if is_fresh:
             # Only then may the webhook, which has done the work so far, be taken away.
             await asyncio.sleep(_SPREAD)

@@ -22,8 +22,7 @@ from lictor.lang.resource_names import ResourceNames
 from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result
 from lictor.raw import JsonObject
-from lictor.report.ephemeral_report import read_ephemeral
-from lictor.report.resource_report import Subject, build_entry
+from lictor.report.resource_report import ReportSubject, build_entry, read_ephemeral
 
 _DISABLED = "reports.kyverno.io/disabled"
 
@@ -49,7 +48,7 @@ class BackgroundReports:
             for result in results
             if self._form.wants(result) and _DISABLED not in result.policy.labels
         ]
-        subject = Subject.of(request.resource)
+        subject = ReportSubject.of(request.resource)
         if entries and subject.uid:
             task = asyncio.create_task(self._reports.add(subject, "", entries))
             self._tasks.add(task)
@@ -75,7 +74,7 @@ _Source: TypeAlias = tuple[Resource, JsonObject]
 class _Parcel(msgspec.Struct):
     """All that was sent about one object; what came later stands for what came before."""
 
-    subject: Subject
+    subject: ReportSubject
     sources: list[_Source]
     entries: dict[tuple[str, str, str], JsonObject]
 
@@ -146,7 +145,7 @@ class Aggregator:
                 preconditions={"uid": metadata["uid"]},
             )
 
-    async def _add(self, subject: Subject, entries: list[JsonObject]) -> None:
+    async def _add(self, subject: ReportSubject, entries: list[JsonObject]) -> None:
         try:
             await self._writer.add(subject, entries)
         except ApiError as error:
@@ -155,7 +154,7 @@ class Aggregator:
             # Its namespace is being deleted, say: sent again it would be refused again.
             log.info("report refused", extra={"uid": subject.uid, "why": str(error)[:200]})
 
-    async def _find(self, subject: Subject) -> Subject | None:
+    async def _find(self, subject: ReportSubject) -> ReportSubject | None:
         """The object as it is there; None where it is not, or another one of its name."""
         group, _, version = subject.api_version.rpartition("/")
         kind = self._names().of_kind(group, version, subject.kind)
@@ -171,7 +170,7 @@ class Aggregator:
                 log.warning("report not written: not allowed to read", extra={"kind": subject.kind})
                 return None
             raise
-        found = Subject.of({**there, "apiVersion": subject.api_version, "kind": subject.kind})
+        found = ReportSubject.of({**there, "apiVersion": subject.api_version, "kind": subject.kind})
         return found if not subject.uid or found.uid == subject.uid else None
 
 

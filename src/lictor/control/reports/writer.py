@@ -9,7 +9,7 @@ from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.errors import ConflictError, NotFoundError
 from lictor.raw import JsonObject
-from lictor.report.resource_report import Subject, build_report, sort_entries, summarize
+from lictor.report.resource_report import ReportSubject, build_report, sort_entries, summarize
 
 JUDGED = "lictor.io/judged"
 MIXED = "lictor.io/mixed"
@@ -61,7 +61,7 @@ class ReportWriter:
         self._lately.discard(uid)
 
     async def write(
-        self, subject: Subject, entries: Iterable[JsonObject], *, judged: str, exists: bool
+        self, subject: ReportSubject, entries: Iterable[JsonObject], *, judged: str, exists: bool
     ) -> None:
         """Put what a scan said in the place of what the last one said."""
         if subject.uid in self._mixed:
@@ -83,13 +83,13 @@ class ReportWriter:
                 # Another replica, or an admission, was first.
                 await self._merge(subject, entries, judged=judged, scanned=True)
 
-    async def add(self, subject: Subject, entries: Iterable[JsonObject]) -> None:
+    async def add(self, subject: ReportSubject, entries: Iterable[JsonObject]) -> None:
         """Put in what something else than a scan said, in the place of what it said before."""
         self._mixed.add(subject.uid)
         self._lately.add(subject.uid)
         await self._merge(subject, entries, judged="", scanned=False)
 
-    async def remove(self, subject: Subject) -> None:
+    async def remove(self, subject: ReportSubject) -> None:
         """A scan found nothing to say: take its entries out, and the report where it is empty."""
         if subject.uid in self._mixed:
             await self._merge(subject, (), judged="", scanned=True)
@@ -129,7 +129,7 @@ class ReportWriter:
             return  # someone wrote it at this moment, with the policies of now
 
     async def _merge(
-        self, subject: Subject, entries: Iterable[JsonObject], *, judged: str, scanned: bool
+        self, subject: ReportSubject, entries: Iterable[JsonObject], *, judged: str, scanned: bool
     ) -> None:
         fresh = list(entries)
         resource = self.kind_for(subject.namespace)
@@ -161,7 +161,11 @@ class ReportWriter:
         return sort_entries([*kept, *fresh])
 
     async def _put(
-        self, subject: Subject, found: JsonObject | None, entries: list[JsonObject], judged: str
+        self,
+        subject: ReportSubject,
+        found: JsonObject | None,
+        entries: list[JsonObject],
+        judged: str,
     ) -> None:
         resource = self.kind_for(subject.namespace)
         if not entries:

@@ -19,8 +19,15 @@ from lictor.errors import ApiError, GoneError
 from lictor.model.request import Request
 from lictor.model.result import Result, Status
 from lictor.raw import JsonObject
-from lictor.report.entry_book import EntryBook, Line, hash_lines, sort_lines, stamp_lines
-from lictor.report.resource_report import ReportForm, Subject
+from lictor.report.resource_report import (
+    EntryCache,
+    ReportEntry,
+    ReportForm,
+    ReportSubject,
+    hash_entries,
+    sort_report_entries,
+    stamp_entries,
+)
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +68,8 @@ class _Judged(msgspec.Struct, frozen=True):
     """One object, freshly judged."""
 
     request: Request
-    subject: Subject
-    lines: list[Line]
+    subject: ReportSubject
+    lines: list[ReportEntry]
     state: int
     print: int
     # What is wrong with it, where that should be told.
@@ -84,7 +91,7 @@ class KindScan:
         self._resource = resource
         self._plan = plan
         self._tools = tools
-        self._book = EntryBook(background=True)
+        self._book = EntryCache(background=True)
         self._again = asyncio.Event()
         self._forced = False
         # The policies that are new since the last pass; None where every result is news.
@@ -246,7 +253,7 @@ class KindScan:
 
     def _judge(self, item: JsonObject, *, forced: bool) -> _Judged | None:
         tools, plan = self._tools, self._plan
-        subject = Subject.of(item)
+        subject = ReportSubject.of(item)
         labels = tools.namespace_labels(subject.namespace) if subject.namespace else {}
         state = _take_state(item, labels, plan.key)
         known = tools.ledger.get(subject.uid)
@@ -255,8 +262,10 @@ class KindScan:
         request = Request.of(item, namespace_labels=labels)
         results = [] if tools.is_filtered(request) else plan.judge(request)
         tools.progress.judged += 1
-        lines = sort_lines(self._book.find(each) for each in results if tools.form.wants(each))
-        print_ = hash_lines(lines) & _MASK
+        lines = sort_report_entries(
+            self._book.find(each) for each in results if tools.form.wants(each)
+        )
+        print_ = hash_entries(lines) & _MASK
         if known is not None and known[0] & _MASK == print_ and known[1] == bool(lines):
             tools.ledger.put(subject.uid, state << _BITS | print_, reported=bool(lines))
             return None
@@ -292,7 +301,7 @@ class KindScan:
         exists = known is not None and known[1]
         if judged.lines:
             mark = f"{judged.state:x}-{judged.print:x}"
-            entries = stamp_lines(judged.lines, int(time.time()))
+            entries = stamp_entries(judged.lines, int(time.time()))
             await tools.writer.write(subject, entries, judged=mark, exists=exists)
         elif exists:
             await tools.writer.remove(subject)

@@ -17,7 +17,7 @@ from lictor.errors import ApiError, NotFoundError
 from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result, Verdict
 from lictor.raw import JsonObject
-from lictor.report.events import Event, EventOptions, Source, build_events
+from lictor.report.events import Event, EventOptions, EventSource, build_events
 from lictor.report.resource_report import MANAGED_BY
 
 # A first scan finds thousands of objects at once, of which the reports tell all: nobody reads so
@@ -49,7 +49,7 @@ class ScanEvents:
         if not self._has_room():
             return
         options = EventOptions(
-            source=Source.SCAN,
+            source=EventSource.SCAN,
             with_success=self._settings().generate_success_events,
             find_uid=self._find_uid,
         )

@@ -22,17 +22,17 @@ from lictor.model.admission import MatchResources
 from lictor.model.finding import Finding, Severity, write_path
 from lictor.model.policy import Policy
 from lictor.raw import JsonObject
-from lictor.report.policy_status import NativeOutcome, PolicyFacts, build_policy_status
+from lictor.report.policy_status import GeneratedPolicyState, PolicyFacts, build_policy_status
 
 
 class NativeState:
     """What the last look at the policies gave, by their uid."""
 
     def __init__(self) -> None:
-        self._outcomes: dict[str, NativeOutcome] = {}
+        self._outcomes: dict[str, GeneratedPolicyState] = {}
         self._listeners: list[Callable[[], None]] = []
 
-    def find(self, uid: str) -> NativeOutcome | None:
+    def find(self, uid: str) -> GeneratedPolicyState | None:
         """What became of a policy; None where nobody has looked yet."""
         return self._outcomes.get(uid)
 
@@ -40,7 +40,7 @@ class NativeState:
         """Call `listener` after each change; it must not block."""
         self._listeners.append(listener)
 
-    def show(self, outcomes: Mapping[str, NativeOutcome]) -> None:
+    def show(self, outcomes: Mapping[str, GeneratedPolicyState]) -> None:
         """Take note of what is made from which policy."""
         if self._outcomes == outcomes:
             return

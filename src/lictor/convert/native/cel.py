@@ -178,12 +178,12 @@ def _pick(made: JsonObject, *names: str) -> JsonObject:
 
 def _check_language(kind: str, native: JsonObject, *, has_patches: bool) -> None:
     """Does the API server understand all of it? It has none of Kyverno's own functions."""
-    from lictor.lint.cel_expressions import CelContext
+    from lictor.lint.cel_expressions import ExpressionContext
     from lictor.lint.cel_policies import check_cel_fields, list_cel_fields, list_condition_fields
     from lictor.lint.field import Field
 
     spec = Field(native)
-    plain = CelContext(kubernetes_environment(has_params=False, has_patches=has_patches))
+    plain = ExpressionContext(kubernetes_environment(has_params=False, has_patches=has_patches))
     grammar, faults = plain.declare(spec["variables"])
     faults += check_cel_fields(list_cel_fields(spec), grammar)
     faults += check_cel_fields(list_condition_fields(spec), plain)

@@ -1,14 +1,18 @@
-"""The files that a test names, loaded: everything that is needed to run it."""
+"""Test files, found and read."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from lictor.errors import LictorError
-from lictor.model.offline import ValuesSpec
+from lictor.errors import LictorError, LoadError
+from lictor.files import walk_folder
+from lictor.lang.wildcard import compile_wildcard
+from lictor.load.test_files import is_older_form, load_tests
+from lictor.model.offline import Test, TestResult, ValuesSpec
 from lictor.model.request import Caller
-from lictor.offline.cases import TestCase
 from lictor.offline.inputs import (
     load_caller,
     load_cluster_resources,
@@ -19,20 +23,89 @@ from lictor.offline.inputs import (
 )
 from lictor.offline.lookups import GivenObjects
 from lictor.offline.notes import tell_notes
-from lictor.offline.payloads import Payload, load_payloads
 from lictor.offline.policies import (
     GivenExceptions,
     LoadedPolicies,
     load_exceptions,
     load_policy_files,
 )
-from lictor.offline.resources import load_resources
+from lictor.offline.repositories import GitAccess, clone_repository, is_repository_url
+from lictor.offline.requests import GivenValues
+from lictor.offline.resources import Payload, load_payloads, load_resources
 from lictor.offline.responses import key_of
-from lictor.offline.sources import read_any, read_file, read_policies
-from lictor.offline.values import GivenValues
+from lictor.offline.sources import read_any, read_file, read_policies, resolve_path
 from lictor.raw import JsonObject
 
 Say = Callable[[str], None]
+
+TEST_FILE = "kyverno-test.yaml"
+
+
+class TestCase(msgspec.Struct, frozen=True):
+    """One Test document, and the file that it stands in."""
+
+    # pytest must not take this for a test class.
+    __test__ = False
+
+    path: str
+    test: Test
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.path).parent
+
+    def locate(self, path: str) -> str:
+        """A path as seen from the folder of the file."""
+        return resolve_path(path, self.folder)
+
+    def resolve(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """Paths as seen from the folder of the file."""
+        return tuple(map(self.locate, paths))
+
+
+def find_test_files(path: str, file_name: str, access: GitAccess) -> Iterator[str]:
+    """The test files below a folder or in a repository, in the order of their names."""
+    if is_repository_url(path, branch=access.branch):
+        path = clone_repository(path, access)
+    if os.path.isfile(path):
+        yield path
+    else:
+        # As Kyverno does: hidden folders are entered, links to folders are not.
+        found = walk_folder(path, lambda name: name == file_name, lambda name: name != ".git")
+        yield from map(os.path.normpath, found)
+
+
+def load_cases(paths: Iterable[str]) -> tuple[list[TestCase], dict[str, str]]:
+    """The tests of all files, and what is wrong with those that cannot be read."""
+    cases: list[TestCase] = []
+    problems: dict[str, str] = {}
+    for path in paths:
+        try:
+            cases += _load_file(path)
+        except LictorError as error:
+            problems[path] = str(error)
+    return cases, problems
+
+
+def _load_file(path: str) -> Iterator[TestCase]:
+    text = read_file(path)
+    try:
+        tests = load_tests(text.content, text.path)
+    except LoadError as error:
+        if not is_older_form(text.content, text.path):
+            raise
+        raise LoadError(f"{error.message}\n{hint_at_fix(path)}", where=error.where) from error
+    yield from (TestCase(path, test.record) for test in tests)
+
+
+def hint_at_fix(path: str) -> str:
+    """What to do with a test file of an older form."""
+    folder, name = os.path.split(path)
+    other = "" if name == TEST_FILE else f" --file-name {name}"
+    return (
+        "this is an older form of test files; "
+        f"`lictor fix test {folder or '.'}{other} --save` brings it up to date"
+    )
 
 
 class CaseInputs(msgspec.Struct, frozen=True):
@@ -173,3 +246,62 @@ class CaseReader:
 
 def _list_definitions(objects: Iterable[JsonObject]) -> Iterator[JsonObject]:
     return (found for found in objects if found.get("kind") == "CustomResourceDefinition")
+
+
+class TestSelector(msgspec.Struct, frozen=True):
+    """A test-case selector taken apart."""
+
+    policies: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    @property
+    def named_resources(self) -> tuple[str, ...]:
+        """The resources to look at instead of those that the file names."""
+        # A selector with a fault selects, but replaces nothing; a star ends the list.
+        if self.errors:
+            return ()
+        end = self.resources.index("*") if "*" in self.resources else len(self.resources)
+        return self.resources[:end]
+
+
+def parse_selector(text: str) -> TestSelector:
+    """Take a selector apart; what is wrong with it goes to `errors`."""
+    found: dict[str, list[str]] = {"policy": [], "rule": [], "resource": []}
+    errors = []
+    for part in text.split(",") if text else ():
+        pieces = part.split("=")
+        key = pieces[0].strip()
+        if len(pieces) != 2:
+            errors.append(
+                f"Invalid test-case-selector argument ({part}). "
+                "Parameter must be in the form `<key>=<value>`."
+            )
+        elif key in found:
+            found[key].append(pieces[1].strip())
+        else:
+            errors.append(
+                f"Invalid test-case-selector ({part}). "
+                "Parameter can only be policy, rule or resource."
+            )
+    policies, rules, resources = (tuple(names) for names in found.values())
+    return TestSelector(policies, rules, resources, tuple(errors))
+
+
+def compile_selector(selector: TestSelector) -> Callable[[TestResult], bool]:
+    """A test for results: every part of the selector must fit; a result without a name fits."""
+    policies = [compile_wildcard(name) for name in selector.policies]
+    rules = [compile_wildcard(name) for name in selector.rules]
+    resources = [compile_wildcard(name) for name in selector.resources]
+
+    def selects(result: TestResult) -> bool:
+        return (
+            (not result.policy or all(fits(result.policy) for fits in policies))
+            and (not result.rule or all(fits(result.rule) for fits in rules))
+            and (
+                not result.resources or all(any(map(fits, result.resources)) for fits in resources)
+            )
+        )
+
+    return selects

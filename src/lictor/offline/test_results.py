@@ -7,11 +7,63 @@ import msgspec
 from lictor.errors import LictorError
 from lictor.model.offline import TestResourceSpec, TestResult
 from lictor.model.result import Result, RuleType, Status
-from lictor.offline.comparison import describe_difference, same_resource
-from lictor.offline.responses import Answers, ResourceKey, Response, key_of
-from lictor.raw import JsonObject
+from lictor.offline.responses import PolicyResponse, ResourceKey, TestAnswers, key_of
+from lictor.raw import Json, JsonObject
+from lictor.report.outcomes import TestOutcome
 from lictor.report.summary import reported_status
-from lictor.report.test_outcome import TestOutcome
+from lictor.report.yaml_text import render_yaml
+
+_OWN_LABEL_PREFIX = "generate.kyverno.io/"
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+
+
+def same_resource(actual: JsonObject, expected: JsonObject) -> bool:
+    """Whether both say the same: nulls, empty maps, empty lists and our own labels say nothing."""
+    return _same(_tidy(_fix_labels(actual)), _tidy(_fix_labels(expected)))
+
+
+def describe_difference(actual: JsonObject, expected: JsonObject) -> str:
+    """The lines in which two resources differ: `-` only in expected, `+` only in actual."""
+    import difflib
+
+    wanted, found = (_lines(_fix_labels(resource)) for resource in (expected, actual))
+    return "\n".join(difflib.unified_diff(wanted, found, "expected", "actual", lineterm="", n=2))
+
+
+def _lines(resource: JsonObject) -> list[str]:
+    return render_yaml(resource).splitlines()
+
+
+def _fix_labels(resource: JsonObject) -> JsonObject:
+    """A copy without the labels that mark a generated object, but with the one all of them have."""
+    metadata = resource.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    labels = metadata.get("labels")
+    labels = labels if isinstance(labels, dict) else {}
+    kept = {k: v for k, v in labels.items() if not str(k).startswith(_OWN_LABEL_PREFIX)}
+    kept.setdefault(_MANAGED_BY, "kyverno")
+    return {**resource, "metadata": {**metadata, "labels": kept}}
+
+
+def _tidy(node: Json) -> Json:
+    if isinstance(node, dict):
+        kept = {key: value for key, item in node.items() if (value := _tidy(item)) is not None}
+        return kept or None
+    if isinstance(node, list):
+        return [value for item in node if (value := _tidy(item)) is not None] or None
+    return node
+
+
+def _same(left: Json, right: Json) -> bool:
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_same(left[k], right[k]) for k in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    # To Python, true is 1; to JSON it is not.
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    return bool(left == right)
+
 
 # The resources in a file that a test names; raises LictorError.
 ReadResources = Callable[[str], Sequence[JsonObject]]
@@ -32,10 +84,12 @@ class _Finding(msgspec.Struct, frozen=True):
     unnamed: bool = False
 
 
-class Judge:
+class ResultComparer:
     """Compares answers with expectations, and numbers the outcomes."""
 
-    def __init__(self, answers: Answers, read_resources: ReadResources, source: str = "") -> None:
+    def __init__(
+        self, answers: TestAnswers, read_resources: ReadResources, source: str = ""
+    ) -> None:
         self._answers = answers
         self._read = read_resources
         self._source = source
@@ -73,7 +127,7 @@ class Judge:
         return outcomes
 
     def _compare(
-        self, expected: TestResult, response: Response, result: Result, key: ResourceKey
+        self, expected: TestResult, response: PolicyResponse, result: Result, key: ResourceKey
     ) -> Iterator[tuple[str, _Finding]]:
         if result.type is RuleType.GENERATION:
             for made in result.generated:
@@ -185,7 +239,7 @@ def _tell_status(expected: TestResult, result: Result) -> _Finding:
     return _Finding(ok=False, reason=reason, message=result.message, error=error)
 
 
-def find_target(response: Response, key: ResourceKey) -> Result | None:
+def find_target(response: PolicyResponse, key: ResourceKey) -> Result | None:
     """The first result that changed the object of this key."""
     for result in response.results:
         if result.target is None:
@@ -197,7 +251,7 @@ def find_target(response: Response, key: ResourceKey) -> Result | None:
     return None
 
 
-def _select_rules(expected: TestResult, response: Response) -> tuple[Result, ...]:
+def _select_rules(expected: TestResult, response: PolicyResponse) -> tuple[Result, ...]:
     # Only rules of classic policies have names that authors gave them.
     if not expected.rule or response.policy.kind not in _NAMING_KINDS:
         return response.results

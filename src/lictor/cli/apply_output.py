@@ -8,26 +8,33 @@ from typing import TextIO
 import click
 from msgspec.structs import replace
 
+from lictor.cli.progress import track
 from lictor.errors import UsageError
 from lictor.model.request import Request
 from lictor.model.result import Verdict
-from lictor.offline.application import Application, Judged, Place
-from lictor.offline.exceptions import build_exceptions
-from lictor.offline.pieces import Made, Output, Piece, PieceOptions
+from lictor.offline.apply_run import (
+    ApplyOutput,
+    ApplyRun,
+    ChangedObject,
+    DocumentPosition,
+    DocumentResult,
+    OutputOptions,
+    ResourceOutput,
+)
+from lictor.offline.generated_exceptions import build_exceptions
 from lictor.offline.policies import LoadedPolicies
-from lictor.offline.progress import track
-from lictor.offline.sources import Text
+from lictor.offline.sources import SourceText
 from lictor.release import VERSION
 from lictor.report.json_text import render_json
-from lictor.report.policy_report import Format, stream_report
+from lictor.report.outcomes import TestOutcome
+from lictor.report.policy_report import ReportFormat, stream_report
 from lictor.report.summary import Counts, render_counts
-from lictor.report.test_outcome import TestOutcome
 from lictor.report.yaml_text import render_yaml
 
 _DIVIDER = "-" * 70
 
 
-class MadeFiles:
+class ObjectFiles:
     """Where changed and made objects go: one file, or one file for each of them in a folder."""
 
     def __init__(self, path: str) -> None:
@@ -41,7 +48,7 @@ class MadeFiles:
         except OSError as error:
             raise UsageError(f"failed to create file/folder ({path}: {error.strerror})") from error
 
-    def write(self, made: Made) -> None:
+    def write(self, made: ChangedObject) -> None:
         name = f"{made.policy}-generated" if made.is_generated else f"{made.name}-mutated"
         # The name of a resource is not to be trusted: it must not lead out of the folder.
         file = self._path / f"{name.replace('/', '_')}.yaml" if self._is_folder else self._path
@@ -58,10 +65,10 @@ def _create(path: str) -> TextIO:
         raise UsageError(f"failed to create file ({path}: {error.strerror})") from error
 
 
-class Printer:
-    """Prints pieces as they come, and adds up what they count."""
+class ApplyPrinter:
+    """Prints outputs as they come, and adds up what they count."""
 
-    def __init__(self, options: PieceOptions, *, color: bool, detailed: bool, piped: bool) -> None:
+    def __init__(self, options: OutputOptions, *, color: bool, detailed: bool, piped: bool) -> None:
         self._options = options
         self._color = color
         self._detailed = detailed
@@ -69,13 +76,13 @@ class Printer:
         self._piped = piped
         self._notes: set[str] = set()
         self._out: TextIO | None = None
-        self._files: MadeFiles | None = None
+        self._files: ObjectFiles | None = None
         self.counts = Counts()
 
     def write_to(self, path: str) -> None:
         """Write reports to a file, or the objects that are made to a file or folder."""
         if self._options.output in _FOR_PEOPLE:
-            self._files = MadeFiles(path)
+            self._files = ObjectFiles(path)
         else:
             self._out = _create(path)
 
@@ -87,27 +94,27 @@ class Printer:
         """A line for people."""
         click.echo(text, err=self._piped or self._options.output not in _FOR_PEOPLE)
 
-    def print_all(self, application: Application, ttl: int) -> None:
+    def print_all(self, application: ApplyRun, ttl: int) -> None:
         """Run, and print everything."""
         judged = self._count(track(application.run(), application.count, "Judging"))
         output = self._options.output
-        if output is Output.TEXT:
+        if output is ApplyOutput.TEXT:
             self._print_text(judged)
-        elif output is Output.REPORT:
-            chunks = (piece.report for piece in _list_pieces(judged))
+        elif output is ApplyOutput.REPORT:
+            chunks = (output.report for output in _list_outputs(judged))
             options = self._options
             for text in stream_report(chunks, options.format, options.report_api):
                 (self._out or sys.stdout).write(text)
-        elif output is Output.EXCEPTIONS:
+        elif output is ApplyOutput.EXCEPTIONS:
             self._print_exceptions(judged, ttl)
-        elif output is Output.SARIF:
+        elif output is ApplyOutput.SARIF:
             self._print_sarif(judged, application.texts)
         else:
             self._print_rows(judged)
         if self._out is not None:
             self._out.close()
 
-    def _count(self, judged: Iterable[Judged]) -> Iterator[Judged]:
+    def _count(self, judged: Iterable[DocumentResult]) -> Iterator[DocumentResult]:
         for found in judged:
             if found.problem:
                 click.echo(f"failed to apply policies on resource ({found.problem})", err=True)
@@ -115,18 +122,18 @@ class Printer:
                 if note not in self._notes:
                     self._notes.add(note)
                     click.echo(f"note: {note}", err=True)
-            for piece in found.pieces:
-                self.counts += piece.counts
+            for output in found.outputs:
+                self.counts += output.counts
             yield found
 
-    def _print_text(self, judged: Iterable[Judged]) -> None:
-        for piece in _list_pieces(judged):
-            self._print_made(piece)
-            if piece.text:
-                click.echo(piece.text, nl=False, err=self._piped)
+    def _print_text(self, judged: Iterable[DocumentResult]) -> None:
+        for output in _list_outputs(judged):
+            self._print_made(output)
+            if output.text:
+                click.echo(output.text, nl=False, err=self._piped)
 
-    def _print_made(self, piece: Piece) -> None:
-        for made in piece.made:
+    def _print_made(self, output: ResourceOutput) -> None:
+        for made in output.made:
             if self._files is not None:
                 self._files.write(made)
             else:
@@ -138,7 +145,7 @@ class Printer:
             )
             click.echo(f"\n\n{done}", err=self._piped)
 
-    def _print_object(self, made: Made) -> None:
+    def _print_object(self, made: ChangedObject) -> None:
         if not self._piped:
             click.echo(f"\npolicy {made.policy} applied to {made.resource}:")
         click.echo(f"{made.text}\n---")
@@ -147,36 +154,36 @@ class Printer:
             for target in made.targets:
                 click.echo(f"\n{target}\n---\n")
 
-    def _print_rows(self, judged: Iterable[Judged]) -> None:
+    def _print_rows(self, judged: Iterable[DocumentResult]) -> None:
         rows: list[TestOutcome] = []
-        for piece in _list_pieces(judged):
-            self._print_made(piece)
+        for output in _list_outputs(judged):
+            self._print_made(output)
             first = len(rows) + 1
-            rows += [replace(row, id=n) for n, row in enumerate(piece.outcomes, first)]
+            rows += [replace(row, id=n) for n, row in enumerate(output.outcomes, first)]
         self._print(self._render_rows(rows))
 
     def _render_rows(self, rows: list[TestOutcome]) -> str:
         # Loaded when asked for: most runs print text, and start-up counts.
-        if self._options.output is Output.TABLE:
+        if self._options.output is ApplyOutput.TABLE:
             from lictor.report.table import render_table
 
             return render_table(rows, detailed=self._detailed, color=self._color)
-        if self._options.output is Output.JUNIT:
-            from lictor.report.junit import render_junit
+        if self._options.output is ApplyOutput.JUNIT:
+            from lictor.report.outcome_formats import render_junit
 
             return render_junit(rows, detailed=self._detailed)
-        from lictor.report.markdown import render_markdown
+        from lictor.report.outcome_formats import render_markdown
 
         return render_markdown(rows, detailed=self._detailed)
 
-    def _print_exceptions(self, judged: Iterable[Judged], ttl: int) -> None:
+    def _print_exceptions(self, judged: Iterable[DocumentResult], ttl: int) -> None:
         verdicts = (verdict for verdict, _ in _list_failures(judged))
-        is_json = self._options.format is Format.JSON
+        is_json = self._options.format is ReportFormat.JSON
         for exception in build_exceptions(verdicts, ttl, audit_warn=self._options.audit_warn):
             text = render_json(exception) if is_json else render_yaml(exception)
             self._print(f"{text}\n" if is_json else f"---\n{text}\n")
 
-    def _print_sarif(self, judged: Iterable[Judged], texts: tuple[Text, ...]) -> None:
+    def _print_sarif(self, judged: Iterable[DocumentResult], texts: tuple[SourceText, ...]) -> None:
         from lictor.model.finding import Location
         from lictor.report.sarif import render_sarif
 
@@ -197,10 +204,10 @@ class Printer:
         self._print(log)
 
 
-_FOR_PEOPLE = frozenset({Output.TEXT, Output.TABLE})
+_FOR_PEOPLE = frozenset({ApplyOutput.TEXT, ApplyOutput.TABLE})
 
 
-def print_unusable(policies: LoadedPolicies, printer: Printer) -> None:
+def print_unusable(policies: LoadedPolicies, printer: ApplyPrinter) -> None:
     """Say which policies could not be used; each of them is an error."""
     broken = [policy for policy in policies.unusable if not policy.is_later]
     later = [policy for policy in policies.unusable if policy.is_later]
@@ -212,28 +219,30 @@ def print_unusable(policies: LoadedPolicies, printer: Printer) -> None:
             printer.say(_DIVIDER)
 
 
-def print_summary(printer: Printer) -> None:
+def print_summary(printer: ApplyPrinter) -> None:
     """The line with the counts."""
     printer.say(f"\n{render_counts(printer.counts)}")
 
 
-def _list_pieces(judged: Iterable[Judged]) -> Iterator[Piece]:
+def _list_outputs(judged: Iterable[DocumentResult]) -> Iterator[ResourceOutput]:
     for found in judged:
-        yield from found.pieces
+        yield from found.outputs
 
 
-def _list_failures(judged: Iterable[Judged]) -> Iterator[tuple[Verdict, Place | None]]:
+def _list_failures(
+    judged: Iterable[DocumentResult],
+) -> Iterator[tuple[Verdict, DocumentPosition | None]]:
     for found in judged:
-        for piece in found.pieces:
-            if piece.failures is not None:
-                yield piece.failures, found.place
+        for output in found.outputs:
+            if output.failures is not None:
+                yield output.failures, found.place
 
 
-def _compile_lines(texts: tuple[Text, ...]) -> Callable[[Place], int]:
+def _compile_lines(texts: tuple[SourceText, ...]) -> Callable[[DocumentPosition], int]:
     """The line at which a place begins; counts on from the last one asked for."""
     last: dict[int, tuple[int, int]] = {}
 
-    def line_of(place: Place) -> int:
+    def line_of(place: DocumentPosition) -> int:
         position, line = last.get(place.text, (0, 1))
         content = texts[place.text].content
         start = place.span.start

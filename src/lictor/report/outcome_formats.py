@@ -5,7 +5,65 @@ from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import quoteattr
 
 from lictor.model.result import Status
-from lictor.report.test_outcome import TestOutcome
+from lictor.raw import JsonObject
+from lictor.report.json_text import render_json
+from lictor.report.outcomes import TestOutcome
+from lictor.report.table import HEADERS, MESSAGE_HEADER
+from lictor.report.yaml_text import render_yaml
+
+
+def render_outcomes_json(outcomes: Iterable[TestOutcome], *, detailed: bool = False) -> str:
+    """An indented JSON list, ending in a newline."""
+    return render_json(_build_list(outcomes, detailed=detailed), indent=True) + "\n"
+
+
+def render_outcomes_yaml(outcomes: Iterable[TestOutcome], *, detailed: bool = False) -> str:
+    """A YAML list, ending in a newline."""
+    return render_yaml(_build_list(outcomes, detailed=detailed))
+
+
+def _build_list(outcomes: Iterable[TestOutcome], *, detailed: bool) -> list[JsonObject]:
+    return [_build_object(outcome, detailed=detailed) for outcome in outcomes]
+
+
+def _build_object(outcome: TestOutcome, *, detailed: bool) -> JsonObject:
+    made = {
+        "ID": outcome.id,
+        "POLICY": outcome.policy,
+        "RULE": outcome.rule,
+        "RESOURCE": outcome.resource,
+        "RESULT": outcome.title,
+        "REASON": outcome.reason,
+    }
+    # The one key that is not in capitals: so it is with Kyverno, and scripts read it.
+    return {**made, "Message": outcome.message} if detailed else made
+
+
+# What would end a cell, or hide text as a tag.
+_ESCAPES = str.maketrans({"|": "\\|", "\n": "<br>", "\r": "", "<": "&lt;", "`": "\\`", "*": "\\*"})
+
+
+def render_markdown(outcomes: Iterable[TestOutcome], *, detailed: bool = False) -> str:
+    """A table with one line for each outcome; the header is there even when nothing follows."""
+    headers = [*HEADERS, MESSAGE_HEADER] if detailed else list(HEADERS)
+    lines = [f"| {' | '.join(headers)} | ", "|" + "----|" * len(headers)]
+    lines += [_render_line(outcome, detailed=detailed) for outcome in outcomes]
+    return "\n".join(lines) + "\n"
+
+
+def _render_line(outcome: TestOutcome, *, detailed: bool) -> str:
+    cells = [
+        str(outcome.id),
+        outcome.policy,
+        outcome.rule,
+        outcome.resource,
+        outcome.title,
+        outcome.reason,
+    ]
+    if detailed:
+        cells.append(outcome.message.rstrip("\n"))
+    return "| " + " | ".join(cell.translate(_ESCAPES) for cell in cells) + " |"
+
 
 # What XML 1.0 cannot hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
