@@ -79,7 +79,11 @@ class Foreign:
             self._ledger.report("wrong answer", way, **answer)
         elif way == "webhook" and answer["own"] > LONGEST + answer["raw"] * _QUEUED_SHARE:
             found.slow += 1
-            self._ledger.report("slow answer", way, **answer)
+            self._ledger.report("slow answer", way, **answer, log=self._read_log())
+
+    def _read_log(self) -> str:
+        """What the webhook server said lately."""
+        return find_admission(self._site).process.read_log(20_000)
 
 
 def _write_credentials(site: Site) -> tuple[Path, Path]:

@@ -75,28 +75,36 @@ class Connections:
             for _ in range(count)
         ]
         self._turns = itertools.cycle(self._made)
+        # Seconds that the last request spent on opening its connection.
+        self.opening = 0.0
 
     def post(self, path: str, body: bytes) -> tuple[int, bytes]:
         """The answer. A connection that was closed while idle is opened anew, as clients do."""
         connection = next(self._turns)
         was_open = connection.sock is not None
+        self.opening = 0.0
         try:
-            return _send(connection, path, body)
+            return self._send(connection, path, body)
         except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError):
             connection.close()
             if not was_open:
                 raise
         try:
-            return _send(connection, path, body)
+            return self._send(connection, path, body)
         except (http.client.HTTPException, OSError):
             connection.close()
             raise
 
-
-def _send(connection: http.client.HTTPSConnection, path: str, body: bytes) -> tuple[int, bytes]:
-    connection.request("POST", path, body, {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    return answer.status, answer.read()
+    def _send(
+        self, connection: http.client.HTTPSConnection, path: str, body: bytes
+    ) -> tuple[int, bytes]:
+        if connection.sock is None:
+            began = time.monotonic()
+            connection.connect()
+            self.opening = time.monotonic() - began
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
 
 
 def build_review(data: dict[str, str]) -> Object:
@@ -154,6 +162,7 @@ def ask(way: str, probe: Probe, connections: Connections, waiting: Waiting) -> A
         right, text = False, f"{type(error).__name__}: {error}"
     raw = time.monotonic() - began
     excused, facts = waiting.end() if raw > 0.02 else (0.0, {})
+    facts["opening"] = connections.opening
     own = max(raw - excused, 0.0)
     return Answer(way, at, raw * 1e3, own * 1e3, right, "" if right else text, facts)
 

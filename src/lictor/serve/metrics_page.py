@@ -31,13 +31,18 @@ class MetricsPage:
     ) -> None:
         self._slots = tuple(slots)
         self._settings = settings
+        # One page at a time, however many ask.
+        self._turn = asyncio.Lock()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request of one connection."""
         with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
             async with asyncio.timeout(_PATIENCE):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self._respond(head))
+                async with self._turn:
+                    # Where there are thousands of series this takes seconds: requests go on.
+                    response = await asyncio.to_thread(self._respond, head)
+                writer.write(response)
                 await writer.drain()
         writer.close()
 

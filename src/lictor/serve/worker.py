@@ -6,6 +6,7 @@ import logging
 import resource
 import signal
 import socket
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 SideTask: TypeAlias = Callable[[], Coroutine[None, None, None]]
 
+_SWITCH_SECONDS = 0.001
 _BEAT = 0.25
 _METRICS_EVERY = 4
 # A rule that waits for an outside answer has limits of its own; a thread beyond this is lost.
@@ -57,6 +59,8 @@ def run_worker(
 
     `side_task`: what else runs on this process's event loop, until it is cancelled.
     """
+    # Requests must not wait long for the interpreter while threads compile, judge or add up.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     memory = ProcessMemory(inherited.memory_limit)
     if inherited.is_for_slow:
         offer_to_kernel()

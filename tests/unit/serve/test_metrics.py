@@ -1,5 +1,6 @@
 """What is counted, and the page that shows it for all processes together."""
 
+import asyncio
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -84,3 +85,33 @@ def test_levels_add_up_and_go_with_their_process() -> None:
 def test_half_written_tables_are_left_out() -> None:
     assert read_tables(b"") is None
     assert read_tables(b"\x93") is None
+
+
+def test_a_large_page_holds_up_nobody() -> None:
+    """Policies come and go, and their series stay: the page may take a second to write."""
+    counters = Counters()
+    for number in range(3000):
+        counters.histogram(RULE_SECONDS, (f"policy-{number}",) * 13).add(0.001)
+    slot = ProcessSlot()
+    assert slot.write(counters.dump())
+    turns: list[None] = []
+
+    async def turn() -> None:
+        while True:
+            turns.append(None)
+            await asyncio.sleep(0.005)
+
+    async def run() -> bytes:
+        server = await asyncio.start_server(MetricsPage([slot]).answer, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        turning = asyncio.create_task(turn())
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        page = await reader.read()
+        turning.cancel()
+        writer.close()
+        server.close()
+        return page
+
+    assert asyncio.run(run()).count(b"policy-2999") > 10
+    # Else it would be three or four.
+    assert len(turns) > 12
