@@ -15,8 +15,8 @@ import msgspec
 import orjson
 
 from lictor.errors import LictorError, LookupFailedError
+from lictor.lang.cel.host import BLOCKED_HOSTS, BLOCKED_NETWORKS
 from lictor.lang.cel.library.http import check_url, find_blocked_network
-from lictor.lang.cel.world import BLOCKED_HOSTS, BLOCKED_NETWORKS
 from lictor.ports import ApiCall, HttpAnswer, HttpLimits
 from lictor.raw import Json
 

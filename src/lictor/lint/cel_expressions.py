@@ -14,7 +14,7 @@ from lictor.lang.cel.expression import (
     declare_variable,
 )
 from lictor.lang.cel.inspection import ExpressionIssue, inspect_expression
-from lictor.lang.cel.tokens import Token, read_tokens
+from lictor.lang.cel.rewriting import Token, read_tokens
 from lictor.lang.kind_schema import Form
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field

@@ -176,7 +176,7 @@ def _lint_cel(document: JsonObject, names: ResourceNames) -> Iterable[Finding]:
 
 def _review_http(document: JsonObject) -> ReviewResult:
     """A policy of one namespace must not reach services that its author cannot reach."""
-    from lictor.lang.cel.tokens import read_tokens
+    from lictor.lang.cel.rewriting import read_tokens
     from lictor.lint.cel_policies import list_cel_texts
     from lictor.lint.field import Field
 

@@ -6,10 +6,9 @@ from lictor.apiserver.admission.submission import Submission, convert, describe_
 from lictor.apiserver.admission.webhooks import MatchConditionTest
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.object_reader import read_text
-from lictor.evaluate.cel.context import bind_world
-from lictor.evaluate.cel.expressions import Language, compile_match_conditions
-from lictor.lang.cel.activation import make_activation
-from lictor.lang.cel.environment import kubernetes_environment
+from lictor.evaluate.cel.context import bind_host_functions
+from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
+from lictor.lang.cel.environment import kubernetes_environment, make_activation
 from lictor.lang.cel.library.authorizer import authorizer, request_resource
 from lictor.lang.resource_names import builtin_names
 from lictor.model.policy import MatchCondition
@@ -25,9 +24,9 @@ def compile_cel_conditions(
         MatchCondition(read_text(each, "name"), read_text(each, "expression"))
         for each in conditions
     ]
-    language = Language(
+    language = ExpressionCompiler(
         kubernetes_environment(has_params=False),
-        bind_world(lookups, builtin_names()),
+        bind_host_functions(lookups, builtin_names()),
         lenient=True,
     )
     holds = compile_match_conditions(records, language, ignore_errors=ignore_errors)

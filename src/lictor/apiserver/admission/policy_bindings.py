@@ -9,7 +9,7 @@ from lictor.apiserver.object_reader import ObjectReader, read_object
 from lictor.compile.cel.bindings import select_bound
 from lictor.errors import EvaluationError
 from lictor.evaluate.cel.context import CelContext
-from lictor.evaluate.cel.expressions import Language
+from lictor.evaluate.cel.expressions import ExpressionCompiler
 from lictor.lang.cel.environment import kubernetes_environment
 from lictor.lang.entries import MapTest
 from lictor.match.selector import compile_selector
@@ -139,12 +139,12 @@ def find_fault(policy: AdmissionPolicy, facts: CompileContext) -> str:
 
 def make_language(
     policy: AdmissionPolicy, facts: CompileContext, *, has_patches: bool = False
-) -> Language:
+) -> ExpressionCompiler:
     """What the expressions of a policy may use, with its variables."""
     environment = kubernetes_environment(
         has_params=policy.spec.param_kind is not None, has_patches=has_patches
     )
-    language = Language(environment, facts.around.world(), lenient=True)
+    language = ExpressionCompiler(environment, facts.around.host_functions(), lenient=True)
     return language.declare(policy.spec.variables)
 
 

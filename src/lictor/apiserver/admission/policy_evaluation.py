@@ -35,7 +35,7 @@ from lictor.evaluate.cel.expressions import (
 from lictor.evaluate.cel.mutations import Change, compile_mutations
 from lictor.evaluate.cel.validations import Decide, Ruling, compile_decisions, list_decision_texts
 from lictor.evaluate.cel.views import View
-from lictor.lang.cel.activation import Activation
+from lictor.lang.cel.environment import Activation
 from lictor.lang.resource_names import Resource, ResourceNames, builtin_names
 from lictor.model.admission import (
     MutatingAdmissionPolicy,

@@ -21,17 +21,16 @@ from lictor.apiserver.kinds.schema_validation import ABSENT, Say, find_partners
 from lictor.apiserver.kinds.structural_schema import StructuralSchema
 from lictor.apiserver.object_reader import read_text
 from lictor.errors import EvaluationError, FunctionError, SyntaxFaultError, TooLargeError
-from lictor.lang.cel.activation import Activation
-from lictor.lang.cel.environment import Environment, kubernetes_environment, runtime
+from lictor.lang.cel.environment import Activation, Environment, kubernetes_environment, runtime
 from lictor.lang.cel.expression import (
     NO_VARIABLES,
     Expression,
     compile_expression,
     declare_variable,
 )
-from lictor.lang.cel.kinds import DYN
 from lictor.lang.cel.native import Duration, Timestamp
-from lictor.lang.cel.tokens import read_tokens
+from lictor.lang.cel.rewriting import read_tokens
+from lictor.lang.cel.types import DYN
 from lictor.lang.cel.values import admit
 from lictor.lang.duration import parse_duration
 from lictor.raw import Json, JsonObject

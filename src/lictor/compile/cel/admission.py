@@ -7,7 +7,7 @@ from lictor.compile.cel.deferral import make_rule
 from lictor.compile.cel.selection import choose_action, select_none
 from lictor.evaluate.cel.context import CelContext, refer
 from lictor.evaluate.cel.exceptions import Voice
-from lictor.evaluate.cel.expressions import Language, compile_annotations
+from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_annotations
 from lictor.evaluate.cel.params import FindParams, compile_params
 from lictor.evaluate.cel.validate import DecisionResults
 from lictor.evaluate.cel.validations import (
@@ -114,10 +114,12 @@ class _Compiler(msgspec.Struct, frozen=True):
 
         return check
 
-    def _language(self) -> Language:
+    def _language(self) -> ExpressionCompiler:
         environment = kubernetes_environment(has_params=self.policy.spec.param_kind is not None)
         watch = self.around.watch_rule(self.ref.name)
-        return Language(environment, self.around.world(), watch=watch, lenient=True)
+        return ExpressionCompiler(
+            environment, self.around.host_functions(), watch=watch, lenient=True
+        )
 
     def _params(self, binding: _Binding | None) -> FindParams | None:
         kind = self.policy.spec.param_kind

@@ -10,7 +10,7 @@ from lictor.compile.cel.deferral import make_rule
 from lictor.evaluate.cel.context import CelContext, refer
 from lictor.evaluate.cel.exceptions import Voice
 from lictor.evaluate.cel.expressions import (
-    Language,
+    ExpressionCompiler,
     compile_match_conditions,
 )
 from lictor.evaluate.cel.mutate import AdmissionMutatingCheck
@@ -78,12 +78,14 @@ class _Compiler(msgspec.Struct, frozen=True):
             as_list=any("params.items" in text for text in self._list_texts()),
         ).check
 
-    def _language(self) -> Language:
+    def _language(self) -> ExpressionCompiler:
         environment = kubernetes_environment(
             has_params=self.policy.spec.param_kind is not None, has_patches=True
         )
         watch = self.around.watch_rule(self.ref.name)
-        return Language(environment, self.around.world(), watch=watch, lenient=True)
+        return ExpressionCompiler(
+            environment, self.around.host_functions(), watch=watch, lenient=True
+        )
 
     def _params(self, binding: _Binding | None) -> FindParams | None:
         kind = self.policy.spec.param_kind

@@ -6,18 +6,18 @@ from lictor.compile.cel.deferral import make_rule
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import Voice
 from lictor.evaluate.cel.expressions import (
-    Language,
+    ExpressionCompiler,
     compile_match_conditions,
 )
 from lictor.evaluate.cel.validate import AuthorizationCheck
 from lictor.evaluate.cel.views import View
-from lictor.lang.cel.authorization import (
+from lictor.lang.cel.environment import authorization_environment
+from lictor.lang.cel.library.authorization import (
     ENVOY_RESPONSE,
     HTTP_RESPONSE,
     complete_envoy_request,
     complete_http_request,
 )
-from lictor.lang.cel.environment import authorization_environment
 from lictor.model.cel_policy import ValidatingSpec
 from lictor.model.program import CompiledRule, Matcher, Phase, Select
 from lictor.model.request import GroupVersionKind, Operation, Request
@@ -47,9 +47,9 @@ def compile_authorizing(
 
 def _compile_parts(spec: ValidatingSpec, ref: PolicyRef, around: CelContext) -> AuthorizationCheck:
     mode = spec.evaluation.mode
-    plain = Language(
+    plain = ExpressionCompiler(
         authorization_environment(mode),
-        around.world(ref.namespace),
+        around.host_functions(ref.namespace),
         watch=around.watch_rule(ref.name),
     )
     language = plain.declare(spec.variables)

@@ -8,7 +8,7 @@ from lictor.compile.cel.selection import select_constrained
 from lictor.compile.cleanup import CleanupProgram
 from lictor.evaluate.cel.context import CelContext, refer
 from lictor.evaluate.cel.exceptions import compile_exemptions, find_exceptions
-from lictor.evaluate.cel.expressions import Language, compile_match_conditions
+from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
 from lictor.evaluate.scope import build_scope
 from lictor.lang.cel.environment import kyverno_environment
 from lictor.lang.cron import compile_schedule
@@ -36,9 +36,9 @@ def _compile_concern(
     spec: DeletingSpec, ref: PolicyRef, around: CelContext
 ) -> Callable[[Request], bool]:
     select = _select(spec.match_constraints, ref, around)
-    plain = Language(
+    plain = ExpressionCompiler(
         kyverno_environment("DeletingPolicy", is_namespaced=bool(ref.namespace)),
-        around.world(ref.namespace),
+        around.host_functions(ref.namespace),
         watch=around.watch_rule(""),
     )
     language = plain.declare(spec.variables)

@@ -12,7 +12,7 @@ from lictor.evaluate.cel.exceptions import (
 )
 from lictor.evaluate.cel.expressions import (
     UNDECIDED,
-    Language,
+    ExpressionCompiler,
     compile_match_conditions,
 )
 from lictor.evaluate.cel.generate import GeneratedObjects, GeneratingCheck
@@ -74,9 +74,9 @@ def _compile_applies(spec: GeneratingSpec, ref: PolicyRef, around: CelContext) -
 def _compile_parts(spec: GeneratingSpec, voice: Voice, around: CelContext) -> GeneratingCheck:
     ref = voice.policy
     taker = GeneratedObjects(around.resource_names)
-    plain = Language(
+    plain = ExpressionCompiler(
         kyverno_environment("GeneratingPolicy", is_namespaced=bool(ref.namespace)),
-        replace_field(around.world(ref.namespace), generate=taker.take),
+        replace_field(around.host_functions(ref.namespace), generate=taker.take),
         watch=around.watch_rule(ref.name),
     )
     language = plain.declare(spec.variables)

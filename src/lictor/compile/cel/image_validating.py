@@ -12,7 +12,7 @@ from lictor.evaluate.cel.exceptions import (
     Voice,
     compile_exemptions,
 )
-from lictor.evaluate.cel.expressions import Language, compile_match_conditions
+from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
 from lictor.evaluate.cel.validate import ImageValidatingCheck, compile_images
 from lictor.evaluate.cel.validations import compile_validations
 from lictor.evaluate.cel.views import View, view_payload
@@ -75,9 +75,9 @@ class _Compiler(msgspec.Struct, frozen=True):
 
     def _check(self, spec: ImageValidatingSpec, view: View) -> Check:
         ref, around = self.ref, self.around
-        plain = Language(
+        plain = ExpressionCompiler(
             kyverno_environment("ImageValidatingPolicy", is_namespaced=bool(ref.namespace)),
-            around.world(ref.namespace),
+            around.host_functions(ref.namespace),
             watch=around.watch_rule(ref.name),
         )
         language = plain.declare(spec.variables)

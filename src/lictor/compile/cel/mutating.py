@@ -16,7 +16,7 @@ from lictor.evaluate.cel.exceptions import (
 )
 from lictor.evaluate.cel.expressions import (
     UNDECIDED,
-    Language,
+    ExpressionCompiler,
     compile_match_conditions,
 )
 from lictor.evaluate.cel.mutate import MutatingCheck, aim_at_target, compile_targets
@@ -153,11 +153,11 @@ class _Builder(msgspec.Struct, frozen=True):
             change=compile_remembering(spec, plain),
         )
 
-    def _plain_language(self) -> Language:
+    def _plain_language(self) -> ExpressionCompiler:
         namespace = self.ref.namespace
-        return Language(
+        return ExpressionCompiler(
             kyverno_environment("MutatingPolicy", is_namespaced=bool(namespace)),
-            self.around.world(namespace),
+            self.around.host_functions(namespace),
             watch=self.around.watch_rule(""),
         )
 

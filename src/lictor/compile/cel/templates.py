@@ -5,7 +5,7 @@ import re
 from msgspec.structs import replace
 
 from lictor.compile.cel.autogen import Floor
-from lictor.lang.cel.tokens import Token, find_close, read_tokens
+from lictor.lang.cel.rewriting import Token, find_close, read_tokens
 from lictor.model.admission import Mutation
 from lictor.model.cel_policy import MutatingSpec
 

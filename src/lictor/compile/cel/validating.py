@@ -12,7 +12,7 @@ from lictor.evaluate.cel.exceptions import (
     Voice,
     compile_exemptions,
 )
-from lictor.evaluate.cel.expressions import Language, compile_match_conditions
+from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
 from lictor.evaluate.cel.validate import check_exempted, report_errors
 from lictor.evaluate.cel.validations import Judge, compile_validations
 from lictor.evaluate.cel.views import View, view_payload
@@ -79,9 +79,9 @@ class _Builder(msgspec.Struct, frozen=True):
 
     def check(self, spec: ValidatingSpec, view: View) -> Check:
         ref, around = self.ref, self.around
-        language = Language(
+        language = ExpressionCompiler(
             kyverno_environment("ValidatingPolicy", is_namespaced=bool(ref.namespace)),
-            around.world(ref.namespace),
+            around.host_functions(ref.namespace),
             watch=around.watch_rule(""),
         )
         voice = Voice(ref, RuleType.VALIDATION, self.action)
@@ -92,7 +92,7 @@ class _Builder(msgspec.Struct, frozen=True):
         # refuses, as in Kyverno, where policies rely on it.
         return report_errors(check_exempted(view, exemptions, judge, voice), voice)
 
-    def _judge(self, spec: ValidatingSpec, language: Language, voice: Voice) -> Judge:
+    def _judge(self, spec: ValidatingSpec, language: ExpressionCompiler, voice: Voice) -> Judge:
         judge = compile_validations(
             spec.validations, spec.audit_annotations, language.declare(spec.variables), voice, ""
         )

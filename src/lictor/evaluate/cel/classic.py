@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.expressions import (
     UNDECIDED,
-    Language,
+    ExpressionCompiler,
     compile_annotations,
     compile_match_conditions,
 )
@@ -31,9 +31,9 @@ def compile_cel_check(cel: Cel, rule: Rule, setting: Setting, around: CelContext
     validations = [
         each if each.message else replace(each, message=message) for each in cel.expressions
     ]
-    language = Language(
+    language = ExpressionCompiler(
         kubernetes_environment(has_params=_has_params(cel)),
-        around.world(setting.policy.namespace),
+        around.host_functions(setting.policy.namespace),
         watch=setting.watch,
         lenient=True,
     ).declare(cel.variables)
@@ -71,7 +71,9 @@ def compile_webhook_conditions(
     """
     environment = kubernetes_environment(has_params=False)
     matches = compile_match_conditions(
-        conditions, Language(environment, around.world(own), lenient=True), ignore_errors=True
+        conditions,
+        ExpressionCompiler(environment, around.host_functions(own), lenient=True),
+        ignore_errors=True,
     )
     view = around.native_viewpoint.view(condition.expression for condition in conditions)
     return lambda case: matches is None or matches(view(case))

@@ -7,13 +7,13 @@ import msgspec
 from lictor.errors import LookupFailedError, NotFoundError, NotProvidedError
 from lictor.evaluate.cel.views import Viewpoint
 from lictor.lang.api_path import escape_segment
-from lictor.lang.cel.world import (
+from lictor.lang.cel.host import (
     BLOCKED_HOSTS,
     BLOCKED_NETWORKS,
     AccessAnswer,
     AccessQuestion,
+    HostFunctions,
     HttpCall,
-    World,
 )
 from lictor.lang.resource_names import ResourceNames
 from lictor.lang.watch import WatchRule, watch_nothing
@@ -29,16 +29,16 @@ _NO_LIMITS_TOLD = HttpLimits()
 _ACCESS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
-def bind_world(
+def bind_host_functions(
     lookups: Lookups,
     names: ResourceNames,
     namespace: str = "",
     limits: HttpLimits = _NO_LIMITS_TOLD,
-) -> World:
-    """The world of a policy; that of a namespaced one ends at its namespace."""
+) -> HostFunctions:
+    """What expressions may call; those of a namespaced policy see their namespace only."""
     reader = _Reader(lookups, names, namespace)
     inside = (*BLOCKED_NETWORKS, *BLOCKED_HOSTS)
-    return World(
+    return HostFunctions(
         get_resource=reader.get,
         list_resources=reader.list,
         post_resource=reader.post,
@@ -195,7 +195,7 @@ def _has_labels(item: Json, labels: Mapping[str, str]) -> bool:
 
 
 class CelContext(msgspec.Struct, frozen=True):
-    """The world, the names of resources, and the documents that belong to policies."""
+    """Lookups, the names of resources, and the documents that belong to policies."""
 
     lookups: Lookups
     resource_names: ResourceNames
@@ -216,9 +216,9 @@ class CelContext(msgspec.Struct, frozen=True):
         """The same for Kubernetes' kinds, and for classic rules, which speak as those do."""
         return Viewpoint(self.lookups, self._name_resource, shows_bare_namespaces=True)
 
-    def world(self, namespace: str = "") -> World:
+    def host_functions(self, namespace: str = "") -> HostFunctions:
         """What the expressions of a policy may ask of the outside."""
-        return bind_world(self.lookups, self.resource_names, namespace, self.http_limits)
+        return bind_host_functions(self.lookups, self.resource_names, namespace, self.http_limits)
 
     def bindings_of(self, policy: str, kind: str) -> Iterator[Binding]:
         """The bindings that put a policy into force."""

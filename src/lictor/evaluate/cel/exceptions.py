@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from lictor.evaluate.cel.expressions import Holds, Language, compile_match_conditions
-from lictor.lang.cel.activation import Activation
+from lictor.evaluate.cel.expressions import ExpressionCompiler, Holds, compile_match_conditions
+from lictor.lang.cel.environment import Activation
 from lictor.model.cel_policy import CelException
 from lictor.model.result import Action, ExceptionRef, PolicyRef, Result, RuleType, Status
 from lictor.raw import JsonObject
@@ -57,7 +57,7 @@ class Exemption(msgspec.Struct, frozen=True):
 def compile_exemptions(
     exceptions: Iterable[CelException],
     policy: PolicyRef,
-    language: Language,
+    language: ExpressionCompiler,
     *,
     ignore_errors: bool = False,
 ) -> tuple[Exemption, ...]:

@@ -9,8 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from lictor.errors import CompileError, EvaluationError, LookupFailedError
-from lictor.lang.cel.activation import Activation
-from lictor.lang.cel.environment import Environment
+from lictor.lang.cel.environment import Activation, Environment
 from lictor.lang.cel.expression import (
     NO_VARIABLES,
     Expression,
@@ -18,7 +17,7 @@ from lictor.lang.cel.expression import (
     compile_expression,
     declare_variable,
 )
-from lictor.lang.cel.world import NO_WORLD, World
+from lictor.lang.cel.host import NO_HOST_FUNCTIONS, HostFunctions
 from lictor.lang.watch import Watch, unwatched
 from lictor.model.policy import AuditAnnotation, CelVariable, MatchCondition
 from lictor.raw import Json
@@ -30,11 +29,11 @@ Holds: TypeAlias = Callable[[Activation], bool]
 UNDECIDED = (EvaluationError, LookupFailedError)
 
 
-class Language(msgspec.Struct, frozen=True):
+class ExpressionCompiler(msgspec.Struct, frozen=True):
     """What the expressions of one policy may use."""
 
     environment: Environment
-    world: World = NO_WORLD
+    host: HostFunctions = NO_HOST_FUNCTIONS
     variables: Variables = NO_VARIABLES
     watch: Watch = unwatched
     # Kubernetes compiles each expression by itself: one that is wrong fails when it is used, in
@@ -43,7 +42,7 @@ class Language(msgspec.Struct, frozen=True):
     # Variables that did not compile, and why.
     broken: Mapping[str, str] = {}
 
-    def declare(self, variables: Iterable[CelVariable]) -> "Language":
+    def declare(self, variables: Iterable[CelVariable]) -> "ExpressionCompiler":
         """The same with these variables."""
         known, broken = self.variables, dict(self.broken)
         for index, variable in enumerate(variables):
@@ -70,15 +69,15 @@ class Language(msgspec.Struct, frozen=True):
         return made
 
     def evaluator(self, text: str, types: Sequence[str], where: str) -> Evaluate:
-        """The same, bound to the policy's world."""
+        """The same, bound to what the policy may ask of the outside."""
         try:
             expression = self.expression(text, types, where)
         except CompileError as error:
             if not self.lenient:
                 raise
             return _failing(self._blame(text) or f"compilation error: {error.message}")
-        world = self.world
-        evaluate = self.watch(where, lambda activation: expression(activation, world))
+        host = self.host
+        evaluate = self.watch(where, lambda activation: expression(activation, host))
         if self.watch is not unwatched:
             evaluate = _showing(self._watch_variables(text), evaluate)
         return _telling(evaluate, text) if self.lenient else evaluate
@@ -98,7 +97,7 @@ class Language(msgspec.Struct, frozen=True):
         for variable in used:
             name = f"variables.{variable.name}"
             expression = compile_expression(name, self.environment, self.variables)
-            shown.append(self.watch(name, partial(expression, world=self.world)))
+            shown.append(self.watch(name, partial(expression, host=self.host)))
         return shown
 
     def _blame(self, text: str) -> str:
@@ -112,7 +111,7 @@ class Language(msgspec.Struct, frozen=True):
 
 def compile_match_conditions(
     conditions: Sequence[MatchCondition],
-    language: Language,
+    language: ExpressionCompiler,
     *,
     ignore_errors: bool = False,
     where: str = "matchConditions",
@@ -149,7 +148,7 @@ Annotate: TypeAlias = Callable[[Activation], dict[str, str]]
 
 
 def compile_annotations(
-    annotations: Sequence[AuditAnnotation], language: Language
+    annotations: Sequence[AuditAnnotation], language: ExpressionCompiler
 ) -> Annotate | None:
     """The audit annotations that are not empty; None where the policy makes none."""
     if not annotations:

@@ -21,8 +21,8 @@ from lictor.evaluate.cel.expressions import (
 from lictor.evaluate.cel.views import View
 from lictor.evaluate.generate import Made, read_source
 from lictor.evaluate.namespace_bounds import check_namespace
-from lictor.lang.cel.activation import Activation
-from lictor.lang.cel.world import current_world
+from lictor.lang.cel.environment import Activation
+from lictor.lang.cel.host import current_host
 from lictor.lang.resource_names import ResourceNames
 from lictor.model.program import Case
 from lictor.model.result import Result, SourceRef, Status
@@ -94,7 +94,7 @@ class GeneratedObjects(msgspec.Struct, frozen=True):
             items = given.get("items")
             for item in items if isinstance(items, list) else [given]:
                 source = _find_source(item)
-                own = current_world.get().namespace
+                own = current_host.get().namespace
                 if source is not None and own:
                     check_namespace(source.namespace, own, "what is copied")
                 made.append((self._place(item, namespace), source))

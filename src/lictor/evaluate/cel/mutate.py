@@ -17,14 +17,14 @@ from lictor.evaluate.cel.exceptions import (
 )
 from lictor.evaluate.cel.expressions import (
     UNDECIDED,
+    ExpressionCompiler,
     Holds,
-    Language,
 )
 from lictor.evaluate.cel.mutations import Change
 from lictor.evaluate.cel.params import FindParams
 from lictor.evaluate.cel.views import View
 from lictor.evaluate.namespace_bounds import check_kind, check_namespace, check_same_object
-from lictor.lang.cel.activation import Activation
+from lictor.lang.cel.environment import Activation
 from lictor.lang.resource_names import Resource
 from lictor.match.combine import remember, within
 from lictor.match.constraints import compile_constraints
@@ -46,7 +46,7 @@ _WHERE = "targetMatchConstraints"
 
 
 def compile_targets(
-    spec: MutatingSpec, ref: PolicyRef, language: Language, around: CelContext
+    spec: MutatingSpec, ref: PolicyRef, language: ExpressionCompiler, around: CelContext
 ) -> FindTargets:
     """What finds the targets: an expression that gives them, or constraints that they must meet."""
     wanted = spec.target_match_constraints
@@ -72,7 +72,7 @@ def _within(own: str, find: FindTargets) -> FindTargets:
     return find_inside if own else find
 
 
-def _compile_expression(text: str, language: Language) -> FindTargets:
+def _compile_expression(text: str, language: ExpressionCompiler) -> FindTargets:
     evaluate = language.evaluator(text, ("map(string, dyn)", "dyn"), f"{_WHERE}.expression")
 
     def find(activation: Activation) -> Iterator[JsonObject]:

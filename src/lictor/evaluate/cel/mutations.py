@@ -8,9 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import CompileError, EvaluationError
-from lictor.evaluate.cel.expressions import UNDECIDED, Evaluate, Language
-from lictor.lang.cel.activation import Activation
-from lictor.lang.cel.kinds import Kind
+from lictor.evaluate.cel.expressions import UNDECIDED, Evaluate, ExpressionCompiler
+from lictor.lang.cel.environment import Activation
+from lictor.lang.cel.types import CelType
 from lictor.lang.patch.apply_configuration import apply_configuration
 from lictor.lang.patch.strict_json_patch import apply_json_patch
 from lictor.lang.written_size import check_written
@@ -29,7 +29,7 @@ _OBJECT = ("Object",)
 _OPERATIONS = ("list(JSONPatch)",)
 
 
-def compile_mutations(mutations: Sequence[Mutation], language: Language) -> Change:
+def compile_mutations(mutations: Sequence[Mutation], language: ExpressionCompiler) -> Change:
     """All changes, one after the other; each sees the object as those before it left it."""
     patches = [
         compile_mutation(mutation, language, index) for index, mutation in enumerate(mutations)
@@ -46,7 +46,7 @@ def compile_mutations(mutations: Sequence[Mutation], language: Language) -> Chan
     return change
 
 
-def compile_mutation(mutation: Mutation, language: Language, index: int) -> Patch:
+def compile_mutation(mutation: Mutation, language: ExpressionCompiler, index: int) -> Patch:
     """One change."""
     where = f"mutations[{index}]"
     if mutation.patch_type == "JSONPatch":
@@ -98,7 +98,7 @@ def _patch_json(evaluate: Evaluate) -> Patch:
         except EvaluationError as error:
             raise EvaluationError(f"JSON Patch: {error}") from error
         if not isinstance(after, dict) or not after.get("kind"):
-            raise EvaluationError("JSON Patch: Object 'Kind' is missing")
+            raise EvaluationError("JSON Patch: Object 'CelType' is missing")
         return after
 
     return patch
@@ -122,7 +122,7 @@ _USE = re.compile(r"\bvariables\s*\.\s*([A-Za-z_]\w*)")
 _STORABLE = frozenset(("bool", "int", "double", "string", "dyn", "list", "map"))
 
 
-def compile_remembering(spec: MutatingSpec, plain: Language) -> Change:
+def compile_remembering(spec: MutatingSpec, plain: ExpressionCompiler) -> Change:
     """All changes of a policy; the language is that of the policy without its variables."""
     language = plain.declare(spec.variables)
     stages = _plan(spec, language)
@@ -150,7 +150,7 @@ class _Step(msgspec.Struct, frozen=True):
     keep: tuple[tuple[str, Evaluate], ...]
 
 
-def _plan(spec: MutatingSpec, language: Language) -> list[_Stage]:
+def _plan(spec: MutatingSpec, language: ExpressionCompiler) -> list[_Stage]:
     texts = {variable.name: variable.expression for variable in spec.variables}
     declared = language.variables.declared
     storable = {name for name, variable in declared.items() if _is_storable(variable.slot[0])}
@@ -168,7 +168,7 @@ def _plan(spec: MutatingSpec, language: Language) -> list[_Stage]:
     return stages
 
 
-def _is_storable(kind: Kind) -> bool:
+def _is_storable(kind: CelType) -> bool:
     return kind.name in _STORABLE and all(map(_is_storable, kind.parameters))
 
 
@@ -193,7 +193,7 @@ def _compile_step(
     mutation: Mutation,
     stage: _Stage,
     index: int,
-    languages: tuple[Language, Language],
+    languages: tuple[ExpressionCompiler, ExpressionCompiler],
     variables: Sequence[CelVariable],
 ) -> _Step:
     plain, language = languages
@@ -214,7 +214,7 @@ def _remembered(variables: Sequence[CelVariable], kept: frozenset[str]) -> Itera
             yield variable
 
 
-def _reader(name: str, language: Language) -> Evaluate:
+def _reader(name: str, language: ExpressionCompiler) -> Evaluate:
     types = (str(language.variables.declared[name].slot[0]),)
     return language.evaluator(f"variables.{name}", types, f"variables.{name}")
 

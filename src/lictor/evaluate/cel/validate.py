@@ -18,20 +18,19 @@ from lictor.evaluate.cel.expressions import (
     UNDECIDED,
     Annotate,
     Evaluate,
+    ExpressionCompiler,
     Holds,
-    Language,
 )
 from lictor.evaluate.cel.validations import (
     Judge,
     Ruling,
 )
 from lictor.evaluate.cel.views import View
-from lictor.lang.cel.activation import Activation, make_activation
-from lictor.lang.cel.authorization import (
+from lictor.lang.cel.environment import Activation, image_environment, make_activation
+from lictor.lang.cel.library.authorization import (
     is_allowed,
     read_answer,
 )
-from lictor.lang.cel.environment import image_environment
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.image_validation import ImagesExpression, MatchImageReference
 from lictor.model.program import Case, Check
@@ -58,7 +57,7 @@ _LISTS = ("list(string)", "list(dyn)", "dyn")
 def compile_images(
     extractors: Sequence[ImagesExpression],
     references: Sequence[MatchImageReference],
-    language: Language,
+    language: ExpressionCompiler,
 ) -> FindImages:
     """The images of Pods and their controllers, and what the policy's own expressions find."""
     own = {
@@ -77,7 +76,7 @@ def compile_images(
     return find
 
 
-def _compile_usual(path: str, language: Language) -> dict[str, Evaluate]:
+def _compile_usual(path: str, language: ExpressionCompiler) -> dict[str, Evaluate]:
     subject = "(object != null ? object : oldObject)"
     return {
         field: language.evaluator(
@@ -94,7 +93,7 @@ def _read_images(found: object, name: str) -> Iterable[str]:
 
 
 def _compile_references(
-    references: Sequence[MatchImageReference], language: Language
+    references: Sequence[MatchImageReference], language: ExpressionCompiler
 ) -> Callable[[str], bool]:
     """Whether one of them means the image; without any, all are meant."""
     tests = [_compile_reference(r, i, language) for i, r in enumerate(references)]
@@ -104,14 +103,14 @@ def _compile_references(
 
 
 def _compile_reference(
-    reference: MatchImageReference, index: int, language: Language
+    reference: MatchImageReference, index: int, language: ExpressionCompiler
 ) -> Callable[[str], bool]:
     where = f"matchImageReferences[{index}]"
     if reference.glob:
         return compile_wildcard(reference.glob)
     if not reference.expression:
         raise CompileError("either glob or expression must be set", where=where)
-    holds = Language(image_environment(), watch=language.watch).condition(
+    holds = ExpressionCompiler(image_environment(), watch=language.watch).condition(
         reference.expression, f"{where}.expression"
     )
     return lambda image: holds(make_activation({"ref": image}))

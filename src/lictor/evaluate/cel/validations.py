@@ -11,14 +11,14 @@ from lictor.evaluate.cel.expressions import (
     UNDECIDED,
     Annotate,
     Evaluate,
+    ExpressionCompiler,
     Holds,
-    Language,
     compile_annotations,
     compile_match_conditions,
 )
 from lictor.evaluate.cel.params import FindParams
 from lictor.evaluate.cel.views import View
-from lictor.lang.cel.activation import Activation
+from lictor.lang.cel.environment import Activation
 from lictor.model.policy import AuditAnnotation, CelExpression, CelVariable, MatchCondition
 from lictor.model.program import Case
 from lictor.model.result import Result, Status
@@ -52,7 +52,7 @@ _ADMITTED = Decision(Ruling.ADMITTED)
 def compile_decisions(
     conditions: Sequence[MatchCondition],
     validations: Sequence[CelExpression],
-    language: Language,
+    language: ExpressionCompiler,
     *,
     ignore_errors: bool = False,
 ) -> Decide:
@@ -75,7 +75,7 @@ def compile_decisions(
 
 
 def _compile_decision(
-    validation: CelExpression, index: int, language: Language
+    validation: CelExpression, index: int, language: ExpressionCompiler
 ) -> tuple[Holds, Callable[[Activation], str]]:
     where = f"validations[{index}]"
     holds = language.condition(validation.expression, f"{where}.expression")
@@ -154,7 +154,7 @@ class _Validation(msgspec.Struct, frozen=True):
 def compile_validations(
     validations: Sequence[CelExpression],
     annotations: Sequence[AuditAnnotation],
-    language: Language,
+    language: ExpressionCompiler,
     voice: Voice,
     rule: str,
 ) -> Judge:
@@ -180,7 +180,9 @@ def compile_validations(
     return judge
 
 
-def _compile_validation(validation: CelExpression, index: int, language: Language) -> _Validation:
+def _compile_validation(
+    validation: CelExpression, index: int, language: ExpressionCompiler
+) -> _Validation:
     where = f"validations[{index}]"
     phrase = None
     if validation.message_expression:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from lictor.errors import NotProvidedError
-from lictor.lang.cel.activation import Activation, make_activation
+from lictor.lang.cel.environment import Activation, make_activation
 from lictor.lang.cel.library.authorizer import authorizer, request_resource
 from lictor.model.program import Case
 from lictor.model.request import Caller, GroupVersionKind, Request

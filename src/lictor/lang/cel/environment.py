@@ -1,4 +1,4 @@
-"""Which variables and functions an expression may use: one environment per kind of policy."""
+"""Which variables and functions an expression may use, and the values of one request for them."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -6,16 +6,34 @@ from functools import lru_cache
 import msgspec
 
 from lictor.lang.cel import native
-from lictor.lang.cel.declaration import Overload
-from lictor.lang.cel.kinds import DYN, Kind, parse_kind
 from lictor.lang.cel.library import (
     authorization_overloads,
     kubernetes_overloads,
     kyverno_overloads,
     runtime_overloads,
 )
-from lictor.lang.cel.literals import replace_literals
-from lictor.lang.cel.rewriting import Rewrite
+from lictor.lang.cel.rewriting import Rewrite, replace_literals
+from lictor.lang.cel.types import DYN, CelType, Overload, parse_type
+from lictor.lang.cel.values import weigh
+from lictor.raw import Json
+
+
+class Activation(msgspec.Struct, frozen=True):
+    """Values by variable name, in the engine's own form (each converted when first used)."""
+
+    native: Json
+    values: Mapping[str, Json]
+    # Whether a value may hold a list so long that loops over it must be cut into pieces.
+    is_large: bool = False
+
+
+def make_activation(values: Mapping[str, Json]) -> Activation:
+    """Hand `object`, `request`, `params` and so on to the engine."""
+    weighed = {name: weigh(value) for name, value in values.items()}
+    admitted = {name: value for name, (value, _) in weighed.items()}
+    is_large = any(large for _, large in weighed.values())
+    return Activation(runtime().Activation(admitted), admitted, is_large)
+
 
 # A number after the colon is a library's version. Variables become bindings: all need those.
 _KUBERNETES = ("bindings", "lists", "optional", "sets", "strings:2", "two-var-comprehensions")
@@ -31,14 +49,14 @@ _KYVERNO = (
 )
 _SLOTS_OF_A_KIND = 16
 _COMMON_KINDS = tuple(
-    parse_kind(text)
+    parse_type(text)
     for text in (
         "dyn", "bool", "string", "int", "list<dyn>", "list<string>", "map<string,dyn>",
         "map<string,string>", "list<map<string,dyn>>",
     )
 )  # fmt: skip
 
-Slot = tuple[Kind, int]
+Slot = tuple[CelType, int]
 
 
 class Environment(msgspec.Struct, frozen=True, eq=False):
@@ -50,7 +68,7 @@ class Environment(msgspec.Struct, frozen=True, eq=False):
 
     name: str
     extensions: tuple[str, ...]
-    variables: Mapping[str, Kind]
+    variables: Mapping[str, CelType]
     overloads: tuple[Overload, ...]
     forbidden: frozenset[str] = frozenset()
     rewrites: tuple[Rewrite, ...] = ()
@@ -70,8 +88,8 @@ def kubernetes_environment(
     if has_params:
         variables["params"] = DYN
     if has_authorizer:
-        variables["authorizer"] = parse_kind("Authorizer")
-        variables["authorizer.requestResource"] = parse_kind("ResourceCheck")
+        variables["authorizer"] = parse_type("Authorizer")
+        variables["authorizer.requestResource"] = parse_type("ResourceCheck")
     overloads = kubernetes_overloads(has_patches=has_patches)
     rewrites = (replace_literals,) if has_patches else ()
     return Environment(
@@ -91,9 +109,9 @@ def kyverno_environment(kind: str, *, is_namespaced: bool = False) -> Environmen
     variables = _admission_variables()
     variables["exceptions"] = DYN
     if kind == "ImageValidatingPolicy":
-        variables["images"] = parse_kind("map<string,list<string>>")
-        variables["attestors"] = parse_kind("map<string,dyn>")
-        variables["attestations"] = parse_kind("map<string,string>")
+        variables["images"] = parse_type("map<string,list<string>>")
+        variables["attestors"] = parse_type("map<string,dyn>")
+        variables["attestations"] = parse_type("map<string,string>")
     overloads = kyverno_overloads(kind, is_namespaced=is_namespaced)
     rewrites = (replace_literals,) if kind == "MutatingPolicy" else ()
     return Environment(kind, _KYVERNO, variables, overloads, rewrites=rewrites)
@@ -103,7 +121,7 @@ def kyverno_environment(kind: str, *, is_namespaced: bool = False) -> Environmen
 def image_environment() -> Environment:
     """That of `matchImageReferences`: only `ref`, the image's text."""
     overloads = kyverno_overloads("image")
-    return Environment("image", _KYVERNO, {"ref": parse_kind("string")}, overloads)
+    return Environment("image", _KYVERNO, {"ref": parse_type("string")}, overloads)
 
 
 @lru_cache(maxsize=2)
@@ -144,5 +162,5 @@ def runtime() -> native.Runtime:
     return native.build_runtime(_KYVERNO, runtime_overloads())
 
 
-def _admission_variables() -> dict[str, Kind]:
+def _admission_variables() -> dict[str, CelType]:
     return dict.fromkeys(("object", "oldObject", "request", "namespaceObject"), DYN)

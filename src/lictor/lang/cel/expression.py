@@ -8,28 +8,26 @@ from functools import lru_cache
 import msgspec
 
 from lictor.errors import EvaluationError, SyntaxFaultError, TooLargeError
-from lictor.lang.cel.activation import Activation, make_activation
 from lictor.lang.cel.environment import (
+    Activation,
     Environment,
     Slot,
     checker_for,
+    make_activation,
     runtime,
     slot_name,
     uncommon_slots,
 )
 from lictor.lang.cel.faults import evaluation_fault, syntax_fault
 from lictor.lang.cel.growth import MAX_LARGE_DEGREE, Growth, measure_growth
-from lictor.lang.cel.kinds import Kind, parse_kind
-from lictor.lang.cel.leniency import forgive
-from lictor.lang.cel.library.ranges import spent
-from lictor.lang.cel.loops import build_maps_from_pairs, cut_loops
+from lictor.lang.cel.host import NO_HOST_FUNCTIONS, HostFunctions, current_host
+from lictor.lang.cel.library.kubernetes_values import range_elements
 from lictor.lang.cel.native import Checker, remembered_error
-from lictor.lang.cel.rewriting import Rewritten, rewrite_expression
-from lictor.lang.cel.selections import read_fields
-from lictor.lang.cel.tokens import read_tokens
+from lictor.lang.cel.rewriting import Rewritten, read_fields, read_tokens, rewrite_expression
+from lictor.lang.cel.transforms import build_maps_from_pairs, cut_loops, forgive
+from lictor.lang.cel.types import CelType, parse_type
 from lictor.lang.cel.values import emit
 from lictor.lang.cel.wire import bind_name, extract_expression, pack_expression, value_or_null
-from lictor.lang.cel.world import NO_WORLD, World, current_world
 from lictor.raw import Json
 
 
@@ -55,10 +53,10 @@ class Variables(msgspec.Struct, frozen=True):
     """
 
     declared: Mapping[str, Variable] = {}
-    counts: Mapping[Kind, int] = {}
+    counts: Mapping[CelType, int] = {}
 
     @property
-    def kinds(self) -> Mapping[str, Kind]:
+    def kinds(self) -> Mapping[str, CelType]:
         """The types of the variables."""
         return {name: variable.slot[0] for name, variable in self.declared.items()}
 
@@ -112,18 +110,18 @@ class Expression:
         self._makes_lists = _MAKES_LISTS.search(code) is not None
 
     def __call__(
-        self, activation: Activation | Mapping[str, Json], world: World = NO_WORLD
+        self, activation: Activation | Mapping[str, Json], host: HostFunctions = NO_HOST_FUNCTIONS
     ) -> Json:
-        """Evaluate; raises EvaluationError, or what a callable of `world` raised."""
+        """Evaluate; raises EvaluationError, or what a callable of `host` raised."""
         if not isinstance(activation, Activation):
             activation = make_activation(activation)
-        token = current_world.set(world)
+        token = current_host.set(host)
         try:
             return self._answer(activation)
         except EvaluationError as error:
             return self._try_again(activation, error)
         finally:
-            current_world.reset(token)
+            current_host.reset(token)
 
     def _load(self, code: bytes) -> Evaluate:
         try:
@@ -149,7 +147,7 @@ class Expression:
             raise TooLargeError("loops within loops over long lists would take too long")
         if activation.is_large or self._makes_lists:
             evaluate = self._evaluate_large or self._load_large()
-            spent.set(0)
+            range_elements.set(0)
         return _settle(evaluate, activation, self._code)
 
     def _try_again(self, activation: Activation, error: EvaluationError) -> Json:
@@ -165,7 +163,7 @@ class Expression:
     def _blame(self, part: Variable, activation: Activation, error: EvaluationError) -> None:
         """Raise the error in the name of the variable that it comes from, if it does."""
         try:
-            _name_part(part)(activation, current_world.get())
+            _name_part(part)(activation, current_host.get())
         except EvaluationError as inner:
             if str(error) in str(inner):
                 told = f'composited variable "{part.name}" fails to evaluate: {inner}'
@@ -244,7 +242,7 @@ def serialize_expression(
 
 def _check(
     text: str, environment: Environment, variables: Variables
-) -> tuple[bytes, Kind, tuple[Variable, ...]]:
+) -> tuple[bytes, CelType, tuple[Variable, ...]]:
     rewritten, used = _rewrite(text, environment, variables)
     slots = uncommon_slots(variable.slot for variable in used)
     code, kind = _checked(environment, slots, rewritten)
@@ -305,7 +303,7 @@ def _name_part(part: Variable) -> Expression:
 @lru_cache(maxsize=8192)
 def _checked(
     environment: Environment, slots: frozenset[Slot], rewritten: Rewritten
-) -> tuple[bytes, Kind]:
+) -> tuple[bytes, CelType]:
     checked = _serialized(environment, slots, rewritten)
     return extract_expression(checked.code), checked.kind
 
@@ -314,7 +312,7 @@ class _Serialized(msgspec.Struct, frozen=True):
     """A checked expression with types and positions, its type, and the text that was checked."""
 
     code: bytes
-    kind: Kind
+    kind: CelType
     rewritten: Rewritten
 
 
@@ -325,7 +323,7 @@ def _serialized(
     environment: Environment, slots: frozenset[Slot], rewritten: Rewritten
 ) -> _Serialized:
     expression, checked = _compile(checker_for(environment, slots), rewritten, environment)
-    kind = parse_kind(expression.return_type().name())
+    kind = parse_type(expression.return_type().name())
     return _Serialized(expression.serialize(), kind, checked)
 
 

@@ -15,8 +15,7 @@ from typing import TypeAlias
 from cel_expr_python import cel  # type: ignore[import-untyped]  # it ships no py.typed
 
 from lictor.errors import FunctionError, LictorError
-from lictor.lang.cel.declaration import Implementation, Overload
-from lictor.lang.cel.kinds import Kind
+from lictor.lang.cel.types import CelType, Implementation, Overload
 from lictor.lang.cel.values import admit, admit_text
 from lictor.lang.memory_room import ensure_room
 from lictor.raw import Json
@@ -51,7 +50,7 @@ _keep_none_alive()
 
 
 def build_checker(
-    extensions: Iterable[str], variables: Mapping[str, Kind], overloads: Iterable[Overload]
+    extensions: Iterable[str], variables: Mapping[str, CelType], overloads: Iterable[Overload]
 ) -> Checker:
     """An environment that types expressions."""
     groups = _group(overloads)
@@ -155,7 +154,7 @@ def _declare(name: str, group: list[Overload]) -> cel.FunctionDecl:
     )
 
 
-def _native_type(kind: Kind) -> cel.Type:
+def _native_type(kind: CelType) -> cel.Type:
     if kind.is_parameter:
         return cel.Type.DYN
     if kind.name == "list" and kind.parameters:
@@ -168,7 +167,7 @@ def _native_type(kind: Kind) -> cel.Type:
 
 def _configuration(
     extensions: Iterable[str],
-    variables: Mapping[str, Kind],
+    variables: Mapping[str, CelType],
     functions: Mapping[str, list[Overload]],
     excluded: Iterable[str] = (),
 ) -> str:
@@ -190,7 +189,7 @@ def _yaml_extension(extension: str) -> str:
     return f"name: {name}, version: {version}" if version else f"name: {name}"
 
 
-def _yaml_type(kind: Kind) -> str:
+def _yaml_type(kind: CelType) -> str:
     name = f'type_name: "{kind.name.lstrip("~")}"'
     if kind.is_parameter:
         return f"{name}, is_type_param: true"
@@ -266,7 +265,7 @@ def _runtime_overloads(name: str, group: list[Overload]) -> Iterable[cel.Overloa
         )
 
 
-def _shape(kind: Kind) -> str:
+def _shape(kind: CelType) -> str:
     if kind.is_parameter:
         return "dyn"
     return "map" if kind.is_opaque else kind.name
@@ -325,7 +324,7 @@ def _unpacking(
     return unpacked
 
 
-def _finisher(result: Kind) -> Callable[[Json], Json] | None:
+def _finisher(result: CelType) -> Callable[[Json], Json] | None:
     if result.is_opaque:
         return lambda value: {result.name: value}
     if result.name == "bytes":

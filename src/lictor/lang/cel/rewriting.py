@@ -1,11 +1,65 @@
-"""Expressions with names replaced before the checker sees them; errors point into the original."""
+"""Expressions rewritten before the checker sees them; errors point into the original text.
 
-from collections.abc import Callable, Mapping, Sequence
+Policies' variables become names that the checker knows. `Object.spec{replicas: 3}` and
+`JSONPatch{op: "add"}` become maps, which the engine knows; the checker still tells them from other
+maps, because the map is handed to a function that only the checker has, and `wire` then puts the
+engine's own `dyn` in its place. To the checker these are types without fields: where it complains
+about one, the value is made a map first.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from lictor.errors import SyntaxFaultError
-from lictor.lang.cel.tokens import Token, find_close, read_tokens
+from lictor.lang.cel.wire import OBJECT_MARK, PATCH_MARK
+
+_STRING = "|".join((
+    r"[rR][bB]?'''.*?'''", r'[rR][bB]?""".*?"""', r"[bB]?[rR]?'''(?:\\.|[^\\])*?'''",
+    r'[bB]?[rR]?"""(?:\\.|[^\\])*?"""', r"[bB]?[rR]'[^'\n]*'", r'[bB]?[rR]"[^"\n]*"',
+    r"[rR][bB]'[^'\n]*'", r'[rR][bB]"[^"\n]*"',
+    r"[bB]?'(?:\\.|[^\\'\n])*'", r'[bB]?"(?:\\.|[^\\"\n])*"',
+))  # fmt: skip
+_TOKEN = re.compile(
+    rf"(?P<space>\s+|//[^\n]*)|(?P<string>{_STRING})|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|(?P<number>\d[\w.]*(?:[eE][+-]?\d+)?)|(?P<sign>.)",
+    re.DOTALL,
+)
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A piece of text and where it starts; `kind` is name, string, number or sign."""
+
+    kind: str
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+def read_tokens(text: str) -> list[Token]:
+    """All tokens but blanks and comments. What is odd becomes a sign: the parser will complain."""
+    return [
+        Token(match.lastgroup or "sign", match.group(), match.start())
+        for match in _TOKEN.finditer(text)
+        if match.lastgroup != "space"
+    ]
+
+
+def find_close(tokens: list[Token], index: int) -> int:
+    """The index of the bracket that closes the one at `index`, or -1."""
+    depth = 0
+    for position in range(index, len(tokens)):
+        token = tokens[position]
+        if token.kind == "sign":
+            depth += (token.text in "([{") - (token.text in ")]}")
+            if not depth:
+                return position
+    return -1
+
 
 REPLACED_METHODS = {"getMilliseconds": "allMilliseconds"}
 RANGE = "boundedRange"
@@ -131,3 +185,157 @@ def _replace_variable(tokens: list[Token], index: int, slot: str) -> Edit:
         # A declared variable is always there; has() takes nothing but a selection.
         return Edit(around[0].start, around[2].end, "true")
     return Edit(tokens[index].start, tokens[index + 2].end, slot)
+
+
+# Methods of ours: all fields with their defaults, and those that are set.
+FIELDS, SET_FIELDS = "_Fields", "_SetFields"
+PATCH_FIELDS = frozenset({"op", "path", "from", "value"})
+_REFUSED = re.compile(
+    r"ERROR: <input>:(\d+):(\d+): expression of type '(Object|JSONPatch)' cannot be the operand "
+    "of a select operation"
+)
+
+
+def read_fields(rewritten: Rewritten, refusal: str) -> Rewritten | None:
+    """The expression with the selections changed that the checker refused; None: it was not that.
+
+    Raises SyntaxFaultError for a field that such a value does not have.
+    """
+    places = _REFUSED.findall(refusal)
+    if not places:
+        return None
+    tokens = read_tokens(rewritten.original)
+    edits = list(rewritten.edits)
+    for line, column, kind in places:
+        offset = rewritten.original_offset(_find_offset(rewritten.text, int(line), int(column)))
+        edits += _change(rewritten.original, tokens, offset, kind)
+    if len(edits) == len(rewritten.edits):
+        return None
+    return apply_edits(rewritten.original, edits)
+
+
+def _change(text: str, tokens: list[Token], offset: int, kind: str) -> Iterator[Edit]:
+    index = next((i for i, token in enumerate(tokens) if token.start == offset), -1)
+    if index < 0:
+        return
+    method = FIELDS
+    if tokens[index].text == "(":
+        # The macro has(x.y): the selection is what stands last in the brackets.
+        index = find_close(tokens, index) - 2
+        method = SET_FIELDS
+    elif tokens[index + 1 : index + 2] and tokens[index + 1].text == "?":
+        method = SET_FIELDS
+    if index < 0 or tokens[index].text != ".":
+        return
+    name = tokens[index + 2] if tokens[index + 1].text == "?" else tokens[index + 1]
+    if kind == "JSONPatch" and name.text not in PATCH_FIELDS:
+        raise SyntaxFaultError(f"undefined field '{name.text}'", text=text, position=name.start)
+    yield Edit(tokens[index].start, tokens[index].start, f".{method}()")
+
+
+def _find_offset(text: str, line: int, column: int) -> int:
+    lines = text.split("\n")
+    return sum(len(each) + 1 for each in lines[: line - 1]) + column - 1
+
+
+class _Literal(msgspec.Struct, frozen=True):
+    """One literal: the indices of its first token, its brackets, and the name of its type."""
+
+    first: int
+    opens: int
+    closes: int
+    name: str
+
+    def holds(self, index: int) -> bool:
+        return self.opens < index < self.closes
+
+
+def replace_literals(text: str, tokens: list[Token]) -> list[Edit]:
+    """The edits that make maps of all literals; a type that does not fit its field is an error."""
+    literals = list(_find_literals(tokens))
+    edits = []
+    for literal in literals:
+        fields = list(_find_fields(tokens, literal))
+        _check_type(text, tokens, literal, literals)
+        _check_fields(text, literal, fields)
+        begin, end = _brackets(tokens, literal)
+        edits.append(Edit(tokens[literal.first].start, tokens[literal.opens].end, begin))
+        edits.append(Edit(tokens[literal.closes].start, tokens[literal.closes].end, end))
+        edits += [Edit(token.start, token.end, f'"{token.text}"') for token in fields]
+    return edits
+
+
+def _find_literals(tokens: list[Token]) -> Iterator[_Literal]:
+    for index, token in enumerate(tokens):
+        if token.text not in {"Object", "JSONPatch"} or token.kind != "name":
+            continue
+        if index and tokens[index - 1].text == ".":
+            continue
+        end, name = index + 1, token.text
+        while _text(tokens, end) == "." and _text(tokens, end + 1).isidentifier():
+            name += f".{tokens[end + 1].text}"
+            end += 2
+        closes = find_close(tokens, end) if _text(tokens, end) == "{" else -1
+        if closes > 0:
+            yield _Literal(index, end, closes, name)
+
+
+def _find_fields(tokens: list[Token], literal: _Literal) -> Iterator[Token]:
+    index = literal.opens + 1
+    while index < literal.closes:
+        if _text(tokens, index) == "?":
+            index += 1
+        if tokens[index].kind == "name" and _text(tokens, index + 1) == ":":
+            yield tokens[index]
+        while index < literal.closes and _text(tokens, index) != ",":
+            is_bracket = _text(tokens, index) in {"(", "[", "{"}
+            close = find_close(tokens, index) if is_bracket else index
+            index = max(close, index) + 1
+        index += 1
+
+
+def _check_type(
+    text: str, tokens: list[Token], literal: _Literal, literals: list[_Literal]
+) -> None:
+    around = [each for each in literals if each.holds(literal.first) and each.name != "JSONPatch"]
+    if not around or literal.name == "JSONPatch":
+        return
+    outer = around[-1]
+    before = [
+        field for field in _find_fields(tokens, outer) if field.start < _start(tokens, literal)
+    ]
+    expected = f"{outer.name}.{before[-1].text}" if before else outer.name
+    if literal.name != expected:
+        raise SyntaxFaultError(
+            f'type mismatch: unexpected type name "{literal.name}", expected "{expected}", '
+            "which matches field name path from root Object type",
+            text=text,
+            position=_start(tokens, literal),
+        )
+
+
+def _check_fields(text: str, literal: _Literal, fields: list[Token]) -> None:
+    if literal.name != "JSONPatch":
+        return
+    for field in fields:
+        if field.text not in PATCH_FIELDS:
+            raise SyntaxFaultError(
+                f"undefined field '{field.text}'", text=text, position=field.start
+            )
+
+
+def _brackets(tokens: list[Token], literal: _Literal) -> tuple[str, str]:
+    if literal.name in {"Object", "JSONPatch"}:
+        return f"{OBJECT_MARK if literal.name == 'Object' else PATCH_MARK}({{", "})"
+    # Of the inner types nothing is known but that they are objects: they fit anywhere. As the whole
+    # value of a field they do so anyway, and the engine reads only some thirty levels.
+    before, after = _text(tokens, literal.first - 1), _text(tokens, literal.closes + 1)
+    return ("{", "}") if before == ":" and after in {",", "}"} else ("dyn({", "})")
+
+
+def _start(tokens: list[Token], literal: _Literal) -> int:
+    return tokens[literal.first].start
+
+
+def _text(tokens: list[Token], index: int) -> str:
+    return tokens[index].text if index < len(tokens) else ""

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import msgspec
 
-from lictor.lang.cel.kinds import DYN, Kind
+from lictor.lang.cel.types import DYN, CelType
 from lictor.lang.cel.wire import fields
 from lictor.raw import Json
 
@@ -34,7 +34,7 @@ class Tree(msgspec.Struct, frozen=True):
     """The root, and the type and the place of each part by its number."""
 
     root: Node
-    kinds: dict[int, Kind] = {}
+    kinds: dict[int, CelType] = {}
     places: dict[int, int] = {}
 
 
@@ -43,7 +43,7 @@ def read_tree(checked: bytes) -> Tree:
     """Decode a serialized checked expression."""
     message = _message(dict(fields(checked)).get(2, b""))
     root = Node(0, "constant")
-    kinds: dict[int, Kind] = {}
+    kinds: dict[int, CelType] = {}
     places: dict[int, int] = {}
     for number, value in fields(message):
         if number == 3:
@@ -78,29 +78,29 @@ def _read_places(source: bytes) -> dict[int, int]:
     return {_integer(entry.get(1, 0)): _integer(entry.get(2, 0)) for entry in entries}
 
 
-def _read_kind(message: bytes) -> Kind:
+def _read_kind(message: bytes) -> CelType:
     for number, value in fields(message):
         if number in {3, 4}:
-            return Kind(_PRIMITIVES[min(_integer(value), 6)])
+            return CelType(_PRIMITIVES[min(_integer(value), 6)])
         if number == 5:
-            return Kind(_WELL_KNOWN[min(_integer(value), 3)])
+            return CelType(_WELL_KNOWN[min(_integer(value), 3)])
         if number in {6, 7}:
             inner = tuple(_read_kind(_message(part)) for _, part in fields(_message(value)))
-            return Kind("list" if number == 6 else "map", inner)
+            return CelType("list" if number == 6 else "map", inner)
         if number in {9, 10}:
-            return Kind(_text(value))
+            return CelType(_text(value))
         if number in {2, 11}:
-            return Kind("null_type" if number == 2 else "type")
+            return CelType("null_type" if number == 2 else "type")
         if number == 14:
             return _read_opaque(_message(value))
     return DYN
 
 
-def _read_opaque(message: bytes) -> Kind:
+def _read_opaque(message: bytes) -> CelType:
     parts = list(fields(message))
     name = next((_text(value) for number, value in parts if number == 1), "")
     inner = tuple(_read_kind(_message(value)) for number, value in parts if number == 2)
-    return Kind(name, inner)
+    return CelType(name, inner)
 
 
 def _read_node(message: bytes) -> Node:

@@ -3,8 +3,8 @@
 import pytest
 
 from lictor.errors import LookupFailedError, NotFoundError, NotProvidedError
-from lictor.evaluate.cel.context import bind_world
-from lictor.lang.cel.world import AccessQuestion, HttpCall
+from lictor.evaluate.cel.context import bind_host_functions
+from lictor.lang.cel.host import AccessQuestion, HttpCall
 from lictor.lang.resource_names import builtin_names
 from lictor.ports import ApiCall, HttpAnswer, HttpLimits, NoLookups
 
@@ -33,7 +33,7 @@ class Recording(NoLookups):
         return name
 
 
-WORLD = bind_world(Recording(), builtin_names())
+WORLD = bind_host_functions(Recording(), builtin_names())
 
 
 def test_get_a_known_kind():
@@ -84,12 +84,12 @@ def test_http():
 
 
 def test_a_namespaced_policy_makes_no_http_calls():
-    world = bind_world(NoLookups(), builtin_names(), "here")
+    world = bind_host_functions(NoLookups(), builtin_names(), "here")
     assert (world.namespace, world.allows_http) == ("here", False)
 
 
 def test_without_a_cluster_nothing_is_known():
-    world = bind_world(NoLookups(), builtin_names())
+    world = bind_host_functions(NoLookups(), builtin_names())
     with pytest.raises(NotProvidedError):
         world.get_resource("v1", "configmaps", "here", "b")
 
@@ -136,7 +136,7 @@ def test_what_lives_in_no_namespace_is_not_in_one(resource):
 )  # fmt: skip
 def test_a_namespaced_policy_learns_nothing_of_rights_elsewhere(question, is_asked):
     """What a policy of Kubewarden's could find out: CVE-2026-42541."""
-    world = bind_world(Recording(), builtin_names(), "here")
+    world = bind_host_functions(Recording(), builtin_names(), "here")
     if is_asked:
         assert not world.authorize(question).allowed
         return
@@ -161,21 +161,21 @@ class Answering(NoLookups):
 
 def test_the_status_of_an_answer():
     lookups = Answering()
-    world = bind_world(lookups, builtin_names())
+    world = bind_host_functions(lookups, builtin_names())
     assert world.http(HttpCall("GET", "https://ex.io/x", {})) == (404, {"why": "gone"})
     assert lookups.calls[0].guarded
 
 
 def test_an_absent_entry_is_null():
-    assert bind_world(Answering(), builtin_names()).global_context("entry", "") is None
+    assert bind_host_functions(Answering(), builtin_names()).global_context("entry", "") is None
 
 
 def test_limits():
-    world = bind_world(NoLookups(), builtin_names(), "here")
+    world = bind_host_functions(NoLookups(), builtin_names(), "here")
     assert (world.allows_http, world.allowed_urls) == (False, ())
     assert "10.0.0.0/8" in world.blocked_urls
     limits = HttpLimits(blocked=("evil.example",), allowed=("https://a",), allows_namespaced=True)
-    world = bind_world(NoLookups(), builtin_names(), "here", limits)
+    world = bind_host_functions(NoLookups(), builtin_names(), "here", limits)
     assert (world.allows_http, world.blocked_urls, world.allowed_urls) == (
         True, ("evil.example",), ("https://a",),
     )  # fmt: skip

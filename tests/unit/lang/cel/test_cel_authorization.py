@@ -12,18 +12,18 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from lictor.errors import FunctionError, SyntaxFaultError
-from lictor.lang.cel.authorization import (
+from lictor.lang.cel.environment import authorization_environment
+from lictor.lang.cel.expression import compile_expression
+from lictor.lang.cel.host import HostFunctions
+from lictor.lang.cel.library.authorization import (
     complete_envoy_request,
     complete_http_request,
     is_allowed,
     read_answer,
 )
-from lictor.lang.cel.environment import authorization_environment
-from lictor.lang.cel.expression import compile_expression
-from lictor.lang.cel.world import World
 
 ENVOY, HTTP = authorization_environment("Envoy"), authorization_environment("HTTP")
-NOW = World(now=lambda: datetime(2024, 6, 1, tzinfo=UTC))
+NOW = HostFunctions(now=lambda: datetime(2024, 6, 1, tzinfo=UTC))
 
 
 def answer(text, environment=ENVOY, given=None, world=NOW):
@@ -185,7 +185,7 @@ def make_keys():
 
 def test_published_keys():
     keys, tokens = make_keys()
-    world = World(
+    world = HostFunctions(
         http=lambda call: (200, keys) if call.url == "https://x/keys" else (404, None), now=NOW.now
     )
     expression = compile_expression(

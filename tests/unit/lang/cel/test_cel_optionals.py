@@ -1,8 +1,7 @@
 import pytest
 
 from lictor.errors import EvaluationError
-from lictor.lang.cel.activation import make_activation
-from lictor.lang.cel.environment import kyverno_environment
+from lictor.lang.cel.environment import kyverno_environment, make_activation
 from lictor.lang.cel.expression import compile_expression
 
 

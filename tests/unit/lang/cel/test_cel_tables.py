@@ -10,10 +10,9 @@ import pytest
 import yaml
 
 from lictor.errors import EvaluationError, LictorError, SyntaxFaultError
-from lictor.lang.cel.activation import make_activation
-from lictor.lang.cel.environment import kubernetes_environment, kyverno_environment
+from lictor.lang.cel.environment import kubernetes_environment, kyverno_environment, make_activation
 from lictor.lang.cel.expression import compile_expression
-from lictor.lang.cel.world import World
+from lictor.lang.cel.host import HostFunctions
 from lictor.lang.patch.sameness import is_same
 
 GIVEN = yaml.safe_load("""
@@ -57,7 +56,7 @@ def make_object(api_version, kind, namespace, name=""):
     }
 
 
-WORLD = World(
+WORLD = HostFunctions(
     get_resource=make_object,
     list_resources=lambda *place: {"items": [make_object(*place[:3])]},
     post_resource=lambda *given: given[3],

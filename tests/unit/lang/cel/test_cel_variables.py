@@ -5,7 +5,7 @@ import pytest
 from lictor.errors import EvaluationError, SyntaxFaultError
 from lictor.lang.cel.environment import kubernetes_environment, kyverno_environment
 from lictor.lang.cel.expression import NO_VARIABLES, compile_expression, declare_variable
-from lictor.lang.cel.world import World
+from lictor.lang.cel.host import HostFunctions
 
 ENVIRONMENT = kubernetes_environment()
 
@@ -56,7 +56,7 @@ def test_a_later_variable_hides_an_earlier_of_the_same_name():
 
 def test_a_variable_is_computed_once_and_only_when_used():
     asked = []
-    world = World(global_context=lambda name, _: asked.append(name) or {"n": 2})
+    world = HostFunctions(global_context=lambda name, _: asked.append(name) or {"n": 2})
     environment = kyverno_environment("ValidatingPolicy")
     known = declare(
         {"entry": "globalContext.get('entry')", "other": "globalContext.get('other')"}, environment

@@ -7,23 +7,23 @@ import pytest
 from lictor.errors import EvaluationError, FunctionError, LookupFailedError, NotProvidedError
 from lictor.lang.cel.environment import kubernetes_environment, kyverno_environment
 from lictor.lang.cel.expression import compile_expression
-from lictor.lang.cel.library.authorizer import authorizer, request_resource
-from lictor.lang.cel.library.http import check_url, find_blocked_network
-from lictor.lang.cel.world import (
+from lictor.lang.cel.host import (
     BLOCKED_HOSTS,
     BLOCKED_NETWORKS,
     AccessAnswer,
     AccessQuestion,
+    HostFunctions,
     HttpCall,
-    World,
 )
+from lictor.lang.cel.library.authorizer import authorizer, request_resource
+from lictor.lang.cel.library.http import check_url, find_blocked_network
 
 KYVERNO = kyverno_environment("MutatingPolicy")
 BLOCKED = (*BLOCKED_NETWORKS, *BLOCKED_HOSTS)
 
 
 def evaluate(text, world=None, environment=KYVERNO, **given):
-    return compile_expression(text, environment)(given, world or World())
+    return compile_expression(text, environment)(given, world or HostFunctions())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_an_error_of_the_world_does_not_spoil_what_needs_no_answer():
 
 
 def test_what_does_not_exist_is_null():
-    world = World(get_resource=lambda *place: None)
+    world = HostFunctions(get_resource=lambda *place: None)
     assert evaluate("dyn(resource.get('v1', 'pods', 'ns', 'x')) == null", world) is True
 
 
@@ -65,12 +65,14 @@ def test_other_failures_keep_their_kind():
         raise LookupFailedError("permission denied")
 
     with pytest.raises(LookupFailedError, match="failed to list resource: permission denied"):
-        evaluate("resource.list('v1', 'pods', '').items.size()", World(list_resources=refuse))
+        evaluate(
+            "resource.list('v1', 'pods', '').items.size()", HostFunctions(list_resources=refuse)
+        )
 
 
 def test_labels_are_handed_on():
     seen = []
-    world = World(list_resources=lambda *place: seen.append(place) or {"items": []})
+    world = HostFunctions(list_resources=lambda *place: seen.append(place) or {"items": []})
     evaluate(
         "resource.list('apps/v1', 'deployments', '', {'app': object.name}).items.size()",
         world,
@@ -81,7 +83,7 @@ def test_labels_are_handed_on():
 
 def test_what_is_generated_is_handed_on():
     made = []
-    world = World(generate=lambda namespace, objects: made.append((namespace, objects)))
+    world = HostFunctions(generate=lambda namespace, objects: made.append((namespace, objects)))
     assert evaluate(
         "generator.apply('team', [{'kind': dyn('A'), 'n': dyn(1)}, object])",
         world,
@@ -91,18 +93,18 @@ def test_what_is_generated_is_handed_on():
 
 
 def test_the_clock_is_the_worlds():
-    world = World(now=lambda: datetime(2024, 2, 29, 15, 4, 5, 250000, tzinfo=UTC))
+    world = HostFunctions(now=lambda: datetime(2024, 2, 29, 15, 4, 5, 250000, tzinfo=UTC))
     assert evaluate("time.now()", world) == "2024-02-29T15:04:05.25Z"
     assert evaluate("string(time.now() - duration('1h'))", world) == "2024-02-29T14:04:05.250Z"
     assert evaluate("time.toCron(time.now())", world) == "4 15 29 2 4"
 
 
 def test_chance_is_the_worlds():
-    assert evaluate("random('[a-c]{3}')", World(choose=lambda n: n - 1)) == "ccc"
+    assert evaluate("random('[a-c]{3}')", HostFunctions(choose=lambda n: n - 1)) == "ccc"
 
 
 def answer_http(calls, status=200, body=None):
-    return World(http=lambda call: calls.append(call) or (status, body))
+    return HostFunctions(http=lambda call: calls.append(call) or (status, body))
 
 
 @pytest.mark.parametrize("get", ["get", "Get"])
@@ -196,14 +198,14 @@ def test_resolved_addresses_can_be_checked_too(address, network):
 
 def test_policies_of_a_namespace_may_be_kept_from_the_network():
     environment = kyverno_environment("ValidatingPolicy", is_namespaced=True)
-    world = World(http=lambda call: (200, None), namespace="team", allows_http=False)
+    world = HostFunctions(http=lambda call: (200, None), namespace="team", allows_http=False)
     with pytest.raises(EvaluationError, match="http calls are not allowed in namespaced policies"):
         evaluate("http.get('https://example.com')", world, environment)
 
 
 def test_the_authorizer_is_asked_what_the_expression_says():
     asked = []
-    world = World(
+    world = HostFunctions(
         authorize=lambda question: asked.append(question) or AccessAnswer(allowed=True, reason="ok")
     )
     environment = kubernetes_environment()
@@ -256,7 +258,7 @@ def test_checks_that_make_no_sense(expression, told):
 
 def test_signatures_are_the_worlds_business():
     environment = kyverno_environment("ImageValidatingPolicy")
-    world = World(
+    world = HostFunctions(
         verify_signatures=lambda image, attestors: len(attestors),
         verify_attestations=lambda image, attestation, attestors: 1,
         attestation_payload=lambda image, attestation: {"of": attestation},

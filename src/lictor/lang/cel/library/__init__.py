@@ -1,93 +1,109 @@
-"""The function libraries of Kubernetes and Kyverno: tables of overloads, one module each.
+"""The function libraries of Kubernetes and Kyverno: tables of overloads, by environment.
 
-Nothing here does I/O: what touches the world goes through `world.current_world`.
+Nothing here does I/O: what is asked of the outside goes through `host.current_host`.
 """
 
-from collections.abc import Iterable
 from functools import lru_cache
-from types import ModuleType
 
-from lictor.lang.cel.declaration import Overload
-from lictor.lang.cel.library import (
-    address,
-    authorizer,
-    certificates,
-    clock,
-    compression,
-    envoy,
-    formats,
-    generator,
-    global_context,
-    hashes,
-    http,
-    image_data,
-    images,
-    lists,
-    moments,
-    patches,
-    quantity,
-    randomness,
-    ranges,
-    regex,
-    resources,
-    rounding,
-    semver,
-    texts,
-    transform,
-    url,
-    users,
-    verification,
-    web_requests,
-    web_tokens,
+from lictor.lang.cel.library.address import ADDRESS_OVERLOADS
+from lictor.lang.cel.library.authorization import ENVOY_OVERLOADS, WEB_REQUEST_OVERLOADS
+from lictor.lang.cel.library.authorizer import AUTHORIZER_OVERLOADS
+from lictor.lang.cel.library.http import HTTP_OVERLOADS, TOKEN_OVERLOADS
+from lictor.lang.cel.library.images import (
+    IMAGE_DATA_OVERLOADS,
+    IMAGE_OVERLOADS,
+    VERIFICATION_OVERLOADS,
 )
+from lictor.lang.cel.library.kubernetes_texts import (
+    FORMAT_OVERLOADS,
+    REGEX_OVERLOADS,
+    URL_OVERLOADS,
+)
+from lictor.lang.cel.library.kubernetes_values import (
+    LIST_OVERLOADS,
+    MILLISECOND_OVERLOADS,
+    QUANTITY_OVERLOADS,
+    RANGE_OVERLOADS,
+    SEMVER_OVERLOADS,
+)
+from lictor.lang.cel.library.kyverno_values import (
+    CERTIFICATE_OVERLOADS,
+    DOCUMENT_OVERLOADS,
+    GZIP_OVERLOADS,
+    HASH_OVERLOADS,
+    RANDOM_OVERLOADS,
+    ROUND_OVERLOADS,
+    TIME_OVERLOADS,
+    TRANSFORM_OVERLOADS,
+    USER_OVERLOADS,
+)
+from lictor.lang.cel.library.resources import (
+    CLUSTER_OVERLOADS,
+    GENERATOR_OVERLOADS,
+    GLOBAL_CONTEXT_OVERLOADS,
+    NAMESPACED_OVERLOADS,
+    PATCH_OVERLOADS,
+    RESOURCE_OVERLOADS,
+)
+from lictor.lang.cel.types import Overload
 
-_KUBERNETES = (url, regex, lists, quantity, address, formats, semver, moments, ranges)
-_KYVERNO = (
-    global_context, images, image_data, hashes, rounding, texts, randomness, clock, transform,
-    compression, http,
+_KUBERNETES = (
+    *URL_OVERLOADS, *REGEX_OVERLOADS, *LIST_OVERLOADS, *QUANTITY_OVERLOADS, *ADDRESS_OVERLOADS,
+    *FORMAT_OVERLOADS, *SEMVER_OVERLOADS, *MILLISECOND_OVERLOADS, *RANGE_OVERLOADS,
 )  # fmt: skip
-_KYVERNO_MORE: dict[str, tuple[ModuleType, ...]] = {
-    "ValidatingPolicy": (users, certificates),
-    "MutatingPolicy": (users, certificates, generator, patches),
-    "GeneratingPolicy": (certificates, generator),
-    "DeletingPolicy": (certificates,),
-    "ImageValidatingPolicy": (users, verification),
-}
+_KYVERNO = (
+    *GLOBAL_CONTEXT_OVERLOADS, *IMAGE_OVERLOADS, *IMAGE_DATA_OVERLOADS, *HASH_OVERLOADS,
+    *ROUND_OVERLOADS, *DOCUMENT_OVERLOADS, *RANDOM_OVERLOADS, *TIME_OVERLOADS,
+    *TRANSFORM_OVERLOADS, *GZIP_OVERLOADS, *HTTP_OVERLOADS,
+)  # fmt: skip
+_KYVERNO_MORE = {
+    "ValidatingPolicy": (*USER_OVERLOADS, *CERTIFICATE_OVERLOADS),
+    "MutatingPolicy": (
+        *USER_OVERLOADS, *CERTIFICATE_OVERLOADS, *GENERATOR_OVERLOADS, *PATCH_OVERLOADS,
+    ),
+    "GeneratingPolicy": (*CERTIFICATE_OVERLOADS, *GENERATOR_OVERLOADS),
+    "DeletingPolicy": CERTIFICATE_OVERLOADS,
+    "ImageValidatingPolicy": (*USER_OVERLOADS, *VERIFICATION_OVERLOADS),
+}  # fmt: skip
 
 
 @lru_cache(maxsize=2)
 def kubernetes_overloads(*, has_patches: bool = False) -> tuple[Overload, ...]:
     """What Kubernetes adds to CEL."""
-    return _collect((*_KUBERNETES, authorizer, *((patches,) if has_patches else ())))
+    patches = PATCH_OVERLOADS if has_patches else ()
+    return (*_KUBERNETES, *AUTHORIZER_OVERLOADS, *patches)
 
 
 @lru_cache(maxsize=32)
 def kyverno_overloads(kind: str, *, is_namespaced: bool = False) -> tuple[Overload, ...]:
     """What one of Kyverno's kinds adds; `image` is the small set for image references."""
     if kind == "image":
-        return _collect((*_KUBERNETES, images))
-    cluster = resources.NAMESPACED_OVERLOADS if is_namespaced else resources.CLUSTER_OVERLOADS
+        return (*_KUBERNETES, *IMAGE_OVERLOADS)
+    cluster = NAMESPACED_OVERLOADS if is_namespaced else CLUSTER_OVERLOADS
     more = _KYVERNO_MORE.get(kind, _KYVERNO_MORE["ValidatingPolicy"])
-    return (*_collect((*_KUBERNETES, *_KYVERNO, *more)), *cluster)
+    return (*_KUBERNETES, *_KYVERNO, *more, *cluster)
 
 
 @lru_cache(maxsize=2)
 def authorization_overloads(mode: str) -> tuple[Overload, ...]:
     """What policies on requests to Envoy (`Envoy`) or to web servers (`HTTP`) have."""
-    own = envoy if mode == "Envoy" else web_requests
-    modules = (*_KUBERNETES, own, http, web_tokens, texts, images, image_data)
-    return (*_collect(modules), *resources.CLUSTER_OVERLOADS)
+    return (
+        *_KUBERNETES,
+        *(ENVOY_OVERLOADS if mode == "Envoy" else WEB_REQUEST_OVERLOADS),
+        *HTTP_OVERLOADS,
+        *TOKEN_OVERLOADS,
+        *DOCUMENT_OVERLOADS,
+        *IMAGE_OVERLOADS,
+        *IMAGE_DATA_OVERLOADS,
+        *CLUSTER_OVERLOADS,
+    )
 
 
 @lru_cache(maxsize=1)
 def runtime_overloads() -> tuple[Overload, ...]:
     """All of them."""
-    more = (
-        users, certificates, generator, patches, authorizer, resources, verification, envoy,
-        web_requests, web_tokens,
+    return (
+        *_KUBERNETES, *_KYVERNO, *USER_OVERLOADS, *CERTIFICATE_OVERLOADS, *GENERATOR_OVERLOADS,
+        *PATCH_OVERLOADS, *AUTHORIZER_OVERLOADS, *RESOURCE_OVERLOADS, *VERIFICATION_OVERLOADS,
+        *ENVOY_OVERLOADS, *WEB_REQUEST_OVERLOADS, *TOKEN_OVERLOADS,
     )  # fmt: skip
-    return _collect((*_KUBERNETES, *_KYVERNO, *more))
-
-
-def _collect(modules: Iterable[ModuleType]) -> tuple[Overload, ...]:
-    return tuple(overload for module in modules for overload in module.OVERLOADS)

@@ -12,7 +12,7 @@ from ipaddress import (
 )
 
 from lictor.errors import FunctionError
-from lictor.lang.cel.declaration import function, member
+from lictor.lang.cel.types import function, member
 
 _BITS = re.compile(r"0|[1-9][0-9]{0,2}")
 _MULTICAST_HERE_V4 = IPv4Network("224.0.0.0/24")
@@ -129,7 +129,7 @@ def _mask(network: str) -> str:
     return str(_network(network))
 
 
-OVERLOADS = (
+ADDRESS_OVERLOADS = (
     function("ip", "string -> IP", _make_address),
     function("isIP", "string -> bool", _is_address),
     function("ip.isCanonical", "string -> bool", lambda text: str(parse_address(text)) == text),

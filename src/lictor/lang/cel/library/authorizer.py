@@ -1,12 +1,12 @@
 """Kubernetes' `authorizer.group("").resource("pods").check("get").allowed()`.
 
-A check is built up as a map of what is asked; only `check` asks the world.
+A check is built up as a map of what is asked; only `check` asks the authorizer.
 """
 
 from lictor.errors import FunctionError
-from lictor.lang.cel.declaration import member
-from lictor.lang.cel.library.formats import FORMATS
-from lictor.lang.cel.world import AccessQuestion, current_world
+from lictor.lang.cel.host import AccessQuestion, current_host
+from lictor.lang.cel.library.kubernetes_texts import FORMATS
+from lictor.lang.cel.types import member
 from lictor.raw import Json, JsonObject
 
 
@@ -39,7 +39,7 @@ def _check(asked: JsonObject, verb: str) -> JsonObject:
         groups=tuple(groups),
         **rest,
     )
-    answer = current_world.get().authorize(question)
+    answer = current_host.get().authorize(question)
     return {"allowed": answer.allowed, "reason": answer.reason, "error": answer.error}
 
 
@@ -60,7 +60,7 @@ def authorizer(caller: JsonObject) -> JsonObject:
     return {"kubernetes.authorization.Authorizer": caller}
 
 
-OVERLOADS = (
+AUTHORIZER_OVERLOADS = (
     member("path", "Authorizer, string -> PathCheck", _ask_path),
     member("group", "Authorizer, string -> GroupCheck", _adding("group")),
     member("serviceAccount", "Authorizer, string, string -> Authorizer", _ask_as),

@@ -1,14 +1,43 @@
-"""Kyverno's `http.get(url)` and `http.post(url, body)`, and what no policy may call."""
+"""Kyverno's `http.get(url)`, `http.post(url, body)`, `jwt.Decode` and `jwks.Fetch`."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 
+from lictor.crypto.json_web_token import decode_token, secret_key
 from lictor.errors import FunctionError, LookupFailedError
-from lictor.lang.cel.declaration import Overload, function, member
 from lictor.lang.cel.go_url import GoUrl, parse_url
-from lictor.lang.cel.world import HttpCall, current_world
+from lictor.lang.cel.host import HttpCall, current_host
+from lictor.lang.cel.types import Overload, function, member
 from lictor.raw import Json, JsonObject
+
+
+def _decode_with_secret(token: str, secret: str) -> JsonObject:
+    return decode_token(token, [secret_key(secret)], current_host.get().now())
+
+
+def _decode_with_keys(token: str, keys: list[Json]) -> JsonObject:
+    return decode_token(token, keys, current_host.get().now())
+
+
+def _fetch(url: str) -> list[Json]:
+    host = current_host.get()
+    check_url(url, host.blocked_urls, host.allowed_urls)
+    status, body = host.http(HttpCall("GET", url, {}))
+    if status != 200:
+        raise FunctionError(f"failed to fetch {url}: status {status}")
+    keys = body.get("keys") if isinstance(body, dict) else None
+    if not isinstance(keys, list):
+        raise FunctionError(f"no set of keys came from {url}")
+    return keys
+
+
+TOKEN_OVERLOADS = (
+    function("jwt.Decode", "string, string -> dyn", _decode_with_secret),
+    function("jwt.Decode", "string, KeySet -> dyn", _decode_with_keys),
+    function("jwks.Fetch", "string -> KeySet", _fetch),
+)
+
 
 _HEADERS = "map<string,string>"
 _PORTS = {"https": "443", "http": "80"}
@@ -71,15 +100,15 @@ def _port(url: GoUrl) -> str:
 
 
 def _call(call: HttpCall) -> JsonObject:
-    world = current_world.get()
-    if world.namespace and not world.allows_http:
+    host = current_host.get()
+    if host.namespace and not host.allows_http:
         raise FunctionError(
             "request failed: http calls are not allowed in namespaced policies: "
             "set --allowHTTPInNamespacedPolicies to enable"
         )
-    check_url(call.url, world.blocked_urls, world.allowed_urls)
+    check_url(call.url, host.blocked_urls, host.allowed_urls)
     try:
-        status, body = world.http(call)
+        status, body = host.http(call)
     except LookupFailedError as error:
         raise type(error)(f"request failed: {error}") from error
     if isinstance(body, dict):
@@ -119,7 +148,7 @@ def _forms(name: str, signature: str, implementation: Json) -> Iterable[Overload
         yield member(spelled, f"Http, {signature}", implementation)
 
 
-OVERLOADS = (
+HTTP_OVERLOADS = (
     *_forms("get", "string -> dyn", _get),
     *_forms("get", f"string, {_HEADERS} -> dyn", _get),
     *_forms("post", "string, dyn -> dyn", _post),

@@ -1,13 +1,58 @@
-"""Kyverno's `parseImageReference(text)` and its parts; without registry it is Docker Hub's."""
+"""Kyverno's functions about images: references and their parts, metadata, signatures."""
 
 import re
 from functools import lru_cache
 
 import msgspec
 
-from lictor.errors import FunctionError
-from lictor.lang.cel.declaration import function, member
+from lictor.errors import FunctionError, LookupFailedError
 from lictor.lang.cel.go_url import parse_url
+from lictor.lang.cel.host import current_host
+from lictor.lang.cel.types import function, member
+from lictor.raw import Json, JsonObject
+
+
+def _verify_signatures(image: str, attestors: list[Json]) -> int:
+    return current_host.get().verify_signatures(image, attestors)
+
+
+def _verify_attestations(image: str, attestation: str, attestors: list[Json]) -> int:
+    return current_host.get().verify_attestations(image, attestation, attestors)
+
+
+def _get_payload(image: str, attestation: str) -> Json:
+    return current_host.get().attestation_payload(image, attestation)
+
+
+def _get_image(image: str) -> Json:
+    try:
+        return current_host.get().image_data(image)
+    except LookupFailedError as error:
+        raise type(error)(f"failed to get imagedata: {error}") from error
+
+
+VERIFICATION_OVERLOADS = (
+    function("verifyImageSignatures", "string, list<dyn> -> int", _verify_signatures),
+    function(
+        "verifyAttestationSignatures", "string, string, list<dyn> -> int", _verify_attestations
+    ),
+    function("extractPayload", "string, string -> dyn", _get_payload),
+    function("getImageData", "string -> dyn", _get_image),
+)
+
+
+def _get_metadata(reference: str) -> JsonObject:
+    try:
+        return current_host.get().image_data(reference)
+    except LookupFailedError as error:
+        raise type(error)(f"failed to get image data: {error}") from error
+
+
+IMAGE_DATA_OVERLOADS = tuple(
+    function(f"image.{name}", "string -> dyn", _get_metadata)
+    for name in ("getMetadata", "GetMetadata")
+)
+
 
 _HUB = "index.docker.io"
 _TAG = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -75,7 +120,7 @@ def _is_image(text: str) -> bool:
     return True
 
 
-def _make(text: str) -> str:
+def _make_image(text: str) -> str:
     parse_reference(text)
     return text
 
@@ -85,9 +130,9 @@ def _identifier(text: str) -> str:
     return reference.tag or reference.digest
 
 
-OVERLOADS = (
-    function("image", "string -> Image", _make),
-    function("parseImageReference", "string -> Image", _make),
+IMAGE_OVERLOADS = (
+    function("image", "string -> Image", _make_image),
+    function("parseImageReference", "string -> Image", _make_image),
     function("isImage", "string -> bool", _is_image),
     member("containsDigest", "Image -> bool", lambda image: bool(parse_reference(image).digest)),
     member("registry", "Image -> string", lambda image: parse_reference(image).registry),

@@ -1,8 +1,11 @@
-"""Types of CEL, written `map<string,dyn>` in our tables and `map(string, dyn)` for readers."""
+"""Types of CEL, written `map<string,dyn>` in our tables, and functions declared with them."""
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
+
+from lictor.raw import Json
 
 # The short names used in our tables, and what Kubernetes and Kyverno call these types.
 OPAQUE = {
@@ -39,11 +42,11 @@ _PLAIN = frozenset({
 _READ_AS = {"null": "null_type", "optional": "optional_type"}
 
 
-class Kind(msgspec.Struct, frozen=True):
+class CelType(msgspec.Struct, frozen=True):
     """One type: its name and the types it is made of."""
 
     name: str
-    parameters: tuple["Kind", ...] = ()
+    parameters: tuple["CelType", ...] = ()
 
     @property
     def is_parameter(self) -> bool:
@@ -66,11 +69,11 @@ class Kind(msgspec.Struct, frozen=True):
         return f"{self.name}({', '.join(map(str, self.parameters))})"
 
 
-DYN = Kind("dyn")
+DYN = CelType("dyn")
 
 
 @lru_cache(maxsize=1024)
-def parse_kind(text: str) -> Kind:
+def parse_type(text: str) -> CelType:
     """Read `list<string>` (our tables) or `LIST<STRING>` (the engine's answers)."""
     kind, rest = _read(text.replace(" ", ""), 0)
     if rest != len(text.replace(" ", "")):
@@ -78,20 +81,20 @@ def parse_kind(text: str) -> Kind:
     return kind
 
 
-def _read(text: str, start: int) -> tuple[Kind, int]:
+def _read(text: str, start: int) -> tuple[CelType, int]:
     end = start
     while end < len(text) and text[end] not in "<>,":
         end += 1
     name = _proper_name(text[start:end])
     if end == len(text) or text[end] != "<":
-        return Kind(name), end
+        return CelType(name), end
     parameters = []
     while text[end] != ">":
         parameter, end = _read(text, end + 1)
         parameters.append(parameter)
         if end == len(text):
             raise ValueError(f"not a type: {text}")
-    return Kind(name, tuple(parameters)), end + 1
+    return CelType(name, tuple(parameters)), end + 1
 
 
 def _proper_name(name: str) -> str:
@@ -99,3 +102,51 @@ def _proper_name(name: str) -> str:
         return OPAQUE[name]
     lowered = name.lower()
     return _READ_AS.get(lowered, lowered) if name.isupper() or name == lowered else name
+
+
+Implementation = Callable[..., Json]
+
+
+class Overload(msgspec.Struct, frozen=True):
+    """One way to call a function; the first parameter of a member is what stands before the dot."""
+
+    name: str
+    parameters: tuple[CelType, ...]
+    result: CelType
+    implementation: Implementation
+    is_member: bool = False
+
+    @property
+    def identity(self) -> str:
+        """A name of its own for the checker."""
+        way = "member" if self.is_member else "global"
+        return f"{way} {self.name} {', '.join(map(str, self.parameters))}"
+
+
+def function(name: str, signature: str, implementation: Implementation) -> Overload:
+    """Declare `name(…)`; the signature reads `string, list<string> -> bool`."""
+    parameters, result = _read_signature(signature)
+    return Overload(name, parameters, result, implementation)
+
+
+def member(name: str, signature: str, implementation: Implementation) -> Overload:
+    """Declare `x.name(…)`; the first type of the signature is that of `x`."""
+    parameters, result = _read_signature(signature)
+    return Overload(name, parameters, result, implementation, is_member=True)
+
+
+def _read_signature(signature: str) -> tuple[tuple[CelType, ...], CelType]:
+    given, _, result = signature.partition("->")
+    return tuple(parse_type(text) for text in _split_types(given.strip())), parse_type(
+        result.strip()
+    )
+
+
+def _split_types(text: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for index, letter in enumerate(text):
+        depth += (letter == "<") - (letter == ">")
+        if letter == "," and not depth:
+            parts.append(text[start:index])
+            start = index + 1
+    return [*parts, text[start:]] if text else []

@@ -80,7 +80,7 @@ _no_authorizer = _absent("authorizer")
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class HostFunctions:
     """The callables. One that has no answer raises LookupFailedError; an unset one does so always.
 
     `get_resource(api_version, resource, namespace, name)` answers None for what does not exist;
@@ -116,7 +116,7 @@ class World:
     allowed_urls: tuple[str, ...] = ()
 
 
-NO_WORLD = World()
+NO_HOST_FUNCTIONS = HostFunctions()
 
 # The engine calls our functions with their arguments only; this tells them on whose behalf.
-current_world: ContextVar[World] = ContextVar("current_world", default=NO_WORLD)
+current_host: ContextVar[HostFunctions] = ContextVar("current_host", default=NO_HOST_FUNCTIONS)

@@ -1,12 +1,73 @@
-"""Kubernetes' `format.dns1123Label().validate(text)`: what is wrong with a text."""
+"""Kubernetes' functions of texts: formats, URLs, regular expressions."""
 
 import re
 from collections.abc import Callable
 from datetime import date
 
-from lictor.errors import FunctionError
-from lictor.lang.cel.declaration import function, member
+from lictor.errors import FunctionError, SyntaxFaultError
 from lictor.lang.cel.go_url import parse_url
+from lictor.lang.cel.types import function, member
+from lictor.lang.regex import Regex, compile_regex
+
+
+def _compile_regex(expression: str) -> Regex:
+    try:
+        return compile_regex(expression)
+    except SyntaxFaultError as error:
+        raise FunctionError(f"Illegal regex: {error}") from None
+
+
+def _find(text: str, expression: str) -> str:
+    found = _compile_regex(expression).search(text)
+    return (found.group() or "") if found else ""
+
+
+def _find_all(text: str, expression: str, limit: int = -1) -> list[str]:
+    results: list[str] = []
+    end = -1
+    for found in _compile_regex(expression).finditer(text):
+        if 0 <= limit <= len(results):
+            break
+        # As in Go, an empty match that touches the one before does not count.
+        if found.end() > found.start() or found.start() != end:
+            results.append(found.group() or "")
+        end = found.end()
+    return results
+
+
+REGEX_OVERLOADS = (
+    member("find", "string, string -> string", _find),
+    member("findAll", "string, string -> list<string>", _find_all),
+    member("findAll", "string, string, int -> list<string>", _find_all),
+)
+
+
+def _make_url(text: str) -> str:
+    try:
+        return str(parse_url(text))
+    except ValueError as error:
+        raise FunctionError(f"URL parse error during conversion from string: {error}") from None
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parse_url(text)
+    except ValueError:
+        return False
+    return True
+
+
+URL_OVERLOADS = (
+    function("url", "string -> URL", _make_url),
+    function("isURL", "string -> bool", _is_url),
+    member("getScheme", "URL -> string", lambda url: parse_url(url).scheme),
+    member("getHost", "URL -> string", lambda url: parse_url(url).host),
+    member("getHostname", "URL -> string", lambda url: parse_url(url).hostname),
+    member("getPort", "URL -> string", lambda url: parse_url(url).port),
+    member("getEscapedPath", "URL -> string", lambda url: parse_url(url).path),
+    member("getQuery", "URL -> map<string,list<string>>", lambda url: parse_url(url).parse_query()),
+)
+
 
 Validate = Callable[[str], list[str]]
 
@@ -145,7 +206,7 @@ def _find_format(name: str) -> list[str]:
 
 
 # Both answer a list of none or one, see rewriting.unwrap_lists.
-OVERLOADS = (
+FORMAT_OVERLOADS = (
     member("validate", "Format, string -> list<list<string>>", _validate),
     function("format.named", "string -> list<Format>", _find_format),
     *(function(f"format.{name}", "-> Format", lambda name=name: name) for name in FORMATS),
