@@ -11,11 +11,10 @@ import pytest
 
 from lictor.cli.cleanup import cleanup
 from lictor.cluster.cache import Cache
-from lictor.cluster.client import Client
+from lictor.cluster.client import Client, MetadataClient
 from lictor.cluster.config import load_config
 from lictor.cluster.flags import Flags
 from lictor.cluster.manifests.crds import build_crds
-from lictor.cluster.metadata_client import MetadataClient
 from lictor.cluster.names import Names
 from lictor.cluster.resource import (
     CLEANUP_POLICY,

@@ -16,7 +16,7 @@ from control_plane.cluster import Cluster
 from control_plane.local import LocalCluster
 
 from lictor.cluster.cache import Cache, Change
-from lictor.cluster.client import Client, PatchKind
+from lictor.cluster.client import Client, PatchType
 from lictor.cluster.config import load_config
 from lictor.cluster.resource import (
     CONFIG_MAP,
@@ -93,7 +93,7 @@ def test_verbs(cluster: Cluster) -> None:
                 await client.replace(CONFIG_MAP, made)
             assert conflict.value.reason == "Conflict"
             patch = [{"op": "remove", "path": "/data/x"}]
-            await client.patch(CONFIG_MAP, "a", patch, namespace=here, kind=PatchKind.JSON)
+            await client.patch(CONFIG_MAP, "a", patch, namespace=here, kind=PatchType.JSON)
             found = await client.get(CONFIG_MAP, "a", here)
             assert found["data"] == {"y": "2"}
             assert await client.find(CONFIG_MAP, "absent", here) is None

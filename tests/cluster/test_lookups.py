@@ -17,7 +17,7 @@ from lictor.cluster.global_context import READABLE_IN
 from lictor.cluster.lookups import ClusterLookups
 from lictor.cluster.manifests.crds import build_crds
 from lictor.cluster.names import Names
-from lictor.cluster.namespaces import NamespaceBook
+from lictor.cluster.namespaces import NamespaceCache
 from lictor.cluster.resource import (
     CLUSTER_ROLE_BINDING,
     CONFIG_MAP,
@@ -26,7 +26,7 @@ from lictor.cluster.resource import (
     NAMESPACE,
     ROLE_BINDING,
 )
-from lictor.cluster.roles import RoleBook
+from lictor.cluster.roles import RoleCache
 from lictor.cluster.settings import Settings, SettingsWatch
 from lictor.engine import Engine
 from lictor.errors import ConflictError, LookupFailedError
@@ -109,7 +109,7 @@ def test_roles_are_followed(cluster: Cluster) -> None:
     async def test() -> None:
         async with connect(cluster) as client:
             here = await make_namespace(client, "world-roles")
-            book = RoleBook(client)
+            book = RoleCache(client)
             jane = Caller("world-jane", groups=("world-devs", "system:authenticated"))
             async with running(book):
                 _, everyone = book.roles_of(jane, here)
@@ -168,7 +168,7 @@ def test_namespaces(cluster: Cluster) -> None:
     async def test() -> None:
         async with connect(cluster) as client:
             await make_namespace(client, "world-known", team="a")
-            book = NamespaceBook(client)
+            book = NamespaceCache(client)
             # Before the watch has told of it, it is asked for.
             early = await book.ensure("world-known")
             assert early is not None

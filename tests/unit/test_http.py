@@ -7,27 +7,29 @@ from http import HTTPStatus
 
 import pytest
 
-from lictor import http
-from lictor.http import Call, Gate, Reply, Stream
+from lictor.http import connection, server
+from lictor.http.messages import HttpRequest, HttpResponse, StreamedResponse
+from lictor.http.server import HttpServer
 from lictor.raw import Json
 
 MAX_BODY = 1000
 
 
-async def _echo(call: Call) -> Reply:
+async def _echo(call: HttpRequest) -> HttpResponse:
     if call.path == "/slow":
         await asyncio.sleep(0.2)
     if call.path == "/broken":
         raise TypeError("oops")
     text = f"{call.method} {call.path} {call.query.decode()} {call.content_type.decode()} "
-    return Reply(HTTPStatus.OK, text.encode() + call.body)
+    return HttpResponse(HTTPStatus.OK, text.encode() + call.body)
 
 
 @asynccontextmanager
 async def _serve(
-    handler: Callable[[Call], Awaitable[Reply | Stream]] = _echo, **more: Json
-) -> AsyncIterator[tuple[Gate, int]]:
-    gate = Gate(handler, max_body=MAX_BODY, **more)
+    handler: Callable[[HttpRequest], Awaitable[HttpResponse | StreamedResponse]] = _echo,
+    **more: Json,
+) -> AsyncIterator[tuple[HttpServer, int]]:
+    gate = HttpServer(handler, max_body=MAX_BODY, **more)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(gate, "127.0.0.1", 0)
     try:
@@ -160,8 +162,8 @@ def test_idle_connections_end_at_once() -> None:
 
 
 def test_slow_clients_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_REQUEST_SECONDS", 0.1)
-    monkeypatch.setattr(http, "_SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "_REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(server, "_SWEEP_SECONDS", 0.05)
 
     async def run() -> bytes:
         async with _serve() as (gate, port):
@@ -228,9 +230,9 @@ def test_bodies_on_their_way_have_a_limit_together() -> None:
     """The largest is cut; who sends little is not harmed."""
     cut: dict[str, bool] = {}
 
-    async def note(call: Call) -> Reply:
+    async def note(call: HttpRequest) -> HttpResponse:
         cut[call.path] = call.is_cut
-        return Reply(HTTPStatus.OK, b"hello")
+        return HttpResponse(HTTPStatus.OK, b"hello")
 
     async def run() -> int:
         async with _serve(note) as (gate, port):
@@ -290,10 +292,10 @@ class _Source:
         finally:
             self.closed.set()
 
-    async def answer(self, call: Call) -> Reply | Stream:
+    async def answer(self, call: HttpRequest) -> HttpResponse | StreamedResponse:
         if call.path != "/stream":
             return await _echo(call)
-        return Stream(self.pieces())
+        return StreamedResponse(self.pieces())
 
 
 _STREAM = b"GET /stream HTTP/1.1\r\nhost: h\r\n\r\n"
@@ -344,7 +346,7 @@ def test_pieces_end_when_the_client_goes() -> None:
 
 
 def test_clients_that_take_nothing_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_STALL_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "_STALL_SECONDS", 0.1)
     source = _Source(*[b"x" * 1_000_000] * 64, waits=True)
 
     async def run() -> None:
@@ -361,9 +363,9 @@ def test_clients_that_take_nothing_are_let_go(monkeypatch: pytest.MonkeyPatch) -
 def test_headers_are_kept_by_name_and_by_prefix() -> None:
     kept: dict[bytes, list[bytes]] = {}
 
-    async def note(call: Call) -> Reply:
+    async def note(call: HttpRequest) -> HttpResponse:
         kept.update(call.headers)
-        return Reply(HTTPStatus.OK)
+        return HttpResponse(HTTPStatus.OK)
 
     async def run() -> None:
         names = frozenset((b"accept",))
@@ -376,11 +378,11 @@ def test_headers_are_kept_by_name_and_by_prefix() -> None:
 
 
 def test_trailers_are_no_headers() -> None:
-    calls: list[Call] = []
+    calls: list[HttpRequest] = []
 
-    async def note(call: Call) -> Reply:
+    async def note(call: HttpRequest) -> HttpResponse:
         calls.append(call)
-        return Reply(HTTPStatus.OK)
+        return HttpResponse(HTTPStatus.OK)
 
     head = (
         b"POST / HTTP/1.1\r\nhost: h\r\nauthorization: head\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -403,8 +405,8 @@ def test_trailers_are_no_headers() -> None:
 
 
 def test_large_bodies_are_told_where_they_are_wanted() -> None:
-    async def measure(call: Call) -> Reply:
-        return Reply(HTTPStatus.OK, b"%d %d" % (call.is_cut, len(call.body)))
+    async def measure(call: HttpRequest) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, b"%d %d" % (call.is_cut, len(call.body)))
 
     async def run() -> list[bytes]:
         async with _serve(measure) as (gate, port):

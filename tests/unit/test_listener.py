@@ -11,17 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from lictor import listener as module
-from lictor.http import Call, Gate, Reply
-from lictor.listener import Listener, ListenerLimits
+from lictor.http import listener as module
+from lictor.http.limits import ListenerLimits
+from lictor.http.listener import Listener
+from lictor.http.messages import HttpRequest, HttpResponse
+from lictor.http.server import HttpServer
 from lictor.serve.certificate import LiveCertificate, make_temporary
 
 GET = b"GET /x HTTP/1.1\r\nhost: h\r\n\r\n"
 FEW = ListenerLimits(silent=4, silent_per_address=3, silent_seconds=30.0, handshakes=2)
 
 
-async def _answer(call: Call) -> Reply:
-    return Reply(HTTPStatus.OK, call.path.encode())
+async def _answer(call: HttpRequest) -> HttpResponse:
+    return HttpResponse(HTTPStatus.OK, call.path.encode())
 
 
 class _FailingSocket(socket.socket):
@@ -44,7 +46,7 @@ async def _listen(
     plain = socket.create_server(("127.0.0.1", 0))
     bound = _FailingSocket(fileno=plain.detach())
     bound.failures = list(failures)
-    listener = Listener(bound, Gate(_answer, max_body=100), context, limits)
+    listener = Listener(bound, HttpServer(_answer, max_body=100), context, limits)
     running = asyncio.create_task(listener.run())
     await asyncio.sleep(0)
     try:

@@ -47,7 +47,7 @@ from lictor.apiserver.status_errors import bad_request, no_such_resource, not_al
 from lictor.apiserver.subresources import SubresourceHandlers
 from lictor.apiserver.watches import Watches, WatchQuery
 from lictor.apiserver.writing import Applied, Written
-from lictor.http import Call, Reply, Stream
+from lictor.http.messages import HttpRequest, HttpResponse, StreamedResponse
 from lictor.model.request import Operation
 from lictor.raw import JsonObject
 
@@ -64,7 +64,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 class ResourceRequest(msgspec.Struct, frozen=True):
     """A call, and what was found out about it so far."""
 
-    call: Call
+    call: HttpRequest
     route: ResourceRoute
     parameters: Parameters
     wish: AcceptedForm
@@ -92,7 +92,9 @@ class RequestHandlers:
         self._watches = watches
         self._annexes = annexes
         self._reviews = reviews
-        self._verbs: dict[str, Callable[[ResourceRequest], Awaitable[Reply | Stream]]] = {
+        self._verbs: dict[
+            str, Callable[[ResourceRequest], Awaitable[HttpResponse | StreamedResponse]]
+        ] = {
             "get": self._get,
             "list": self._list,
             "watch": self._watch,
@@ -103,7 +105,9 @@ class RequestHandlers:
             "deletecollection": self._delete_collection,
         }
 
-    async def answer(self, call: Call, user: ApiUser, route: ResourceRoute) -> Reply | Stream:
+    async def answer(
+        self, call: HttpRequest, user: ApiUser, route: ResourceRoute
+    ) -> HttpResponse | StreamedResponse:
         """The reply to a call; raises RefusedRequestError."""
         visit = _enter(call, user, route)
         self._authorize(visit.attributes)
@@ -121,15 +125,15 @@ class RequestHandlers:
 
     # --- reading
 
-    async def _get(self, visit: ResourceRequest) -> Reply:
+    async def _get(self, visit: ResourceRequest) -> HttpResponse:
         found = self._context.find(visit.attributes)
         return _reply(render_object(visit.wish, visit.route.kind, found, visit.include))
 
-    async def _list(self, visit: ResourceRequest) -> Reply:
+    async def _list(self, visit: ResourceRequest) -> HttpResponse:
         page = list_page(self._context, visit.route.kind, _read_query(visit))
         return _reply(render_page(visit.wish, visit.route.kind, page, visit.include))
 
-    async def _watch(self, visit: ResourceRequest) -> Stream:
+    async def _watch(self, visit: ResourceRequest) -> StreamedResponse:
         kind, parameters = visit.route.kind, visit.parameters
         initial = read_flag(parameters, "sendInitialEvents")
         fields = parameters.get("fieldSelector", "")
@@ -147,11 +151,11 @@ class RequestHandlers:
             style=f"{visit.wish.form}/{visit.wish.version}/{visit.include}" if show else "",
             show=show,
         )
-        return Stream(self._watches.open(kind, query).pieces())
+        return StreamedResponse(self._watches.open(kind, query).pieces())
 
     # --- writing
 
-    async def _create(self, visit: ResourceRequest) -> Reply:
+    async def _create(self, visit: ResourceRequest) -> HttpResponse:
         document, validation = _read_body(visit)
         kind = visit.route.kind
         if (kind.group, kind.plural) in REVIEWS:
@@ -164,12 +168,12 @@ class RequestHandlers:
         written = await self._api.writer.create(attributes, document, validation)
         return _reply_written(visit, written)
 
-    async def _update(self, visit: ResourceRequest) -> Reply:
+    async def _update(self, visit: ResourceRequest) -> HttpResponse:
         document, validation = _read_body(visit)
         written = await self._api.writer.update(visit.attributes, document, validation)
         return _reply_written(visit, written)
 
-    async def _patch(self, visit: ResourceRequest) -> Reply:
+    async def _patch(self, visit: ResourceRequest) -> HttpResponse:
         call, writer = visit.call, self._api.writer
         patch_kind = read_patch_kind(visit.route.kind, call.content_type.decode("latin-1"))
         validation = read_validation(visit.parameters, "PatchOptions")
@@ -190,12 +194,12 @@ class RequestHandlers:
 
     # --- deleting
 
-    async def _delete(self, visit: ResourceRequest) -> Reply:
+    async def _delete(self, visit: ResourceRequest) -> HttpResponse:
         attributes, options = _read_deletion(visit)
         deleted = await self._api.deleter.delete(attributes, options)
         return _reply(deleted.reply, warnings=deleted.warnings)
 
-    async def _delete_collection(self, visit: ResourceRequest) -> Reply:
+    async def _delete_collection(self, visit: ResourceRequest) -> HttpResponse:
         kind = visit.route.kind
         attributes, options = _read_deletion(visit)
         page = list_page(self._context, kind, _read_query(visit))
@@ -207,7 +211,7 @@ class RequestHandlers:
         return _reply(render_page(visit.wish, kind, page, visit.include))
 
 
-def _enter(call: Call, user: ApiUser, route: ResourceRoute) -> ResourceRequest:
+def _enter(call: HttpRequest, user: ApiUser, route: ResourceRoute) -> ResourceRequest:
     parameters = read_parameters(call.query)
     verb = _find_verb(call, route, parameters)
     kind, operation = _OPTIONS.get(verb, ("", None))
@@ -239,7 +243,7 @@ def _find_name(verb: str, parameters: Parameters) -> str:
     return ""
 
 
-def _find_verb(call: Call, route: ResourceRoute, parameters: Parameters) -> str:
+def _find_verb(call: HttpRequest, route: ResourceRoute, parameters: Parameters) -> str:
     if call.method in ("GET", "HEAD"):
         if read_flag(parameters, "watch"):
             return "watch"
@@ -327,14 +331,14 @@ def _read_deletion(visit: ResourceRequest) -> tuple[RequestAttributes, DeleteOpt
     return msgspec.structs.replace(attributes, options=shown, dry_run=dry), options
 
 
-def _reply_annex(answer: Written | Reply) -> Reply:
-    if isinstance(answer, Reply):
+def _reply_annex(answer: Written | HttpResponse) -> HttpResponse:
+    if isinstance(answer, HttpResponse):
         return answer
     status = HTTPStatus.CREATED if answer.is_new else HTTPStatus.OK
     return _reply(answer.document, status, answer.warnings)
 
 
-def _reply_written(visit: ResourceRequest, written: Written) -> Reply:
+def _reply_written(visit: ResourceRequest, written: Written) -> HttpResponse:
     status = HTTPStatus.CREATED if written.is_new else HTTPStatus.OK
     shown = render_object(visit.wish, visit.route.kind, written.document, visit.include)
     return _reply(shown, status, written.warnings)
@@ -344,9 +348,9 @@ def _reply(
     document: JsonObject,
     status: HTTPStatus = HTTPStatus.OK,
     warnings: tuple[str, ...] = (),
-) -> Reply:
+) -> HttpResponse:
     headers = tuple(write_warnings(warnings))
-    return Reply(status, orjson.dumps(document) + b"\n", JSON_TYPE, headers=headers)
+    return HttpResponse(status, orjson.dumps(document) + b"\n", JSON_TYPE, headers=headers)
 
 
 JSON_TYPE = b"application/json"

@@ -38,8 +38,9 @@ from lictor.apiserver.store import Store
 from lictor.apiserver.subresources import SubresourceHandlers
 from lictor.apiserver.watches import Watches
 from lictor.errors import RefusedRequestError, UsageError
-from lictor.http import Call, Gate, Reply, Stream
-from lictor.listener import Listener
+from lictor.http.listener import Listener
+from lictor.http.messages import HttpRequest, HttpResponse, StreamedResponse
+from lictor.http.server import HttpServer
 from lictor.raw import Json, JsonObject
 
 # Runs until it is cancelled.
@@ -127,7 +128,7 @@ class Server:
         reviews = AccessReviews(self._authentication, self._authorization, service_tokens)
         self._desk = RequestHandlers(context, self.api, self.watches, annexes, reviews)
         self._documents = Documents(self.catalogue, f"{settings.address}:{settings.port}")
-        self._gate = Gate(
+        self._http = HttpServer(
             self._answer,
             max_body=_MAX_BODY,
             keeps_headers=_KEPT_HEADERS,
@@ -159,14 +160,14 @@ class Server:
         self._open(bound, _make_context(self._settings))
         if self._settings.side_door is not None:
             self._open(self._settings.side_door, None)
-        self._keep(self._gate.sweep())
+        self._keep(self._http.sweep())
         trusted = _read_authority(self._settings)
         duties = list_duties(self.api, self.store, self.catalogue, trusted)
         for duty in (self._definitions.run, *duties):
             self._keep(_run_duty(duty))
 
     def _open(self, bound: socket.socket, context: ssl.SSLContext | None) -> None:
-        listener = Listener(bound, self._gate, context)
+        listener = Listener(bound, self._http, context)
         self._listeners.append(listener)
         self._keep(listener.run())
 
@@ -178,7 +179,7 @@ class Server:
         for listener in self._listeners:
             listener.stop(for_all=True)
         self.watches.end_all()
-        await self._gate.drain(_DRAIN_SECONDS)
+        await self._http.drain(_DRAIN_SECONDS)
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -191,7 +192,7 @@ class Server:
         if self._journal is not None:
             await self._journal.close()
 
-    async def _answer(self, call: Call) -> Reply | Stream:
+    async def _answer(self, call: HttpRequest) -> HttpResponse | StreamedResponse:
         try:
             user = self._authentication.identify(call)
             if is_resource_path(call.path):
@@ -205,15 +206,15 @@ class Server:
             log.exception("request failed", extra={"path": call.path, "method": call.method})
             return _reply_refusal(internal_error("this should not have happened"))
 
-    def _answer_document(self, call: Call, user: ApiUser) -> Reply:
+    def _answer_document(self, call: HttpRequest, user: ApiUser) -> HttpResponse:
         self._authorization.check_path(user, call.method.lower(), call.path)
         if call.path in _READINESS and self._journal is not None and self._journal.problem:
-            return Reply(HTTPStatus.INTERNAL_SERVER_ERROR, _NOT_READY)
+            return HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, _NOT_READY)
         accept = b",".join(call.headers.get(b"accept", ())).decode("latin-1")
         found = self._documents.find(call.path, accept)
         if found is None or call.method not in ("GET", "HEAD"):
-            return Reply(HTTPStatus.NOT_FOUND, b"404 page not found\n")
-        return Reply(HTTPStatus.OK, found.body, found.content_type)
+            return HttpResponse(HTTPStatus.NOT_FOUND, b"404 page not found\n")
+        return HttpResponse(HTTPStatus.OK, found.body, found.content_type)
 
 
 def build_server(settings: ServerSettings) -> Server:
@@ -281,12 +282,12 @@ def _make_context(settings: ServerSettings) -> ssl.SSLContext | None:
     return context
 
 
-def _reply_refusal(error: RefusedRequestError) -> Reply:
+def _reply_refusal(error: RefusedRequestError) -> HttpResponse:
     body = orjson.dumps(build_status(error)) + b"\n"
     headers = write_warnings(error.warnings)
     if seconds := (error.details or {}).get("retryAfterSeconds"):
         headers.append((b"retry-after", str(seconds).encode()))
-    return Reply(_choose_status(error.code), body, JSON_TYPE, headers=tuple(headers))
+    return HttpResponse(_choose_status(error.code), body, JSON_TYPE, headers=tuple(headers))
 
 
 def _choose_status(code: int) -> HTTPStatus:

@@ -23,7 +23,7 @@ from lictor.apiserver.status_errors import bad_request, conflict, invalid, not_a
 from lictor.apiserver.tables.table_columns import tell_labels, tell_selector
 from lictor.apiserver.writing import Written
 from lictor.errors import RefusedRequestError
-from lictor.http import Call, Reply
+from lictor.http.messages import HttpRequest, HttpResponse
 from lictor.model.request import Operation
 from lictor.raw import Json, JsonObject
 
@@ -127,7 +127,7 @@ class Scaling:
     def __init__(self, context: ServerContext) -> None:
         self._context = context
 
-    async def answer(self, attributes: RequestAttributes, call: Call) -> Written:
+    async def answer(self, attributes: RequestAttributes, call: HttpRequest) -> Written:
         """The Scale as it is now."""
         if call.method == "GET":
             return Written(read_scale(attributes.kind, self._context.find(attributes)))
@@ -173,7 +173,7 @@ class Scaling:
         return context.show(kind, stored)
 
 
-def _read_edit(kind: ServedKind, call: Call) -> ObjectEdit:
+def _read_edit(kind: ServedKind, call: HttpRequest) -> ObjectEdit:
     if call.method == "PUT":
         sent = _require(read_document(call.body, call.content_type))
         return lambda _: sent
@@ -201,7 +201,7 @@ _CONNECTIONS = {
 }
 _LISTS = frozenset(("command", "ports"))
 _FLAGS = frozenset(("stdin", "stdout", "stderr", "tty"))
-SubresourceHandler = Callable[[RequestAttributes, Call], Awaitable[Written | Reply]]
+SubresourceHandler = Callable[[RequestAttributes, HttpRequest], Awaitable[Written | HttpResponse]]
 
 
 class SubresourceHandlers:
@@ -230,13 +230,13 @@ class SubresourceHandlers:
             return None
         return self._answers.get((attributes.kind.plural, attributes.subresource))
 
-    async def _issue_token(self, attributes: RequestAttributes, call: Call) -> Written:
+    async def _issue_token(self, attributes: RequestAttributes, call: HttpRequest) -> Written:
         request = _read_sent(attributes, call)
         heard = await self._admit(attributes, request)
         kind, namespace, name = attributes.kind, attributes.namespace, attributes.name
         return Written(self._tokens.issue(kind, namespace, name, request), heard, is_new=True)
 
-    async def _evict(self, attributes: RequestAttributes, call: Call) -> Written:
+    async def _evict(self, attributes: RequestAttributes, call: HttpRequest) -> Written:
         eviction = _read_sent(attributes, call)
         self._context.find(attributes)
         heard = await self._admit(attributes, eviction)
@@ -249,7 +249,7 @@ class SubresourceHandlers:
         deleted = await self._api.deleter.delete(deletion, read_options(sent))
         return _succeed((*heard, *deleted.warnings))
 
-    async def _bind(self, attributes: RequestAttributes, call: Call) -> Written:
+    async def _bind(self, attributes: RequestAttributes, call: HttpRequest) -> Written:
         binding = _read_sent(attributes, call)
         heard = await self._admit(attributes, binding)
         target = binding.get("target")
@@ -277,14 +277,14 @@ class SubresourceHandlers:
             await store.settle()
         return _succeed(heard)
 
-    async def _show_log(self, attributes: RequestAttributes, call: Call) -> Reply:
+    async def _show_log(self, attributes: RequestAttributes, call: HttpRequest) -> HttpResponse:
         """Nothing runs here, so nobody has said anything."""
         if call.method != "GET":
             raise not_allowed()
         self._context.find(attributes)
-        return Reply(HTTPStatus.OK, b"")
+        return HttpResponse(HTTPStatus.OK, b"")
 
-    async def _connect(self, attributes: RequestAttributes, call: Call) -> Written:
+    async def _connect(self, attributes: RequestAttributes, call: HttpRequest) -> Written:
         self._context.find(attributes)
         connection = msgspec.structs.replace(attributes, operation=Operation.CONNECT, options={})
         await self._admit(connection, _describe_connection(attributes, call))
@@ -304,7 +304,7 @@ class SubresourceHandlers:
         return (*admitted.warnings, *heard)
 
 
-def _read_sent(attributes: RequestAttributes, call: Call) -> JsonObject:
+def _read_sent(attributes: RequestAttributes, call: HttpRequest) -> JsonObject:
     """What is sent to a subresource that creates something; it is about its object."""
     if call.method != "POST":
         raise not_allowed()
@@ -318,7 +318,7 @@ def _read_sent(attributes: RequestAttributes, call: Call) -> JsonObject:
     return {**sent, "metadata": {**(metadata or {}), "name": name}}
 
 
-def _describe_connection(attributes: RequestAttributes, call: Call) -> JsonObject:
+def _describe_connection(attributes: RequestAttributes, call: HttpRequest) -> JsonObject:
     kind = f"{attributes.kind.kind}{_CONNECTIONS[attributes.subresource]}"
     options: JsonObject = {"kind": kind, "apiVersion": "v1"}
     pairs = parse_qsl(call.query.decode("latin-1"), max_num_fields=256)

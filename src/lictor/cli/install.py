@@ -15,7 +15,7 @@ from lictor.release import VERSION
 if TYPE_CHECKING:
     from lictor.cluster.config import ClusterConfig
     from lictor.cluster.manifests.installation import Installation
-    from lictor.cluster.manifests.installing import Step
+    from lictor.cluster.manifests.installing import InstallStep
 
 _EXAMPLES = """\
 # Look at everything, then apply it
@@ -163,7 +163,7 @@ async def _apply(
         await client.close()
 
 
-def _may_overwrite(steps: "Iterable[Step]") -> bool:
+def _may_overwrite(steps: "Iterable[InstallStep]") -> bool:
     """Show what stays as it is in the cluster; someone at a terminal may decide otherwise."""
     from lictor.cluster.manifests.differences import describe_difference
 

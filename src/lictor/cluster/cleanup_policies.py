@@ -1,21 +1,262 @@
 """Documents of policies that delete, as records and programs."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
+import msgspec
 import orjson
 
 from lictor.assembly import compile_cleanups
 from lictor.cluster import resource as kinds
-from lictor.cluster.cleanup_kinds import CleanupRecord
+from lictor.cluster.access import Access, AccessCheck
+from lictor.cluster.client import Client
+from lictor.cluster.discovery import Collection
+from lictor.cluster.resource import Resource
 from lictor.compile.cleanup import CleanupProgram
 from lictor.errors import LoadError
+from lictor.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
 from lictor.lang.resource_names import ResourceNames
+from lictor.lang.wildcard import has_wildcard
 from lictor.load.policies import Loaded, has_errors, load_documents
+from lictor.model.admission import ResourceRule
 from lictor.model.cel_policy import CelException, DeletingPolicy
 from lictor.model.cleanup import CleanupPolicy
 from lictor.model.finding import Severity
+from lictor.model.policy import LabelSelector
 from lictor.ports import HttpLimits, Lookups
 from lictor.raw import JsonObject
+
+CleanupRecord: TypeAlias = CleanupPolicy | DeletingPolicy
+
+_NEEDED = frozenset(("list", "delete"))
+
+
+class CleanupTarget(msgspec.Struct, frozen=True):
+    """A collection to look through: all of it, or one namespace, and only these labels."""
+
+    resource: Resource
+    namespace: str = ""
+    labels: str = ""
+
+
+class CleanupTargets(msgspec.Struct, frozen=True):
+    """What a policy looks through, and what it asks for that cannot be looked through."""
+
+    found: tuple[CleanupTarget, ...]
+    problems: tuple[str, ...] = ()
+
+
+def find_targets(record: CleanupRecord, served: Sequence[Collection]) -> CleanupTargets:
+    """The collections of a policy, each once, in the order in which the policy names them."""
+    usable = [each for each in served if each.verbs >= _NEEDED]
+    namespace = _bound_to(record)
+    labels, asked = "", _list_classic(record)
+    if isinstance(record, DeletingPolicy):
+        labels, asked = _write_selector(record), _list_rules(record)
+    found: dict[CleanupTarget, None] = {}
+    problems: dict[str, None] = {}
+    for name, choose in asked:
+        chosen = choose(usable)
+        if not chosen:
+            problems[f"{name} cannot be deleted here: no such kind, or none that can be"] = None
+        for resource in chosen:
+            if namespace and not resource.namespaced:
+                problems[f"{name} lives in no namespace: a namespaced policy cannot use it"] = None
+            else:
+                found[CleanupTarget(resource, namespace, labels)] = None
+    return CleanupTargets(tuple(found), tuple(problems))
+
+
+_Choose: TypeAlias = Callable[[Sequence[Collection]], list[Resource]]
+
+
+def _bound_to(record: CleanupRecord) -> str:
+    is_bound = record.kind in ("CleanupPolicy", "NamespacedDeletingPolicy")
+    return record.metadata.namespace if is_bound else ""
+
+
+# --- classic: kinds
+
+
+def list_kinds(record: CleanupPolicy) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Every kind that the policy names, with the names of objects that belong to it."""
+    match = record.spec.match
+    descriptions = (each.resources for each in (*match.any, *match.all))
+    for description in (*descriptions, match.resources):
+        names = (*description.names, *((description.name,) if description.name else ()))
+        for kind in description.kinds:
+            yield kind, names
+
+
+def _list_classic(record: CleanupRecord) -> Iterator[tuple[str, _Choose]]:
+    if isinstance(record, CleanupPolicy):
+        for kind in dict.fromkeys(kind for kind, _ in list_kinds(record)):
+            yield f"kind {kind}", _choose_kind(parse_kind_selector(kind))
+
+
+def _choose_kind(selector: KindSelector) -> _Choose:
+    fits = compile_kind_selector(selector)
+    any_version = has_wildcard(selector.version)
+
+    def choose(served: Sequence[Collection]) -> list[Resource]:
+        found = [
+            each.resource
+            for each in served
+            if (each.preferred or not any_version)
+            and fits(each.resource.group, each.resource.version, each.resource.kind, "")
+        ]
+        if selector.group == "*" and not has_wildcard(selector.kind):
+            # Other groups may have a kind of this name, which the author did not think of.
+            return [resource for resource in found if resource.group == found[0].group]
+        return found
+
+    return choose
+
+
+# --- CEL: resource rules
+
+
+def _list_rules(record: DeletingPolicy) -> Iterator[tuple[str, _Choose]]:
+    constraints = record.spec.match_constraints
+    for rule in constraints.resource_rules if constraints is not None else ():
+        for resource in rule.resources:
+            # Subresources are no objects of their own: nothing is left of `pods/*` but `pods`.
+            name, _, part = resource.partition("/")
+            if part in ("", "*"):
+                yield f"resource {resource}", _choose_resource(rule, name)
+
+
+def _choose_resource(rule: ResourceRule, name: str) -> _Choose:
+    def choose(served: Sequence[Collection]) -> list[Resource]:
+        return [
+            each.resource
+            for each in served
+            if name in ("*", each.resource.plural)
+            and _names(rule.api_groups, each.resource.group)
+            and _takes_version(rule.api_versions, each)
+            and _takes_scope(rule.scope, each.resource)
+        ]
+
+    return choose
+
+
+def _names(patterns: Iterable[str], text: str) -> bool:
+    return any(pattern in ("*", text) for pattern in patterns)
+
+
+def _takes_version(versions: Sequence[str], served: Collection) -> bool:
+    # One version of each is enough: the objects are the same in all.
+    return served.preferred if "*" in versions else served.resource.version in versions
+
+
+def _takes_scope(scope: str, resource: Resource) -> bool:
+    return scope == "*" or (scope == "Namespaced") == resource.namespaced
+
+
+def _write_selector(record: DeletingPolicy) -> str:
+    """The labels that objects must have, in the words of the API server's own filter."""
+    constraints = record.spec.match_constraints
+    selector = constraints.object_selector if constraints is not None else None
+    return ",".join(_write_requirements(selector)) if selector is not None else ""
+
+
+def _write_requirements(selector: LabelSelector) -> Iterator[str]:
+    for key, value in selector.match_labels.items():
+        yield f"{key}={value}"
+    for each in selector.match_expressions:
+        values = ",".join(each.values)
+        match each.operator:
+            case "In":
+                yield f"{each.key} in ({values})"
+            case "NotIn":
+                yield f"{each.key} notin ({values})"
+            case "Exists":
+                yield each.key
+            case "DoesNotExist":
+                yield f"!{each.key}"
+            case _:
+                # The policy does not compile: whoever looks has been told.
+                continue
+
+
+SELF_SUBJECT_ACCESS_REVIEW = Resource(
+    "authorization.k8s.io",
+    "v1",
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    namespaced=False,
+)
+_AT_ONCE = 8
+
+
+def ask_for_myself(client: Client) -> AccessCheck:
+    """The API server's answer for whoever this client is, whatever user is named."""
+
+    async def allows(access: Access) -> bool:
+        attributes = {
+            name: value
+            for name, value in msgspec.structs.asdict(access).items()
+            if value and name != "user"
+        }
+        body = {"spec": {"resourceAttributes": attributes}}
+        answer = await client.create(SELF_SUBJECT_ACCESS_REVIEW, body)
+        return (answer.get("status") or {}).get("allowed") is True
+
+    return allows
+
+
+async def check_permissions(
+    record: CleanupRecord, served: Sequence[Collection], allows: AccessCheck, user: str = ""
+) -> tuple[str, ...]:
+    """What the controller, which is this user, may not do but must; nothing where all is well."""
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(target: CleanupTarget, verb: str, name: str) -> str:
+        resource = target.resource
+        access = Access(
+            user,
+            verb,
+            resource.group,
+            resource.plural,
+            resource.version,
+            namespace=target.namespace,
+            name=name,
+        )
+        async with gate:
+            if await allows(access):
+                return ""
+        what = f"{resource.kind} {name}" if name else resource.kind
+        where = f" in namespace {target.namespace}" if target.namespace else ""
+        return f"cleanup controller has no permission to {verb} kind {what}{where}"
+
+    wanted = dict.fromkeys(_list_wanted(record, served))
+    answers = await asyncio.gather(*(ask(*each) for each in wanted))
+    return tuple(answer for answer in answers if answer)
+
+
+def _list_wanted(
+    record: CleanupRecord, served: Sequence[Collection]
+) -> Iterator[tuple[CleanupTarget, str, str]]:
+    for target in find_targets(record, served).found:
+        yield target, "list", ""
+        for name in _list_names(record, target.resource):
+            yield target, "delete", name
+
+
+def _list_names(record: CleanupRecord, resource: Resource) -> tuple[str, ...]:
+    """The names of objects that a policy is about: a role may be for these alone."""
+    if not isinstance(record, CleanupPolicy):
+        return ("",)
+    names: list[str] = []
+    for kind, given in list_kinds(record):
+        if kind.rpartition("/")[2] != resource.kind:
+            continue
+        if not given or any(has_wildcard(name) for name in given):
+            return ("",)
+        names += given
+    return tuple(names) or ("",)
+
 
 CLEANUP_KINDS = (
     kinds.CLUSTER_CLEANUP_POLICY,

@@ -9,12 +9,13 @@ from enum import StrEnum
 import httpx
 import msgspec
 import orjson
+from msgspec.structs import replace
 
 from lictor.cluster.config import ClusterConfig
-from lictor.cluster.connection import TIMEOUT, Connection, Outgoing, Params
+from lictor.cluster.connection import TIMEOUT, ApiConnection, ApiRequest, Params
 from lictor.cluster.resource import Resource
-from lictor.cluster.wire import Reply
 from lictor.errors import ApiError, ConflictError, GoneError, NotFoundError, UnreachableError
+from lictor.http.client import ClientResponse
 from lictor.raw import Json, JsonObject
 
 _PAGE = 500
@@ -25,7 +26,7 @@ _WATCH_SECONDS = 290
 _MAX_LINE = 64 * 1024 * 1024
 
 
-class PatchKind(StrEnum):
+class PatchType(StrEnum):
     """The content types of a patch."""
 
     JSON = "application/json-patch+json"
@@ -47,7 +48,7 @@ class Client:
     def __init__(self, config: ClusterConfig, *, field_manager: str = "lictor") -> None:
         self.config = config
         self.field_manager = field_manager
-        self._connection = Connection(config)
+        self._connection = ApiConnection(config)
         self._quiet_until = 0.0
 
     async def close(self) -> None:
@@ -66,7 +67,7 @@ class Client:
     ) -> Json:
         """One request and its JSON answer; raises ApiError for whatever is no success."""
         content = None if body is None else orjson.dumps(body)
-        outgoing = Outgoing(method, path, content, content_type, params, timeout, accept)
+        outgoing = ApiRequest(method, path, content, content_type, params, timeout, accept)
         patience = time.monotonic() + min(_PATIENCE, timeout)
         may_renew = self.config.token is not None or self.config.identity is not None
         renew = False
@@ -81,7 +82,7 @@ class Client:
                 continue
             return _read_answer(response)
 
-    def _heed(self, response: httpx.Response | Reply) -> None:
+    def _heed(self, response: httpx.Response | ClientResponse) -> None:
         wait = _read_retry_after(response) or 1.0
         self._quiet_until = max(self._quiet_until, time.monotonic() + wait)
 
@@ -159,7 +160,7 @@ class Client:
         patch: Json,
         *,
         namespace: str = "",
-        kind: PatchKind = PatchKind.MERGE,
+        kind: PatchType = PatchType.MERGE,
         subresource: str = "",
     ) -> JsonObject:
         """Change parts of an object."""
@@ -182,7 +183,7 @@ class Client:
         params = {**self._manager(), "force": "true" if force else "false"}
         return _expect_object(
             await self.request(
-                "PATCH", path, body=body, params=params, content_type=PatchKind.APPLY
+                "PATCH", path, body=body, params=params, content_type=PatchType.APPLY
             )
         )
 
@@ -276,7 +277,7 @@ def _expect_object(answer: Json) -> JsonObject:
     raise ApiError("the API server answered with something that is no object")
 
 
-def _read_answer(response: httpx.Response | Reply) -> Json:
+def _read_answer(response: httpx.Response | ClientResponse) -> Json:
     try:
         answer = orjson.loads(response.content) if response.content else None
     except orjson.JSONDecodeError:
@@ -298,8 +299,34 @@ def _build_error(answer: Json, status: int) -> ApiError:
     return kind(str(said.get("message") or reason), status=status, reason=reason)
 
 
-def _read_retry_after(response: httpx.Response | Reply) -> float | None:
+def _read_retry_after(response: httpx.Response | ClientResponse) -> float | None:
     try:
         return float(response.headers["retry-after"])
     except (KeyError, ValueError):
         return None
+
+
+_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_WATCH = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+
+class MetadataClient(Client):
+    """For watches of many kinds of which nothing but names, labels and times matters."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        super().__init__(config)
+        self._connection = _MetadataConnection(config)
+
+
+class _MetadataConnection(ApiConnection):
+    # Aggregated APIs may not know how to leave things out: then everything comes.
+
+    def _open(self) -> None:
+        super()._open()
+        self._watches.headers["accept"] = f"{_WATCH},application/json"
+
+    async def send(
+        self, outgoing: ApiRequest, *, renew: bool = False
+    ) -> httpx.Response | ClientResponse:
+        asked = replace(outgoing, accept=outgoing.accept or f"{_LIST},application/json")
+        return await super().send(asked, renew=renew)

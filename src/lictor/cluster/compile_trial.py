@@ -19,8 +19,8 @@ import orjson
 from lictor.cluster.helper_process import (
     Helper,
     HelperProcess,
+    JobOutcome,
     Limits,
-    Outcome,
     SharedHelper,
     serve_several,
 )
@@ -104,7 +104,7 @@ class Trials:
                 self._remember(mark)
         return [tell_failure(outcome) for outcome in outcomes]
 
-    async def review(self, data: bytes) -> Outcome:
+    async def review(self, data: bytes) -> JobOutcome:
         """What the review of this process says of something; OSError where nobody can tell."""
         limits = msgspec.structs.replace(self._limits, wall_seconds=_REVIEW_SECONDS)
         (outcome,) = await self._helper.run([_REVIEW + data], limits)
@@ -182,7 +182,7 @@ def _work(data: bytes, review: Review | None) -> bytes:
     return b""
 
 
-def tell_failure(outcome: Outcome) -> str:
+def tell_failure(outcome: JobOutcome) -> str:
     """Why a policy was not compiled; empty where it was."""
     if not outcome.failure:
         return ""

@@ -17,8 +17,8 @@ import httpx
 import msgspec
 
 from lictor.cluster.config import ClusterConfig
-from lictor.cluster.wire import Reply, Wire
 from lictor.errors import UnreachableError
+from lictor.http.client import ClientResponse, HttpClient
 
 Params: TypeAlias = Mapping[str, str | int]
 Headers: TypeAlias = list[tuple[str, str]]
@@ -40,7 +40,7 @@ _AGENT = ("user-agent", "lictor")
 _COMMON: Headers = [("accept", "application/json"), _AGENT]
 
 
-class Outgoing(msgspec.Struct, frozen=True):
+class ApiRequest(msgspec.Struct, frozen=True):
     """One HTTP request; `limit` is the time for each of its steps in seconds."""
 
     method: str
@@ -53,7 +53,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     accept: str = ""
 
 
-class Connection:
+class ApiConnection:
     """Sends requests to one API server. Belongs to one event loop."""
 
     def __init__(self, config: ClusterConfig) -> None:
@@ -89,7 +89,9 @@ class Connection:
         await self._http.aclose()
         await self._watches.aclose()
 
-    async def send(self, outgoing: Outgoing, *, renew: bool = False) -> httpx.Response | Reply:
+    async def send(
+        self, outgoing: ApiRequest, *, renew: bool = False
+    ) -> httpx.Response | ClientResponse:
         """One request and its whole answer, whatever its status; UnreachableError without one."""
         _check_path(outgoing.path)
         headers = await self._prepare(renew=renew)
@@ -108,7 +110,9 @@ class Connection:
         except (httpx.HTTPError, OSError) as error:
             raise _unreachable(f"{outgoing.method} {outgoing.path}", error) from error
 
-    async def _send_once(self, outgoing: Outgoing, headers: Headers) -> httpx.Response | Reply:
+    async def _send_once(
+        self, outgoing: ApiRequest, headers: Headers
+    ) -> httpx.Response | ClientResponse:
         if self._wire is not None:
             return await self._wire.send(
                 outgoing.method,
@@ -237,8 +241,8 @@ def _build_http(
     )
 
 
-def _build_wire(config: ClusterConfig, context: ssl.SSLContext) -> Wire:
-    return Wire(
+def _build_wire(config: ClusterConfig, context: ssl.SSLContext) -> HttpClient:
+    return HttpClient(
         config.server,
         context,
         connections=_CONNECTIONS,

@@ -14,6 +14,30 @@ from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.wildcard import compile_wildcard
 from lictor.raw import JsonObject
 
+
+class ServedKinds:
+    """All collections, in the API server's order; asked for again after `keep` seconds.
+
+    A group that has never answered is left out: what nobody can reach nobody can list or delete.
+    """
+
+    def __init__(self, client: Client, *, keep: float = 30.0) -> None:
+        self._discovery = Discovery(client)
+        self._keep = keep
+        self._known: tuple[Collection, ...] = ()
+        self._until = float("-inf")
+        self._lock = asyncio.Lock()
+
+    async def read(self, *, fresh: bool = False) -> "tuple[Collection, ...]":
+        """What the API server has."""
+        async with self._lock:
+            if fresh or time.monotonic() >= self._until:
+                await self._discovery.refresh()
+                self._known = tuple(self._discovery.list_collections())
+                self._until = time.monotonic() + self._keep
+            return self._known
+
+
 _AT_ONCE = 8
 # Someone asks for a kind that is not there: the server is asked again, but not all the time.
 _LEAST_PAUSE = 2.0

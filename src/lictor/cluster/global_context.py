@@ -41,7 +41,7 @@ class Wait(Protocol):
     def __call__(self, coroutine: Coroutine[None, None, T]) -> T: ...
 
 
-class Entry(Protocol):
+class GlobalContextValue(Protocol):
     """What is kept for one GlobalContextEntry."""
 
     async def run(self) -> None: ...
@@ -59,7 +59,7 @@ class GlobalContext:
         self._call_api = call_api
         self._cache = Cache(client, GLOBAL_CONTEXT_ENTRY)
         self._cache.listen(self._take)
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, GlobalContextValue] = {}
         # Namespaces whose policies may read an entry, by its name.
         self._readers: dict[str, frozenset[str]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -77,7 +77,7 @@ class GlobalContext:
         """Until it is known which entries there are; not until each has its data."""
         await self._cache.wait()
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> GlobalContextValue | None:
         """An entry by its name."""
         return self._entries.get(name)
 
@@ -116,7 +116,7 @@ class GlobalContext:
         names = (*told.split(","), str(resource.get("namespace") or ""))
         self._readers[metadata["name"]] = frozenset(filter(None, map(str.strip, names)))
 
-    def _build(self, name: str, spec: JsonObject) -> Entry:
+    def _build(self, name: str, spec: JsonObject) -> GlobalContextValue:
         expressions = Expressions(lambda: datetime.now(UTC))
         projections = {
             str(each.get("name")): expressions.query(str(each.get("jmesPath") or ""))

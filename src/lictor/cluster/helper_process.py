@@ -42,7 +42,7 @@ class Limits(msgspec.Struct, frozen=True):
     memory: int = 128 * _MEBIBYTE
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class JobOutcome(msgspec.Struct, frozen=True):
     """What came of a job: what it returned, or why there is nothing."""
 
     result: bytes = b""
@@ -62,7 +62,7 @@ class Helper(Protocol):
 
     async def run(
         self, jobs: Sequence[bytes], limits: Limits, marks: Sequence[bytes] = ()
-    ) -> list[Outcome]:
+    ) -> list[JobOutcome]:
         """The outcomes of jobs, in their order; OSError where the helper is gone.
 
         `marks`: one for each job, where nobody needs what it returns.
@@ -92,7 +92,7 @@ class HelperProcess:
 
     async def run(
         self, jobs: Sequence[bytes], limits: Limits, marks: Sequence[bytes] = ()
-    ) -> list[Outcome]:
+    ) -> list[JobOutcome]:
         """The outcomes of jobs, in their order; OSError where the helper is gone."""
         async with self._lock:
             return await _exchange(self._socket, _Order(list(jobs), limits, list(marks)))
@@ -120,7 +120,7 @@ class SharedHelper:
 
     async def run(
         self, jobs: Sequence[bytes], limits: Limits, marks: Sequence[bytes] = ()
-    ) -> list[Outcome]:
+    ) -> list[JobOutcome]:
         """The outcomes of jobs, in their order; OSError where the helper is gone."""
         return await self._ask(_Order(list(jobs), limits, list(marks)))
 
@@ -128,7 +128,7 @@ class SharedHelper:
         """What has this mark was done well."""
         await self._ask(_Order([], Limits(), noted=mark))
 
-    async def _ask(self, order: _Order) -> list[Outcome]:
+    async def _ask(self, order: _Order) -> list[JobOutcome]:
         for pause in _PAUSES:
             try:
                 return await self._ask_once(order)
@@ -136,7 +136,7 @@ class SharedHelper:
                 await asyncio.sleep(pause)
         return await self._ask_once(order)
 
-    async def _ask_once(self, order: _Order) -> list[Outcome]:
+    async def _ask_once(self, order: _Order) -> list[JobOutcome]:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.setblocking(False)  # noqa: FBT003  (it has no name)
             await asyncio.get_running_loop().sock_connect(connection, self._address)
@@ -145,11 +145,11 @@ class SharedHelper:
     def close(self) -> None: ...
 
 
-async def _exchange(channel: socket.socket, order: _Order) -> list[Outcome]:
+async def _exchange(channel: socket.socket, order: _Order) -> list[JobOutcome]:
     data = msgspec.msgpack.encode(order)
     await asyncio.get_running_loop().sock_sendall(channel, _LENGTH.pack(len(data)) + data)
     (length,) = _LENGTH.unpack(await _receive(channel, _LENGTH.size))
-    return msgspec.msgpack.decode(await _receive(channel, length), type=list[Outcome])
+    return msgspec.msgpack.decode(await _receive(channel, length), type=list[JobOutcome])
 
 
 async def _receive(channel: socket.socket, size: int) -> bytes:
@@ -257,9 +257,9 @@ class _Runner:
         pairs = zip(order.jobs, marks, strict=True)
         return msgspec.msgpack.encode([self._run_new(*pair, order.limits) for pair in pairs])
 
-    def _run_new(self, job: bytes, mark: bytes, limits: Limits) -> Outcome:
+    def _run_new(self, job: bytes, mark: bytes, limits: Limits) -> JobOutcome:
         if mark in self._known:
-            return Outcome()
+            return JobOutcome()
         outcome = self.run(job, limits)
         if mark and not outcome.failure:
             self._note(mark)
@@ -270,7 +270,7 @@ class _Runner:
         while len(self._known) > _MOST_KNOWN:
             del self._known[next(iter(self._known))]
 
-    def run(self, job: bytes, limits: Limits) -> Outcome:
+    def run(self, job: bytes, limits: Limits) -> JobOutcome:
         child = self._child
         if child is None:
             child = self._child = self._fork()
@@ -279,7 +279,7 @@ class _Runner:
         if outcome is not None and not outcome.failure and not child.is_worn:
             return outcome
         code = self._end(child)
-        return outcome or Outcome(failure=_explain_end(code, limits, is_late=is_late))
+        return outcome or JobOutcome(failure=_explain_end(code, limits, is_late=is_late))
 
     def _fork(self) -> _Child:
         own, other = socket.socketpair()
@@ -309,7 +309,7 @@ def _read_memory(pid: int) -> int:
         return 0
 
 
-def _ask(child: _Child, order: bytes, limits: Limits) -> tuple[Outcome | None, bool]:
+def _ask(child: _Child, order: bytes, limits: Limits) -> tuple[JobOutcome | None, bool]:
     """What became of a job; None where the child died, and whether it only took too long."""
     child.channel.settimeout(limits.wall_seconds)
     try:
@@ -319,7 +319,7 @@ def _ask(child: _Child, order: bytes, limits: Limits) -> tuple[Outcome | None, b
         return None, True
     except OSError:
         return None, False
-    return (None if answer is None else msgspec.msgpack.decode(answer, type=Outcome)), False
+    return (None if answer is None else msgspec.msgpack.decode(answer, type=JobOutcome)), False
 
 
 # --- in a child of the helper
@@ -346,13 +346,13 @@ def _offer_to_kernel() -> None:
         file.write("500")
 
 
-def _work_on(job: bytes, work: Work, limits: Limits) -> Outcome:
+def _work_on(job: bytes, work: Work, limits: Limits) -> JobOutcome:
     try:
-        return Outcome(result=work(job))
+        return JobOutcome(result=work(job))
     except MemoryError:
-        return Outcome(failure=f"it needs more than {limits.memory // _MEBIBYTE} MiB of memory")
+        return JobOutcome(failure=f"it needs more than {limits.memory // _MEBIBYTE} MiB of memory")
     except Exception as error:  # noqa: BLE001  (whatever it is, it must be told)
-        return Outcome(failure=f"{type(error).__name__}: {error}"[:500])
+        return JobOutcome(failure=f"{type(error).__name__}: {error}"[:500])
 
 
 def _limit_memory(more: int) -> None:

@@ -9,8 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.cluster.config import ClusterConfig, describe_cluster, find_proxy
-from lictor.cluster.credentials import FilePair, FileSource, PluginSource
-from lictor.cluster.exec_plugin import VERSIONS, ExecPlugin
+from lictor.cluster.credentials import VERSIONS, ExecPlugin, FilePair, FileSource, PluginSource
 from lictor.errors import LoadError
 from lictor.load.yaml import iter_documents
 from lictor.raw import Json, JsonObject
@@ -20,7 +19,7 @@ _PROXY_SCHEMES = ("http://", "https://")
 _MODES = ("Never", "IfAvailable", "Always")
 
 
-class Entry(msgspec.Struct, frozen=True):
+class KubeconfigEntry(msgspec.Struct, frozen=True):
     """The body of one named cluster, user or context, and where it stands."""
 
     body: JsonObject
@@ -55,13 +54,13 @@ class Entry(msgspec.Struct, frozen=True):
             raise self.fail(field, "expected a list of texts")
         return tuple(value)
 
-    def inner(self, field: str) -> "Entry | None":
+    def inner(self, field: str) -> "KubeconfigEntry | None":
         value = self.body.get(field)
         if value is None:
             return None
         if not isinstance(value, dict):
             raise self.fail(field, "expected an object")
-        return Entry(value, self.file, f"{self.place}.{field}")
+        return KubeconfigEntry(value, self.file, f"{self.place}.{field}")
 
     def path(self, field: str) -> Path | None:
         """A file that the field names; a relative one starts at the kubeconfig's folder."""
@@ -93,12 +92,12 @@ class Kubeconfig(msgspec.Struct):
 
     files: Sequence[Path]
     current: str = ""
-    clusters: dict[str, Entry] = msgspec.field(default_factory=dict)
-    users: dict[str, Entry] = msgspec.field(default_factory=dict)
-    contexts: dict[str, Entry] = msgspec.field(default_factory=dict)
+    clusters: dict[str, KubeconfigEntry] = msgspec.field(default_factory=dict)
+    users: dict[str, KubeconfigEntry] = msgspec.field(default_factory=dict)
+    contexts: dict[str, KubeconfigEntry] = msgspec.field(default_factory=dict)
 
-    def find(self, group: str, name: str, wanted_by: str) -> Entry:
-        entries: dict[str, Entry] = getattr(self, group)
+    def find(self, group: str, name: str, wanted_by: str) -> KubeconfigEntry:
+        entries: dict[str, KubeconfigEntry] = getattr(self, group)
         found = entries.get(name)
         if found is None:
             known = ", ".join(sorted(entries)) or "none"
@@ -138,15 +137,15 @@ def _add_file(merged: Kubeconfig, file: Path) -> None:
     for document in iter_documents(data, str(file)):
         if not isinstance(document.body, dict):
             raise LoadError("is no kubeconfig: expected an object", where=str(file))
-        root = Entry(document.body, file, "kubeconfig")
+        root = KubeconfigEntry(document.body, file, "kubeconfig")
         merged.current = merged.current or root.text("current-context")
         for group in _LISTS:
-            entries: dict[str, Entry] = getattr(merged, group)
+            entries: dict[str, KubeconfigEntry] = getattr(merged, group)
             for name, entry in _list_entries(document.body.get(group), group, file):
                 entries.setdefault(name, entry)
 
 
-def _list_entries(items: Json, group: str, file: Path) -> Iterator[tuple[str, Entry]]:
+def _list_entries(items: Json, group: str, file: Path) -> Iterator[tuple[str, KubeconfigEntry]]:
     if items is not None and not isinstance(items, list):
         raise LoadError("expected a list", where=f"{file}: {group}")
     for index, item in enumerate(items or ()):
@@ -156,10 +155,10 @@ def _list_entries(items: Json, group: str, file: Path) -> Iterator[tuple[str, En
         body = item.get(_LISTS[group]) or {}
         if not isinstance(body, dict):
             raise LoadError("expected an object", where=f"{file}: {group}[{name}]")
-        yield name, Entry(body, file, f"{group}[{name}]")
+        yield name, KubeconfigEntry(body, file, f"{group}[{name}]")
 
 
-def _read_cluster(cluster: Entry) -> ClusterConfig:
+def _read_cluster(cluster: KubeconfigEntry) -> ClusterConfig:
     server = cluster.text("server", required=True).rstrip("/")
     if not server.startswith(_PROXY_SCHEMES):
         raise cluster.fail("server", f"expected a URL of http or https, not {server!r}")
@@ -183,7 +182,9 @@ def _read_cluster(cluster: Entry) -> ClusterConfig:
     )
 
 
-def _read_user(config: ClusterConfig, cluster: Entry, user: Entry) -> ClusterConfig:
+def _read_user(
+    config: ClusterConfig, cluster: KubeconfigEntry, user: KubeconfigEntry
+) -> ClusterConfig:
     if user.body.get("auth-provider") is not None:
         raise user.fail("auth-provider", "is not supported; use an exec plugin instead")
     config = _add_impersonation(config, user)
@@ -201,7 +202,7 @@ def _read_user(config: ClusterConfig, cluster: Entry, user: Entry) -> ClusterCon
     return replace(config, username=user.text("username"), password=user.text("password"))
 
 
-def _add_certificate(config: ClusterConfig, user: Entry) -> ClusterConfig:
+def _add_certificate(config: ClusterConfig, user: KubeconfigEntry) -> ClusterConfig:
     certificate, key = user.pem("client-certificate"), user.pem("client-key")
     if bool(certificate) != bool(key):
         missing = "client-key" if certificate else "client-certificate"
@@ -214,7 +215,7 @@ def _add_certificate(config: ClusterConfig, user: Entry) -> ClusterConfig:
     return replace(config, certificate=certificate, key=key, identity=identity)
 
 
-def _add_impersonation(config: ClusterConfig, user: Entry) -> ClusterConfig:
+def _add_impersonation(config: ClusterConfig, user: KubeconfigEntry) -> ClusterConfig:
     name, groups = user.text("as"), user.texts("as-groups")
     extra = user.inner("as-user-extra")
     if not name and (groups or extra or user.text("as-uid")):
@@ -228,7 +229,9 @@ def _add_impersonation(config: ClusterConfig, user: Entry) -> ClusterConfig:
     )
 
 
-def _read_plugin(plugin: Entry, config: ClusterConfig, cluster: Entry) -> ExecPlugin:
+def _read_plugin(
+    plugin: KubeconfigEntry, config: ClusterConfig, cluster: KubeconfigEntry
+) -> ExecPlugin:
     version = plugin.text("apiVersion", required=True)
     if version not in VERSIONS:
         raise plugin.fail("apiVersion", f"expected {' or '.join(VERSIONS)}, not {version!r}")
@@ -248,16 +251,16 @@ def _read_plugin(plugin: Entry, config: ClusterConfig, cluster: Entry) -> ExecPl
     )
 
 
-def _list_environment(plugin: Entry) -> Iterator[tuple[str, str]]:
+def _list_environment(plugin: KubeconfigEntry) -> Iterator[tuple[str, str]]:
     items = plugin.body.get("env") or ()
     for index, item in enumerate(items):
         if not isinstance(item, dict):
             raise plugin.fail(f"env[{index}]", "expected name and value")
-        entry = Entry(item, plugin.file, f"{plugin.place}.env[{index}]")
+        entry = KubeconfigEntry(item, plugin.file, f"{plugin.place}.env[{index}]")
         yield entry.text("name", required=True), entry.text("value")
 
 
-def _describe(config: ClusterConfig, cluster: Entry) -> JsonObject:
+def _describe(config: ClusterConfig, cluster: KubeconfigEntry) -> JsonObject:
     known = describe_cluster(config)
     for item in cluster.body.get("extensions") or ():
         if isinstance(item, dict) and item.get("name") == "client.authentication.k8s.io/exec":

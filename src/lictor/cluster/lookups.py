@@ -1,9 +1,10 @@
 """What policies ask of a live cluster, answered on any thread but that of the event loop."""
 
 import asyncio
+import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import CancelledError
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -16,10 +17,8 @@ from lictor.cluster.client import Client
 from lictor.cluster.discovery import Discovery
 from lictor.cluster.flags import Flags
 from lictor.cluster.global_context import READABLE_IN, GlobalContext
-from lictor.cluster.http_limits import read_http_limits
-from lictor.cluster.post_rules import read_post_rules
 from lictor.cluster.resource import CONFIG_MAP, Resource
-from lictor.cluster.service_calls import ServiceCaller
+from lictor.cluster.service_calls import ServiceCaller, read_http_limits
 from lictor.errors import (
     ApiError,
     LookupFailedError,
@@ -32,6 +31,73 @@ from lictor.lang.resource_names import builtin_names
 from lictor.lang.wildcard import has_wildcard
 from lictor.ports import ApiCall
 from lictor.raw import Json, JsonObject
+
+_PART = r"[A-Za-z0-9._:-]+"
+# Without a dot: that sets off the group in what an administrator writes.
+_WORD = r"[a-z0-9-]+"
+# The core group is served under /api, the others under /apis.
+_PATH = re.compile(
+    rf"/(?:api|apis/(?P<group>{_PART}))/v[a-z0-9]+"
+    rf"(?:/namespaces/{_PART})?/(?P<resource>{_WORD})"
+    rf"(?:/{_PART}/(?P<subresource>{_WORD}))?"
+)
+_RESOURCE = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9.-]+)?(?:/[a-z]+)?")
+# Answered and forgotten: nothing is stored, and no webhook is asked.
+_REVIEWS = frozenset(
+    (
+        "subjectaccessreviews.authorization.k8s.io",
+        "selfsubjectaccessreviews.authorization.k8s.io",
+        "selfsubjectrulesreviews.authorization.k8s.io",
+        "localsubjectaccessreviews.authorization.k8s.io",
+        "tokenreviews.authentication.k8s.io",
+        "selfsubjectreviews.authentication.k8s.io",
+    )
+)
+
+
+class PostRules(msgspec.Struct, frozen=True):
+    """Names of resources as kubectl writes them: `configmaps`, `jobs.batch`, `pods/eviction`."""
+
+    allowed: frozenset[str] = frozenset()
+
+    def check(self, url_path: str, why_not: str) -> None:
+        """Refuse a path with LookupFailedError; `why_not` says why nothing may be stored now."""
+        name = name_resource(url_path)
+        if name in _REVIEWS:
+            return
+        if name not in self.allowed:
+            raise LookupFailedError(
+                f"a policy may not create {name or url_path}: POST is for access reviews; "
+                f"--allowPostResources={name or 'RESOURCE'} lets policies create more"
+            )
+        if why_not:
+            raise LookupFailedError(f"a policy may not create {name} {why_not}")
+
+
+def read_post_rules(flags: Flags) -> PostRules:
+    """The rules that the flags give; UsageError names an entry that cannot be meant."""
+    return PostRules(frozenset(_read_names(flags.allow_post_resources)))
+
+
+def _read_names(text: str) -> Iterable[str]:
+    for entry in filter(None, map(str.strip, text.split(","))):
+        if not _RESOURCE.fullmatch(entry):
+            raise UsageError(
+                f"--allowPostResources: {entry!r} is no resource; write them as kubectl does, "
+                "such as configmaps, jobs.batch or pods/eviction"
+            )
+        yield entry
+
+
+def name_resource(url_path: str) -> str:
+    """The resource that a path creates; empty where it is not written plainly."""
+    found = _PATH.fullmatch(url_path.partition("?")[0])
+    if found is None or any(part in (".", "..") for part in found[0].split("/")):
+        return ""
+    group, part = found["group"], found["subresource"]
+    name = f"{found['resource']}.{group}" if group else found["resource"]
+    return f"{name}/{part}" if part else name
+
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ _MAX_EARLY = 1000
 _EARLY_SECONDS = 30.0
 
 
-class NamespaceBook:
+class NamespaceCache:
     """All namespaces by name. `run` follows them until cancelled."""
 
     def __init__(self, client: Client) -> None:

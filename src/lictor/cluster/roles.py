@@ -27,7 +27,7 @@ class _Grant(msgspec.Struct, frozen=True):
     namespace: str
 
 
-class RoleBook:
+class RoleCache:
     """Bindings by the names of their subjects. `run` follows them until cancelled."""
 
     def __init__(self, client: Client) -> None:

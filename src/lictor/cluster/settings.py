@@ -24,7 +24,7 @@ _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
-class ResourceFilter(msgspec.Struct, frozen=True):
+class ResourceFilterEntry(msgspec.Struct, frozen=True):
     """`[kind,namespace,name]`: objects that no policy concerns."""
 
     kind: str
@@ -32,7 +32,7 @@ class ResourceFilter(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class Exclusion(msgspec.Struct, frozen=True):
+class CallerExclusion(msgspec.Struct, frozen=True):
     """Names with wildcards that are left alone, and those (`!name`) that never are."""
 
     excluded: tuple[str, ...] = ()
@@ -42,11 +42,11 @@ class Exclusion(msgspec.Struct, frozen=True):
 class Settings(msgspec.Struct, frozen=True):
     """The settings in force. `problems` tells the entries that could not be read."""
 
-    resource_filters: tuple[ResourceFilter, ...] = ()
-    exclude_usernames: Exclusion = Exclusion()
-    exclude_groups: Exclusion = Exclusion()
-    exclude_roles: Exclusion = Exclusion()
-    exclude_cluster_roles: Exclusion = Exclusion()
+    resource_filters: tuple[ResourceFilterEntry, ...] = ()
+    exclude_usernames: CallerExclusion = CallerExclusion()
+    exclude_groups: CallerExclusion = CallerExclusion()
+    exclude_roles: CallerExclusion = CallerExclusion()
+    exclude_cluster_roles: CallerExclusion = CallerExclusion()
     default_registry: str = "docker.io"
     enable_default_registry_mutation: bool = True
     generate_success_events: bool = False
@@ -116,15 +116,15 @@ class _Reader:
             self.problems.append(f"{key}: {error}")
             return None
 
-    def exclusion(self, key: str) -> Exclusion:
+    def exclusion(self, key: str) -> CallerExclusion:
         entries = _split(self.text(key))
         included = [entry[1:].strip() for entry in entries if entry.startswith("!")]
-        return Exclusion(
+        return CallerExclusion(
             tuple(entry for entry in entries if not entry.startswith("!")),
             tuple(entry for entry in included if entry),
         )
 
-    def filters(self, key: str) -> tuple[ResourceFilter, ...]:
+    def filters(self, key: str) -> tuple[ResourceFilterEntry, ...]:
         text = self.text(key)
         outside = _BRACKETS.sub("", text)
         if outside.strip(" ,\n\t"):
@@ -132,7 +132,7 @@ class _Reader:
         parsed = [self._filter(key, inside) for inside in _BRACKETS.findall(text)]
         return tuple(each for each in parsed if each is not None)
 
-    def _filter(self, key: str, inside: str) -> ResourceFilter | None:
+    def _filter(self, key: str, inside: str) -> ResourceFilterEntry | None:
         parts = [part.strip() for part in inside.split(",")]
         if not parts[0] or len(parts) > 3 or parse_kind_selector(parts[0]).kind == "":
             self.problems.append(f"{key}: [{inside}] is not of the form [kind,namespace,name]")
@@ -143,7 +143,7 @@ class _Reader:
                 f"{key}: [{inside}] gives no {missing}, and so fits only what has none; "
                 "write * for all"
             )
-        return ResourceFilter(*parts)
+        return ResourceFilterEntry(*parts)
 
 
 def _split(text: str) -> list[str]:

@@ -16,9 +16,9 @@ from lictor.cluster.cache import Cache, Change
 from lictor.cluster.client import Client
 from lictor.cluster.compile_trial import Job, current_trials
 from lictor.cluster.flags import Flags
-from lictor.cluster.http_limits import read_http_limits
-from lictor.cluster.preparation import Preparation, Task
+from lictor.cluster.policy_compiler import CompileTask, PolicyCompiler
 from lictor.cluster.resource import Resource
+from lictor.cluster.service_calls import read_http_limits
 from lictor.errors import CompileError
 from lictor.lang.resource_names import ResourceNames, builtin_names
 from lictor.load.policies import Loaded, has_errors, load_documents
@@ -143,7 +143,7 @@ class PolicyStore:
         self._marks: dict[str, tuple[StoredPolicy, Exceptions, str]] = {}
         self._names: ResourceNames | None = None
         trials = current_trials()
-        self._preparation = Preparation(trials) if trials is not None else None
+        self._preparation = PolicyCompiler(trials) if trials is not None else None
         self._is_prepared = asyncio.Event()
         # How often names of kinds have changed.
         self._epoch = 0
@@ -219,7 +219,7 @@ class PolicyStore:
         made = self._preparation and self._preparation.made.get(policy.uid)
         return made.reason if made else ""
 
-    async def _prepare(self, preparation: Preparation) -> None:
+    async def _prepare(self, preparation: PolicyCompiler) -> None:
         """Read and compile what has changed; until then everyone sees the state before."""
         # A large policy takes seconds to read.
         found = await asyncio.to_thread(self._read_all, self._list_documents())
@@ -238,7 +238,7 @@ class PolicyStore:
         if pause is not None:
             asyncio.get_running_loop().call_later(pause, self._wake.set)
 
-    def _plan(self, policy: StoredPolicy, mark: str) -> Task:
+    def _plan(self, policy: StoredPolicy, mark: str) -> CompileTask:
         exceptions = [each for each in self.exceptions if _concerns(each, policy)]
         names, record = self.names, policy.record
 
@@ -246,7 +246,7 @@ class PolicyStore:
             return () if record is None else fail_policy(record, error, resource_names=names)
 
         others = [document for cache in self._exceptions.values() for document in cache.list()]
-        return Task(
+        return CompileTask(
             policy.uid,
             mark,
             Job(policy.document, tuple(others) if exceptions else (), tuple(self._crds.list())),

@@ -33,7 +33,7 @@ class UpdateType(StrEnum):
     CEL_GENERATE = "cel-generate"
 
 
-class Trigger(msgspec.Struct, frozen=True):
+class UpdateTrigger(msgspec.Struct, frozen=True):
     """The object that a rule was triggered by."""
 
     api_version: str = ""
@@ -43,7 +43,7 @@ class Trigger(msgspec.Struct, frozen=True):
     uid: str = ""
 
     @classmethod
-    def of(cls, resource: JsonObject) -> "Trigger":
+    def of(cls, resource: JsonObject) -> "UpdateTrigger":
         metadata = resource.get("metadata") or {}
         parts = (resource.get("apiVersion"), resource.get("kind"))
         more = (metadata.get("namespace"), metadata.get("name"), metadata.get("uid"))
@@ -67,7 +67,7 @@ class Update(msgspec.Struct, frozen=True):
     type: UpdateType
     policy: str
     rules: tuple[str, ...]
-    trigger: Trigger
+    trigger: UpdateTrigger
     # Only take away what was made for the trigger.
     delete_downstream: bool = False
     # Who asked for what, where a request was the reason: the AdmissionRequest, and the roles.
@@ -139,7 +139,7 @@ def read_update_request(body: JsonObject) -> StoredUpdate | None:
         kind,
         str(spec.get("policy") or ""),
         rules,
-        msgspec.convert(_rename(place), Trigger),
+        msgspec.convert(_rename(place), UpdateTrigger),
         bool(first.get("deleteDownstream") or spec.get("deleteDownstream")),
         (context.get("admissionRequestInfo") or {}).get("admissionRequest"),
         context.get("userInfo"),

@@ -10,7 +10,7 @@ from lictor.cluster.client import Client
 from lictor.cluster.flags import Flags
 from lictor.cluster.lookups import ClusterLookups, begin_request
 from lictor.cluster.names import Names
-from lictor.cluster.namespaces import NamespaceBook
+from lictor.cluster.namespaces import NamespaceCache
 from lictor.cluster.resource import Resource
 from lictor.cluster.settings import SettingsWatch
 from lictor.cluster.store import PolicyStore
@@ -44,7 +44,7 @@ class Workplace(msgspec.Struct):
     store: PolicyStore
     settings: SettingsWatch
     lookups: ClusterLookups
-    namespaces: NamespaceBook
+    namespaces: NamespaceCache
     _caches: dict[tuple[Resource, str, str, str], Cache] = msgspec.field(default_factory=dict)
 
     def watch(
@@ -89,5 +89,5 @@ def build_workplace(client: Client, flags: Flags, names: Names, identity: str) -
         PolicyStore(client, flags, lookups),
         SettingsWatch(client, names),
         lookups,
-        NamespaceBook(client),
+        NamespaceCache(client),
     )

@@ -7,8 +7,7 @@ all variables have been resolved and right before the call.
 from collections.abc import Mapping
 
 from lictor.cluster.client import Client
-from lictor.cluster.names import Names
-from lictor.cluster.own_objects import is_own_object
+from lictor.cluster.names import Names, is_own_object
 from lictor.cluster.resource import Resource
 from lictor.errors import OutOfBoundsError
 from lictor.raw import JsonObject

@@ -48,7 +48,7 @@ class Court(msgspec.Struct, frozen=True):
     slow: SlowRequests = SlowRequests("")
 
 
-class Admission:
+class AdmissionHandler:
     """Answers the AdmissionReviews of all webhook routes."""
 
     def __init__(self, state: ClusterState, court: Court, flags: Flags, names: Names) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from lictor.errors import LoadError, TooLargeError
-from lictor.http import JSON, Call, Reply
+from lictor.http.messages import JSON, HttpRequest, HttpResponse
 from lictor.load.review import Review, find_head, load_review
 from lictor.raw import Json, JsonObject
 from lictor.report.admission_response import AdmissionAnswer, render_review
-from lictor.serve.admission import Admission, find_deadline
+from lictor.serve.admission import AdmissionHandler, find_deadline
 from lictor.serve.counters import Counters, Labels
 from lictor.serve.metrics import (
     HTTP_REQUESTS,
@@ -26,9 +26,9 @@ from lictor.serve.webhook_routes import InternalWebhook, WebhookRoute, read_path
 log = logging.getLogger(__name__)
 
 _WEBHOOKS = {True: "MutatingWebhookConfiguration", False: "ValidatingWebhookConfiguration"}
-_OK = Reply(HTTPStatus.OK)
-_NOT_LISTENING = Reply(HTTPStatus.SERVICE_UNAVAILABLE, b"connections are not accepted\n")
-_NOT_READY = Reply(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready\n")
+_OK = HttpResponse(HTTPStatus.OK)
+_NOT_LISTENING = HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, b"connections are not accepted\n")
+_NOT_READY = HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready\n")
 
 
 class App:
@@ -36,7 +36,7 @@ class App:
 
     def __init__(  # noqa: PLR0913  (the rim, where everything comes together)
         self,
-        admission: Admission,
+        admission: AdmissionHandler,
         internal_webhooks: InternalWebhooks,
         counters: Counters,
         *,
@@ -58,7 +58,7 @@ class App:
         self._tracer = tracer
         self._payload_log = payload_log
 
-    async def __call__(self, call: Call) -> Reply:
+    async def __call__(self, call: HttpRequest) -> HttpResponse:
         began = time.perf_counter()
         self._in_flight += 1
         method = call.method
@@ -70,7 +70,7 @@ class App:
             self._counters.count(HTTP_REQUESTS, labels)
             self._counters.histogram(HTTP_SECONDS, labels).add(time.perf_counter() - began)
 
-    def _get(self, call: Call) -> Reply:
+    def _get(self, call: HttpRequest) -> HttpResponse:
         if call.method not in ("GET", "HEAD"):
             return _refuse(HTTPStatus.METHOD_NOT_ALLOWED, "send reviews by POST")
         if call.path == "/health/liveness":
@@ -79,7 +79,7 @@ class App:
             return _OK if self._is_ready() else _NOT_READY
         return _refuse(HTTPStatus.NOT_FOUND, "nothing here")
 
-    async def _post(self, call: Call) -> Reply:
+    async def _post(self, call: HttpRequest) -> HttpResponse:
         began = time.monotonic()
         target = read_path(call.path)
         if target is None:
@@ -109,9 +109,9 @@ class App:
             self._payload_log.write(review, answer)
         if self._tracer is not None:
             self._tracer.trace(call.path, review, answer, time.time_ns() - int(seconds * 1e9))
-        return Reply(HTTPStatus.OK, body, JSON)
+        return HttpResponse(HTTPStatus.OK, body, JSON)
 
-    def _refuse_unread(self, call: Call, why: str) -> Reply:
+    def _refuse_unread(self, call: HttpRequest, why: str) -> HttpResponse:
         """An answer wherever we know to which question: without one, a failure policy counts.
 
         Whoever makes objects could otherwise get past policies by making them too deep or large.
@@ -122,7 +122,7 @@ class App:
         self._counters.count(REFUSED_UNJUDGED, ("unreadable",))
         log.warning("review not read", extra={"path": call.path, "uid": head[0], "why": why})
         answer = AdmissionAnswer(allowed=False, message=f"the request could not be judged: {why}")
-        return Reply(HTTPStatus.OK, render_review(head[0], answer, head[1]), JSON)
+        return HttpResponse(HTTPStatus.OK, render_review(head[0], answer, head[1]), JSON)
 
     async def _answer(
         self, target: WebhookRoute | InternalWebhook, review: Review, deadline: float
@@ -173,7 +173,7 @@ class App:
         )
 
 
-def _read_review(call: Call) -> Review:
+def _read_review(call: HttpRequest) -> Review:
     if not call.body:
         raise LoadError("the body is empty")
     if call.is_cut:
@@ -207,5 +207,5 @@ def _is_texts(value: Json) -> bool:
     return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
-def _refuse(status: HTTPStatus, why: str) -> Reply:
-    return Reply(status, f"{why}\n".encode())
+def _refuse(status: HTTPStatus, why: str) -> HttpResponse:
+    return HttpResponse(status, f"{why}\n".encode())

@@ -12,10 +12,10 @@ from lictor.cluster.config import load_config
 from lictor.cluster.ephemeral_reports import EphemeralReports, read_form
 from lictor.cluster.events import EventSink
 from lictor.cluster.lookups import ClusterLookups, begin_request
-from lictor.cluster.namespaces import NamespaceBook
+from lictor.cluster.namespaces import NamespaceCache
 from lictor.cluster.request_filter import RequestFilter, build_filter
 from lictor.cluster.resource import CONFIG_MAP, SECRET, Resource
-from lictor.cluster.roles import RoleBook
+from lictor.cluster.roles import RoleCache
 from lictor.cluster.settings import Settings, SettingsWatch
 from lictor.cluster.store import PolicyStore
 from lictor.cluster.update_requests import UpdateRequests
@@ -52,8 +52,8 @@ class WatchedClusterState:
         self,
         policies: PolicyStore,
         settings: SettingsWatch,
-        roles: RoleBook,
-        namespaces: NamespaceBook,
+        roles: RoleCache,
+        namespaces: NamespaceCache,
     ) -> None:
         self.policies = policies
         self._read = asyncio.Event()
@@ -110,8 +110,8 @@ class ClusterBackend(Backend):
         self._counters = counters
         self._certificate = certificate
         self._settings = SettingsWatch(client, names)
-        self._namespaces = NamespaceBook(client)
-        self._roles = RoleBook(client)
+        self._namespaces = NamespaceCache(client)
+        self._roles = RoleCache(client)
         self._lookups = ClusterLookups(client, asyncio.get_running_loop(), flags)
         begin = partial(_begin_request, f"system:serviceaccount:{names.namespace}:")
         self.guard = GuardedLookups(self._lookups, self._namespaces.object, begin)

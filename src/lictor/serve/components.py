@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from lictor.serve.admission import Admission, Court
+from lictor.serve.admission import AdmissionHandler, Court
 from lictor.serve.backend import Backend, ClusterState, NoClusterState
 from lictor.serve.capacity import keep_running
 from lictor.serve.certificate import LiveCertificate
@@ -20,7 +20,7 @@ from lictor.serve.slow_requests import SlowRequests
 class Components(msgspec.Struct, frozen=True):
     """The parts that the process itself handles."""
 
-    admission: Admission
+    admission: AdmissionHandler
     internal_webhooks: InternalWebhooks
     post_admission: PostAdmission
     evaluator: Evaluator
@@ -74,7 +74,7 @@ def build_components(
     )
     policy_sets = PolicySets(state.policies, counters, flags)
     court = Court(policy_sets, evaluator, post_admission, counters, slow)
-    admission = Admission(state, court, flags, options.names)
+    admission = AdmissionHandler(state, court, flags, options.names)
     internal_webhooks = InternalWebhooks(backend.reviewer, options.names)
     return Components(
         admission, internal_webhooks, post_admission, evaluator, policy_sets, state, backend

@@ -11,7 +11,7 @@ from lictor.cluster.ephemeral_reports import EphemeralReports
 from lictor.cluster.events import EventSink
 from lictor.cluster.settings import Settings
 from lictor.cluster.store import StoredPolicy
-from lictor.cluster.update_requests import Trigger, Update, UpdateRequests, UpdateType
+from lictor.cluster.update_requests import Update, UpdateRequests, UpdateTrigger, UpdateType
 from lictor.model.policy import Policy
 from lictor.model.request import Caller, Operation, Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status
@@ -84,7 +84,7 @@ def list_updates(request: Request, results: Iterable[Result]) -> list[Update]:
             rules = chosen.setdefault(key, [])
             if result.rule not in rules:
                 rules.append(result.rule)
-    trigger = Trigger.of(request.resource)
+    trigger = UpdateTrigger.of(request.resource)
     caller = _describe_caller(request.caller)
     admission = _slim(request)
     updates = []

@@ -14,8 +14,9 @@ from typing import TypeAlias
 
 from lictor.cluster.compile_trial import start_trials
 from lictor.errors import DeadlineError
-from lictor.http import Gate
-from lictor.listener import Listener, ListenerLimits
+from lictor.http.limits import ListenerLimits
+from lictor.http.listener import Listener
+from lictor.http.server import HttpServer
 from lictor.serve.app import App
 from lictor.serve.capacity import ProcessMemory, offer_to_kernel
 from lictor.serve.certificate import LiveCertificate
@@ -119,7 +120,7 @@ class _Worker:
         self._certificate = LiveCertificate(options.client_authorities)
         self._stop = asyncio.Event()
         self._listener: Listener | None = None
-        self._gate: Gate | None = None
+        self._server: HttpServer | None = None
         self._told = Counter[str]()
 
     async def run(self) -> None:
@@ -165,27 +166,27 @@ class _Worker:
         share = self._inherited.memory_limit
         # Those who come to the process for slow requests were let in by another one of ours.
         is_inside = self._inherited.is_for_slow
-        gate = self._gate = Gate(
+        server = self._server = HttpServer(
             app,
             max_body=self._options.max_body,
             max_connections=min(max(share // _MEMORY_OF_CONNECTION, _LEAST_PLACES), _MOST_PLACES),
             knows_clients=bool(self._options.client_authorities) and not is_inside,
         )
-        gate.max_read = MAX_CUT
-        gate.max_held = max(share // _SHARE_OF_BODIES, 2 * self._options.max_body)
+        server.max_read = MAX_CUT
+        server.max_held = max(share // _SHARE_OF_BODIES, 2 * self._options.max_body)
         context = None if is_inside else self._certificate.context
-        self._listener = Listener(self._inherited.listener, gate, context, _limit_silent())
-        gate.on_count = self._note_connections
+        self._listener = Listener(self._inherited.listener, server, context, _limit_silent())
+        server.on_count = self._note_connections
         self._listener.on_count = self._note_connections
-        tasks += [asyncio.create_task(self._listener.run()), asyncio.create_task(gate.sweep())]
+        tasks += [asyncio.create_task(self._listener.run()), asyncio.create_task(server.sweep())]
         page = await self._show_metrics(components)
         await self._stop.wait()
-        await self._wait_for_clients(gate)
+        await self._wait_for_clients(server)
         self._listener.stop(for_all=self._inherited.is_ending.is_set)
         if page is not None:
             page.close()
         await self._listener.finish(_HANDSHAKE_SECONDS)
-        await gate.drain(_DRAIN_SECONDS)
+        await server.drain(_DRAIN_SECONDS)
         await components.drain(_DRAIN_SECONDS)
         self._publish(components)
         for task in tasks:
@@ -211,18 +212,18 @@ class _Worker:
 
     async def _answer_probes(self, app: App, probe_socket: socket.socket) -> None:
         """By the same handler, at a door that other clients cannot block."""
-        gate = Gate(app, max_body=0, max_connections=_PROBE_CONNECTIONS)
+        server = HttpServer(app, max_body=0, max_connections=_PROBE_CONNECTIONS)
         try:
-            await Listener(probe_socket, gate, self._certificate.context).run()
+            await Listener(probe_socket, server, self._certificate.context).run()
         finally:
-            await gate.drain(0)
+            await server.drain(0)
 
     def _is_listening(self) -> bool:
         if self._stop.is_set() or self._listener is None:
             return True
         return self._listener.is_accepting
 
-    async def _wait_for_clients(self, gate: Gate) -> None:
+    async def _wait_for_clients(self, server: HttpServer) -> None:
         """Go on, not ready, until clients have been told elsewhere where to go instead.
 
         Where only this process ends, the others of the same port take over at once.
@@ -233,7 +234,7 @@ class _Worker:
             half = self._options.shutdown_delay / 2
             await asyncio.sleep(half)
             # Those who still come here on old connections are told to make new ones.
-            gate.is_draining = True
+            server.is_draining = True
             await asyncio.sleep(half)
 
     def _is_ready(self, components: Components) -> bool:
@@ -261,10 +262,10 @@ class _Worker:
 
     def _measure(self, components: Components) -> None:
         """Connections and memory: for the metrics, and for the parent."""
-        if self._gate is None or self._listener is None:
+        if self._server is None or self._listener is None:
             return
         is_ready = self._is_ready(components)
-        connections = self._gate.count
+        connections = self._server.count
         grown = self._memory.has_grown(time.monotonic(), connections, is_ready=is_ready)
         self._slot.tell(is_ready=is_ready, has_grown=grown or self._slot.has_grown)
         self._counters.set_gauge(MEMORY, self._memory.used)
@@ -272,12 +273,12 @@ class _Worker:
         counts = self._listener.counts
         self._count_dropped("silent", counts.dropped_silent)
         self._count_dropped("handshake", counts.failed_handshakes)
-        self._count_dropped("evicted", self._gate.evicted)
+        self._count_dropped("evicted", self._server.evicted)
 
     def _note_connections(self) -> None:
         """Each of them, also before the end of its handshake, has buffers."""
-        if self._gate is not None and self._listener is not None:
-            self._memory.note_connections(self._gate.count + self._listener.handshakes)
+        if self._server is not None and self._listener is not None:
+            self._memory.note_connections(self._server.count + self._listener.handshakes)
 
     def _count_dropped(self, reason: str, total: int) -> None:
         self._counters.count(CONNECTIONS_DROPPED, (reason,), total - self._told[reason])

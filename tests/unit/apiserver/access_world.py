@@ -21,7 +21,8 @@ from lictor.apiserver.request import ApiUser, RequestAttributes
 from lictor.apiserver.store import Store
 from lictor.cluster.keys import Algorithm, Pair, make_authority, make_serving
 from lictor.errors import RefusedRequestError
-from lictor.http import Call, Gate, Reply
+from lictor.http.messages import HttpRequest, HttpResponse
+from lictor.http.server import HttpServer
 from lictor.model.request import Operation
 from lictor.raw import Json, JsonObject
 
@@ -100,9 +101,9 @@ class Webhooks:
         self.paths: list[str] = []
         self.connections = 0
         self.answers: dict[str, Answer] = {}
-        self.replies: dict[str, Reply] = {}
+        self.replies: dict[str, HttpResponse] = {}
 
-    async def handle(self, call: Call) -> Reply:
+    async def handle(self, call: HttpRequest) -> HttpResponse:
         review = orjson.loads(call.body)
         self.reviews.append(review)
         self.paths.append(f"{call.path}?{call.query.decode()}")
@@ -113,7 +114,7 @@ class Webhooks:
         answer = self.answers.get(call.path, allow)(review["request"])
         response = {"uid": review["request"]["uid"], **answer}
         body = {"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}
-        return Reply(HTTPStatus.OK, orjson.dumps(body), b"application/json")
+        return HttpResponse(HTTPStatus.OK, orjson.dumps(body), b"application/json")
 
     def configure(self, name: str = "c", mutating: bool = False, **fields: Json) -> JsonObject:  # noqa: FBT001, FBT002
         """A configuration with one webhook; fields are those of the webhook."""
@@ -178,7 +179,7 @@ def serving_context() -> ssl.SSLContext:
 async def serve_webhooks() -> AsyncIterator[Webhooks]:
     """A server of webhooks on loopback."""
     webhooks = Webhooks()
-    gate = Gate(webhooks.handle, max_body=1 << 20)
+    gate = HttpServer(webhooks.handle, max_body=1 << 20)
 
     def connect() -> asyncio.Protocol:
         webhooks.connections += 1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lictor.apiserver.request import ApiUser
 from lictor.apiserver.server import Server, ServerSettings, build_server
-from lictor.cluster.wire import Reply, Wire
+from lictor.http.client import ClientResponse, HttpClient
 from lictor.raw import Json, JsonObject
 
 TOKEN = "secret"
@@ -19,7 +19,7 @@ PATIENCE = 5.0
 class Answer:
     """What came back."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: ClientResponse) -> None:
         self.status = reply.status_code
         self.headers = reply.headers
         self.text = reply.text
@@ -38,7 +38,7 @@ class Site:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self._wire = Wire(server.url, ssl.create_default_context(), connections=8)
+        self._wire = HttpClient(server.url, ssl.create_default_context(), connections=8)
 
     async def ask(
         self,

@@ -13,7 +13,7 @@ from lictor.apiserver.access.service_account_tokens import (
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.request import ApiUser
 from lictor.errors import RefusedRequestError
-from lictor.http import Call
+from lictor.http.messages import HttpRequest
 from lictor.raw import Json
 
 KEY = b"k" * 32
@@ -29,14 +29,14 @@ class _Clock:
         return self.now
 
 
-def _call(path: str = "/api", certificate: Json = None, **headers: str | list[str]) -> Call:
+def _call(path: str = "/api", certificate: Json = None, **headers: str | list[str]) -> HttpRequest:
     kept = {
         name.replace("_", "-").encode(): [
             value.encode() for value in (values if isinstance(values, list) else [values])
         ]
         for name, values in headers.items()
     }
-    return Call("GET", path, b"", b"", b"", kept, certificate)
+    return HttpRequest("GET", path, b"", b"", b"", kept, certificate)
 
 
 def _certificate(*pairs: tuple[str, str]) -> Json:
@@ -76,7 +76,7 @@ CERTIFICATE = _certificate(
     ],
     ids=["certificate", "token", "token-spaces", "version", "health", "both"],
 )
-def test_who_asks(call: Call, expected: ApiUser) -> None:
+def test_who_asks(call: HttpRequest, expected: ApiUser) -> None:
     assert _build(World())[0].identify(call) == expected
 
 
@@ -93,7 +93,7 @@ def test_who_asks(call: Call, expected: ApiUser) -> None:
     ],
     ids=["nobody", "wrong", "wrong-open-path", "basic", "no-jwt", "no-ascii", "no-name"],
 )
-def test_nobody_can_tell(call: Call) -> None:
+def test_nobody_can_tell(call: HttpRequest) -> None:
     with pytest.raises(RefusedRequestError) as error:
         _build(World())[0].identify(call)
     assert (error.value.code, error.value.message) == (401, "Unauthorized")

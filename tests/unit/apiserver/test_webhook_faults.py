@@ -18,7 +18,7 @@ from access_world import (
 
 from lictor.apiserver.admission.chain import AdmissionChain, Admitted
 from lictor.errors import RefusedRequestError
-from lictor.http import Reply
+from lictor.http.messages import HttpResponse
 from lictor.raw import Json, JsonObject
 
 # --- refusals
@@ -97,7 +97,7 @@ def test_all_that_check_are_asked_though_one_refuses() -> None:
 # --- webhooks that do not answer as they should
 
 
-BROKEN: dict[str, tuple[JsonObject, Reply | JsonObject | None, str]] = {
+BROKEN: dict[str, tuple[JsonObject, HttpResponse | JsonObject | None, str]] = {
     "refused": (
         {"clientConfig": {"url": "https://127.0.0.1:1/x"}},
         None,
@@ -118,18 +118,18 @@ BROKEN: dict[str, tuple[JsonObject, Reply | JsonObject | None, str]] = {
     ),
     "not-found": (
         {"path": "/a"},
-        Reply(HTTPStatus.NOT_FOUND, b"what?"),
+        HttpResponse(HTTPStatus.NOT_FOUND, b"what?"),
         "failed to call webhook: the server could not find the requested resource",
     ),
     "error": (
         {"path": "/a"},
-        Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"oh no\n"),
+        HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, b"oh no\n"),
         'failed to call webhook: an error on the server ("oh no") has prevented the request from '
         "succeeding",
     ),
     "no-response": (
         {"path": "/a"},
-        Reply(HTTPStatus.OK, b"{}"),
+        HttpResponse(HTTPStatus.OK, b"{}"),
         "received invalid webhook response: webhook response was absent",
     ),
     "uid": (
@@ -160,7 +160,7 @@ BROKEN: dict[str, tuple[JsonObject, Reply | JsonObject | None, str]] = {
 @pytest.mark.parametrize(("fields", "reply", "expected"), BROKEN.values(), ids=BROKEN)
 def test_broken_webhooks(fields: JsonObject, reply: Json, expected: str) -> None:
     async def step(world: World, admission: AdmissionChain, webhooks: Webhooks) -> None:
-        if isinstance(reply, Reply):
+        if isinstance(reply, HttpResponse):
             webhooks.replies = {"/a": reply}
         elif reply is not None:
             webhooks.answers = {"/a": lambda _: reply}

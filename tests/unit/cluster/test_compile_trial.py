@@ -14,16 +14,15 @@ import msgspec
 import pytest
 
 from lictor.assembly import fail_policy
-from lictor.cluster.compile_ledger import LEDGER, CompileLedger
 from lictor.cluster.compile_trial import Job, Trials
 from lictor.cluster.helper_process import (
     HelperProcess,
+    JobOutcome,
     Limits,
-    Outcome,
     SharedHelper,
     serve_several,
 )
-from lictor.cluster.preparation import Preparation, Task
+from lictor.cluster.policy_compiler import LEDGER, CompileLedger, CompileTask, PolicyCompiler
 from lictor.engine import Engine
 from lictor.errors import CompileError
 from lictor.load.policies import load_documents
@@ -166,7 +165,7 @@ def shared(tmp_path: Path) -> Iterator[Shared]:
 
 
 def test_several_share_a_helper(shared: Shared) -> None:
-    async def run() -> list[list[Outcome]]:
+    async def run() -> list[list[JobOutcome]]:
         clients = [SharedHelper(shared.address) for _ in range(5)]
         found = await asyncio.gather(*(each.run([b"fine", b"die"], LIMITS) for each in clients))
         return list(found)
@@ -183,9 +182,12 @@ def test_what_one_has_tried_others_need_not(shared: Shared) -> None:
         (first,) = await one.run([b"fine"], LIMITS, [b"a"])
         assert first.result
         # Whoever does these would not live.
-        assert await other.run([b"die"], LIMITS, [b"a"]) == [Outcome()]
+        assert await other.run([b"die"], LIMITS, [b"a"]) == [JobOutcome()]
         await one.note(b"b")
-        assert await other.run([b"die", b"die"], LIMITS, [b"a", b"b"]) == [Outcome(), Outcome()]
+        assert await other.run([b"die", b"die"], LIMITS, [b"a", b"b"]) == [
+            JobOutcome(),
+            JobOutcome(),
+        ]
         for _ in range(2):
             (failed,) = await other.run([b"die"], LIMITS, [b"c"])
             assert failed.failure
@@ -197,7 +199,7 @@ def test_a_shared_helper_may_be_started_again(shared: Shared) -> None:
     client = SharedHelper(shared.address)
     assert asyncio.run(client.run([b"fine"], LIMITS))[0].result
 
-    async def run() -> Outcome:
+    async def run() -> JobOutcome:
         asking = asyncio.create_task(client.run([b"linger"], LIMITS))
         await asyncio.sleep(0.3)
         shared.end(signal.SIGKILL)
@@ -237,10 +239,10 @@ def test_such_a_policy_answers_with_an_error_and_holds_up_nobody(trials: Trials)
         return ()
 
     tasks = [
-        Task("a", "1", Job(_policy(rules=6000)), compile_slowly, _fail),
-        Task("b", "1", Job(_policy()), compile_slowly, _fail),
+        CompileTask("a", "1", Job(_policy(rules=6000)), compile_slowly, _fail),
+        CompileTask("b", "1", Job(_policy()), compile_slowly, _fail),
     ]
-    preparation = Preparation(trials)
+    preparation = PolicyCompiler(trials)
     gaps: list[float] = []
 
     async def tick() -> None:
@@ -347,8 +349,8 @@ def test_a_policy_over_which_a_process_died_is_left_alone(trials: Trials) -> Non
         compiled.append(1)
         return ()
 
-    preparation = Preparation(trials)
-    task = Task("quarantined", "1", Job(_policy()), compile_it, _fail)
+    preparation = PolicyCompiler(trials)
+    task = CompileTask("quarantined", "1", Job(_policy()), compile_it, _fail)
     asyncio.run(preparation.prepare([task]))
     assert compiled == []
     made = preparation.made["quarantined"]
@@ -381,8 +383,8 @@ def test_a_policy_that_breaks_the_compiler_is_an_error(trials: Trials) -> None:
     def broken() -> tuple[Program, ...]:
         raise TypeError("oops")
 
-    preparation = Preparation(trials)
-    task = Task("broken", "1", Job(_policy()), broken, _fail)
+    preparation = PolicyCompiler(trials)
+    task = CompileTask("broken", "1", Job(_policy()), broken, _fail)
     asyncio.run(preparation.prepare([task]))
     made = preparation.made["broken"]
     assert "TypeError" in made.reason

@@ -9,10 +9,8 @@ import orjson
 import pytest
 import yaml
 
-from lictor.cluster.config import find_pod_config, load_config
-from lictor.cluster.credentials import FileSource, PluginSource
-from lictor.cluster.exec_plugin import Credential, ExecPlugin
-from lictor.cluster.proxies import choose_proxy
+from lictor.cluster.config import choose_proxy, find_pod_config, load_config
+from lictor.cluster.credentials import Credential, ExecPlugin, FileSource, PluginSource
 from lictor.errors import LoadError, UnreachableError, UsageError
 
 # What a source is asked for: what it holds, or a fresh one.

@@ -3,7 +3,7 @@
 import pytest
 
 from lictor.cluster.flags import Flags
-from lictor.cluster.post_rules import name_resource, read_post_rules
+from lictor.cluster.lookups import name_resource, read_post_rules
 from lictor.errors import LookupFailedError, UsageError
 
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"

@@ -5,7 +5,7 @@ import pytest
 from lictor.cluster.cache import Change, ChangeType
 from lictor.cluster.client import Client
 from lictor.cluster.config import ClusterConfig
-from lictor.cluster.roles import RoleBook
+from lictor.cluster.roles import RoleCache
 from lictor.model.request import Caller
 
 
@@ -37,8 +37,8 @@ BINDINGS = (
 
 
 @pytest.fixture
-def book() -> RoleBook:
-    book = RoleBook(Client(ClusterConfig("http://127.0.0.1:1")))
+def book() -> RoleCache:
+    book = RoleCache(Client(ClusterConfig("http://127.0.0.1:1")))
     for binding in BINDINGS:
         book._take(Change(ChangeType.ADDED, binding))
     return book

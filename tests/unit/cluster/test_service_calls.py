@@ -10,8 +10,7 @@ import pytest
 from fake_api import Answer, Asked, FakeApi, run_api
 
 from lictor.cluster.flags import Flags
-from lictor.cluster.http_limits import read_http_limits
-from lictor.cluster.service_calls import ServiceCaller, _list_meanings
+from lictor.cluster.service_calls import ServiceCaller, _list_meanings, read_http_limits
 from lictor.errors import LookupFailedError, UsageError
 from lictor.ports import ApiCall, HttpAnswer, HttpLimits
 

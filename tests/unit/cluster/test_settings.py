@@ -5,7 +5,7 @@ import time
 import pytest
 
 from lictor.cluster.request_filter import build_filter, build_resource_filter
-from lictor.cluster.settings import Exclusion, ResourceFilter, Settings, read_settings
+from lictor.cluster.settings import CallerExclusion, ResourceFilterEntry, Settings, read_settings
 from lictor.model.request import Caller, GroupVersionKind, Operation, Request
 
 
@@ -39,11 +39,16 @@ def test_everything_given():
         maxContextSize="3Mi",
     )
     assert found == Settings(
-        resource_filters=(ResourceFilter("Event", "*", "*"), ResourceFilter("*/*", "kyverno", "*")),
-        exclude_usernames=Exclusion(("system:serviceaccount:a:*",), ("system:serviceaccount:a:b",)),
-        exclude_groups=Exclusion(("system:nodes",)),
-        exclude_roles=Exclusion(("team:admin",)),
-        exclude_cluster_roles=Exclusion(("cluster-admin",), ("edit",)),
+        resource_filters=(
+            ResourceFilterEntry("Event", "*", "*"),
+            ResourceFilterEntry("*/*", "kyverno", "*"),
+        ),
+        exclude_usernames=CallerExclusion(
+            ("system:serviceaccount:a:*",), ("system:serviceaccount:a:b",)
+        ),
+        exclude_groups=CallerExclusion(("system:nodes",)),
+        exclude_roles=CallerExclusion(("team:admin",)),
+        exclude_cluster_roles=CallerExclusion(("cluster-admin",), ("edit",)),
         default_registry="registry.corp/mirror",
         enable_default_registry_mutation=False,
         generate_success_events=True,
@@ -71,7 +76,7 @@ def test_everything_given():
 )  # fmt: skip
 def test_resource_filters(text, filters):
     found = read(resourceFilters=text)
-    assert found.resource_filters == tuple(ResourceFilter(*each) for each in filters)
+    assert found.resource_filters == tuple(ResourceFilterEntry(*each) for each in filters)
     assert found.problems == ()
 
 
@@ -102,7 +107,7 @@ def test_bad_entries_are_told_and_keep_their_defaults(data, problem):
     found = read(**data)
     assert problem in found.problems[0]
     kept = read(**data, excludeGroups="a")
-    assert kept.exclude_groups == Exclusion(("a",))
+    assert kept.exclude_groups == CallerExclusion(("a",))
     if "resourceFilters" not in data:
         assert {**_as_dict(found), "problems": ()} == _as_dict(Settings())
 

@@ -6,9 +6,9 @@ import pytest
 
 from lictor.cluster.names import Names
 from lictor.cluster.update_requests import (
-    Trigger,
     Update,
     UpdateRequests,
+    UpdateTrigger,
     UpdateType,
     build_update_request,
     read_update_request,
@@ -19,7 +19,7 @@ NAMES = Names("lictor", "lictor")
 
 
 def make(number=0, kind=UpdateType.GENERATE, **more):
-    trigger = Trigger("apps/v1", "Deployment", "shop", f"web-{number}", f"uid-{number}")
+    trigger = UpdateTrigger("apps/v1", "Deployment", "shop", f"web-{number}", f"uid-{number}")
     return Update(kind, "shop/policy", ("a", "b"), trigger, **more)
 
 

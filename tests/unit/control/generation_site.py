@@ -11,7 +11,7 @@ from lictor.assembly import compile_documents
 from lictor.cluster.names import Names
 from lictor.cluster.resource import CLUSTER_POLICY, NAMESPACE, POLICY
 from lictor.cluster.store import StoredPolicy
-from lictor.cluster.update_requests import Trigger
+from lictor.cluster.update_requests import UpdateTrigger
 from lictor.control.background.trigger import Triggers
 from lictor.control.generate.downstream import Downstream
 from lictor.control.generate.labels import Unit
@@ -139,7 +139,7 @@ class Desk:
     def unit(self, name, rule="make"):
         found = self.api.objects.get(("namespaces", "", name))
         uid = found["metadata"]["uid"] if found else "gone"
-        return Unit("policy", "", rule, Trigger("v1", "Namespace", "", name, uid))
+        return Unit("policy", "", rule, UpdateTrigger("v1", "Namespace", "", name, uid))
 
     async def ask(self, name):
         """A request about a namespace came."""

@@ -4,9 +4,7 @@ import asyncio
 
 import pytest
 
-from lictor.cluster.cleanup_access import check_permissions
-from lictor.cluster.cleanup_kinds import find_targets
-from lictor.cluster.cleanup_policies import read_cleanup
+from lictor.cluster.cleanup_policies import check_permissions, find_targets, read_cleanup
 from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import Resource
 from lictor.errors import LoadError

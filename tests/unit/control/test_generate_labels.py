@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.cluster.update_requests import Trigger
+from lictor.cluster.update_requests import UpdateTrigger
 from lictor.control.generate.labels import (
     KEEPING,
     RELEASE,
@@ -14,8 +14,8 @@ from lictor.control.generate.labels import (
 )
 from lictor.model.result import SourceRef
 
-DEPLOYMENT = Trigger("apps/v1", "Deployment", "shop", "web", "uid-1")
-NAMESPACE = Trigger("v1", "Namespace", "", "team-a", "uid-2")
+DEPLOYMENT = UpdateTrigger("apps/v1", "Deployment", "shop", "web", "uid-1")
+NAMESPACE = UpdateTrigger("v1", "Namespace", "", "team-a", "uid-2")
 SOURCE = SourceRef("v1", "Secret", "vault", "regcred", "uid-3")
 LONG = "n" * 200
 
@@ -27,7 +27,7 @@ LONG = "n" * 200
         pytest.param(Unit("policy", "shop", "rule", DEPLOYMENT), SOURCE, id="copy-of-a-group"),
         pytest.param(Unit("policy", "", "", DEPLOYMENT), None, id="cel"),
         pytest.param(
-            Unit("policy", "", "", Trigger("v1", "Pod", "shop", LONG, "uid-4")),
+            Unit("policy", "", "", UpdateTrigger("v1", "Pod", "shop", LONG, "uid-4")),
             SourceRef("v1", "Secret", "vault", LONG, "uid-5"),
             id="names-longer-than-labels",
         ),
@@ -80,7 +80,7 @@ def test_what_kyverno_made_is_known_by_the_uid_of_its_trigger():
         "generate.kyverno.io/trigger-uid": "uid-2",
     }
     unit = read_unit({"metadata": {"name": "x", "labels": labels}})
-    assert unit == Unit("p", "", "r", Trigger("v1", "Namespace", "", "", "uid-2"))
+    assert unit == Unit("p", "", "r", UpdateTrigger("v1", "Namespace", "", "", "uid-2"))
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from lictor.cluster.update_requests import Trigger, Update, UpdateType
+from lictor.cluster.update_requests import Update, UpdateTrigger, UpdateType
 from lictor.control.background.trigger import Triggers
 from lictor.errors import NotFoundError, NotYetError
 from lictor.lang.resource_names import builtin_names
 from lictor.model.request import Operation
 
-PLACE = Trigger("v1", "ConfigMap", "shop", "trigger", "uid-1")
+PLACE = UpdateTrigger("v1", "ConfigMap", "shop", "trigger", "uid-1")
 
 
 def stored(text="stored", version="2", uid="uid-1"):
@@ -120,6 +120,9 @@ def test_what_is_stored_nowhere_is_told_by_the_request(update):
 
 def test_a_trigger_without_a_name_is_found_by_its_uid():
     update = Update(
-        UpdateType.GENERATE, "policy", ("rule",), Trigger("v1", "ConfigMap", "shop", "", "uid-1")
+        UpdateType.GENERATE,
+        "policy",
+        ("rule",),
+        UpdateTrigger("v1", "ConfigMap", "shop", "", "uid-1"),
     )
     assert build(Client(stored()), update).object["data"] == {"text": "stored"}

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from lictor.cluster.update_requests import (
-    Trigger,
     Update,
+    UpdateTrigger,
     UpdateType,
     build_update_request,
     read_update_request,
@@ -15,7 +15,7 @@ from lictor.cluster.update_requests import (
 from lictor.control.background.update_requests import Updates, key_of
 from lictor.errors import EvaluationError, NotYetError
 
-PLACE = Trigger("v1", "Namespace", "", "team", "uid-1")
+PLACE = UpdateTrigger("v1", "Namespace", "", "team", "uid-1")
 
 
 class Queue:
@@ -108,7 +108,7 @@ def test_equal_ones_are_one_piece_of_work():
         pytest.param(make("CREATE"), make("UPDATE"), False, id="operation"),
         pytest.param(make("UPDATE"), make("UPDATE", rules=("x",)), False, id="rules"),
         pytest.param(
-            make("UPDATE"), make("UPDATE", trigger=Trigger("v1", "Namespace", "", "team", "uid-2")),
+            make("UPDATE"), make("UPDATE", trigger=UpdateTrigger("v1", "Namespace", "", "team", "uid-2")),
             False, id="another-of-that-name",
         ),
         pytest.param(make("DELETE"), make("DELETE"), False, id="each-deletion-counts"),

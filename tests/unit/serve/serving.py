@@ -10,12 +10,12 @@ import orjson
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.cluster.store import StoredPolicy
-from lictor.http import Call, Reply
+from lictor.http.messages import HttpRequest, HttpResponse
 from lictor.lang.resource_names import ResourceNames
 from lictor.model.program import Program
 from lictor.model.request import Caller, Request
 from lictor.raw import JsonObject
-from lictor.serve.admission import Admission, Court
+from lictor.serve.admission import AdmissionHandler, Court
 from lictor.serve.app import App
 from lictor.serve.counters import Counters
 from lictor.serve.evaluator import Evaluator, LookupGuard
@@ -98,16 +98,16 @@ class Bench:
         policy_sets = PolicySets(policies, self.counters, flags)
         court = Court(policy_sets, self.evaluator, self.post_admission, self.counters)
         self.app = App(
-            Admission(self.state, court, flags, names),
+            AdmissionHandler(self.state, court, flags, names),
             InternalWebhooks(PolicyReviewer(flags, lambda: policies.names), names),
             self.counters,
             is_ready=lambda: self.state.is_ready,
             max_in_flight=max_in_flight,
         )
 
-    async def post(self, path: str, review: JsonObject | bytes, query: bytes = b"") -> Reply:
+    async def post(self, path: str, review: JsonObject | bytes, query: bytes = b"") -> HttpResponse:
         body = review if isinstance(review, bytes) else orjson.dumps(review)
-        return await self.app(Call("POST", path, query, b"application/json", body))
+        return await self.app(HttpRequest("POST", path, query, b"application/json", body))
 
     def ask(self, path: str, review: JsonObject) -> JsonObject:
         """The response to one review."""

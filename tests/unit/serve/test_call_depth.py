@@ -13,7 +13,8 @@ import orjson
 from serving import Bench, make_policy, make_review, require_label, write_policies
 
 from lictor.engine import Engine
-from lictor.http import Connection, Gate
+from lictor.http.connection import ServerConnection
+from lictor.http.server import HttpServer
 
 # From the server's dispatch to the engine, and from the first byte to the last. They may only fall:
 # the aim is 7 and 45.
@@ -83,13 +84,13 @@ def _admit(folder: Path) -> _Calls:
     )
     calls, transport = _Calls(), _Transport()
 
-    async def send(connection: Connection) -> None:
+    async def send(connection: ServerConnection) -> None:
         transport.answered.clear()
         connection.data_received(request)
         await transport.answered.wait()
 
     async def run() -> None:
-        connection = Gate(bench.app, max_body=1 << 20)()
+        connection = HttpServer(bench.app, max_body=1 << 20)()
         connection.connection_made(transport)
         for _ in range(3):  # what is compiled or remembered at the first request
             await send(connection)

@@ -12,7 +12,7 @@ import pytest
 from serving import Bench, make_policy, make_review, require_label, write_policies
 
 from lictor.errors import DeadlineError, TooSlowError
-from lictor.http import Call
+from lictor.http.messages import HttpRequest
 from lictor.model.result import Verdict
 from lictor.raw import Json, JsonObject
 from lictor.serve.evaluator import Evaluator
@@ -61,7 +61,7 @@ def test_depth_that_can_be_walked_is_judged(tmp_path: Path) -> None:
 def test_too_large_is_refused_by_an_answer(tmp_path: Path) -> None:
     bench = _bench(tmp_path, require_label("x"))
     body = orjson.dumps(_review({}))[:300]
-    call = Call("POST", PATH, b"", b"application/json", body, is_cut=True)
+    call = HttpRequest("POST", PATH, b"", b"application/json", body, is_cut=True)
     reply = asyncio.run(bench.app(call))
     assert reply.status is HTTPStatus.OK
     response = orjson.loads(reply.body)["response"]

@@ -17,7 +17,8 @@ from lictor.cluster.keys import Algorithm, Pair, make_authority, make_serving, w
 from lictor.cluster.update_requests import build_update_request
 from lictor.engine import Engine
 from lictor.errors import DeadlineError, LookupFailedError
-from lictor.http import Call, Gate, Reply
+from lictor.http.messages import HttpRequest, HttpResponse
+from lictor.http.server import HttpServer
 from lictor.load.review import load_review
 from lictor.model.program import Case, CompiledRule, Phase, Program
 from lictor.model.request import Request
@@ -140,8 +141,8 @@ def _sign(authority: Pair, file: Path) -> Path:
     return file
 
 
-async def _answer(_: Call) -> Reply:
-    return Reply(HTTPStatus.OK, b"fine\n")
+async def _answer(_: HttpRequest) -> HttpResponse:
+    return HttpResponse(HTTPStatus.OK, b"fine\n")
 
 
 def _ask(port: int, method: str, shown: Path | None) -> int:
@@ -159,7 +160,7 @@ def _ask(port: int, method: str, shown: Path | None) -> int:
 
 
 async def _serve_and_ask(live: LiveCertificate, method: str, shown: Path | None) -> int:
-    gate = Gate(_answer, max_body=1000, knows_clients=True)
+    gate = HttpServer(_answer, max_body=1000, knows_clients=True)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(gate, "127.0.0.1", 0, ssl=live.context)
     port = server.sockets[0].getsockname()[1]

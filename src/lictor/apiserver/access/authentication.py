@@ -12,13 +12,13 @@ from lictor.apiserver.access.service_account_tokens import (
 )
 from lictor.apiserver.request import ApiUser
 from lictor.errors import RefusedRequestError
-from lictor.http import Call
+from lictor.http.messages import HttpRequest
 from lictor.raw import Json
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = ApiUser("system:anonymous", (UNAUTHENTICATED,))
-# Headers that the gate must keep; and all that begin with IMPERSONATE_EXTRA.
+# Headers that the HTTP server must keep; and all that begin with IMPERSONATE_EXTRA.
 HEADERS = frozenset(
     (b"authorization", b"impersonate-user", b"impersonate-group", b"impersonate-uid")
 )
@@ -41,7 +41,7 @@ class Authentication:
         # By digest: how long a look-up takes says nothing of the token then.
         self._tokens = {_digest(token): _know(user) for token, user in (tokens or {}).items()}
 
-    def identify(self, call: Call) -> ApiUser:
+    def identify(self, call: HttpRequest) -> ApiUser:
         """Who asks; raises RefusedRequestError 401 where nobody can tell."""
         user = self._identify_sender(call)
         for name in call.headers:
@@ -54,7 +54,7 @@ class Authentication:
         static = self._tokens.get(_digest(token))
         return static if static is not None else self._service_tokens.read(token, audiences)
 
-    def _identify_sender(self, call: Call) -> ApiUser:
+    def _identify_sender(self, call: HttpRequest) -> ApiUser:
         subject = _read_subject(call.certificate)
         if subject is not None:
             return subject
@@ -70,7 +70,7 @@ class Authentication:
 
     # --- on behalf of someone else
 
-    def _impersonate(self, user: ApiUser, call: Call) -> ApiUser:
+    def _impersonate(self, user: ApiUser, call: HttpRequest) -> ApiUser:
         headers = {
             name.decode("latin-1"): [value.decode("utf-8", "replace") for value in values]
             for name, values in call.headers.items()
@@ -154,7 +154,7 @@ def _read_subject(certificate: Json) -> ApiUser | None:
     return _know(ApiUser(names[-1], groups))
 
 
-def _read_bearer(call: Call) -> str:
+def _read_bearer(call: HttpRequest) -> str:
     for value in call.headers.get(b"authorization", ()):
         scheme, _, token = value.strip().partition(b" ")
         if scheme.lower() == b"bearer":

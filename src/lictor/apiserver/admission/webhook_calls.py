@@ -11,8 +11,8 @@ import orjson
 
 from lictor.apiserver.admission.webhooks import Webhook, WebhookAddress
 from lictor.apiserver.object_reader import ObjectReader, read_list, read_object, read_text
-from lictor.cluster.wire import Reply, Wire
 from lictor.errors import LookupFailedError
+from lictor.http.client import ClientResponse, HttpClient
 from lictor.raw import Json, JsonObject
 
 _DISCOVERY = "discovery.k8s.io"
@@ -118,7 +118,7 @@ class WebhookCaller:
     def __init__(self, reader: ObjectReader) -> None:
         self._addresses = ServiceAddresses(reader)
         # Where it leads, whom it trusts and by which name.
-        self._wires: dict[tuple[str, bytes, str], Wire] = {}
+        self._wires: dict[tuple[str, bytes, str], HttpClient] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     async def call(self, hook: Webhook, body: bytes) -> bytes:
@@ -143,7 +143,9 @@ class WebhookCaller:
         self._wires.clear()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    async def _send(self, wire: Wire, path: str, body: bytes, hook: Webhook) -> Reply:
+    async def _send(
+        self, wire: HttpClient, path: str, body: bytes, hook: Webhook
+    ) -> ClientResponse:
         try:
             return await self._send_once(wire, path, body, hook)
         except ConnectionError as error:
@@ -152,12 +154,14 @@ class WebhookCaller:
                 raise
             return await self._send_once(wire, path, body, hook)
 
-    async def _send_once(self, wire: Wire, path: str, body: bytes, hook: Webhook) -> Reply:
+    async def _send_once(
+        self, wire: HttpClient, path: str, body: bytes, hook: Webhook
+    ) -> ClientResponse:
         return await wire.send(
             "POST", path, content=body, params=None, headers=_HEADERS, limit=hook.seconds
         )
 
-    def _find_wire(self, address: WebhookAddress, url: str) -> Wire:
+    def _find_wire(self, address: WebhookAddress, url: str) -> HttpClient:
         server_name = ""
         if address.service:
             host, port = self._addresses.find(address.namespace, address.service, address.port)
@@ -167,7 +171,7 @@ class WebhookCaller:
         found = self._wires.get(key)
         if found is None:
             self._make_room()
-            found = self._wires[key] = Wire(
+            found = self._wires[key] = HttpClient(
                 url,
                 _trust(address.ca),
                 connections=_CONNECTIONS,
@@ -234,7 +238,7 @@ def _explain_certificate(error: ssl.SSLCertVerificationError) -> str:
     return told
 
 
-def _explain_status(reply: Reply) -> str:
+def _explain_status(reply: ClientResponse) -> str:
     try:
         status = orjson.loads(reply.content)
     except orjson.JSONDecodeError:

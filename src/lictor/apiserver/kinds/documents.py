@@ -18,7 +18,7 @@ from lictor.apiserver.kinds.discovery import (
     list_resources,
 )
 from lictor.apiserver.kinds.openapi import build_document, index_documents
-from lictor.http import JSON, TEXT
+from lictor.http.messages import JSON, TEXT
 from lictor.raw import JsonObject
 
 _AGGREGATED = b"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

@@ -8,10 +8,9 @@ from typing import TypeVar
 
 from lictor.cluster.client import Client
 from lictor.cluster.config import load_config
-from lictor.cluster.discovery import Collection
+from lictor.cluster.discovery import Collection, ServedKinds
 from lictor.cluster.flags import Flags
 from lictor.cluster.lookups import ClusterLookups
-from lictor.cluster.served import ServedKinds
 
 T = TypeVar("T")
 

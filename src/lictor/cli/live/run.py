@@ -14,7 +14,7 @@ from lictor.cli.live.cluster import LiveCluster
 from lictor.cli.live.lookups import LiveLookups
 from lictor.cli.live.policies import read_cluster_exceptions, read_cluster_policies
 from lictor.cli.live.resources import Choice, list_pages
-from lictor.cluster.cleanup_kinds import CleanupRecord, find_targets
+from lictor.cluster.cleanup_policies import CleanupRecord, find_targets
 from lictor.errors import UsageError
 from lictor.lang.resource_names import Resource
 from lictor.offline.apply_run import ApplyPlan, ApplyRun, OutputOptions

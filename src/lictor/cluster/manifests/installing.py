@@ -9,14 +9,14 @@ import msgspec
 from lictor.cluster import resource as kinds
 from lictor.cluster.client import Client
 from lictor.cluster.manifests.differences import (
-    Difference,
+    ManifestDifference,
     describe_change,
     find_differences,
     keep_fields,
 )
-from lictor.cluster.manifests.installation import Installation
-from lictor.cluster.manifests.objects import (
+from lictor.cluster.manifests.installation import (
     RESOURCES,
+    Installation,
     delete_all,
     describe_object,
     find_resource,
@@ -45,14 +45,14 @@ _PATIENCE = 60.0
 _PAUSE = 0.5
 
 
-class Step(msgspec.Struct, frozen=True):
+class InstallStep(msgspec.Struct, frozen=True):
     """One manifest, the object of its name in the cluster, and how they differ."""
 
     manifest: JsonObject
     live: JsonObject | None = None
-    changed: tuple[Difference, ...] = ()
+    changed: tuple[ManifestDifference, ...] = ()
     # Set by others, or settings that are there: these stay, unless the installer wants otherwise.
-    kept: tuple[Difference, ...] = ()
+    kept: tuple[ManifestDifference, ...] = ()
 
     @property
     def resource(self) -> Resource:
@@ -77,7 +77,7 @@ async def plan_installation(
     installation: Installation,
     manifests: Iterable[JsonObject],
     named: frozenset[str] = frozenset(),
-) -> list[Step]:
+) -> list[InstallStep]:
     """Compare all manifests with the cluster. `named` are the options that were given.
 
     Raises UsageError where Deployments of someone else run under our names: two programs in one Pod
@@ -94,31 +94,34 @@ async def plan_installation(
     return steps
 
 
-def _is_foreign(step: Step) -> bool:
+def _is_foreign(step: InstallStep) -> bool:
     return step.live is not None and not is_ours(step.live)
 
 
 async def _plan_step(
     client: Client, installation: Installation, manifest: JsonObject, named: frozenset[str]
-) -> Step:
+) -> InstallStep:
     resource = find_resource(manifest)
     if resource in _FOLLOW_RELEASE:
-        return Step(manifest)
+        return InstallStep(manifest)
     metadata = manifest["metadata"]
     live = await client.find(resource, metadata["name"], metadata.get("namespace") or "")
     if live is None:
-        return Step(manifest)
+        return InstallStep(manifest)
     found = find_differences(manifest, live)
-    step = Step(manifest, live)
+    step = InstallStep(manifest, live)
     if step.is_left:
         return step
     kept = [each for each in found if _is_kept(step, each, installation, named)]
     changed = [each for each in found if each not in kept]
-    return Step(manifest, live, tuple(changed), tuple(kept))
+    return InstallStep(manifest, live, tuple(changed), tuple(kept))
 
 
 def _is_kept(
-    step: Step, difference: Difference, installation: Installation, named: frozenset[str]
+    step: InstallStep,
+    difference: ManifestDifference,
+    installation: Installation,
+    named: frozenset[str],
 ) -> bool:
     """Does the field stay as it is in the cluster?"""
     path = difference.path
@@ -132,7 +135,7 @@ def _is_kept(
     return bool(difference.manager) and _OPTIONS.get(path[-1]) not in named
 
 
-def _name_replicas(step: Step, installation: Installation) -> str:
+def _name_replicas(step: InstallStep, installation: Installation) -> str:
     admission = installation.names.controller("admission")
     is_admission = step.manifest["metadata"]["name"] == admission
     return "replicas" if is_admission else "controller_replicas"
@@ -142,7 +145,7 @@ def _name_replicas(step: Step, installation: Installation) -> str:
 
 
 async def install(
-    client: Client, installation: Installation, steps: list[Step], *, overwrite: bool = False
+    client: Client, installation: Installation, steps: list[InstallStep], *, overwrite: bool = False
 ) -> AsyncIterator[str]:
     """Apply manifests in their order, and remove what another way of installing left behind.
 
@@ -169,7 +172,7 @@ async def install(
 async def _apply_step(
     client: Client,
     installation: Installation,
-    step: Step,
+    step: InstallStep,
     owner: JsonObject | None,
     *,
     overwrite: bool,
@@ -184,7 +187,7 @@ async def _apply_step(
     return await client.apply(step.resource, _add_owner(step.resource, manifest, owner))
 
 
-def _build_patch(installation: Installation, step: Step, *, overwrite: bool) -> JsonObject:
+def _build_patch(installation: Installation, step: InstallStep, *, overwrite: bool) -> JsonObject:
     """The settings to write into a ConfigMap that is there; others in it stay."""
     ours = step.manifest["data"]
     data = {name: ours[name] for name in ours if overwrite or name in installation.settings}

@@ -7,14 +7,12 @@ from http import HTTPStatus
 
 from lictor.cluster import resource as kinds
 from lictor.cluster.client import Client
+from lictor.cluster.manifests.crds import KINDS, CrdKind
 from lictor.cluster.manifests.installation import (
     CONTROLLERS,
+    MANAGED,
     Installation,
     check_installation,
-)
-from lictor.cluster.manifests.kinds import KINDS, Kind
-from lictor.cluster.manifests.objects import (
-    MANAGED,
     delete_all,
     describe_object,
     is_ours,
@@ -65,7 +63,7 @@ async def count_objects(client: Client) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def _serve(kind: Kind) -> Resource:
+def _serve(kind: CrdKind) -> Resource:
     version = next(each.name for each in kind.versions if each.storage)
     return Resource(kind.group, version, kind.plural, kind.name, kind.namespaced)
 

@@ -15,11 +15,69 @@ from typing import TypeAlias
 import msgspec
 from msgspec import inspect
 
-from lictor.cluster.manifests.notation import Note, parse_notes
 from lictor.errors import LoadError
 from lictor.load.fields import Absent
 from lictor.model import admission, cel_policy, cleanup, exception, image_validation, policy
 from lictor.raw import JsonObject
+
+FLAGS = frozenset(("atomic", "free", "nullable", "open", "set"))
+_DASHES = "--"
+_STEP = 2
+
+
+class Note(msgspec.Struct):
+    """What is written about one field, and about the fields inside it."""
+
+    name: str
+    type: str = ""
+    required: bool = False
+    attributes: dict[str, str] = {}
+    description: str = ""
+    fields: dict[str, "Note"] = {}
+
+
+def parse_notes(text: str) -> dict[str, Note]:
+    """The notes of a text by name, in order."""
+    top = Note("")
+    path = [top]
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.strip()
+        if not words or words.startswith("#"):
+            continue
+        depth = (len(line) - len(line.lstrip())) // _STEP
+        if words.startswith(_DASHES):
+            _continue_description(path[-1], words.removeprefix(_DASHES).strip())
+            continue
+        if depth >= len(path):
+            raise LoadError("a field is indented too far", where=f"line {number}")
+        note = parse_line(words)
+        del path[depth + 1 :]
+        path[-1].fields[note.name] = note
+        path.append(note)
+    return top.fields
+
+
+def parse_line(line: str) -> Note:
+    """One line without its indentation."""
+    head, _, description = line.partition(f" {_DASHES} ")
+    name, *words = head.split()
+    kind = words.pop(0) if words and not _is_attribute(words[0]) else ""
+    attributes = dict(_read_attribute(word) for word in words)
+    return Note(name.removesuffix("!"), kind, name.endswith("!"), attributes, description.strip())
+
+
+def _is_attribute(word: str) -> bool:
+    return word in FLAGS or "=" in word
+
+
+def _read_attribute(word: str) -> tuple[str, str]:
+    name, _, value = word.partition("=")
+    return name, value
+
+
+def _continue_description(note: Note, text: str) -> None:
+    note.description = f"{note.description} {text}".strip()
+
 
 Record: TypeAlias = type[msgspec.Struct]
 
@@ -50,7 +108,7 @@ _MODULES = (admission, cel_policy, cleanup, exception, image_validation, policy)
 _describe_type = cache(inspect.type_info)
 
 
-class Writer:
+class SchemaWriter:
     """Writes schemas for one version of a kind; fields that this version lacks are left out."""
 
     def __init__(

@@ -36,7 +36,7 @@ _CONTROLLER_RESOURCES = {
 _USUAL_FLAGS = {"omitEvents": "PolicySkipped"}
 
 
-class Container(msgspec.Struct, frozen=True):
+class ContainerOptions(msgspec.Struct, frozen=True):
     """One process tree: its command, and where it listens."""
 
     name: str
@@ -48,12 +48,12 @@ class Container(msgspec.Struct, frozen=True):
     flags: dict[str, str] = {}
 
 
-class Workload(msgspec.Struct, frozen=True):
+class WorkloadOptions(msgspec.Struct, frozen=True):
     """One Deployment."""
 
     controller: str
     replicas: int
-    containers: tuple[Container, ...]
+    containers: tuple[ContainerOptions, ...]
 
     @property
     def component(self) -> str:
@@ -71,9 +71,9 @@ def build_workloads(installation: Installation) -> list[JsonObject]:
     return [*made, *(_build_deployment(installation, workload) for workload in workloads)]
 
 
-def list_workloads(installation: Installation) -> list[Workload]:
+def list_workloads(installation: Installation) -> list[WorkloadOptions]:
     """The Deployments: four, or one."""
-    admission = Container(
+    admission = ContainerOptions(
         "admission",
         ("serve",),
         _ADMISSION_RESOURCES,
@@ -81,21 +81,21 @@ def list_workloads(installation: Installation) -> list[Workload]:
         flags={"shutdownDelay": _choose_delay(installation)},
     )
     if installation.all_in_one:
-        others = Container(
+        others = ContainerOptions(
             "controllers",
             ("control", *CONTROLLERS[1:]),
             _CONTROLLER_RESOURCES,
             metrics=_SECOND_METRICS,
             flags={"metricsPort": str(_SECOND_METRICS)},
         )
-        return [Workload("admission", installation.replicas, (admission, others))]
+        return [WorkloadOptions("admission", installation.replicas, (admission, others))]
     return [
-        Workload("admission", installation.replicas, (admission,)),
+        WorkloadOptions("admission", installation.replicas, (admission,)),
         *(
-            Workload(
+            WorkloadOptions(
                 name,
                 installation.controller_replicas,
-                (Container("controller", ("control", name), _CONTROLLER_RESOURCES),),
+                (ContainerOptions("controller", ("control", name), _CONTROLLER_RESOURCES),),
             )
             for name in CONTROLLERS[1:]
         ),
@@ -105,7 +105,7 @@ def list_workloads(installation: Installation) -> list[Workload]:
 # --- Deployments
 
 
-def _build_deployment(installation: Installation, workload: Workload) -> JsonObject:
+def _build_deployment(installation: Installation, workload: WorkloadOptions) -> JsonObject:
     component = workload.component
     template = {
         "metadata": {"labels": build_labels(installation, component)},
@@ -126,7 +126,7 @@ def _build_deployment(installation: Installation, workload: Workload) -> JsonObj
     return build_object(installation, "apps/v1/Deployment", name, component, spec=spec)
 
 
-def _build_pod(installation: Installation, workload: Workload) -> JsonObject:
+def _build_pod(installation: Installation, workload: WorkloadOptions) -> JsonObject:
     pod: JsonObject = {
         "serviceAccountName": choose_account(installation, workload.controller),
         "automountServiceAccountToken": True,
@@ -161,7 +161,7 @@ def _count_grace_seconds(installation: Installation) -> int:
     return parse_duration(_choose_delay(installation)) // NANOSECONDS + _FINISH_SECONDS
 
 
-def _build_spread(installation: Installation, workload: Workload, key: str) -> JsonObject:
+def _build_spread(installation: Installation, workload: WorkloadOptions, key: str) -> JsonObject:
     return {
         "maxSkew": 1,
         "topologyKey": key,
@@ -170,7 +170,7 @@ def _build_spread(installation: Installation, workload: Workload, key: str) -> J
     }
 
 
-def _build_container(installation: Installation, container: Container) -> JsonObject:
+def _build_container(installation: Installation, container: ContainerOptions) -> JsonObject:
     ports = [{"name": _name_port(container), "containerPort": container.metrics}]
     if container.https:
         ports.insert(0, {"name": "https", "containerPort": container.https})
@@ -199,12 +199,12 @@ def _build_container(installation: Installation, container: Container) -> JsonOb
     }
 
 
-def _name_port(container: Container) -> str:
+def _name_port(container: ContainerOptions) -> str:
     """Ports of one Pod must have different names."""
     return "metrics" if container.metrics == _METRICS else "more-metrics"
 
 
-def _build_arguments(installation: Installation, container: Container) -> list[str]:
+def _build_arguments(installation: Installation, container: ContainerOptions) -> list[str]:
     names = installation.names
     flags: dict[str, str] = {
         **_USUAL_FLAGS,
@@ -228,7 +228,7 @@ def _build_variable(name: str, path: str) -> JsonObject:
     return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 
-def _build_probes(container: Container) -> JsonObject:
+def _build_probes(container: ContainerOptions) -> JsonObject:
     return {
         # Policies are compiled before the first answer, and there may be many of them.
         "startupProbe": _build_probe(container, "liveness", period=5, failures=36),
@@ -237,7 +237,9 @@ def _build_probes(container: Container) -> JsonObject:
     }
 
 
-def _build_probe(container: Container, what: str, *, period: int, failures: int) -> JsonObject:
+def _build_probe(
+    container: ContainerOptions, what: str, *, period: int, failures: int
+) -> JsonObject:
     where: JsonObject = {"path": f"/health/{what}", "port": container.https or container.metrics}
     if container.https:
         where["scheme"] = "HTTPS"
@@ -252,7 +254,7 @@ def _build_probe(container: Container, what: str, *, period: int, failures: int)
 # --- around them
 
 
-def _build_budget(installation: Installation, workload: Workload) -> JsonObject:
+def _build_budget(installation: Installation, workload: WorkloadOptions) -> JsonObject:
     spec = {
         "maxUnavailable": 1,
         "selector": {"matchLabels": match_labels(installation, workload.component)},
@@ -265,7 +267,7 @@ def _build_budget(installation: Installation, workload: Workload) -> JsonObject:
     )
 
 
-def _build_network_policy(installation: Installation, workload: Workload) -> JsonObject:
+def _build_network_policy(installation: Installation, workload: WorkloadOptions) -> JsonObject:
     ports = [
         port
         for container in workload.containers

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from lictor.cluster.client import Client
 from lictor.cluster.resource import MUTATING_POLICY, NAMESPACED_MUTATING_POLICY, Resource
 from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
-from lictor.cluster.update_requests import Trigger, Update, UpdateRequests, UpdateType
+from lictor.cluster.update_requests import Update, UpdateRequests, UpdateTrigger, UpdateType
 from lictor.control.background.trigger import Triggers
 from lictor.control.context import judge
 from lictor.control.generate.labels import Unit
@@ -58,7 +58,7 @@ class Existing:
             if rule.is_kept_by(resource):
                 async for item in self._list(resource, rule.policy.namespace):
                     if await self._generation.is_wanted(rule, item):
-                        self._enqueue(rule.unit(Trigger.of(item)))
+                        self._enqueue(rule.unit(UpdateTrigger.of(item)))
 
     def mutates(self, policy: StoredPolicy) -> bool:
         """Does a policy change what is there when it comes or changes?"""
@@ -77,7 +77,7 @@ class Existing:
                     continue
                 async for item in self._list(resource, policy.namespace):
                     updates = [
-                        Update(kind, policy.key, (name,), Trigger.of(item))
+                        Update(kind, policy.key, (name,), UpdateTrigger.of(item))
                         for name in sorted(chosen)
                     ]
                     await self._requests.submit(updates)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
-from lictor.cluster.update_requests import Trigger, Update
+from lictor.cluster.update_requests import Update, UpdateTrigger
 from lictor.errors import LoadError, NotFoundError, NotYetError
 from lictor.lang.resource_names import ResourceNames
 from lictor.load.review import build_review
@@ -45,7 +45,7 @@ class Triggers(msgspec.Struct, frozen=True):
         scope = found.namespaced if found.namespaced is not None else namespaced
         return Resource(group, version, found.resource, kind, scope)
 
-    async def read(self, trigger: Trigger) -> JsonObject | None:
+    async def read(self, trigger: UpdateTrigger) -> JsonObject | None:
         """The trigger as it is now; None where it, or the one of that UID, is gone."""
         resource = self.locate(
             trigger.api_version, trigger.kind, namespaced=bool(trigger.namespace)
@@ -59,7 +59,7 @@ class Triggers(msgspec.Struct, frozen=True):
         uid = str(found["metadata"].get("uid") or "")
         return found if not trigger.uid or uid == trigger.uid else None
 
-    async def _search(self, resource: Resource, trigger: Trigger) -> JsonObject | None:
+    async def _search(self, resource: Resource, trigger: UpdateTrigger) -> JsonObject | None:
         """By UID alone: what Kyverno has made does not tell the name of its trigger."""
         try:
             async for page in self.client.list_pages(resource, trigger.namespace):
@@ -90,7 +90,7 @@ class Triggers(msgspec.Struct, frozen=True):
             return Request.of(found, namespace_labels=labels)
         return replace(asked, object=found, namespace_labels=labels)
 
-    async def find_labels(self, trigger: Trigger) -> Mapping[str, str]:
+    async def find_labels(self, trigger: UpdateTrigger) -> Mapping[str, str]:
         """The labels of the namespace that a trigger is in."""
         if not trigger.namespace:
             return {}
@@ -105,7 +105,7 @@ class Triggers(msgspec.Struct, frozen=True):
         return found is None or "deletionTimestamp" in found["metadata"]
 
 
-def _check_stored(asked: Request, found: JsonObject | None, trigger: Trigger) -> None:
+def _check_stored(asked: Request, found: JsonObject | None, trigger: UpdateTrigger) -> None:
     name = f"{trigger.kind} {trigger.namespace}/{trigger.name}"
     if asked.operation is Operation.CREATE and found is None:
         raise NotYetError(f"{name} is not there yet", patience=_UNTIL_CREATED)

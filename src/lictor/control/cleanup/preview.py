@@ -9,17 +9,15 @@ import msgspec
 import orjson
 
 from lictor.cluster.cache import drop_managed_fields
-from lictor.cluster.cleanup_kinds import find_targets
-from lictor.cluster.cleanup_policies import CLEANUP_KINDS, read_cleanup
+from lictor.cluster.cleanup_policies import CLEANUP_KINDS, find_targets, read_cleanup
 from lictor.cluster.client import Client
-from lictor.cluster.discovery import Collection
+from lictor.cluster.discovery import Collection, ServedKinds
 from lictor.cluster.flags import Flags
-from lictor.cluster.http_limits import read_http_limits
 from lictor.cluster.lookups import ClusterLookups
 from lictor.cluster.names import Names
 from lictor.cluster.request_filter import build_filter
 from lictor.cluster.resource import CEL_EXCEPTION, CONFIG_MAP, NAMESPACE
-from lictor.cluster.served import ServedKinds
+from lictor.cluster.service_calls import read_http_limits
 from lictor.cluster.settings import read_settings
 from lictor.control.cleanup.run import format_time, read_status, read_time
 from lictor.control.cleanup.sweep import Page, Sweep, SweepWorld

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from lictor.cluster.cleanup_kinds import Target
+from lictor.cluster.cleanup_policies import CleanupTarget
 from lictor.cluster.resource import Resource
 from lictor.compile.cleanup import CleanupProgram
 from lictor.control.cleanup.sweep import Page, Sweep, SweepWorld, Undecided, name_object
@@ -174,7 +174,7 @@ class Remover:
                 outcome += answer
         return outcome
 
-    async def _remove(self, target: Target, item: JsonObject) -> Outcome:
+    async def _remove(self, target: CleanupTarget, item: JsonObject) -> Outcome:
         name = name_object(item)
         namespace = item["metadata"].get("namespace") or ""
         try:
@@ -193,7 +193,7 @@ class Remover:
         log.info("object deleted", extra={"policy": self._policy.name, "object": name})
         return Outcome(gone=1, named=(name,))
 
-    async def _delete(self, target: Target, item: JsonObject) -> bool:
+    async def _delete(self, target: CleanupTarget, item: JsonObject) -> bool:
         """Whether it is we who deleted it. One that has changed since is judged again."""
         for _ in range(_ATTEMPTS):
             metadata = item["metadata"]
@@ -217,13 +217,13 @@ class Remover:
             item = fresh
         raise ConflictError("it changes all the time", status=409)
 
-    async def _still_goes(self, target: Target, item: JsonObject, fresh: JsonObject) -> bool:
+    async def _still_goes(self, target: CleanupTarget, item: JsonObject, fresh: JsonObject) -> bool:
         metadata = fresh["metadata"]
         if metadata["uid"] != item["metadata"]["uid"] or metadata.get("deletionTimestamp"):
             return False
         return await self._sweep.judge_again(target, fresh)
 
-    def _complain(self, target: Target, undecided: Undecided) -> None:
+    def _complain(self, target: CleanupTarget, undecided: Undecided) -> None:
         count_failed(self._sweep.program, target.resource, target.namespace)
         facts = {"policy": self._policy.name, "object": undecided.what}
         log.warning("cleanup not decided", extra={**facts, "why": undecided.why[:200]})

@@ -10,9 +10,12 @@ import msgspec
 
 from lictor.cluster.access import AccessCheck
 from lictor.cluster.cache import Cache
-from lictor.cluster.cleanup_access import check_permissions
-from lictor.cluster.cleanup_kinds import find_targets
-from lictor.cluster.cleanup_policies import compile_record, read_cleanup
+from lictor.cluster.cleanup_policies import (
+    check_permissions,
+    compile_record,
+    find_targets,
+    read_cleanup,
+)
 from lictor.cluster.resource import Resource
 from lictor.control.cleanup.removal import Tell, refer_to
 from lictor.control.cleanup.run import (

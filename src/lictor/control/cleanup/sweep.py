@@ -17,8 +17,12 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from lictor.cluster.cleanup_kinds import CleanupRecord, Target, find_targets
-from lictor.cluster.cleanup_policies import compile_record
+from lictor.cluster.cleanup_policies import (
+    CleanupRecord,
+    CleanupTarget,
+    compile_record,
+    find_targets,
+)
 from lictor.cluster.client import Client
 from lictor.cluster.discovery import Collection
 from lictor.cluster.names import Names
@@ -135,7 +139,7 @@ class Undecided(msgspec.Struct, frozen=True):
 class Page(msgspec.Struct, frozen=True):
     """Some objects of one collection, judged."""
 
-    target: Target
+    target: CleanupTarget
     goes: tuple[JsonObject, ...] = ()
     undecided: tuple[Undecided, ...] = ()
 
@@ -168,7 +172,7 @@ class Sweep:
             async for page in self._walk(target):
                 yield page
 
-    async def _walk(self, target: Target) -> AsyncIterator[Page]:
+    async def _walk(self, target: CleanupTarget) -> AsyncIterator[Page]:
         for attempt in range(1, _LISTINGS + 1):
             try:
                 async for items in self._list(target):
@@ -186,7 +190,7 @@ class Sweep:
                 yield Page(target, undecided=(Undecided(what, str(error), refused),))
             return
 
-    async def _list(self, target: Target) -> AsyncIterator[list[JsonObject]]:
+    async def _list(self, target: CleanupTarget) -> AsyncIterator[list[JsonObject]]:
         async for answer in self._world.client.list_pages(
             target.resource, target.namespace, labels=target.labels, page=_PAGE
         ):
@@ -194,12 +198,12 @@ class Sweep:
             # What is on its way out needs no second push.
             yield [each for each in items if not each["metadata"].get("deletionTimestamp")]
 
-    async def judge_again(self, target: Target, item: JsonObject) -> bool:
+    async def judge_again(self, target: CleanupTarget, item: JsonObject) -> bool:
         """The same question about an object that has changed since."""
         page = await self._judge(target, [item])
         return bool(page.goes)
 
-    async def _judge(self, target: Target, items: Sequence[JsonObject]) -> Page:
+    async def _judge(self, target: CleanupTarget, items: Sequence[JsonObject]) -> Page:
         requests = []
         for item in items:
             labels = await self._find_labels(item)
@@ -217,7 +221,7 @@ class Sweep:
         # Without this, a selector such as `DoesNotExist` would take an unknown namespace.
         return None if namespace is None else namespace["metadata"].get("labels") or {}
 
-    def _decide(self, target: Target, requests: Iterable[Request]) -> Page:
+    def _decide(self, target: CleanupTarget, requests: Iterable[Request]) -> Page:
         goes: list[JsonObject] = []
         undecided: list[Undecided] = []
         for request in requests:

@@ -5,14 +5,12 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from lictor.cluster.cache import Cache
-from lictor.cluster.cleanup_access import ask_for_myself
-from lictor.cluster.cleanup_policies import CLEANUP_KINDS
-from lictor.cluster.client import Client
-from lictor.cluster.http_limits import read_http_limits
-from lictor.cluster.metadata_client import MetadataClient
+from lictor.cluster.cleanup_policies import CLEANUP_KINDS, ask_for_myself
+from lictor.cluster.client import Client, MetadataClient
+from lictor.cluster.discovery import ServedKinds
 from lictor.cluster.request_filter import build_filter
 from lictor.cluster.resource import NAMESPACE
-from lictor.cluster.served import ServedKinds
+from lictor.cluster.service_calls import read_http_limits
 from lictor.cluster.settings import Settings
 from lictor.control.cleanup.removal import Tell
 from lictor.control.cleanup.schedule import CleanupLoop, Cleanups

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from lictor.cluster.update_requests import Trigger
+from lictor.cluster.update_requests import UpdateTrigger
 from lictor.model.result import SourceRef
 from lictor.raw import Json, JsonObject
 
@@ -29,7 +29,7 @@ class Unit(msgspec.Struct, frozen=True):
     namespace: str
     # Empty for a policy in CEL.
     rule: str
-    trigger: Trigger
+    trigger: UpdateTrigger
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -115,7 +115,7 @@ def read_unit(item: JsonObject) -> Unit | None:
     notes = metadata.get("annotations") or {}
     group = labels.get(f"{_PREFIX}/trigger-group") or ""
     version = labels.get(f"{_PREFIX}/trigger-version") or ""
-    trigger = Trigger(
+    trigger = UpdateTrigger(
         f"{group}/{version}" if group else version,
         str(labels.get(f"{_PREFIX}/trigger-kind") or ""),
         str(labels.get(f"{_PREFIX}/trigger-namespace") or ""),

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.cluster.resource import Resource
-from lictor.cluster.update_requests import Trigger, Update, UpdateType
+from lictor.cluster.update_requests import Update, UpdateTrigger, UpdateType
 from lictor.control.background.trigger import Triggers
 from lictor.control.context import judge
 from lictor.control.generate.downstream import Downstream, Place
@@ -242,7 +242,7 @@ class Generation:
 
     async def makes(self, rule: GenerateRule, item: JsonObject) -> bool | None:
         """Would a rule make anything for an object? None where that cannot be told now."""
-        labels = await self._triggers.find_labels(Trigger.of(item))
+        labels = await self._triggers.find_labels(UpdateTrigger.of(item))
         verdict = await judge(rule.engine, Request.of(item, namespace_labels=labels))
         if any(result.status is Status.ERROR for result in verdict.results):
             return None
@@ -250,7 +250,7 @@ class Generation:
 
     async def is_wanted(self, rule: GenerateRule, item: JsonObject) -> bool:
         """Does an object that is there already set a rule off?"""
-        trigger = Trigger.of(item)
+        trigger = UpdateTrigger.of(item)
         labels = await self._triggers.find_labels(trigger)
         verdict = await judge(rule.asking, Request.of(item, namespace_labels=labels))
         return any(result.status in (Status.PASS, Status.ERROR) for result in verdict.results)

@@ -18,7 +18,7 @@ from lictor.cluster.resource import (
     Resource,
 )
 from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
-from lictor.cluster.update_requests import Trigger
+from lictor.cluster.update_requests import UpdateTrigger
 from lictor.control.generate.labels import Unit
 from lictor.engine import Engine
 from lictor.model.cel_policy import GeneratingPolicy
@@ -64,7 +64,7 @@ class GenerateRule(msgspec.Struct, frozen=True):
         """Does it ask who wants what? That cannot be told of an object that is there already."""
         return bool(_ABOUT_REQUESTS.search(orjson.dumps(self.policy.document.get("spec"))))
 
-    def unit(self, trigger: Trigger) -> Unit:
+    def unit(self, trigger: UpdateTrigger) -> Unit:
         return Unit(self.policy.name, self.policy.namespace, self.name, trigger)
 
     def is_kept_by(self, resource: Resource) -> bool:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Coroutine, Iterable
 import msgspec
 
 from lictor.cluster.cache import Cache, Change, ChangeType
-from lictor.cluster.client import Client
-from lictor.cluster.metadata_client import MetadataClient
+from lictor.cluster.client import Client, MetadataClient
 from lictor.cluster.resource import Resource
-from lictor.cluster.update_requests import Trigger
+from lictor.cluster.update_requests import UpdateTrigger
 from lictor.control.background.trigger import Triggers
 from lictor.control.generate.downstream import Downstream, Place
 from lictor.control.generate.labels import Unit, goes_with_policy, read_source, read_unit
@@ -215,7 +214,7 @@ class TriggerWatch:
         self._watched: dict[Resource, _Watched] = {}
         # Triggers that a rule had nothing to do for: in which state of both.
         self._idle: dict[tuple[str, str, str, str], tuple[str, str]] = {}
-        self.enqueue: Callable[[GenerateRule, Trigger], None] = lambda rule, trigger: None  # noqa: ARG005
+        self.enqueue: Callable[[GenerateRule, UpdateTrigger], None] = lambda rule, trigger: None  # noqa: ARG005
 
     async def follow(self, rules: Iterable[GenerateRule], kinds: Iterable[Resource]) -> None:
         """Watch the triggers of rules that keep things in step, and no others."""
@@ -298,9 +297,9 @@ class TriggerWatch:
             return None
 
 
-def _refer(resource: Resource, metadata: JsonObject) -> Trigger:
+def _refer(resource: Resource, metadata: JsonObject) -> UpdateTrigger:
     names = (str(metadata.get(name) or "") for name in ("namespace", "name", "uid"))
-    return Trigger(resource.api_version, resource.kind, *names)
+    return UpdateTrigger(resource.api_version, resource.kind, *names)
 
 
 def _keep_identity(item: JsonObject) -> JsonObject:

@@ -12,7 +12,7 @@ from lictor.cluster.discovery import Discovery
 from lictor.cluster.flags import Flags
 from lictor.cluster.lookups import ClusterLookups
 from lictor.cluster.names import Names
-from lictor.cluster.namespaces import NamespaceBook
+from lictor.cluster.namespaces import NamespaceCache
 from lictor.cluster.request_filter import RequestFilter, build_filter
 from lictor.cluster.resource import CONFIG_MAP, Resource
 from lictor.cluster.settings import read_settings
@@ -66,7 +66,7 @@ class PolicyPreview(msgspec.Struct, rename="camel"):
 class _World(msgspec.Struct, frozen=True):
     client: Client
     store: PolicyStore
-    namespaces: NamespaceBook
+    namespaces: NamespaceCache
     lookups: ClusterLookups
     is_filtered: RequestFilter
 
@@ -209,7 +209,7 @@ def _describe(request: Request, policy: str, rule: str, message: str) -> Finding
 @asynccontextmanager
 async def _open_world(client: Client, flags: Flags, names: Names) -> AsyncIterator[_World]:
     lookups = ClusterLookups(client, asyncio.get_running_loop(), flags)
-    store, namespaces = PolicyStore(client, flags, lookups), NamespaceBook(client)
+    store, namespaces = PolicyStore(client, flags, lookups), NamespaceCache(client)
     parts = (lookups, store, namespaces)
     running = [asyncio.create_task(part.run()) for part in parts]
     try:

@@ -10,7 +10,7 @@ import msgspec
 
 from lictor.cluster.discovery import ServedResource
 from lictor.cluster.names import Names
-from lictor.cluster.settings import Exclusion, Settings
+from lictor.cluster.settings import CallerExclusion, Settings
 from lictor.cluster.store import StoredPolicy
 from lictor.control.webhooks.rules import ALL, excludes_namespace, names_namespace
 from lictor.lang.kind_selector import parse_kind_selector
@@ -211,7 +211,7 @@ def _names_all_versions(kind: str) -> bool:
     return selector.version == ALL and not has_wildcard(selector.kind)
 
 
-def _list_exact(exclusion: Exclusion) -> list[str]:
+def _list_exact(exclusion: CallerExclusion) -> list[str]:
     return [name for name in exclusion.excluded if not has_wildcard(name)]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lictor.cluster.manifests.differences import (
-    Difference,
+    ManifestDifference,
     describe_change,
     describe_difference,
     find_differences,
@@ -66,23 +66,23 @@ ROWS = [
     (
         "a field that someone scaled",
         build_live("kubectl", ("f:spec", "f:replicas"), replicas=5),
-        [Difference(("f:spec", "f:replicas"), 5, 3, "kubectl")],
+        [ManifestDifference(("f:spec", "f:replicas"), 5, 3, "kubectl")],
     ),
     (
         "a field of ours that changed",
         build_live("x", container={"image": "i:1"}),
-        [Difference((*CONTAINERS, "f:image"), "i:1", "i:2")],
+        [ManifestDifference((*CONTAINERS, "f:image"), "i:1", "i:2")],
     ),
     (
         "a field in a list, by its key",
         build_live("edit", (*CONTAINERS, "f:args"), container={"args": ["serve", "-v"]}),
-        [Difference((*CONTAINERS, "f:args"), ["serve", "-v"], ["serve"], "edit")],
+        [ManifestDifference((*CONTAINERS, "f:args"), ["serve", "-v"], ["serve"], "edit")],
     ),
     (
         "a map that is one value",
         build_live("edit", ("f:spec", "f:nodeSelector"), nodeSelector={"os": "linux", "a": "b"}),
         [
-            Difference(
+            ManifestDifference(
                 ("f:spec", "f:nodeSelector"), {"os": "linux", "a": "b"}, {"os": "linux"}, "edit"
             )
         ],
@@ -90,12 +90,12 @@ ROWS = [
     (
         "a field that is gone",
         build_live("x", container={"resources": {}}),
-        [Difference((*CONTAINERS, "f:resources", "f:cpu"), None, "1")],
+        [ManifestDifference((*CONTAINERS, "f:resources", "f:cpu"), None, "1")],
     ),
     (
         "an element that is gone",
         build_live("x", containers=[]),
-        [Difference(CONTAINERS, None, OURS["spec"]["containers"][0])],
+        [ManifestDifference(CONTAINERS, None, OURS["spec"]["containers"][0])],
     ),
 ]
 
@@ -108,8 +108,8 @@ def test_finding_differences(live, found):
 def test_keeping_fields():
     kept = [
         # Without another owner the field would be removed if it were left out.
-        Difference(("f:spec", "f:replicas"), 5, 3),
-        Difference((*CONTAINERS, "f:args"), ["serve", "-v"], ["serve"], "edit"),
+        ManifestDifference(("f:spec", "f:replicas"), 5, 3),
+        ManifestDifference((*CONTAINERS, "f:args"), ["serve", "-v"], ["serve"], "edit"),
     ]
     left = keep_fields(OURS, kept)
     assert left["metadata"] == OURS["metadata"]
@@ -121,21 +121,21 @@ def test_keeping_fields():
 
 
 def test_telling_a_difference():
-    few = Difference((*CONTAINERS, "f:image"), "i:1", "i:2", "kubectl-edit")
+    few = ManifestDifference((*CONTAINERS, "f:image"), "i:1", "i:2", "kubectl-edit")
     assert describe_difference(few) == [
         "spec.containers[admission].image (set by kubectl-edit)",
         "  cluster: i:1",
         "  lictor:  i:2",
     ]
     assert describe_change(few) == "spec.containers[admission].image: i:1 -> i:2"
-    gone = Difference(("f:data", "f:excludeGroups"), None, "system:nodes")
+    gone = ManifestDifference(("f:data", "f:excludeGroups"), None, "system:nodes")
     assert describe_difference(gone)[1] == "  cluster: (not set)"
 
 
 def test_long_lists_are_told_by_the_words_that_differ():
     words = [f"[Kind{number},*,*]" for number in range(20)]
     here, ours = " ".join([*words, "[Mine,*,*]"]), " ".join(["[Yours,*,*]", *words])
-    assert describe_difference(Difference(("f:data", "f:resourceFilters"), here, ours)) == [
+    assert describe_difference(ManifestDifference(("f:data", "f:resourceFilters"), here, ours)) == [
         "data.resourceFilters",
         "  only in the cluster: [Mine,*,*]",
         "  only lictor's:       [Yours,*,*]",

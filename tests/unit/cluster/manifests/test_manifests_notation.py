@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.cluster.manifests.notation import parse_line, parse_notes
+from lictor.cluster.manifests.schema import parse_line, parse_notes
 from lictor.errors import LoadError
 
 LINES = [

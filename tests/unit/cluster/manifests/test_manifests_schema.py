@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from lictor.cluster.manifests import schema
-from lictor.cluster.manifests.kinds import KINDS
-from lictor.cluster.manifests.schema import Writer, keep_defaults
+from lictor.cluster.manifests.crds import KINDS
+from lictor.cluster.manifests.schema import SchemaWriter, keep_defaults
 from lictor.errors import LoadError
 from lictor.model import cel_policy, policy
 
@@ -13,7 +13,7 @@ OPEN = {"x-kubernetes-preserve-unknown-fields": True}
 
 
 def test_types_follow_the_record():
-    made = Writer("v1").write_record(policy.ServiceCall)
+    made = SchemaWriter("v1").write_record(policy.ServiceCall)
     assert made == {
         "type": "object",
         "description": "A service other than the API server.",
@@ -47,13 +47,13 @@ FIELDS = [
 @pytest.mark.parametrize(("field", "expected"), FIELDS, ids=[field for field, _ in FIELDS])
 def test_field(field, expected):
     record, _, name = field.partition(".")
-    made = Writer("v1").write_record(getattr(policy, record))["properties"][name]
+    made = SchemaWriter("v1").write_record(getattr(policy, record))["properties"][name]
     assert {key: value for key, value in made.items() if key != "description"} == expected
 
 
 def test_a_version_may_lack_fields_and_be_stricter():
     absent = {policy.Rule: frozenset(["reportProperties"])}
-    made = Writer("v2beta1", absent).write_record(policy.Rule)["properties"]
+    made = SchemaWriter("v2beta1", absent).write_record(policy.Rule)["properties"]
     assert "reportProperties" not in made
     operators = made["preconditions"]["properties"]["any"]["items"]["properties"]["operator"]
     assert "AnyIn" in operators["enum"]
@@ -61,24 +61,24 @@ def test_a_version_may_lack_fields_and_be_stricter():
 
 
 def test_lists_are_merged_by_name():
-    made = Writer("v1").write_record(cel_policy.ValidatingSpec)["properties"]["variables"]
+    made = SchemaWriter("v1").write_record(cel_policy.ValidatingSpec)["properties"]["variables"]
     assert made["x-kubernetes-list-type"] == "map"
     assert made["x-kubernetes-list-map-keys"] == ["name"]
 
 
 def test_one_of_several_is_asked_for():
-    entry = Writer("v1").write_record(policy.ContextEntry)
+    entry = SchemaWriter("v1").write_record(policy.ContextEntry)
     assert {"required": ["apiCall"]} in entry["oneOf"]
-    assert Writer("v1").write_record(policy.Match)["not"] == {"required": ["any", "all"]}
+    assert SchemaWriter("v1").write_record(policy.Match)["not"] == {"required": ["any", "all"]}
 
 
 def test_unknown_shapes_are_an_error():
     with pytest.raises(LoadError, match="no shape Nothing"):
-        Writer("v1").write_shape("Nothing")
+        SchemaWriter("v1").write_shape("Nothing")
 
 
 def test_defaults_are_all_that_is_kept():
-    spec = Writer("v1").write_record(cel_policy.ImageValidatingSpec)
+    spec = SchemaWriter("v1").write_record(cel_policy.ImageValidatingSpec)
     slim = keep_defaults(spec)
     assert slim["x-kubernetes-preserve-unknown-fields"] is True
     assert slim["properties"]["validationConfigurations"] == {
@@ -122,7 +122,7 @@ SPECS = sorted({kind.spec for kind in KINDS if "." in kind.spec})
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_every_field_that_people_write_is_described(spec):
-    assert find_silent(Writer("v1").write_shape(spec), "spec", []) == [
+    assert find_silent(SchemaWriter("v1").write_shape(spec), "spec", []) == [
         f"spec.rules[].validate.manifests.ignoreFields[].objects[].{name}"
         for name in ("group", "version", "kind", "namespace", "name")
         if spec == "policy.Spec"

@@ -15,10 +15,10 @@ import ssl
 import struct
 import termios
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 
-import msgspec
+from lictor.http.limits import ListenerCounts, ListenerLimits, PendingConnection, SilentConnections
 
 log = logging.getLogger(__name__)
 
@@ -51,71 +51,6 @@ _CLIENT_GONE = frozenset(
 )  # fmt: skip
 
 
-class ListenerLimits(msgspec.Struct, frozen=True):
-    """How many connections may be in which state, and for how long."""
-
-    # Connections whose clients have said nothing yet: in all, and from one address. All API servers
-    # may share an address, and many of their connections begin in the same moment.
-    silent: int = 4096
-    silent_per_address: int = 2048
-    silent_seconds: float = 5.0
-    # Handshakes at the same time; others wait for their turn.
-    handshakes: int = 512
-    handshake_seconds: float = 10.0
-    # Clients that have spoken and wait for their turn; more are left in the kernel's queue.
-    waiting: int = 1024
-
-
-class ListenerCounts(msgspec.Struct):
-    """What became of connections, for the metrics."""
-
-    accepted: int = 0
-    dropped_silent: int = 0
-    failed_handshakes: int = 0
-    errors: int = 0
-
-
-class _Newcomer:
-    """An accepted connection before its handshake is done."""
-
-    __slots__ = ("address", "since", "sock")
-
-    def __init__(self, sock: socket.socket, address: str) -> None:
-        self.sock = sock
-        self.address = address
-        self.since = time.monotonic()
-
-
-class _SilentConnections:
-    """Connections whose clients have said nothing, oldest first, in all and by address."""
-
-    def __init__(self) -> None:
-        self._all: OrderedDict[_Newcomer, None] = OrderedDict()
-        self._by_address: dict[str, OrderedDict[_Newcomer, None]] = {}
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def count_of(self, address: str) -> int:
-        return len(self._by_address.get(address, ()))
-
-    def add(self, newcomer: _Newcomer) -> None:
-        self._all[newcomer] = None
-        self._by_address.setdefault(newcomer.address, OrderedDict())[newcomer] = None
-
-    def remove(self, newcomer: _Newcomer) -> None:
-        self._all.pop(newcomer, None)
-        same = self._by_address.get(newcomer.address)
-        if same is not None:
-            same.pop(newcomer, None)
-            if not same:
-                del self._by_address[newcomer.address]
-
-    def find_oldest(self, address: str | None = None) -> _Newcomer | None:
-        among = self._all if address is None else self._by_address.get(address)
-        return next(iter(among), None) if among else None
-
-
 class Listener:
     """Hands the connections of one port to a protocol, after a TLS handshake where there is one."""
 
@@ -131,10 +66,10 @@ class Listener:
         self._factory = factory
         self._context = context
         self._limits = limits or ListenerLimits()
-        self._silent = _SilentConnections()
-        self._waiting: deque[_Newcomer] = deque()
+        self._silent = SilentConnections()
+        self._waiting: deque[PendingConnection] = deque()
         # In the order in which they began.
-        self._handshakes: dict[asyncio.Task[None], _Newcomer] = {}
+        self._handshakes: dict[asyncio.Task[None], PendingConnection] = {}
         # Told whenever the number of handshakes changes.
         self.on_count: Callable[[], None] | None = None
         self._is_reading = False
@@ -250,7 +185,7 @@ class Listener:
         self._taken_at = time.monotonic()
         try:
             sock.settimeout(0)
-            self._admit(_Newcomer(sock, str(name[0]) if isinstance(name, tuple) else ""))
+            self._admit(PendingConnection(sock, str(name[0]) if isinstance(name, tuple) else ""))
         except OSError:
             # Gone already, or no TLS.
             sock.close()
@@ -279,45 +214,45 @@ class Listener:
 
     # --- connections that have said nothing yet
 
-    def _admit(self, newcomer: _Newcomer) -> None:
-        if self._has_spoken(newcomer):
-            self._take_turn(newcomer)
+    def _admit(self, pending: PendingConnection) -> None:
+        if self._has_spoken(pending):
+            self._take_turn(pending)
             return
         limits = self._limits
-        if self._silent.count_of(newcomer.address) >= limits.silent_per_address:
-            self._drop_oldest(newcomer.address)
+        if self._silent.count_of(pending.address) >= limits.silent_per_address:
+            self._drop_oldest(pending.address)
         elif len(self._silent) >= limits.silent:
             self._drop_oldest()
-        self._silent.add(newcomer)
-        self._loop.add_reader(newcomer.sock.fileno(), self._on_spoken, newcomer)
+        self._silent.add(pending)
+        self._loop.add_reader(pending.sock.fileno(), self._on_spoken, pending)
 
-    def _on_spoken(self, newcomer: _Newcomer) -> None:
+    def _on_spoken(self, pending: PendingConnection) -> None:
         try:
-            self._hear(newcomer)
+            self._hear(pending)
         except Exception as error:  # noqa: BLE001  (the same)
-            self._drop(newcomer)
+            self._drop(pending)
             if not isinstance(error, OSError):
                 self._note_trouble(error)
 
-    def _hear(self, newcomer: _Newcomer) -> None:
-        if self._has_spoken(newcomer):
-            self._silent.remove(newcomer)
-            self._loop.remove_reader(newcomer.sock.fileno())
-            self._take_turn(newcomer)
+    def _hear(self, pending: PendingConnection) -> None:
+        if self._has_spoken(pending):
+            self._silent.remove(pending)
+            self._loop.remove_reader(pending.sock.fileno())
+            self._take_turn(pending)
             return
         # In part: the reader would be told again at once, and again.
-        self._loop.remove_reader(newcomer.sock.fileno())
-        self._loop.call_later(_PARTIAL_SECONDS, self._listen_again, newcomer)
+        self._loop.remove_reader(pending.sock.fileno())
+        self._loop.call_later(_PARTIAL_SECONDS, self._listen_again, pending)
 
-    def _listen_again(self, newcomer: _Newcomer) -> None:
-        if newcomer.sock.fileno() >= 0:
+    def _listen_again(self, pending: PendingConnection) -> None:
+        if pending.sock.fileno() >= 0:
             with contextlib.suppress(OSError, ValueError):
-                self._loop.add_reader(newcomer.sock.fileno(), self._on_spoken, newcomer)
+                self._loop.add_reader(pending.sock.fileno(), self._on_spoken, pending)
 
-    def _has_spoken(self, newcomer: _Newcomer) -> bool:
+    def _has_spoken(self, pending: PendingConnection) -> bool:
         """Is there enough to begin with? Raises where the client is gone or speaks no TLS."""
         try:
-            begun = newcomer.sock.recv(_RECORD_HEADER, socket.MSG_PEEK)
+            begun = pending.sock.recv(_RECORD_HEADER, socket.MSG_PEEK)
         except BlockingIOError:
             return False
         if not begun:
@@ -328,7 +263,7 @@ class Listener:
             raise ConnectionResetError("the client speaks no TLS")
         if len(begun) < _RECORD_HEADER:
             return False
-        return _count_readable(newcomer.sock) >= _RECORD_HEADER + int.from_bytes(begun[3:], "big")
+        return _count_readable(pending.sock) >= _RECORD_HEADER + int.from_bytes(begun[3:], "big")
 
     def _drop_expired(self) -> None:
         limit = time.monotonic() - self._limits.silent_seconds
@@ -341,10 +276,10 @@ class Listener:
             self.counts.dropped_silent += 1
             self._drop(oldest)
 
-    def _drop(self, newcomer: _Newcomer) -> None:
+    def _drop(self, pending: PendingConnection) -> None:
         """Without a farewell: the kernel must not remember it either."""
-        self._silent.remove(newcomer)
-        sock = newcomer.sock
+        self._silent.remove(pending)
+        sock = pending.sock
         if sock.fileno() < 0:
             return
         self._loop.remove_reader(sock.fileno())
@@ -354,44 +289,44 @@ class Listener:
 
     # --- handshakes
 
-    def _take_turn(self, newcomer: _Newcomer) -> None:
-        self._waiting.append(newcomer)
+    def _take_turn(self, pending: PendingConnection) -> None:
+        self._waiting.append(pending)
         self._give_places()
 
     def _give_places(self) -> None:
         while self._waiting and (
             len(self._handshakes) < self._limits.handshakes or self._drop_stalled()
         ):
-            newcomer = self._waiting.popleft()
-            newcomer.since = time.monotonic()
+            pending = self._waiting.popleft()
+            pending.since = time.monotonic()
             if self.on_count is not None:
                 self.on_count()
-            task = self._loop.create_task(self._connect(newcomer))
-            self._handshakes[task] = newcomer
+            task = self._loop.create_task(self._connect(pending))
+            self._handshakes[task] = pending
             task.add_done_callback(self._note_end)
 
     def _drop_stalled(self) -> bool:
         """Whoever has a place longest makes room, where that is too long."""
-        task, newcomer = next(iter(self._handshakes.items()))
+        task, pending = next(iter(self._handshakes.items()))
         now = time.monotonic()
-        if now - newcomer.since < _STALLED_SECONDS:
+        if now - pending.since < _STALLED_SECONDS:
             return False
         del self._handshakes[task]
-        if newcomer.sock.fileno() >= 0 and _count_readable(newcomer.sock):
+        if pending.sock.fileno() >= 0 and _count_readable(pending.sock):
             # It is we who are slow: its turn begins anew.
-            newcomer.since = now
-            self._handshakes[task] = newcomer
+            pending.since = now
+            self._handshakes[task] = pending
             return False
         with contextlib.suppress(OSError):
-            newcomer.sock.shutdown(socket.SHUT_RDWR)
+            pending.sock.shutdown(socket.SHUT_RDWR)
         return True
 
-    async def _connect(self, newcomer: _Newcomer) -> None:
+    async def _connect(self, pending: PendingConnection) -> None:
         is_plain = self._context is None
         try:
             await self._loop.connect_accepted_socket(
                 self._factory,
-                newcomer.sock,
+                pending.sock,
                 ssl=self._context,
                 ssl_handshake_timeout=None if is_plain else self._limits.handshake_seconds,
                 ssl_shutdown_timeout=None if is_plain else _GOODBYE_SECONDS,
@@ -399,9 +334,9 @@ class Listener:
         except (OSError, EOFError):
             # Includes what TLS has to say: it is the client's affair.
             self.counts.failed_handshakes += 1
-            newcomer.sock.close()
+            pending.sock.close()
         except Exception as error:  # noqa: BLE001  (the same)
-            newcomer.sock.close()
+            pending.sock.close()
             self._note_trouble(error)
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
@@ -416,11 +351,11 @@ class Listener:
     def _end(self) -> None:
         self._pause(0.0)
         self._is_stopped = True
-        while (newcomer := self._silent.find_oldest()) is not None:
-            self._drop(newcomer)
-        for newcomer in (*self._waiting, *self._handshakes.values()):
+        while (pending := self._silent.find_oldest()) is not None:
+            self._drop(pending)
+        for pending in (*self._waiting, *self._handshakes.values()):
             with contextlib.suppress(OSError):
-                newcomer.sock.shutdown(socket.SHUT_RDWR)
+                pending.sock.shutdown(socket.SHUT_RDWR)
         self._waiting.clear()
 
 

@@ -1,23 +1,24 @@
-"""HTTP/1.1 on connections that stay open: requests in, one handler's replies out.
+"""One connection of a client to our server: requests are parsed, answered in turn, and bounded.
 
-Small because it serves few kinds of clients: bodies are bounded and read whole; replies are written
-whole, or in pieces as they come. What a request is on the wire is httptools' (llhttp's) affair.
+Bodies are read whole; responses are written whole, or in pieces as they come. What a request is on
+the wire is httptools' (llhttp's) affair.
 """
 
 import asyncio
 import contextlib
-import heapq
 import logging
-import sys
 import time
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections import deque
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 import httptools
-import msgspec
 
+from lictor.http.messages import HttpRequest, HttpResponse, StreamedResponse
 from lictor.raw import Json
+
+if TYPE_CHECKING:
+    from lictor.http.server import HttpServer
 
 log = logging.getLogger(__name__)
 
@@ -26,198 +27,49 @@ _MAX_PIPELINE = 8
 _IDLE_SECONDS = 120.0
 # From the first byte of a request to its last.
 _REQUEST_SECONDS = 30.0
-_SWEEP_SECONDS = 2.0
 _LINGER_SECONDS = 0.5
 # At the end: a client that has not asked for so long is not about to.
 _LAST_CALL_SECONDS = 0.5
 # A client that takes none of a reply in pieces for so long will not take the rest either.
 _STALL_SECONDS = 30.0
-# From one address, connections that have asked nothing get this share of the places.
-_UNASKED_SHARE = 2
-# Where all places are taken, this share of them is made free.
-_EVICTED_SHARE = 64
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
-TEXT = b"text/plain; charset=utf-8"
-JSON = b"application/json; charset=utf-8"
 
-
-class Call(msgspec.Struct, frozen=True):
-    """A request, whole."""
-
-    method: str
-    path: str
-    query: bytes
-    content_type: bytes
-    body: bytes
-    # Those that the gate was told to keep, by their names in lower case.
-    headers: dict[bytes, list[bytes]] = {}
-    # What the client's certificate says, where it has shown one.
-    certificate: Json = None
-    # The body was too large: this is its beginning.
-    is_cut: bool = False
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """What goes back; `close` where the connection is of no more use."""
-
-    status: HTTPStatus
-    body: bytes = b""
-    content_type: bytes = TEXT
-    close: bool = False
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-
-
-class Stream(msgspec.Struct, frozen=True):
-    """A reply in pieces; it ends with the iterator, or when the client goes."""
-
-    pieces: AsyncGenerator[bytes, None]
-    status: HTTPStatus = HTTPStatus.OK
-    content_type: bytes = JSON
-
-
-Handler = Callable[[Call], Awaitable[Reply | Stream]]
-
-
-class Gate:
-    """All connections of a process, and what they have in common."""
-
-    def __init__(
-        self,
-        handler: Handler,
-        *,
-        max_body: int,
-        max_connections: int = 4096,
-        knows_clients: bool = False,
-        keeps_headers: frozenset[bytes] = frozenset(),
-        keeps_prefix: bytes = b"",
-    ) -> None:
-        self.handler = handler
-        self.max_body = max_body
-        # Larger bodies are read up to here, and all but their beginning is dropped.
-        self.max_read = max_body
-        # May only those send anything who have shown a certificate?
-        self.knows_clients = knows_clients
-        self.keeps_headers = keeps_headers
-        # Of headers whose names are not known beforehand.
-        self.keeps_prefix = keeps_prefix
-        # Bytes of bodies that may be held for all connections together; what is over is cut.
-        self.max_held = sys.maxsize
-        self._held = 0
-        self.is_draining = False
-        self._max_connections = max_connections
-        self._connections: set[Connection] = set()
-        # How many have asked nothing yet, by address.
-        self._unasked: Counter[str] = Counter()
-        self._max_unasked = max(max_connections // _UNASKED_SHARE, 1)
-        # Connections closed to make room for others.
-        self.evicted = 0
-        # Told whenever the number of connections changes.
-        self.on_count: Callable[[], None] | None = None
-
-    def __call__(self) -> "Connection":
-        """A connection, for the event loop's server."""
-        return Connection(self)
-
-    @property
-    def count(self) -> int:
-        """How many connections are open."""
-        return len(self._connections)
-
-    def add(self, connection: "Connection") -> bool:
-        """False where there are too many already, and all of them in use."""
-        address = connection.address
-        if self._unasked[address] >= self._max_unasked:
-            self._evict(c for c in self._connections if c.is_unasked and c.address == address)
-        if len(self._connections) >= self._max_connections:
-            self._evict(c for c in self._connections if c.is_idle)
-            if len(self._connections) >= self._max_connections:
-                return False
-        self._connections.add(connection)
-        self._unasked[address] += 1
-        self._tell_count()
-        return True
-
-    def note_asked(self, connection: "Connection") -> None:
-        """It has sent its first request: from now on it keeps its place while it is in use."""
-        if connection in self._connections:
-            self._forget_unasked(connection.address)
-
-    def remove(self, connection: "Connection") -> None:
-        if connection in self._connections:
-            self._connections.discard(connection)
-            self._tell_count()
-            if connection.is_unasked:
-                self._forget_unasked(connection.address)
-
-    def hold(self, size: int) -> None:
-        """Count what is held of a body; where it is too much, the largest body is cut."""
-        self._held += size
-        if self._held > self.max_held:
-            largest = max(self._connections, key=Connection.count_held, default=None)
-            if largest is not None:
-                largest.cut_body()
-
-    def release(self, size: int) -> None:
-        """Something of a body is held no more."""
-        self._held -= size
-
-    def _tell_count(self) -> None:
-        if self.on_count is not None:
-            self.on_count()
-
-    def _forget_unasked(self, address: str) -> None:
-        self._unasked[address] -= 1
-        if not self._unasked[address]:
-            del self._unasked[address]
-
-    def _evict(self, candidates: "Iterable[Connection]") -> None:
-        """Close those that asked nothing, the oldest first, then those idle for longest.
-
-        Several at a time: whoever comes next finds room without a search.
-        """
-        number = max(self._max_connections // _EVICTED_SHARE, 1)
-        for connection in heapq.nsmallest(number, candidates, key=Connection.rank):
-            self.evicted += 1
-            self.remove(connection)
-            connection.abort()
-
-    async def sweep(self) -> None:
-        """Close connections that nobody uses, and those that take for ever; until cancelled."""
-        while True:
-            await asyncio.sleep(_SWEEP_SECONDS)
-            now = time.monotonic()
-            for connection in list(self._connections):
-                connection.check_time(now)
-
-    async def drain(self, seconds: float) -> None:
-        """Answer what is there, then close; for so long at most."""
-        self.is_draining = True
-        deadline = time.monotonic() + seconds
-        while self._connections and time.monotonic() < deadline:
-            now = time.monotonic()
-            for connection in list(self._connections):
-                connection.close_when_idle(now)
-            await asyncio.sleep(0.02)
-        for connection in list(self._connections):
-            connection.abort()
-
-
-class Connection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """One client. Its requests are answered one after the other."""
 
     __slots__ = (
-        "_asked", "_body", "_busy", "_close", "_closing", "_cut", "_expects", "_gate", "_has_head",
-        "_headers", "_held", "_length", "_loop", "_parser", "_pending", "_room", "_since",
+        "_asked",
+        "_body",
+        "_busy",
+        "_close",
+        "_closing",
+        "_cut",
+        "_expects",
+        "_has_head",
+        "_headers",
+        "_held",
+        "_length",
+        "_loop",
+        "_parser",
+        "_pending",
+        "_room",
+        "_server",
+        "_since",
         "_streaming",
-        "_task", "_transport", "_type", "_url", "_within", "address",
+        "_task",
+        "_transport",
+        "_type",
+        "_url",
+        "_within",
+        "address",
     )  # fmt: skip
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, server: "HttpServer") -> None:
+        self._server = server
         self._loop = asyncio.get_running_loop()
         self._parser: Json = httptools.HttpRequestParser(self)
-        self._pending: deque[tuple[Call, bool]] = deque()
+        self._pending: deque[tuple[HttpRequest, bool]] = deque()
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         # Of the client; empty until the connection is there, and where it has none.
@@ -250,16 +102,16 @@ class Connection(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]  # TLS and TCP give no other
         name = transport.get_extra_info("peername")
         self.address = str(name[0]) if isinstance(name, tuple) else ""
-        if not self._gate.add(self):
+        if not self._server.add(self):
             log.warning("too many connections")
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._gate.remove(self)
+        self._server.remove(self)
         self._transport = None
         self._forget_body()
         for call, _ in self._pending:
-            self._gate.release(len(call.body))
+            self._server.release(len(call.body))
         self._pending.clear()
         if self._streaming and self._task is not None:
             self._task.cancel()
@@ -303,17 +155,17 @@ class Connection(asyncio.Protocol):
             return
         self._grow(len(name) + len(value))
         lower = name.lower()
-        if lower in self._gate.keeps_headers or self._is_kept(lower):
+        if lower in self._server.keeps_headers or self._is_kept(lower):
             self._headers.setdefault(lower, []).append(value)
         if lower == b"content-type":
             self._type = value
         elif lower == b"expect":
             self._expects = value.lower() == b"100-continue"
-        elif lower == b"content-length" and _read_length(value) > self._gate.max_read:
+        elif lower == b"content-length" and _read_length(value) > self._server.max_read:
             self._refuse_size()
 
     def _is_kept(self, name: bytes) -> bool:
-        prefix = self._gate.keeps_prefix
+        prefix = self._server.keeps_prefix
         return bool(prefix) and name.startswith(prefix)
 
     def on_headers_complete(self) -> None:
@@ -330,8 +182,8 @@ class Connection(asyncio.Protocol):
         if not self._cut:
             self._body.append(body)
             self._held += len(body)
-            self._gate.hold(len(body))
-            if self._length > self._gate.max_body:
+            self._server.hold(len(body))
+            if self._length > self._server.max_body:
                 self.cut_body()
 
     def count_held(self) -> int:
@@ -347,11 +199,11 @@ class Connection(asyncio.Protocol):
         for piece in self._body:
             kept += piece[: _MAX_HEAD - len(kept)]
         self._body = [kept]
-        self._gate.release(self._held - len(kept))
+        self._server.release(self._held - len(kept))
         self._held = len(kept)
 
     def _forget_body(self) -> None:
-        self._gate.release(self._held)
+        self._server.release(self._held)
         self._held = 0
 
     def on_message_complete(self) -> None:
@@ -359,12 +211,12 @@ class Connection(asyncio.Protocol):
         if self._closing:
             return
         if not self._asked:
-            self._gate.note_asked(self)
+            self._server.note_asked(self)
             self._asked = True
         call = self._read_call()
         if call is None:
             self._refuse(HTTPStatus.BAD_REQUEST, "the path cannot be read\n")
-        elif self._gate.knows_clients and not self._is_known(call):
+        elif self._server.knows_clients and not self._is_known(call):
             self._refuse(HTTPStatus.UNAUTHORIZED, "show a client certificate\n")
         elif self._busy:
             # Held until its turn comes.
@@ -378,7 +230,7 @@ class Connection(asyncio.Protocol):
 
     # --- requests and replies
 
-    def _read_call(self) -> Call | None:
+    def _read_call(self) -> HttpRequest | None:
         try:
             url = httptools.parse_url(self._url)
             path = url.path.decode("ascii")
@@ -386,7 +238,7 @@ class Connection(asyncio.Protocol):
         except (httptools.HttpParserError, AttributeError, UnicodeDecodeError):
             return None
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        return Call(
+        return HttpRequest(
             method,
             path,
             url.query or b"",
@@ -398,29 +250,31 @@ class Connection(asyncio.Protocol):
         )
 
     def _read_certificate(self) -> Json:
-        if not self._gate.keeps_headers or self._transport is None:
+        if not self._server.keeps_headers or self._transport is None:
             return None
         return self._transport.get_extra_info("peercert")
 
-    def _is_known(self, call: Call) -> bool:
+    def _is_known(self, call: HttpRequest) -> bool:
         """Anyone may ask after our health; a certificate that is there has been verified."""
         if call.method in ("GET", "HEAD"):
             return True
         return self._transport is not None and bool(self._transport.get_extra_info("peercert"))
 
-    def _start(self, call: Call, *, close: bool) -> None:
+    def _start(self, call: HttpRequest, *, close: bool) -> None:
         self._busy = True
         self._task = self._loop.create_task(self._run(call, close=close))
 
-    async def _run(self, call: Call, *, close: bool) -> None:
+    async def _run(self, call: HttpRequest, *, close: bool) -> None:
         try:
-            reply = await self._gate.handler(call)
+            reply = await self._server.handler(call)
         except asyncio.CancelledError:
             raise
         except BaseException:
             log.exception("request failed", extra={"path": call.path})
-            reply = Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"this should not have happened\n")
-        if isinstance(reply, Stream):
+            reply = HttpResponse(
+                HTTPStatus.INTERNAL_SERVER_ERROR, b"this should not have happened\n"
+            )
+        if isinstance(reply, StreamedResponse):
             await self._write_pieces(reply)
             self._busy = False
         else:
@@ -429,11 +283,11 @@ class Connection(asyncio.Protocol):
         self._since = time.monotonic()
         if self._pending and not self._closing and self._transport is not None:
             following, close = self._pending.popleft()
-            self._gate.release(len(following.body))
+            self._server.release(len(following.body))
             self._transport.resume_reading()
             self._start(following, close=close)
 
-    async def _write_pieces(self, stream: Stream) -> None:
+    async def _write_pieces(self, stream: StreamedResponse) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -467,12 +321,12 @@ class Connection(asyncio.Protocol):
                 await room.wait()
 
     def _write(
-        self, reply: Reply, *, close: bool, has_body: bool = True, lingers: bool = False
+        self, reply: HttpResponse, *, close: bool, has_body: bool = True, lingers: bool = False
     ) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        ending = close or (self._gate.is_draining and not self._pending)
+        ending = close or (self._server.is_draining and not self._pending)
         transport.write(
             b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%b%b\r\n%b"
             % (
@@ -501,18 +355,18 @@ class Connection(asyncio.Protocol):
 
     def _grow_body(self, size: int) -> None:
         self._length += size
-        if self._length > self._gate.max_read:
+        if self._length > self._server.max_read:
             self._refuse_size()
 
     def _refuse_size(self) -> None:
-        text = f"a body may have {self._gate.max_read} bytes at most\n"
+        text = f"a body may have {self._server.max_read} bytes at most\n"
         self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
         """Say why, and hear no more of this client."""
         if self._closing:
             return
-        self._write(Reply(status, text.encode()), close=True, lingers=True)
+        self._write(HttpResponse(status, text.encode()), close=True, lingers=True)
 
     # --- places
 

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from lictor.cluster.wire import Reply, Wire, WireError
+from lictor.http.client import ClientResponse, HttpClient, HttpClientError
 
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def _serve(answer: Answer, **options: int) -> AsyncIterator[tuple[Wire, list[int]]]:
+async def _serve(answer: Answer, **options: int) -> AsyncIterator[tuple[HttpClient, list[int]]]:
     """A server that answers each request so; the list has a number for each connection."""
     connections: list[int] = []
 
@@ -33,7 +33,7 @@ async def _serve(answer: Answer, **options: int) -> AsyncIterator[tuple[Wire, li
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     url = f"http://127.0.0.1:{port}/base/"
-    wire = Wire(url, ssl.create_default_context(), connections=options.get("connections", 2))
+    wire = HttpClient(url, ssl.create_default_context(), connections=options.get("connections", 2))
     try:
         yield wire, connections
     finally:
@@ -41,7 +41,7 @@ async def _serve(answer: Answer, **options: int) -> AsyncIterator[tuple[Wire, li
         server.close()
 
 
-async def _send(wire: Wire, method: str = "GET", **more: object) -> Reply:
+async def _send(wire: HttpClient, method: str = "GET", **more: object) -> ClientResponse:
     content = more.get("content")
     assert content is None or isinstance(content, bytes)
     return await wire.send(
@@ -82,7 +82,7 @@ def _say(text: bytes) -> Answer:
     ],
 )
 def test_answers(text: bytes, status: int, content: bytes) -> None:
-    async def run() -> Reply:
+    async def run() -> ClientResponse:
         async with _serve(_say(text)) as (wire, _):
             return await _send(wire)
 
@@ -108,7 +108,7 @@ def test_what_is_no_answer_is_an_error_of_the_connection(text: bytes) -> None:
         async with _serve(answer) as (wire, _):
             await _send(wire)
 
-    with pytest.raises(WireError):
+    with pytest.raises(HttpClientError):
         asyncio.run(run())
 
 

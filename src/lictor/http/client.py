@@ -22,7 +22,7 @@ _MAX_BODY = 512 * 1024 * 1024
 _WITHOUT_BODY = frozenset((204, 304))
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ClientResponse(msgspec.Struct, frozen=True):
     """What the server answered."""
 
     status_code: int
@@ -34,11 +34,11 @@ class Reply(msgspec.Struct, frozen=True):
         return self.content.decode(errors="replace")
 
 
-class WireError(ConnectionError):
+class HttpClientError(ConnectionError):
     """The connection broke, or what came is no HTTP."""
 
 
-class Target(msgspec.Struct, frozen=True):
+class ServerAddress(msgspec.Struct, frozen=True):
     """Where a server is, and what stands before its paths."""
 
     host: str
@@ -48,7 +48,7 @@ class Target(msgspec.Struct, frozen=True):
     is_secure: bool
 
     @classmethod
-    def of(cls, url: str) -> "Target":
+    def of(cls, url: str) -> "ServerAddress":
         parts = urlsplit(url)
         secure = parts.scheme != "http"
         host = parts.hostname or ""
@@ -56,7 +56,7 @@ class Target(msgspec.Struct, frozen=True):
         return cls(host, port, parts.path.rstrip("/"), parts.netloc.rpartition("@")[2], secure)
 
 
-class Wire:
+class HttpClient:
     """Connections to one server, each used by one request at a time. Belongs to one event loop."""
 
     def __init__(
@@ -68,13 +68,13 @@ class Wire:
         server_name: str = "",
         socket_options: Iterable[tuple[int, int, int]] = (),
     ) -> None:
-        self._target = Target.of(url)
+        self._target = ServerAddress.of(url)
         self._context = context
         self._server_name = server_name
         self._socket_options = tuple(socket_options)
         self._room = asyncio.Semaphore(connections)
-        self._idle: list[_Line] = []
-        self._busy: set[_Line] = set()
+        self._idle: list[_ClientConnection] = []
+        self._busy: set[_ClientConnection] = set()
         self._is_closed = False
 
     async def send(
@@ -86,7 +86,7 @@ class Wire:
         params: Mapping[str, str | int] | None,
         headers: Iterable[tuple[str, str]],
         limit: float,
-    ) -> Reply:
+    ) -> ClientResponse:
         """One request and its answer; OSError where there is none within `limit` seconds a step."""
         message = self._write_head(method, path, params, headers, content) + (content or b"")
         async with self._room:
@@ -111,7 +111,7 @@ class Wire:
         for _ in range(3):
             await asyncio.sleep(0)
 
-    async def _take(self, limit: float) -> "_Line":
+    async def _take(self, limit: float) -> "_ClientConnection":
         while self._idle:
             line = self._idle.pop()
             if line.is_fresh:
@@ -123,7 +123,7 @@ class Wire:
         self._busy.add(line)
         return line
 
-    async def _open(self) -> "_Line":
+    async def _open(self) -> "_ClientConnection":
         target = self._target
         reader, writer = await asyncio.open_connection(
             target.host,
@@ -133,7 +133,7 @@ class Wire:
             server_hostname=(self._server_name or target.host) if target.is_secure else None,
         )
         self._tune(writer.get_extra_info("socket"))
-        return _Line(reader, writer)
+        return _ClientConnection(reader, writer)
 
     def _tune(self, channel: socket.socket | None) -> None:
         if channel is None:
@@ -142,7 +142,7 @@ class Wire:
             with contextlib.suppress(OSError):
                 channel.setsockopt(*option)
 
-    def _give_back(self, line: "_Line") -> None:
+    def _give_back(self, line: "_ClientConnection") -> None:
         self._busy.discard(line)
         if line.is_reusable and not self._is_closed:
             line.since = time.monotonic()
@@ -170,11 +170,11 @@ class Wire:
 
 def _check(value: str) -> str:
     if "\r" in value or "\n" in value:
-        raise WireError("a header with a line end in it")
+        raise HttpClientError("a header with a line end in it")
     return value
 
 
-class _Line:
+class _ClientConnection:
     """One connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -193,7 +193,7 @@ class _Line:
         # At once: whatever is left to be said on this line, nobody waits for it.
         self._writer.transport.abort()
 
-    async def exchange(self, message: bytes, limit: float) -> Reply:
+    async def exchange(self, message: bytes, limit: float) -> ClientResponse:
         """Send a request and read its answer."""
         try:
             async with asyncio.timeout(limit):
@@ -202,10 +202,10 @@ class _Line:
             status, headers = await self._read_head(limit)
             content = await self._read_body(status, headers, limit)
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
-            raise WireError(f"the connection broke: {error}") from error
+            raise HttpClientError(f"the connection broke: {error}") from error
         if headers.get("connection", "").lower() == "close":
             self.is_reusable = False
-        return Reply(status, headers, content)
+        return ClientResponse(status, headers, content)
 
     async def _read_head(self, limit: float) -> tuple[int, dict[str, str]]:
         while True:
@@ -214,7 +214,7 @@ class _Line:
             first, *rest = head.decode("latin-1").split("\r\n")
             version, code, *_ = first.split(" ", 2)
             if not version.startswith("HTTP/1."):
-                raise WireError("the server does not speak HTTP/1.1")
+                raise HttpClientError("the server does not speak HTTP/1.1")
             if version == "HTTP/1.0":
                 self.is_reusable = False
             # 1xx: the answer proper is still to come.
@@ -242,7 +242,7 @@ class _Line:
             length = int(head.split(b";")[0], 16)
             size += length
             if size > _MAX_BODY:
-                raise WireError("an answer of more than 512 MiB")
+                raise HttpClientError("an answer of more than 512 MiB")
             if not length:
                 break
             chunks.append((await self._read_exactly(length + 2, limit))[:-2])
@@ -264,10 +264,10 @@ class _Line:
             pieces.append(piece)
             size += len(piece)
             if size > _MAX_BODY:
-                raise WireError("an answer of more than 512 MiB")
+                raise HttpClientError("an answer of more than 512 MiB")
 
     async def _read_exactly(self, length: int, limit: float) -> bytes:
         if not 0 <= length <= _MAX_BODY:
-            raise WireError(f"an answer of {length} bytes")
+            raise HttpClientError(f"an answer of {length} bytes")
         async with asyncio.timeout(limit):
             return await self._reader.readexactly(length)

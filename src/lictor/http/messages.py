@@ -1,0 +1,50 @@
+"""HTTP requests as our server reads them, and the responses that handlers return."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from http import HTTPStatus
+
+import msgspec
+
+from lictor.raw import Json
+
+TEXT = b"text/plain; charset=utf-8"
+
+
+JSON = b"application/json; charset=utf-8"
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    """A request, whole."""
+
+    method: str
+    path: str
+    query: bytes
+    content_type: bytes
+    body: bytes
+    # Those that the server was told to keep, by their names in lower case.
+    headers: dict[bytes, list[bytes]] = {}
+    # What the client's certificate says, where it has shown one.
+    certificate: Json = None
+    # The body was too large: this is its beginning.
+    is_cut: bool = False
+
+
+class HttpResponse(msgspec.Struct, frozen=True):
+    """What goes back; `close` where the connection is of no more use."""
+
+    status: HTTPStatus
+    body: bytes = b""
+    content_type: bytes = TEXT
+    close: bool = False
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class StreamedResponse(msgspec.Struct, frozen=True):
+    """A reply in pieces; it ends with the iterator, or when the client goes."""
+
+    pieces: AsyncGenerator[bytes, None]
+    status: HTTPStatus = HTTPStatus.OK
+    content_type: bytes = JSON
+
+
+Handler = Callable[[HttpRequest], Awaitable[HttpResponse | StreamedResponse]]
