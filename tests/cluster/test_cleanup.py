@@ -26,7 +26,7 @@ from lictor.cluster.resource import (
     SECRET,
 )
 from lictor.control.cleanup.wiring import build_cleanup_loops
-from lictor.control.context import build_workplace
+from lictor.control.context import build_context
 from lictor.errors import NotFoundError, UsageError
 from lictor.ports import NoLookups
 
@@ -111,7 +111,7 @@ async def running(cluster, *, clock=None, **flags):
     client = Client(config)
     options = Flags(ttl_reconciliation_interval="2s", **flags)
     names = Names("lictor", INSTALLATION)
-    place = build_workplace(client, options, names, "tests")
+    place = build_context(client, options, names, "tests")
     controller = Controller([], clock, place)
     controller.loops = build_cleanup_loops(
         place, lookups=NoLookups(), tell=controller.events.append, now=clock

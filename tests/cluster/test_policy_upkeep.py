@@ -33,7 +33,7 @@ from lictor.cluster.settings import Settings
 from lictor.cluster.store import PolicyStore
 from lictor.control.native_policies.objects import mutating_binding, mutating_policy
 from lictor.control.native_policies.reconcile import build_native_loop
-from lictor.control.status.policies import WebhookState, build_status_loop, identify_policy
+from lictor.control.status.policies import WebhookReadiness, build_status_loop, identify_policy
 from lictor.errors import ApiError, NotFoundError
 from lictor.raw import JsonObject
 from lictor.report.events import Event, EventAction, EventReason, ObjectReference
@@ -96,7 +96,7 @@ async def working(*works: Awaitable[None]) -> AsyncIterator[None]:
 
 
 class Place:
-    """What these two loops take from the workplace of all loops."""
+    """What these two loops take from the context of all loops."""
 
     def __init__(self, client: Client, flags: Flags, store: PolicyStore) -> None:
         self.client = client
@@ -124,18 +124,18 @@ class Upkeep:
     def __init__(self, client: Client, flags: Flags = FLAGS) -> None:
         self.client = client
         self.store = PolicyStore(client, flags)
-        self.workplace = Place(client, flags, self.store)
-        self.webhooks = WebhookState()
+        self.context = Place(client, flags, self.store)
+        self.webhooks = WebhookReadiness()
         self.events: list[Event] = []
         self.native_loop, self.native = build_native_loop(
-            self.workplace, self.webhooks, self.events.append
+            self.context, self.webhooks, self.events.append
         )
-        self.status_loop = build_status_loop(self.workplace, self.webhooks, self.native)
+        self.status_loop = build_status_loop(self.context, self.webhooks, self.native)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Upkeep"]:
-        async with working(self.workplace.run()):
-            await asyncio.wait_for(self.workplace.wait(), 30)
+        async with working(self.context.run()):
+            await asyncio.wait_for(self.context.wait(), 30)
             async with working(self.status_loop.run(), self.native_loop.run()):
                 yield self
 

@@ -23,8 +23,8 @@ from lictor.cluster.resource import (
     VALIDATING_WEBHOOK,
     Resource,
 )
-from lictor.control.context import build_workplace
-from lictor.control.webhooks.configurations import WebhookKeeper
+from lictor.control.context import build_context
+from lictor.control.webhooks.configurations import WebhookReconciler
 from lictor.control.webhooks.ownership import own_role
 from lictor.control.webhooks.writer import remove_webhooks
 from lictor.errors import ApiError, NotFoundError
@@ -102,8 +102,8 @@ class Installation:
         self.client = client
         self.names = Names(prefix, f"{prefix}-system")
         flags = Flags()
-        self.place = build_workplace(client, flags, self.names, "test")
-        self.keeper = WebhookKeeper(self.place, lambda: True, spread=0)
+        self.place = build_context(client, flags, self.names, "test")
+        self.keeper = WebhookReconciler(self.place, lambda: True, spread=0)
         self._running = None
 
     async def begin(self):

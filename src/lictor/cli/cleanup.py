@@ -15,7 +15,7 @@ from lictor.offline.sources import read_policies
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
-    from lictor.control.cleanup.preview import Preview
+    from lictor.control.cleanup.preview import CleanupPreview
 
 _EXAMPLES = """\
 # What would all policies of the cluster delete if they ran now?
@@ -102,7 +102,7 @@ def _load(paths: Sequence[str]) -> Iterator[JsonObject]:
 
 async def _ask(
     flags: Flags, names: Names, wanted: Sequence[str], given: Sequence[JsonObject]
-) -> "list[Preview]":
+) -> "list[CleanupPreview]":
     from lictor.cluster.client import Client
     from lictor.cluster.config import load_config
     from lictor.control.cleanup.preview import preview_cleanups
@@ -114,13 +114,13 @@ async def _ask(
         await client.close()
 
 
-def render_text(previews: "Sequence[Preview]") -> str:
+def render_text(previews: "Sequence[CleanupPreview]") -> str:
     """One paragraph for each policy."""
     lines = [line for preview in previews for line in _render(preview)]
     return "".join(f"{line}\n" for line in lines or ["no policy that deletes"])
 
 
-def _render(preview: "Preview") -> Iterator[str]:
+def _render(preview: "CleanupPreview") -> Iterator[str]:
     name = "/".join(filter(None, (preview.namespace, preview.name)))
     for problem in preview.problems:
         yield f"{preview.kind} {name}: {problem}"
@@ -135,7 +135,7 @@ def _render(preview: "Preview") -> Iterator[str]:
         yield "  nothing of what is there now"
 
 
-def _render_json(previews: "Sequence[Preview]") -> str:
+def _render_json(previews: "Sequence[CleanupPreview]") -> str:
     import msgspec
 
     return msgspec.json.format(msgspec.json.encode(previews), indent=2).decode() + "\n"

@@ -17,7 +17,7 @@ from lictor.offline.sources import read_policies
 
 if TYPE_CHECKING:
     from lictor.cluster.store import Record
-    from lictor.control.scan.preview import Finding, PolicyPreview
+    from lictor.control.scan.preview import PolicyPreview, PreviewFinding
 
 _EXAMPLES = """\
 # A policy that is not in the cluster yet
@@ -125,7 +125,7 @@ def _render(found: "PolicyPreview") -> Iterator[str]:
         yield f"not read: {problem}"
 
 
-def _list(findings: "Sequence[Finding]") -> list[str]:
+def _list(findings: "Sequence[PreviewFinding]") -> list[str]:
     rows = [
         (
             each.kind,

@@ -22,19 +22,19 @@ from lictor.model.result import Verdict
 _SECONDS = 60.0
 
 
-async def judge(engine: Engine, request: Request) -> Verdict:
+async def evaluate_in_thread(engine: Engine, request: Request) -> Verdict:
     """What the policies say of a request."""
-    return await asyncio.to_thread(judge_now, engine, request)
+    return await asyncio.to_thread(evaluate_now, engine, request)
 
 
-def judge_now(engine: Engine, request: Request) -> Verdict:
+def evaluate_now(engine: Engine, request: Request) -> Verdict:
     """The same, in this thread: not the one of the event loop, as lookups wait for that."""
     deadline = time.monotonic() + _SECONDS
     begin_request(deadline)
     return engine.evaluate(request, deadline=deadline)
 
 
-class Workplace(msgspec.Struct):
+class ControllerContext(msgspec.Struct):
     """Made once for a process. Caches that loops ask for are shared where they are alike."""
 
     client: Client
@@ -78,10 +78,10 @@ class Workplace(msgspec.Struct):
             await cache.wait()
 
 
-def build_workplace(client: Client, flags: Flags, names: Names, identity: str) -> Workplace:
-    """A workplace for the event loop that runs now."""
+def build_context(client: Client, flags: Flags, names: Names, identity: str) -> ControllerContext:
+    """A context for the event loop that runs now."""
     lookups = ClusterLookups(client, asyncio.get_running_loop(), flags)
-    return Workplace(
+    return ControllerContext(
         client,
         flags,
         names,

@@ -9,8 +9,8 @@ from lictor.cluster.discovery import Discovery
 from lictor.control.background.wiring import build_background
 from lictor.control.certificates.rotation import build_certificates_loop
 from lictor.control.cleanup.wiring import build_policies_loop, build_ttl_loops
-from lictor.control.context import Workplace
-from lictor.control.loop import Loop
+from lictor.control.context import ControllerContext
+from lictor.control.loop import ReconcileLoop
 from lictor.control.native_policies.reconcile import build_native_loop
 from lictor.control.reports.aggregation import BackgroundReports
 from lictor.control.reports.wiring import build_reports
@@ -23,7 +23,7 @@ from lictor.control.webhooks.writer import remove_webhooks
 from lictor.errors import UsageError
 from lictor.report.events import Event
 
-Farewell: TypeAlias = Callable[[], Awaitable[object]]
+OnUninstall: TypeAlias = Callable[[], Awaitable[object]]
 Tell: TypeAlias = Callable[[Event], None]
 
 # Loops by controller: what `lictor control NAME` may name.
@@ -44,16 +44,16 @@ class Runner(Protocol):
     async def run(self) -> None: ...
 
 
-class Crew(msgspec.Struct, frozen=True):
+class Controller(msgspec.Struct, frozen=True):
     """The loops of one controller, which elect one leader together."""
 
-    controller: str
+    name: str
     lease: str
     loops: tuple[Runner, ...]
     # What runs beside the loops on every replica.
-    attendants: tuple[Callable[[], Coroutine[None, None, None]], ...] = ()
+    background_tasks: tuple[Callable[[], Coroutine[None, None, None]], ...] = ()
     # What the leader does last when the installation goes away for good.
-    farewell: Farewell | None = None
+    on_uninstall: OnUninstall | None = None
 
 
 def choose_loops(which: Collection[str]) -> frozenset[str]:
@@ -68,71 +68,77 @@ def choose_loops(which: Collection[str]) -> frozenset[str]:
     return frozenset(name for given in which for name in CONTROLLERS.get(given, (given,)))
 
 
-def build_crews(workplace: Workplace, chosen: Collection[str], tell: Tell) -> tuple[Crew, ...]:
+def build_controllers(
+    context: ControllerContext, chosen: Collection[str], tell: Tell
+) -> tuple[Controller, ...]:
     """All chosen loops, by the controller they belong to; `tell` takes events."""
-    crews = (
-        _build_admission(workplace, chosen, tell),
-        _build_background(workplace, chosen, tell),
-        _build_cleanup(workplace, chosen, tell),
-        _build_reports(workplace, chosen, tell),
+    controllers = (
+        _build_admission(context, chosen, tell),
+        _build_background(context, chosen, tell),
+        _build_cleanup(context, chosen, tell),
+        _build_reports(context, chosen, tell),
     )
-    return tuple(crew for crew in crews if crew.loops)
+    return tuple(controller for controller in controllers if controller.loops)
 
 
-def _build_admission(workplace: Workplace, chosen: Collection[str], tell: Tell) -> Crew:
+def _build_admission(context: ControllerContext, chosen: Collection[str], tell: Tell) -> Controller:
     loops: list[Runner] = []
     if "certificates" in chosen:
-        loops.append(build_certificates_loop(workplace))
+        loops.append(build_certificates_loop(context))
     if "ownership" in chosen:
-        loops.append(build_ownership_loop(workplace))
-    heartbeat, beating = build_heartbeat(workplace)
+        loops.append(build_ownership_loop(context))
+    heartbeat, beating = build_heartbeat(context)
     if "heartbeat" in chosen:
         loops.append(beating)
-    farewell = None
+    on_uninstall = None
     if "policies" in chosen:
-        loops += _build_policies(workplace, heartbeat, tell)
-        loops.append(build_global_context_loop(workplace))
-        farewell = _say_farewell(workplace)
-    return Crew("admission", workplace.names.lease(), tuple(loops), farewell=farewell)
+        loops += _build_policies(context, heartbeat, tell)
+        loops.append(build_global_context_loop(context))
+        on_uninstall = _clean_up(context)
+    return Controller("admission", context.names.lease(), tuple(loops), on_uninstall=on_uninstall)
 
 
-def _build_background(workplace: Workplace, chosen: Collection[str], tell: Tell) -> Crew:
-    lease = workplace.names.lease("background")
+def _build_background(
+    context: ControllerContext, chosen: Collection[str], tell: Tell
+) -> Controller:
+    lease = context.names.lease("background")
     if "background" not in chosen:
-        return Crew("background", lease, ())
-    results = BackgroundReports(workplace.client, workplace.flags, workplace.store)
-    discovery = Discovery(workplace.client)
-    loop = build_background(workplace, discovery, tell=tell, add_report=results.add)
-    return Crew("background", lease, (loop,), (results.run,))
+        return Controller("background", lease, ())
+    results = BackgroundReports(context.client, context.flags, context.store)
+    discovery = Discovery(context.client)
+    loop = build_background(context, discovery, tell=tell, add_report=results.add)
+    return Controller("background", lease, (loop,), (results.run,))
 
 
-def _build_reports(workplace: Workplace, chosen: Collection[str], tell: Tell) -> Crew:
-    lease = workplace.names.lease("reports")
-    flags = workplace.flags
+def _build_reports(context: ControllerContext, chosen: Collection[str], tell: Tell) -> Controller:
+    lease = context.names.lease("reports")
+    flags = context.flags
     if "reports" not in chosen or not (flags.policy_reports and flags.aggregate_reports):
-        return Crew("reports", lease, ())
-    reports = build_reports(workplace, Discovery(workplace.client), tell)
-    return Crew("reports", lease, (reports,))
+        return Controller("reports", lease, ())
+    reports = build_reports(context, Discovery(context.client), tell)
+    return Controller("reports", lease, (reports,))
 
 
-def _build_cleanup(workplace: Workplace, chosen: Collection[str], tell: Tell) -> Crew:
+def _build_cleanup(context: ControllerContext, chosen: Collection[str], tell: Tell) -> Controller:
     loops: list[Runner] = []
     if "cleanup-policies" in chosen:
-        loops.append(build_policies_loop(workplace, lookups=workplace.lookups, tell=tell))
+        loops.append(build_policies_loop(context, lookups=context.lookups, tell=tell))
     if "ttl" in chosen:
-        loops += build_ttl_loops(workplace)
-    lease = workplace.names.lease("cleanup")
-    return Crew("cleanup", lease, tuple(loops))
+        loops += build_ttl_loops(context)
+    lease = context.names.lease("cleanup")
+    return Controller("cleanup", lease, tuple(loops))
 
 
-def _build_policies(workplace: Workplace, heartbeat: Heartbeat, tell: Tell) -> list[Loop]:
+def _build_policies(
+    context: ControllerContext, heartbeat: Heartbeat, tell: Tell
+) -> list[ReconcileLoop]:
     """Webhooks, native policies and statuses: each must know what the others found."""
     # The admission server answers about cleanup policies and TTL labels too.
-    webhooks, ready = build_webhooks_loop(workplace, healthy=heartbeat.healthy, cleanup=True)
+    webhooks, ready = build_webhooks_loop(context, healthy=heartbeat.healthy, cleanup=True)
     heartbeat.listen(webhooks.wake)
-    native, made = build_native_loop(workplace, ready, tell)
-    return [webhooks, native, build_status_loop(workplace, ready, made)]
+    native, made = build_native_loop(context, ready, tell)
+    return [webhooks, native, build_status_loop(context, ready, made)]
 
 
-def _say_farewell(workplace: Workplace) -> Farewell:
-    return lambda: remove_webhooks(workplace.client, workplace.names)
+def _clean_up(context: ControllerContext) -> OnUninstall:
+    return lambda: remove_webhooks(context.client, context.names)

@@ -77,7 +77,7 @@ _RUN_LIMIT = 300.0
 _MAX_REASONS = 100
 
 
-class Source(Protocol):
+class WakeSource(Protocol):
     """What a loop is woken by; every Cache is one."""
 
     async def wait(self) -> None: ...
@@ -85,19 +85,19 @@ class Source(Protocol):
     def listen(self, listener: Callable[[Change], None], /) -> None: ...
 
 
-class Loop:
+class ReconcileLoop:
     """Runs `reconcile` again and again, one run at a time, until cancelled.
 
     How a loop is written: one file in `control`, one class or function that makes the coroutine
-    and hands back a Loop.
+    and hands back a ReconcileLoop.
 
-        def build_status_loop(client: Client, policies: Cache) -> Loop:
+        def build_status_loop(client: Client, policies: Cache) -> ReconcileLoop:
             async def reconcile() -> None:
                 for policy in policies.list():          # level-triggered: what is there now
                     wanted = compute_status(policy)     # the same for everyone who computes it
                     if policy.get("status") != wanted:  # write only what differs
                         await client.patch(...)
-            return Loop("policy-status", reconcile, interval=900.0, caches=(policies,))
+            return ReconcileLoop("policy-status", reconcile, interval=900.0, caches=(policies,))
 
     Rules that keep two leaders at once harmless: compute from what is there, not from the event
     that came; write only where what is there differs; no clock, no randomness, no identity of
@@ -114,7 +114,7 @@ class Loop:
         reconcile: Callable[[], Awaitable[None]],
         *,
         interval: float,
-        caches: Iterable[Source] = (),
+        caches: Iterable[WakeSource] = (),
         leader_only: bool = True,
     ) -> None:
         self.name = name

@@ -14,8 +14,8 @@ from lictor.cluster.events import EventSink
 from lictor.cluster.flags import Flags
 from lictor.cluster.lease import Leadership, choose_identity
 from lictor.cluster.names import Names
-from lictor.control.context import Workplace, build_workplace
-from lictor.control.controllers import Crew, build_crews, choose_loops
+from lictor.control.context import ControllerContext, build_context
+from lictor.control.controllers import Controller, build_controllers, choose_loops
 from lictor.control.health import Health
 from lictor.control.webhooks.ownership import is_going_down
 from lictor.errors import ApiError
@@ -24,7 +24,7 @@ from lictor.lang.duration import NANOSECONDS, parse_duration
 log = logging.getLogger(__name__)
 
 # The end of a process must not wait for an API server that does not answer.
-_FAREWELL_LIMIT = 10.0
+_UNINSTALL_LIMIT = 10.0
 
 
 def run_control_process(
@@ -49,28 +49,26 @@ async def run_control(
     """
     chosen = choose_loops(which)
     client = Client(load_config(flags.kubeconfig, flags.context))
-    workplace = build_workplace(client, flags, names, choose_identity())
-    events = EventSink(
-        client, flags, lambda: workplace.settings.current, instance=workplace.identity
-    )
-    crews = build_crews(workplace, chosen, events.emit)
+    context = build_context(client, flags, names, choose_identity())
+    events = EventSink(client, flags, lambda: context.settings.current, instance=context.identity)
+    controllers = build_controllers(context, chosen, events.emit)
     try:
-        shift = _Shift(workplace, events, crews, has_port=health)
-        await (_run_until_told(shift) if heeds_signals else shift.run())
+        process = _Process(context, events, controllers, has_port=health)
+        await (_run_until_told(process) if heeds_signals else process.run())
     finally:
         await client.close()
 
 
-async def _run_until_told(shift: "_Shift") -> None:
+async def _run_until_told(process: "_Process") -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    work = asyncio.create_task(shift.run())
+    work = asyncio.create_task(process.run())
     waiting = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((work, waiting), return_when=asyncio.FIRST_COMPLETED)
-        shift.is_stopping = stop.is_set()
+        process.is_stopping = stop.is_set()
     finally:
         waiting.cancel()
         work.cancel()
@@ -78,86 +76,90 @@ async def _run_until_told(shift: "_Shift") -> None:
             await work
 
 
-class _Shift:
+class _Process:
     """Everything that runs side by side in this process."""
 
     def __init__(
         self,
-        workplace: Workplace,
+        context: ControllerContext,
         events: EventSink,
-        crews: tuple[Crew, ...],
+        controllers: tuple[Controller, ...],
         *,
         has_port: bool,
     ) -> None:
         self.is_stopping = False
-        self._workplace = workplace
+        self._context = context
         self._events = events
-        self._crews = crews
+        self._controllers = controllers
         self._has_port = has_port
-        period = parse_duration(workplace.flags.leader_election_retry_period) / NANOSECONDS
+        period = parse_duration(context.flags.leader_election_retry_period) / NANOSECONDS
         self._retry_period = max(period, 0.1)
 
     async def run(self) -> None:
-        health = Health(self._workplace.flags)
+        health = Health(self._context.flags)
         server = await health.start() if self._has_port else None
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._workplace.run())
+                group.create_task(self._context.run())
                 group.create_task(self._events.run())
-                await self._workplace.wait()
+                await self._context.wait()
                 health.is_ready = True
-                log.info("controllers started", extra={"identity": self._workplace.identity})
-                for crew in self._crews:
-                    group.create_task(self._run_crew(crew))
+                log.info("controllers started", extra={"identity": self._context.identity})
+                for controller in self._controllers:
+                    group.create_task(self._run_controller(controller))
         finally:
             if server is not None:
                 server.close()
 
-    async def _run_crew(self, crew: Crew) -> None:
-        place = self._workplace
+    async def _run_controller(self, controller: Controller) -> None:
+        context = self._context
         leadership = Leadership(
-            place.client, crew.lease, place.names.namespace, place.identity, self._retry_period
+            context.client,
+            controller.lease,
+            context.names.namespace,
+            context.identity,
+            self._retry_period,
         )
 
         async def lead() -> None:
             try:
-                await _run_loops(crew, leader=True)
+                await _run_loops(controller, leader=True)
             finally:
-                if self.is_stopping and await self._say_farewell(crew):
+                if self.is_stopping and await self._clean_up(controller):
                     # Whoever took over now would build up again what was just taken away.
                     leadership.release_at_end = False
 
         async with asyncio.TaskGroup() as group:
-            group.create_task(_run_loops(crew, leader=False))
-            for attendant in crew.attendants:
-                group.create_task(attendant())
+            group.create_task(_run_loops(controller, leader=False))
+            for task in controller.background_tasks:
+                group.create_task(task())
             # Replicas that share all their work need nobody to lead it.
-            if any(loop.leader_only for loop in crew.loops):
+            if any(loop.leader_only for loop in controller.loops):
                 group.create_task(leadership.run(lead))
 
-    async def _say_farewell(self, crew: Crew) -> bool:
+    async def _clean_up(self, controller: Controller) -> bool:
         """Clean up behind us, if the installation goes away for good. Did we?"""
-        if crew.farewell is None:
+        if controller.on_uninstall is None:
             return False
         try:
-            async with asyncio.timeout(_FAREWELL_LIMIT):
-                if not await self._is_leaving(crew):
+            async with asyncio.timeout(_UNINSTALL_LIMIT):
+                if not await self._is_leaving(controller):
                     return False
-                await crew.farewell()
+                await controller.on_uninstall()
         except (ApiError, TimeoutError) as error:
             log.warning("webhooks not removed", extra={"why": str(error)[:200]})
         return True
 
-    async def _is_leaving(self, crew: Crew) -> bool:
-        if self._workplace.flags.auto_delete_webhooks:
+    async def _is_leaving(self, controller: Controller) -> bool:
+        if self._context.flags.auto_delete_webhooks:
             return True
-        place = self._workplace
+        context = self._context
         pod = os.environ.get("POD_NAME", "")
-        return await is_going_down(place.client, place.names, pod, crew.controller)
+        return await is_going_down(context.client, context.names, pod, controller.name)
 
 
-async def _run_loops(crew: Crew, *, leader: bool) -> None:
-    loops = [loop for loop in crew.loops if loop.leader_only is leader]
+async def _run_loops(controller: Controller, *, leader: bool) -> None:
+    loops = [loop for loop in controller.loops if loop.leader_only is leader]
     async with asyncio.TaskGroup() as group:
         for loop in loops:
             group.create_task(loop.run())

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lictor.cli.cleanup import _render_json, cleanup, render_text
-from lictor.control.cleanup.preview import Preview
+from lictor.control.cleanup.preview import CleanupPreview
 from lictor.errors import LictorError
 
 POLICY = """
@@ -48,7 +48,7 @@ def test_a_wrong_call(tmp_path, words, said):
 
 
 PREVIEWS = [
-    Preview(
+    CleanupPreview(
         "CleanupPolicy",
         "sweep",
         "home",
@@ -58,8 +58,8 @@ PREVIEWS = [
         ),
         undecided=({"what": "Pod/home/b", "why": "no such field"},),
     ),
-    Preview("DeletingPolicy", "idle", next_execution="2026-03-02T00:00:00Z"),
-    Preview("DeletingPolicy", "broken", problems=("conditions: does not parse",)),
+    CleanupPreview("DeletingPolicy", "idle", next_execution="2026-03-02T00:00:00Z"),
+    CleanupPreview("DeletingPolicy", "broken", problems=("conditions: does not parse",)),
 ]
 TEXT = """\
 CleanupPolicy home/sweep would delete at 2026-03-01T12:01:00Z:

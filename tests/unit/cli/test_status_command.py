@@ -6,11 +6,11 @@ from click.testing import CliRunner
 from lictor.cli.main import cli
 from lictor.cli.preview import render_preview
 from lictor.cli.status import render_status
-from lictor.control.scan.preview import Finding, PolicyPreview
+from lictor.control.scan.preview import PolicyPreview, PreviewFinding
 from lictor.control.status.installation import (
+    FailureCount,
     InstallationStatus,
     LeaderState,
-    Offender,
     PolicyState,
     ReportState,
     ScanState,
@@ -27,7 +27,9 @@ FULL = InstallationStatus(
     heartbeat="2026-01-01T00:00:01Z",
     queues={"ephemeralReports": 3, "updateRequests": 1, "failedUpdateRequests": 0},
     scans=(ScanState("pod-b", running=2, done=10, waiting=90, kinds=5),),
-    reports=ReportState(2, {"pass": 1, "fail": 4}, (Offender("shop", 4),), (Offender("good", 4),)),
+    reports=ReportState(
+        2, {"pass": 1, "fail": 4}, (FailureCount("shop", 4),), (FailureCount("good", 4),)
+    ),
 )
 EMPTY = InstallationStatus((), (), (), "", {}, ())
 
@@ -60,7 +62,7 @@ def test_names_cannot_steer_the_terminal():
 
 
 def test_preview_for_people():
-    finding = Finding("p", "r", "v1", "Pod", "web", "shop", "no\n  team")
+    finding = PreviewFinding("p", "r", "v1", "Pod", "web", "shop", "no\n  team")
     found = PolicyPreview(["p"], kinds=1, judged=9, refused=1, refusals=[finding])
     assert render_preview(found) == (
         "p: 9 objects of 1 kind judged\n1 would be refused:\n  Pod  shop/web  p/r  no team\n"

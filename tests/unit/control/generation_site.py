@@ -1,4 +1,4 @@
-"""Generation over an API server in memory, with policies that a test chooses."""
+"""GenerationReconciler over an API server in memory, with policies that a test chooses."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -12,13 +12,13 @@ from lictor.cluster.names import Names
 from lictor.cluster.resource import CLUSTER_POLICY, NAMESPACE, POLICY
 from lictor.cluster.store import StoredPolicy
 from lictor.cluster.update_requests import UpdateTrigger
-from lictor.control.background.trigger import Triggers
+from lictor.control.background.trigger import TriggerReader
 from lictor.control.generate.downstream import Downstream
-from lictor.control.generate.labels import Unit
-from lictor.control.generate.objects import Objects
+from lictor.control.generate.labels import GenerationUnit
+from lictor.control.generate.objects import GeneratedObjectWriter
 from lictor.control.generate.queue import UnitQueue
-from lictor.control.generate.reconcile import Generation
-from lictor.control.generate.rules import PolicyBook
+from lictor.control.generate.reconcile import GenerationReconciler
+from lictor.control.generate.rules import GenerateRules
 from lictor.control.generate.watch import GenerationWatch
 from lictor.control.policy_writes import PolicyWrites
 from lictor.lang.resource_names import builtin_names
@@ -108,18 +108,18 @@ CLONE = {"kind": "Secret", "clone": {"namespace": "vault", "name": "source"}}
 
 
 class Desk:
-    """Generation over an API in memory."""
+    """GenerationReconciler over an API in memory."""
 
     def __init__(self, *policies):
         self.api = LiveApi()
         self.store = Store(self.api)
         self.namespaces = Namespaces()
         self.done = []
-        triggers = Triggers(self.api, builtin_names, self.namespaces)
+        triggers = TriggerReader(self.api, builtin_names, self.namespaces)
         self.downstream = Downstream(self.api)
-        self.book = PolicyBook(self.api, self.store)
-        objects = Objects(self.api, PolicyWrites(self.api, Names()), self.downstream)
-        self.generation = Generation(
+        self.book = GenerateRules(self.api, self.store)
+        objects = GeneratedObjectWriter(self.api, PolicyWrites(self.api, Names()), self.downstream)
+        self.generation = GenerationReconciler(
             objects, self.downstream, triggers, policies=self.book, tell=self.done.append
         )
         self.queue = UnitQueue(self.generation.reconcile, workers=2, first_pause=0.05)
@@ -139,7 +139,7 @@ class Desk:
     def unit(self, name, rule="make"):
         found = self.api.objects.get(("namespaces", "", name))
         uid = found["metadata"]["uid"] if found else "gone"
-        return Unit("policy", "", rule, UpdateTrigger("v1", "Namespace", "", name, uid))
+        return GenerationUnit("policy", "", rule, UpdateTrigger("v1", "Namespace", "", name, uid))
 
     async def ask(self, name):
         """A request about a namespace came."""

@@ -13,7 +13,11 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.keys import Algorithm
 from lictor.cluster.names import Names
 from lictor.cluster.resource import MUTATING_WEBHOOK, SECRET, VALIDATING_WEBHOOK
-from lictor.control.certificates.rotation import Keeper, choose_place, read_authority
+from lictor.control.certificates.rotation import (
+    CertificateRotation,
+    choose_settings,
+    read_authority,
+)
 from lictor.errors import LookupFailedError
 
 FLAGS = Flags(tls_key_algorithm="ECDSA")
@@ -32,7 +36,9 @@ class Scene:
         self.use(flags)
 
     def use(self, flags):
-        self.keeper = Keeper(self.api, choose_place(flags, NAMES), clock=lambda: self.now)
+        self.keeper = CertificateRotation(
+            self.api, choose_settings(flags, NAMES), clock=lambda: self.now
+        )
 
     def reconcile(self, **later):
         self.now += timedelta(**later)
@@ -242,7 +248,7 @@ def test_other_names_need_another_certificate():
     ],
 )
 def test_addresses_of_servers(server, host):
-    assert choose_place(Flags(server_ip=server), NAMES).hosts[0] == host
+    assert choose_settings(Flags(server_ip=server), NAMES).hosts[0] == host
 
 
 def test_a_secret_of_a_wrong_type_is_made_anew():
@@ -290,7 +296,7 @@ def foreign(scene, name, pair, **metadata):
 )
 def test_what_others_keep_is_only_read(metadata):
     scene = Scene()
-    hosts = choose_place(FLAGS, NAMES).hosts
+    hosts = choose_settings(FLAGS, NAMES).hosts
     authority = keys.make_authority("theirs", Algorithm.RSA, START, timedelta(days=30))
     leaf = keys.make_serving(authority, hosts, Algorithm.RSA, START, timedelta(days=20))
     foreign(scene, CA, authority, **metadata)
@@ -305,7 +311,9 @@ def test_what_others_keep_is_only_read(metadata):
 
 def test_of_two_leaders_one_wins():
     async def play(scene):
-        other = Keeper(scene.api, choose_place(FLAGS, NAMES), clock=lambda: scene.now)
+        other = CertificateRotation(
+            scene.api, choose_settings(FLAGS, NAMES), clock=lambda: scene.now
+        )
         return await asyncio.gather(
             scene.keeper.reconcile(), other.reconcile(), return_exceptions=True
         )
@@ -334,7 +342,7 @@ def test_secrets_may_have_other_names():
 
 
 def test_the_cleanup_service_has_its_own():
-    place = choose_place(FLAGS, NAMES, NAMES.cleanup_service)
+    place = choose_settings(FLAGS, NAMES, NAMES.cleanup_service)
     assert place.authority_secret == "kyverno-cleanup-controller.kyverno.svc.kyverno-tls-ca"
     assert place.serving_secret == "kyverno-cleanup-controller.kyverno.svc.kyverno-tls-pair"
     assert "kyverno-cleanup-controller.kyverno.svc" in place.hosts

@@ -9,8 +9,8 @@ from small_api import SmallApi
 from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import CLUSTER_CLEANUP_POLICY
 from lictor.control.cleanup.run import read_status
-from lictor.control.cleanup.schedule import CleanupLoop, Cleanups
-from lictor.control.cleanup.sweep import SweepWorld
+from lictor.control.cleanup.schedule import CleanupLoop, CleanupScheduler
+from lictor.control.cleanup.sweep import SweepContext
 from lictor.errors import UnreachableError
 from lictor.ports import NoLookups
 
@@ -77,9 +77,11 @@ class Office:
         async def allows(access):
             return allowed
 
-        world = SweepWorld(self.api, serve, None, NoLookups())
+        world = SweepContext(self.api, serve, None, NoLookups())
         caches = [self.cache]
-        self.cleanups = Cleanups(caches, world, allows, self.events.append, lambda: self.now)
+        self.cleanups = CleanupScheduler(
+            caches, world, allows, self.events.append, lambda: self.now
+        )
         self.loop = CleanupLoop(self.cleanups, caches)
 
     def put(self, name, schedule="* * * * *", kind="Pod", status=None):

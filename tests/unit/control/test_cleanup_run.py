@@ -10,8 +10,8 @@ from small_api import SmallApi
 
 from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import CLEANUP_POLICY, CLUSTER_CLEANUP_POLICY, CONFIG_MAP, Resource
-from lictor.control.cleanup.run import Run, read_status
-from lictor.control.cleanup.sweep import SweepLookups, SweepWorld
+from lictor.control.cleanup.run import CleanupRun, read_status
+from lictor.control.cleanup.sweep import SweepContext, SweepLookups
 from lictor.errors import ApiError, ConflictError, GoneError, LookupFailedError, UnreachableError
 from lictor.ports import ApiCall, NoLookups
 
@@ -94,14 +94,14 @@ class Setting:
         async def serve():
             return SERVED
 
-        world = SweepWorld(
+        world = SweepContext(
             self.api,
             serve,
             Namespaces(),
             self.lookups,
             is_protected=lambda request: request.resource["metadata"]["name"] in self.protected,
         )
-        run = Run(
+        run = CleanupRun(
             CLUSTER_CLEANUP_POLICY,
             copy.deepcopy(self.document),
             world,
@@ -359,7 +359,7 @@ def test_namespaced_policies_stay_at_home():
         return SERVED
 
     document = setting.api.seed(CLEANUP_POLICY, document)
-    world = SweepWorld(setting.api, serve, Namespaces(), NoLookups())
-    run = Run(CLEANUP_POLICY, document, world, tell=setting.events.append, now=lambda: NOON)
+    world = SweepContext(setting.api, serve, Namespaces(), NoLookups())
+    run = CleanupRun(CLEANUP_POLICY, document, world, tell=setting.events.append, now=lambda: NOON)
     assert asyncio.run(run.execute()).gone == 1
     assert setting.left() == ["old-2"]

@@ -7,7 +7,7 @@ import pytest
 from lictor.control.cleanup.run import (
     EXECUTING,
     READY,
-    Statement,
+    StatusCondition,
     build_status_patch,
     read_status,
 )
@@ -24,8 +24,8 @@ def policy(api_version, status=None):
 
 @pytest.mark.parametrize("api_version", SHAPES)
 def test_what_is_written_is_read_again(api_version):
-    ready = Statement(READY, holds=True, reason="Succeeded", message="Ready")
-    begun = Statement(EXECUTING, holds=True, reason="Started", message="now")
+    ready = StatusCondition(READY, holds=True, reason="Succeeded", message="Ready")
+    begun = StatusCondition(EXECUTING, holds=True, reason="Started", message="now")
     patch = build_status_patch(policy(api_version), [ready, begun], NOON, executed=NOON)
     assert patch["metadata"] == {"resourceVersion": "7"}
     status = read_status(policy(api_version, patch["status"]))
@@ -37,12 +37,12 @@ def test_what_is_written_is_read_again(api_version):
 
 
 def ready_not():
-    return Statement(READY, holds=False, reason="Failed", message="no")
+    return StatusCondition(READY, holds=False, reason="Failed", message="no")
 
 
 @pytest.mark.parametrize("api_version", SHAPES)
 def test_the_time_of_a_condition_is_that_of_its_last_change(api_version):
-    good = Statement(READY, holds=True, reason="Succeeded", message="Ready")
+    good = StatusCondition(READY, holds=True, reason="Succeeded", message="Ready")
     first = build_status_patch(policy(api_version), [good], NOON)["status"]
     same = build_status_patch(policy(api_version, first), [good], LATER)["status"]
     assert read_status(policy(api_version, same)).find(READY)["lastTransitionTime"] == (
@@ -80,7 +80,7 @@ def test_odd_status_counts_as_none(status):
 
 
 def test_a_long_message_is_cut():
-    long = Statement(READY, holds=False, reason="Failed", message="x" * 50_000)
+    long = StatusCondition(READY, holds=False, reason="Failed", message="x" * 50_000)
     patch = build_status_patch(policy("kyverno.io/v2"), [long], NOON)
     assert len(patch["status"]["conditions"][0]["message"]) == 4000
     assert read_status({**policy("kyverno.io/v2"), **patch, "metadata": {}}).says(long, 3)

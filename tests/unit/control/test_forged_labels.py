@@ -7,7 +7,7 @@ from generation_site import CLONE, DATA, Desk, make_policy, run, until
 
 from lictor.cluster.resource import CONFIG_MAP, SECRET
 from lictor.cluster.update_requests import UpdateTrigger
-from lictor.control.generate.labels import Unit, belongs_to, mark_made, read_unit
+from lictor.control.generate.labels import GenerationUnit, belongs_to, mark_made, read_unit
 from lictor.errors import EvaluationError
 from lictor.model.request import Request
 from lictor.raw import JsonObject
@@ -91,7 +91,9 @@ def test_a_source_that_is_not_there_takes_no_other_copies_along():
     run(desk, work)
 
 
-UNIT = Unit("policy", "red", "rule", UpdateTrigger("v1", "ConfigMap", "red", "go", "uid-1"))
+UNIT = GenerationUnit(
+    "policy", "red", "rule", UpdateTrigger("v1", "ConfigMap", "red", "go", "uid-1")
+)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,9 @@ def test_a_policy_of_a_namespace_writes_nothing_elsewhere(generate):
     start["metadata"] = {"name": "go", "namespace": "red", "uid": "uid-1"}
     desk.api.seed(CONFIG_MAP, start)
     desk.api.seed(SECRET, {"metadata": {"name": "s", "namespace": "blue"}, "data": {"x": "1"}})
-    unit = Unit("policy", "red", "make", UpdateTrigger("v1", "ConfigMap", "red", "go", "uid-1"))
+    unit = GenerationUnit(
+        "policy", "red", "make", UpdateTrigger("v1", "ConfigMap", "red", "go", "uid-1")
+    )
 
     async def work(desk):
         with pytest.raises(EvaluationError, match=r"cannot reach|whole cluster"):

@@ -4,9 +4,9 @@ import pytest
 
 from lictor.cluster.update_requests import UpdateTrigger
 from lictor.control.generate.labels import (
-    KEEPING,
+    KEEP_ON_POLICY_DELETE,
     RELEASE,
-    Unit,
+    GenerationUnit,
     goes_with_policy,
     mark_made,
     read_source,
@@ -23,11 +23,13 @@ LONG = "n" * 200
 @pytest.mark.parametrize(
     ("unit", "source"),
     [
-        pytest.param(Unit("policy", "", "rule", NAMESPACE), None, id="data"),
-        pytest.param(Unit("policy", "shop", "rule", DEPLOYMENT), SOURCE, id="copy-of-a-group"),
-        pytest.param(Unit("policy", "", "", DEPLOYMENT), None, id="cel"),
+        pytest.param(GenerationUnit("policy", "", "rule", NAMESPACE), None, id="data"),
         pytest.param(
-            Unit("policy", "", "", UpdateTrigger("v1", "Pod", "shop", LONG, "uid-4")),
+            GenerationUnit("policy", "shop", "rule", DEPLOYMENT), SOURCE, id="copy-of-a-group"
+        ),
+        pytest.param(GenerationUnit("policy", "", "", DEPLOYMENT), None, id="cel"),
+        pytest.param(
+            GenerationUnit("policy", "", "", UpdateTrigger("v1", "Pod", "shop", LONG, "uid-4")),
             SourceRef("v1", "Secret", "vault", LONG, "uid-5"),
             id="names-longer-than-labels",
         ),
@@ -53,7 +55,7 @@ def test_what_belongs_to_a_source_stays_there():
             "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"},
         }
     }
-    unit = Unit("policy", "", "rule", NAMESPACE)
+    unit = GenerationUnit("policy", "", "rule", NAMESPACE)
     made = mark_made(copied, unit, SOURCE, goes_with_policy=False)["metadata"]
     assert made["labels"]["team"] == "a"
     assert "generate.kyverno.io/clone-source" not in made["labels"]
@@ -80,7 +82,7 @@ def test_what_kyverno_made_is_known_by_the_uid_of_its_trigger():
         "generate.kyverno.io/trigger-uid": "uid-2",
     }
     unit = read_unit({"metadata": {"name": "x", "labels": labels}})
-    assert unit == Unit("p", "", "r", UpdateTrigger("v1", "Namespace", "", "", "uid-2"))
+    assert unit == GenerationUnit("p", "", "r", UpdateTrigger("v1", "Namespace", "", "", "uid-2"))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,7 @@ def test_what_kyverno_made_is_known_by_the_uid_of_its_trigger():
 )
 def test_labels_are_texts(value, text):
     body = {"metadata": {"name": "made", "labels": {"x": value}, "annotations": {"y": value}}}
-    unit = Unit("policy", "", "rule", NAMESPACE)
+    unit = GenerationUnit("policy", "", "rule", NAMESPACE)
     made = mark_made(body, unit, None, goes_with_policy=False)["metadata"]
     assert (made["labels"]["x"], made["annotations"]["y"]) == (text, text)
 
@@ -96,13 +98,13 @@ def test_labels_are_texts(value, text):
 @pytest.mark.parametrize(
     ("notes", "owned", "goes"),
     [
-        pytest.param(KEEPING, True, False, id="keep"),
+        pytest.param(KEEP_ON_POLICY_DELETE, True, False, id="keep"),
         pytest.param(RELEASE, False, False, id="release"),
     ],
 )
 def test_what_becomes_of_it(notes, owned, goes):
     body = {"metadata": {"name": "made", "labels": {"theirs": "x"}}}
-    unit = Unit("policy", "", "rule", NAMESPACE)
+    unit = GenerationUnit("policy", "", "rule", NAMESPACE)
     made = mark_made(body, unit, SOURCE, goes_with_policy=True, aim="a")
     changed = notes.put_on(made)
     assert (read_unit(changed) is not None) is owned

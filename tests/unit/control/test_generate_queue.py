@@ -6,13 +6,13 @@ from contextlib import suppress
 import pytest
 
 from lictor.cluster.update_requests import UpdateTrigger
-from lictor.control.generate.labels import Unit
+from lictor.control.generate.labels import GenerationUnit
 from lictor.control.generate.queue import UnitQueue
 from lictor.errors import EvaluationError
 
 
 def unit(uid):
-    return Unit("policy", "", "rule", UpdateTrigger("v1", "Namespace", "", uid, uid))
+    return GenerationUnit("policy", "", "rule", UpdateTrigger("v1", "Namespace", "", uid, uid))
 
 
 def run_queue(work, *units, workers=2, seconds=0.2):

@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from lictor.control.scan.progress import Ledger, hash_text
+from lictor.control.scan.progress import ScannedObjects, hash_text
 
 
 def test_put_get_remove():
-    ledger = Ledger()
+    ledger = ScannedObjects()
     assert ledger.get("a") is None
     ledger.put("a", 5, reported=True)
     ledger.put("b", 6, reported=False)
@@ -24,13 +24,13 @@ def test_put_get_remove():
 
 @pytest.mark.parametrize("state", [0, 1, 1 << 59, (1 << 60) - 1])
 def test_states_of_sixty_bits_are_kept(state):
-    ledger = Ledger()
+    ledger = ScannedObjects()
     ledger.put("a", state, reported=True)
     assert ledger.get("a") == (state, True)
 
 
 def test_behaves_as_a_dictionary_does():
-    dice, ledger, model = random.Random(3), Ledger(), {}
+    dice, ledger, model = random.Random(3), ScannedObjects(), {}
     for _ in range(20_000):
         uid = f"uid-{dice.randrange(4000)}"
         if dice.random() < 0.3:
@@ -45,7 +45,7 @@ def test_behaves_as_a_dictionary_does():
 
 
 def test_objects_that_come_and_go_leave_no_growing_table():
-    ledger = Ledger()
+    ledger = ScannedObjects()
     for number in range(50_000):
         ledger.put(str(number), 1, reported=False)
         ledger.remove(str(number))
@@ -53,7 +53,7 @@ def test_objects_that_come_and_go_leave_no_growing_table():
 
 
 def test_adopt_takes_all_of_another():
-    first, second = Ledger(), Ledger()
+    first, second = ScannedObjects(), ScannedObjects()
     first.put("old", 1, reported=True)
     second.put("new", 2, reported=True)
     first.adopt(second)
@@ -63,7 +63,7 @@ def test_adopt_takes_all_of_another():
 
 
 def test_threads_do_not_disturb_each_other():
-    ledger = Ledger()
+    ledger = ScannedObjects()
 
     def fill(part):
         for number in range(3000):

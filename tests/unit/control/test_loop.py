@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from lictor.control import loop as loops
-from lictor.control.loop import Loop
+from lictor.control.loop import ReconcileLoop
 from lictor.errors import ApiError, ConflictError
 
 
@@ -58,7 +58,7 @@ def count(what, name):
 
 def test_runs_at_start_and_at_the_interval():
     work = Work()
-    asyncio.run(run_for(Loop("interval", work, interval=0.1), 0.35))
+    asyncio.run(run_for(ReconcileLoop("interval", work, interval=0.1), 0.35))
     assert 2 <= len(work.times) <= 4
     assert count("reconcile", "interval") == len(work.times)
     assert count("requeue", "interval") == 0
@@ -68,7 +68,7 @@ def test_runs_at_start_and_at_the_interval():
 def test_waits_for_its_caches():
     async def play():
         source, work = Source(), Work()
-        loop = Loop("waits", work, interval=60, caches=(source,))
+        loop = ReconcileLoop("waits", work, interval=60, caches=(source,))
         task = asyncio.create_task(loop.run())
         source.change()
         await asyncio.sleep(0.05)
@@ -88,7 +88,7 @@ def test_a_burst_of_changes_is_one_run():
     async def play():
         source, work = Source(), Work()
         source.ready.set()
-        loop = Loop("burst", work, interval=60, caches=(source,))
+        loop = ReconcileLoop("burst", work, interval=60, caches=(source,))
 
         async def act():
             await asyncio.sleep(0.05)
@@ -111,7 +111,7 @@ def test_a_loop_that_works_hard_leaves_room_for_others():
         while time.thread_time() < runs[-1] + 0.04:
             pass
 
-    loop = Loop("hard", work, interval=60.0)
+    loop = ReconcileLoop("hard", work, interval=60.0)
 
     async def change():
         for _ in range(60):
@@ -133,7 +133,7 @@ def test_a_change_during_a_run_causes_another():
             if len(runs) == 1:
                 loop.wake()  # type: ignore[attr-defined]
 
-        loop = Loop("during", work, interval=60)
+        loop = ReconcileLoop("during", work, interval=60)
         await run_for(loop, 1.0)
         assert len(runs) == 2
 
@@ -143,7 +143,7 @@ def test_a_change_during_a_run_causes_another():
 def test_wake_later():
     async def play():
         work = Work()
-        loop = Loop("later", work, interval=60)
+        loop = ReconcileLoop("later", work, interval=60)
 
         async def act():
             await asyncio.sleep(0.02)
@@ -164,7 +164,7 @@ def test_wake_later():
 def test_an_error_ends_nothing(fault, caplog):
     work = Work(fault)
     with caplog.at_level(logging.INFO):
-        asyncio.run(run_for(Loop("heals", work, interval=60), 0.9))
+        asyncio.run(run_for(ReconcileLoop("heals", work, interval=60), 0.9))
     assert len(work.times) == 2
     assert 0.4 < work.times[1] - work.times[0] < 0.8
     failures = [record for record in caplog.records if record.message == "reconcile failed"]
@@ -181,7 +181,7 @@ def test_pauses_grow_and_each_reason_is_told_once(caplog, monkeypatch):
     faults = [ApiError("one", status=403), ApiError("two", status=403)] * 3
     work = Work(*faults)
     with caplog.at_level(logging.WARNING):
-        asyncio.run(run_for(Loop("grow", work, interval=60), 0.6))
+        asyncio.run(run_for(ReconcileLoop("grow", work, interval=60), 0.6))
     gaps = [after - before for before, after in zip(work.times, work.times[1:], strict=False)]
     assert len(work.times) == 7
     assert gaps[0] < gaps[1] < gaps[2]
@@ -193,14 +193,14 @@ def test_pauses_grow_and_each_reason_is_told_once(caplog, monkeypatch):
 def test_a_conflict_is_tried_again_at_once_and_not_told(caplog):
     work = Work(ConflictError("changed", status=409))
     with caplog.at_level(logging.WARNING):
-        asyncio.run(run_for(Loop("conflict", work, interval=60), 0.3))
+        asyncio.run(run_for(ReconcileLoop("conflict", work, interval=60), 0.3))
     assert len(work.times) == 2
     assert caplog.records == []
 
 
 def test_conflicts_without_end_do_not_spin():
     work = Work(*[ConflictError("always", status=409)] * 100)
-    asyncio.run(run_for(Loop("fight", work, interval=60), 0.7))
+    asyncio.run(run_for(ReconcileLoop("fight", work, interval=60), 0.7))
     assert len(work.times) <= 4
 
 
@@ -209,7 +209,7 @@ def test_a_wake_cuts_a_long_pause_short(monkeypatch):
         monkeypatch.setattr(loops, "_FIRST_PAUSE", 30)
         monkeypatch.setattr(loops, "_LEAST_REST", 0.1)
         work = Work(ApiError("away"))
-        loop = Loop("cut", work, interval=60)
+        loop = ReconcileLoop("cut", work, interval=60)
 
         async def act():
             await asyncio.sleep(0.02)
@@ -231,7 +231,7 @@ def test_a_run_that_hangs_is_ended(monkeypatch, caplog):
             if len(runs) == 1:
                 await asyncio.sleep(3600)
 
-        await run_for(Loop("hangs", work, interval=60), 0.8)
+        await run_for(ReconcileLoop("hangs", work, interval=60), 0.8)
         assert len(runs) == 2
 
     asyncio.run(play())
@@ -239,11 +239,11 @@ def test_a_run_that_hangs_is_ended(monkeypatch, caplog):
 
 def test_last_success():
     async def play():
-        loop = Loop("success", Work(ApiError("no")), interval=60)
+        loop = ReconcileLoop("success", Work(ApiError("no")), interval=60)
         assert loop.last_success is None
         await run_for(loop, 0.2)
         assert loop.last_success is None
-        good = Loop("success", Work(), interval=60)
+        good = ReconcileLoop("success", Work(), interval=60)
         await run_for(good, 0.05)
         assert good.last_success is not None
 

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from lictor.cluster.resource import CLUSTER_POLICY
 from lictor.cluster.store import PolicyStore, StoredPolicy
-from lictor.control.status.policies import FaultBook
+from lictor.control.status.policies import PolicyFaults
 from lictor.lang.resource_names import builtin_names
 from lictor.report.policy_status import PolicyFacts, build_policy_status
 
@@ -30,7 +30,7 @@ def test_the_reason_is_told_until_it_is_gone() -> None:
     }
     policy = StoredPolicy(CLUSTER_POLICY, document, None)
     store = _Store()
-    faults = FaultBook(cast("PolicyStore", store))
+    faults = PolicyFaults(cast("PolicyStore", store))
     problems = faults.find(policy)
     assert problems == (REASON,)
     facts = PolicyFacts(webhook=True, problems=problems)

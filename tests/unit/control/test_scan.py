@@ -14,10 +14,10 @@ from lictor.assembly import compile_documents
 from lictor.cluster.client import Client, WatchEvent
 from lictor.cluster.resource import Resource
 from lictor.control.reports.writer import JUDGED, ReportWriter
-from lictor.control.scan.kind import ScanTools
+from lictor.control.scan.kind import ScanContext
 from lictor.control.scan.kinds import Scanner
-from lictor.control.scan.plan import Candidate, ScanPlan
-from lictor.control.scan.progress import Ledger
+from lictor.control.scan.plan import ScanCandidate, ScanPlan
+from lictor.control.scan.progress import ScannedObjects
 from lictor.errors import ApiError, GoneError, UnreachableError
 from lictor.load.policies import load_documents
 from lictor.model.request import Request
@@ -53,7 +53,7 @@ def make_plan(*texts: bytes, mark: str = "1") -> ScanPlan:
     records = [each.record for text in texts for each in load_documents(text, "p").policies]
     programs = compile_documents(records)
     keys = frozenset((p.policy.source, p.policy.key, r.name) for p in programs for r in p.rules)
-    candidates = tuple(Candidate(p, f"{p.policy.key}:{mark}") for p in programs)
+    candidates = tuple(ScanCandidate(p, f"{p.policy.key}:{mark}") for p in programs)
     return ScanPlan(candidates, (), keys)
 
 
@@ -76,10 +76,10 @@ class Fixture:
         self.labels: dict[str, str] = {}
         self.told: list[tuple[str, list[Result]]] = []
         client = cast("Client", api)
-        self.tools = ScanTools(
+        self.tools = ScanContext(
             client,
             ReportWriter(client, Rights(plan), openreports=False),
-            Ledger(),
+            ScannedObjects(),
             owns,
             lambda _: self.labels,
             lambda request: request.resource["metadata"]["name"] == "pod-filtered",

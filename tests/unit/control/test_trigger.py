@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from lictor.cluster.update_requests import Update, UpdateTrigger, UpdateType
-from lictor.control.background.trigger import Triggers
+from lictor.control.background.trigger import TriggerReader
 from lictor.errors import NotFoundError, NotYetError
 from lictor.lang.resource_names import builtin_names
 from lictor.model.request import Operation
@@ -47,7 +47,7 @@ class Namespaces:
 
 
 def build(client, update, *, is_late=False):
-    triggers = Triggers(client, builtin_names, Namespaces())
+    triggers = TriggerReader(client, builtin_names, Namespaces())
     return asyncio.run(triggers.build_request(update, is_late=is_late))
 
 

@@ -3,13 +3,13 @@
 from datetime import UTC, datetime, timedelta
 
 from lictor.cluster.resource import CONFIG_MAP, SECRET
-from lictor.control.ttl.watch import Agenda, Mortal
+from lictor.control.ttl.watch import Agenda, ExpiringObject
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def mortal(name, resource=CONFIG_MAP):
-    return Mortal(resource, "default", name)
+    return ExpiringObject(resource, "default", name)
 
 
 def at(minutes):

@@ -10,7 +10,7 @@ from lictor.cluster.names import Names
 from lictor.cluster.resource import CONFIG_MAP, Resource
 from lictor.control.policy_writes import PolicyWrites
 from lictor.control.ttl.deletion import TtlDeletions
-from lictor.control.ttl.watch import Agenda, Mortal, TtlWatches, find_due
+from lictor.control.ttl.watch import Agenda, ExpiringObject, TtlWatches, find_due
 from lictor.errors import ApiError, ConflictError, UnreachableError
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -50,7 +50,7 @@ class Desk:
                 "annotations": annotations,
             }
         }
-        mortal = Mortal(CONFIG_MAP, namespace, name)
+        mortal = ExpiringObject(CONFIG_MAP, namespace, name)
         self.items[mortal] = item
         if due := find_due(item):
             self.agenda.put(mortal, due)

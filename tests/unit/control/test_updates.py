@@ -12,7 +12,7 @@ from lictor.cluster.update_requests import (
     build_update_request,
     read_update_request,
 )
-from lictor.control.background.update_requests import Updates, key_of
+from lictor.control.background.update_requests import UpdateRequestQueue, key_of
 from lictor.errors import EvaluationError, NotYetError
 
 PLACE = UpdateTrigger("v1", "Namespace", "", "team", "uid-1")
@@ -69,7 +69,7 @@ def work_off(queue, handler, *, seconds=0.3, later=()):
     client = Client(queue)
 
     async def main():
-        updates = Updates(client, queue, {UpdateType.GENERATE: handler}, workers=4)
+        updates = UpdateRequestQueue(client, queue, {UpdateType.GENERATE: handler}, workers=4)
         woken = asyncio.Event()
         updates.on_progress = woken.set
         end = time.monotonic() + seconds

@@ -16,7 +16,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.routes import Family
 from lictor.control.webhooks.cel import draft_cel
 from lictor.control.webhooks.classic import draft_classic, draft_everything
-from lictor.control.webhooks.draft import Address, name_webhook, render_webhook
+from lictor.control.webhooks.draft import WebhookAddress, name_webhook, render_webhook
 
 OWN = {"webhookConfiguration": {"matchConditions": [{"name": "a", "expression": "true"}]}}
 USUAL_SELECTOR = settle(**USUAL).webhook_namespace_selector
@@ -300,14 +300,14 @@ def test_names_are_never_too_long():
     ("address", "expected"),
     [
         (
-            Address("Q0E=", "ns", "svc", 8443),
+            WebhookAddress("Q0E=", "ns", "svc", 8443),
             {
                 "caBundle": "Q0E=",
                 "service": {"name": "svc", "namespace": "ns", "path": "/p", "port": 8443},
             },
         ),
         (
-            Address("Q0E=", "ns", "svc", server="192.0.2.1:9443"),
+            WebhookAddress("Q0E=", "ns", "svc", server="192.0.2.1:9443"),
             {"caBundle": "Q0E=", "url": "https://192.0.2.1:9443/p"},
         ),
     ],
@@ -318,7 +318,7 @@ def test_addresses(address, expected):
 
 def test_every_default_is_written():
     (one,) = draft(classic("a", ["ConfigMap"]))
-    webhook = render_webhook(one, Address("Q0E=", "ns", "svc"), mutating=True)
+    webhook = render_webhook(one, WebhookAddress("Q0E=", "ns", "svc"), mutating=True)
     assert webhook["matchPolicy"] == "Equivalent"
     assert webhook["objectSelector"] == {}
     assert webhook["reinvocationPolicy"] == "IfNeeded"

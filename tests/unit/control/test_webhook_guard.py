@@ -11,7 +11,7 @@ from webhook_samples import (
     validating,
 )
 
-from lictor.control.webhooks.match_conditions import build_conditions, build_guard, list_named
+from lictor.control.webhooks.match_conditions import build_conditions, build_exemptions, list_named
 from lictor.lang.cel.environment import kubernetes_environment
 from lictor.lang.cel.expression import compile_expression
 
@@ -21,7 +21,7 @@ PODS = [resource_rule("pods", scope="*")]
 
 
 def guard(rules, settings, *, named=(), selector=None, policies=()):
-    made = build_guard(NAMES, settings, find_kind)
+    made = build_exemptions(NAMES, settings, find_kind)
     where = selector if selector is not None else settings.webhook_namespace_selector or {}
     return build_conditions(made, rules, named, where, policies)
 

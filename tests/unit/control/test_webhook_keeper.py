@@ -15,7 +15,7 @@ from lictor.cluster.resource import (
     SECRET,
     VALIDATING_WEBHOOK,
 )
-from lictor.control.webhooks.configurations import WebhookKeeper
+from lictor.control.webhooks.configurations import WebhookReconciler
 from lictor.control.webhooks.draft import ADMISSION_CONFIGURATIONS
 from lictor.control.webhooks.writer import remove_webhooks
 from lictor.errors import ApiError, LookupFailedError
@@ -122,7 +122,7 @@ def play(scene, *, place=None, cleanup=False):
 
 
 def keep(place, *, cleanup=False):
-    return WebhookKeeper(place, lambda: place.is_healthy, cleanup=cleanup, spread=0)
+    return WebhookReconciler(place, lambda: place.is_healthy, cleanup=cleanup, spread=0)
 
 
 def writes(place):

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from lictor.control.webhooks.rules import Entry, build_rules, order_rules
+from lictor.control.webhooks.rules import RuleEntry, build_rules, order_rules
 
 
 def entries(text):
@@ -14,7 +14,7 @@ def entries(text):
         resource, _, subresource = path.partition("/")
         for operation in operations.split(","):
             group = "" if group == "-" else group
-            yield Entry(group, version, resource, subresource, scope, operation)
+            yield RuleEntry(group, version, resource, subresource, scope, operation)
 
 
 def show(rules):

@@ -7,8 +7,8 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.cluster.settings import Settings, read_settings
 from lictor.cluster.store import CEL_KINDS, CLASSIC_KINDS, StoredPolicy
-from lictor.control.webhooks.draft import Surroundings
-from lictor.control.webhooks.match_conditions import build_guard
+from lictor.control.webhooks.draft import DraftContext
+from lictor.control.webhooks.match_conditions import build_exemptions
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.load.policies import load_documents
 
@@ -136,5 +136,5 @@ USUAL = {
 
 def surround(settings=None, *, flags=None, explain=lambda _: "", find=find_kind):
     settings = settings if settings is not None else settle(**USUAL)
-    guard = build_guard(NAMES, settings, find_kind)
-    return Surroundings(NAMES, flags or Flags(), settings, guard, find, explain)
+    guard = build_exemptions(NAMES, settings, find_kind)
+    return DraftContext(NAMES, flags or Flags(), settings, guard, find, explain)

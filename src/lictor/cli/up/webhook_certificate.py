@@ -9,7 +9,7 @@ from lictor.cluster.client import Client
 from lictor.cluster.config import load_config
 from lictor.cluster.keys import make_authority, make_serving
 from lictor.cluster.resource import SECRET
-from lictor.control.certificates.rotation import build_secret, choose_place
+from lictor.control.certificates.rotation import build_secret, choose_settings
 from lictor.raw import JsonObject
 
 
@@ -18,7 +18,7 @@ def make_certificate(plan: Plan) -> tuple[JsonObject, ...]:
 
     From then on the controller of certificates keeps the Secrets, as in any cluster.
     """
-    place, now = choose_place(plan.flags, plan.names), datetime.now(UTC)
+    place, now = choose_settings(plan.flags, plan.names), datetime.now(UTC)
     name = f"*.{place.namespace}.svc"
     authority = make_authority(name, place.algorithm, now, place.authority_lifetime)
     serving = make_serving(authority, place.hosts, place.algorithm, now, place.serving_lifetime)

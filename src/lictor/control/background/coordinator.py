@@ -14,14 +14,14 @@ from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.cluster.store import PolicyStore
 from lictor.cluster.update_requests import UpdateRequests
-from lictor.control.background.mutate_existing import Existing
-from lictor.control.background.trigger import Triggers
-from lictor.control.background.update_requests import Updates
+from lictor.control.background.mutate_existing import ExistingTriggers
+from lictor.control.background.trigger import TriggerReader
+from lictor.control.background.update_requests import UpdateRequestQueue
 from lictor.control.generate.downstream import Downstream
 from lictor.control.generate.queue import UnitQueue
-from lictor.control.generate.rules import GenerateRule, PolicyBook
+from lictor.control.generate.rules import GenerateRule, GenerateRules
 from lictor.control.generate.watch import GenerationWatch, TriggerWatch
-from lictor.control.loop import Loop
+from lictor.control.loop import ReconcileLoop
 from lictor.errors import LookupFailedError
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.model.policy import ForEachGenerate, Generate, Policy
@@ -40,14 +40,14 @@ class BackgroundTools(msgspec.Struct, frozen=True):
 
     client: Client
     store: PolicyStore
-    triggers: Triggers
+    triggers: TriggerReader
     downstream: Downstream
-    policies: PolicyBook
+    policies: GenerateRules
     queue: UnitQueue
     watch: GenerationWatch
     trigger_watch: TriggerWatch
-    existing: Existing
-    updates: Updates
+    existing: ExistingTriggers
+    updates: UpdateRequestQueue
     # Sends update requests; `waiting` are those that lie in the cluster.
     requests: UpdateRequests
     waiting: Cache
@@ -55,7 +55,7 @@ class BackgroundTools(msgspec.Struct, frozen=True):
     resync: float = RESYNC
 
 
-class Background:
+class BackgroundCoordinator:
     """Follows the policies that make or change other objects; one replica leads."""
 
     name = "background"
@@ -67,8 +67,8 @@ class Background:
         self._meetings: dict[_Key, asyncio.Task[None]] = {}
         self._swept_at = float("-inf")
         self._heal_at = float("inf")
-        self.planning = Loop("background-plan", self._plan, interval=tools.resync)
-        self.updating = Loop(
+        self.planning = ReconcileLoop("background-plan", self._plan, interval=tools.resync)
+        self.updating = ReconcileLoop(
             "update-requests", tools.updates.reconcile, interval=30.0, caches=(tools.waiting,)
         )
         tools.updates.on_progress = self.updating.wake

@@ -10,10 +10,10 @@ from lictor.cluster.client import Client
 from lictor.cluster.resource import MUTATING_POLICY, NAMESPACED_MUTATING_POLICY, Resource
 from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
 from lictor.cluster.update_requests import Update, UpdateRequests, UpdateTrigger, UpdateType
-from lictor.control.background.trigger import Triggers
-from lictor.control.context import judge
-from lictor.control.generate.labels import Unit
-from lictor.control.generate.reconcile import Generation
+from lictor.control.background.trigger import TriggerReader
+from lictor.control.context import evaluate_in_thread
+from lictor.control.generate.labels import GenerationUnit
+from lictor.control.generate.reconcile import GenerationReconciler
 from lictor.control.generate.rules import GenerateRule
 from lictor.control.generate.watch import GenerationWatch
 from lictor.control.policy_writes import PolicyWrites
@@ -29,18 +29,18 @@ from lictor.raw import JsonObject
 _PAGE = 250
 
 
-class Existing:
+class ExistingTriggers:
     """Lists triggers page by page, and hands on those that a rule concerns."""
 
     def __init__(
         self,
         client: Client,
         store: PolicyStore,
-        generation: Generation,
+        generation: GenerationReconciler,
         watch: GenerationWatch,
         *,
         requests: UpdateRequests,
-        enqueue: Callable[[Unit], None],
+        enqueue: Callable[[GenerationUnit], None],
     ) -> None:
         self._client = client
         self._store = store
@@ -127,7 +127,7 @@ class MutateExisting:
         self,
         writes: PolicyWrites,
         store: PolicyStore,
-        triggers: Triggers,
+        triggers: TriggerReader,
         *,
         tell: Callable[[StoredPolicy, Request, list[Result]], None],
     ) -> None:
@@ -149,7 +149,7 @@ class MutateExisting:
             try:
                 results = await self._put_all(results, policy.namespace)
             except ConflictError:
-                # A target changed under our hands: judge it again as it is now.
+                # A target changed under our hands: evaluate it again as it is now.
                 await asyncio.sleep(0.1 * (attempt + 1))
                 continue
             self._tell(policy, request, results)
@@ -165,7 +165,7 @@ class MutateExisting:
 
     async def _judge(self, policy: StoredPolicy, update: Update, request: Request) -> list[Result]:
         programs = [_restrict(p, update.rules) for p in self._store.programs(policy)]
-        return list((await judge(Engine(programs), request)).results)
+        return list((await evaluate_in_thread(Engine(programs), request)).results)
 
     async def _put_all(self, results: list[Result], own: str) -> list[Result]:
         """Write what the rules want; what could not be written becomes an error."""

@@ -23,7 +23,7 @@ _UNTIL_CREATED = 15.0
 _UNTIL_UPDATED = 1.5
 
 
-class Namespaces(Protocol):
+class NamespaceSource(Protocol):
     """Who knows the labels of namespaces."""
 
     def labels(self, name: str) -> Mapping[str, str]: ...
@@ -31,12 +31,12 @@ class Namespaces(Protocol):
     async def ensure(self, name: str) -> JsonObject | None: ...
 
 
-class Triggers(msgspec.Struct, frozen=True):
+class TriggerReader(msgspec.Struct, frozen=True):
     """Reads triggers from the cluster."""
 
     client: Client
     names: Callable[[], ResourceNames]
-    namespaces: Namespaces
+    namespaces: NamespaceSource
 
     def locate(self, api_version: str, kind: str, *, namespaced: bool) -> Resource:
         """Where the API server has a kind."""

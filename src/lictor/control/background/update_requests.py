@@ -32,7 +32,7 @@ _LONGEST_PAUSE = 300.0
 _LIFETIME = 3600.0
 
 
-class Handler(Protocol):
+class UpdateHandler(Protocol):
     """Does what an update asks for; raises where that did not work.
 
     NotYetError: it is too early. What is too early for too long is asked for as late.
@@ -49,11 +49,16 @@ class _Pause(msgspec.Struct, frozen=True):
     latest: int
 
 
-class Updates:
+class UpdateRequestQueue:
     """One reconcile pass works off whatever lies there and is due."""
 
     def __init__(
-        self, client: Client, cache: Cache, handlers: Mapping[UpdateType, Handler], *, workers: int
+        self,
+        client: Client,
+        cache: Cache,
+        handlers: Mapping[UpdateType, UpdateHandler],
+        *,
+        workers: int,
     ) -> None:
         self._client = client
         self._cache = cache

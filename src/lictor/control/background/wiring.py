@@ -1,4 +1,4 @@
-"""Generation and mutation of other objects, put together."""
+"""GenerationReconciler and mutation of other objects, put together."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -7,16 +7,16 @@ from lictor.cluster.discovery import Discovery
 from lictor.cluster.resource import UPDATE_REQUEST, Resource
 from lictor.cluster.store import StoredPolicy
 from lictor.cluster.update_requests import UpdateRequests, UpdateType
-from lictor.control.background.coordinator import RESYNC, Background, BackgroundTools
-from lictor.control.background.mutate_existing import Existing, MutateExisting
-from lictor.control.background.trigger import Triggers
-from lictor.control.background.update_requests import Handler, Updates
-from lictor.control.context import Workplace
+from lictor.control.background.coordinator import RESYNC, BackgroundCoordinator, BackgroundTools
+from lictor.control.background.mutate_existing import ExistingTriggers, MutateExisting
+from lictor.control.background.trigger import TriggerReader
+from lictor.control.background.update_requests import UpdateHandler, UpdateRequestQueue
+from lictor.control.context import ControllerContext
 from lictor.control.generate.downstream import Downstream
-from lictor.control.generate.objects import Objects
+from lictor.control.generate.objects import GeneratedObjectWriter
 from lictor.control.generate.queue import UnitQueue
-from lictor.control.generate.reconcile import Done, Generation
-from lictor.control.generate.rules import PolicyBook
+from lictor.control.generate.reconcile import GenerationOutcome, GenerationReconciler
+from lictor.control.generate.rules import GenerateRules
 from lictor.control.generate.watch import GenerationWatch, TriggerWatch
 from lictor.control.policy_writes import PolicyWrites
 from lictor.lang.duration import NANOSECONDS, parse_duration
@@ -37,28 +37,30 @@ _GENERATE = EventSource.GENERATE
 
 
 def build_background(
-    place: Workplace, discovery: Discovery, *, tell: Tell, add_report: AddReport
-) -> Background:
+    context: ControllerContext, discovery: Discovery, *, tell: Tell, add_report: AddReport
+) -> BackgroundCoordinator:
     """The work of the one replica that leads; `tell` takes events, `add_report` results."""
-    client, flags, store = place.client, place.flags, place.store
-    triggers = Triggers(client, lambda: store.names, place.namespaces)
+    client, flags, store = context.client, context.flags, context.store
+    triggers = TriggerReader(client, lambda: store.names, context.namespaces)
     downstream = Downstream(client)
-    discovery.follow(place.store.crds)
-    policies = PolicyBook(client, store)
+    discovery.follow(context.store.crds)
+    policies = GenerateRules(client, store)
     made = _tell_made(tell, add_report)
-    writes = PolicyWrites(client, place.names)
-    objects = Objects(client, writes, downstream)
-    generation = Generation(objects, downstream, triggers, policies=policies, tell=made)
+    writes = PolicyWrites(client, context.names)
+    objects = GeneratedObjectWriter(client, writes, downstream)
+    generation = GenerationReconciler(objects, downstream, triggers, policies=policies, tell=made)
     queue = UnitQueue(generation.reconcile, workers=flags.gen_workers)
     watch = GenerationWatch(client, downstream, triggers, policies, generation, queue)
     trigger_watch = TriggerWatch(client, triggers, downstream, generation, watch, policies)
     trigger_watch.enqueue = lambda rule, trigger: queue.enqueue(rule.unit(trigger))
-    requests = _build_requests(place)
+    requests = _build_requests(context)
     mutation = MutateExisting(writes, store, triggers, tell=_tell_changed(tell, add_report))
-    waiting = place.watch(UPDATE_REQUEST, namespace=place.names.namespace)
+    waiting = context.watch(UPDATE_REQUEST, namespace=context.names.namespace)
     handlers = _list_handlers(generation, mutation)
-    existing = Existing(client, store, generation, watch, requests=requests, enqueue=queue.enqueue)
-    return Background(
+    existing = ExistingTriggers(
+        client, store, generation, watch, requests=requests, enqueue=queue.enqueue
+    )
+    return BackgroundCoordinator(
         BackgroundTools(
             client=client,
             store=store,
@@ -69,7 +71,7 @@ def build_background(
             watch=watch,
             trigger_watch=trigger_watch,
             existing=existing,
-            updates=Updates(client, waiting, handlers, workers=flags.gen_workers),
+            updates=UpdateRequestQueue(client, waiting, handlers, workers=flags.gen_workers),
             requests=requests,
             waiting=waiting,
             list_kinds=lambda: _list_kinds(discovery),
@@ -78,15 +80,15 @@ def build_background(
     )
 
 
-def _build_requests(place: Workplace) -> UpdateRequests:
-    settings = place.settings
+def _build_requests(context: ControllerContext) -> UpdateRequests:
+    settings = context.settings
     return UpdateRequests(
-        place.client, place.names, limit=lambda: settings.current.update_request_threshold
+        context.client, context.names, limit=lambda: settings.current.update_request_threshold
     )
 
 
-def _tell_made(tell: Tell, add_report: AddReport) -> Callable[[Done], None]:
-    def tell_made(done: Done) -> None:
+def _tell_made(tell: Tell, add_report: AddReport) -> Callable[[GenerationOutcome], None]:
+    def tell_made(done: GenerationOutcome) -> None:
         policy, uid = done.rule.program.policy, done.rule.policy.uid
         for event in build_generated_events(policy, uid, done.rule.name, done.created):
             tell(event)
@@ -111,7 +113,9 @@ def _tell_changed(
     return tell_changed
 
 
-def _list_handlers(generation: Generation, mutation: MutateExisting) -> dict[UpdateType, Handler]:
+def _list_handlers(
+    generation: GenerationReconciler, mutation: MutateExisting
+) -> dict[UpdateType, UpdateHandler]:
     return {
         UpdateType.GENERATE: generation.handle,
         UpdateType.CEL_GENERATE: generation.handle,

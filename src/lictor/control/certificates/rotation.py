@@ -21,8 +21,8 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.keys import Algorithm, Pair
 from lictor.cluster.names import Names
 from lictor.cluster.resource import MUTATING_WEBHOOK, SECRET, VALIDATING_WEBHOOK
-from lictor.control.context import Workplace
-from lictor.control.loop import Loop
+from lictor.control.context import ControllerContext
+from lictor.control.loop import ReconcileLoop
 from lictor.errors import LookupFailedError
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.raw import JsonObject
@@ -43,7 +43,7 @@ _INTERVAL = 900.0
 _WAITING_INTERVAL = 5.0
 
 
-class Place(msgspec.Struct, frozen=True):
+class CertificateSettings(msgspec.Struct, frozen=True):
     """For which server, in which Secrets, with which wishes."""
 
     namespace: str
@@ -57,10 +57,10 @@ class Place(msgspec.Struct, frozen=True):
     spread: timedelta = _SPREAD
 
 
-def choose_place(flags: Flags, names: Names, service: str = "") -> Place:
+def choose_settings(flags: Flags, names: Names, service: str = "") -> CertificateSettings:
     """Where the certificates of a service are kept; without a name, of the admission server."""
     service = service or names.service
-    return Place(
+    return CertificateSettings(
         namespace=names.namespace,
         authority_secret=flags.ca_secret_name or names.authority_secret(service),
         serving_secret=flags.tls_secret_name or names.serving_secret(service),
@@ -70,17 +70,17 @@ def choose_place(flags: Flags, names: Names, service: str = "") -> Place:
     )
 
 
-def build_certificates_loop(workplace: Workplace, service: str = "") -> Loop:
+def build_certificates_loop(context: ControllerContext, service: str = "") -> ReconcileLoop:
     """The loop that keeps the certificates of one service."""
-    place = choose_place(workplace.flags, workplace.names, service)
+    settings = choose_settings(context.flags, context.names, service)
     caches = [
-        workplace.watch(SECRET, namespace=place.namespace, fields=f"metadata.name={secret}")
-        for secret in (place.authority_secret, place.serving_secret)
+        context.watch(SECRET, namespace=settings.namespace, fields=f"metadata.name={secret}")
+        for secret in (settings.authority_secret, settings.serving_secret)
     ]
-    keeper = Keeper(workplace.client, place)
+    rotation = CertificateRotation(context.client, settings)
     name = "certmanager-controller" + (f"/{service}" if service else "")
-    loop = Loop(name, keeper.reconcile, interval=_INTERVAL, caches=caches)
-    keeper.wake_later = loop.wake_later
+    loop = ReconcileLoop(name, rotation.reconcile, interval=_INTERVAL, caches=caches)
+    rotation.wake_later = loop.wake_later
     return loop
 
 
@@ -91,18 +91,18 @@ class Authority(msgspec.Struct, frozen=True):
     signer: Pair | None = None
 
 
-class Keeper:
-    """Brings the two Secrets of one place to what they should be."""
+class CertificateRotation:
+    """Brings the two Secrets of one settings to what they should be."""
 
     def __init__(
         self,
         client: Client,
-        place: Place,
+        settings: CertificateSettings,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
-        self._place = place
+        self._settings = settings
         self._clock = clock
         self.wake_later: Callable[[float], None] = lambda _: None
 
@@ -112,25 +112,25 @@ class Keeper:
         await self._keep_serving(authority)
 
     async def _keep_authority(self) -> Authority:
-        place, now = self._place, self._clock()
-        secret = await self._client.find(SECRET, place.authority_secret, place.namespace)
+        settings, now = self._settings, self._clock()
+        secret = await self._client.find(SECRET, settings.authority_secret, settings.namespace)
         authority = read_authority(secret, now)
         why = self._find_authority_fault(authority, now)
         if not why:
             await self._drop_expired(secret, authority)
             return authority
         if secret is not None and not is_managed(secret):
-            return _accept_foreign(authority, place.authority_secret, why)
+            return _accept_foreign(authority, settings.authority_secret, why)
         signer = await asyncio.to_thread(
             keys.make_authority,
-            f"*.{place.namespace}.svc",
-            place.algorithm,
+            f"*.{settings.namespace}.svc",
+            settings.algorithm,
             now,
-            place.authority_lifetime,
+            settings.authority_lifetime,
         )
         trusted = (signer.certificate, *authority.trusted)[:_MOST_AUTHORITIES]
-        await self._write(secret, place.authority_secret, trusted, signer)
-        log.info("authority made", extra={"secret": place.authority_secret, "why": why})
+        await self._write(secret, settings.authority_secret, trusted, signer)
+        log.info("authority made", extra={"secret": settings.authority_secret, "why": why})
         return Authority(trusted, signer)
 
     async def _drop_expired(self, secret: JsonObject | None, authority: Authority) -> None:
@@ -138,37 +138,37 @@ class Keeper:
         if secret is None or authority.signer is None or not is_managed(secret):
             return
         if len(found) > len(authority.trusted):
-            name = self._place.authority_secret
+            name = self._settings.authority_secret
             await self._write(secret, name, authority.trusted, authority.signer)
 
     def _find_authority_fault(self, authority: Authority, now: datetime) -> str:
         signer = authority.signer
         if signer is None:
             return "there is no usable certificate authority with its key"
-        if keys.find_algorithm(signer.certificate) != self._place.algorithm:
-            return f"its key is not {self._place.algorithm}"
-        before = _limit(self._place.renew_before, self._place.authority_lifetime)
+        if keys.find_algorithm(signer.certificate) != self._settings.algorithm:
+            return f"its key is not {self._settings.algorithm}"
+        before = _limit(self._settings.renew_before, self._settings.authority_lifetime)
         if signer.certificate.not_valid_after_utc - before <= now:
             return "it expires soon"
         return ""
 
     async def _keep_serving(self, authority: Authority) -> None:
-        place, now = self._place, self._clock()
-        secret = await self._client.find(SECRET, place.serving_secret, place.namespace)
-        broken = find_fault(secret, authority, place.hosts, now)
+        settings, now = self._settings, self._clock()
+        secret = await self._client.find(SECRET, settings.serving_secret, settings.namespace)
+        broken = find_fault(secret, authority, settings.hosts, now)
         why = broken or self._find_serving_wish(secret, authority, now)
         if not why:
             return
         if secret is not None and not is_managed(secret):
             if broken:
                 raise LookupFailedError(
-                    f"Secret {place.serving_secret}: {broken}; it is not ours to renew "
+                    f"Secret {settings.serving_secret}: {broken}; it is not ours to renew "
                     f"(label {MANAGED_LABEL})"
                 )
             return
         if authority.signer is None:
             raise LookupFailedError(
-                f"Secret {place.authority_secret}: no key to sign a serving certificate with"
+                f"Secret {settings.authority_secret}: no key to sign a serving certificate with"
             )
         if not broken and not await self._is_spread(authority, authority.signer, now):
             # The server still has a certificate that is trusted: no hurry.
@@ -177,24 +177,24 @@ class Keeper:
         serving = await asyncio.to_thread(
             keys.make_serving,
             authority.signer,
-            place.hosts,
-            place.algorithm,
+            settings.hosts,
+            settings.algorithm,
             now,
-            place.serving_lifetime,
+            settings.serving_lifetime,
         )
-        await self._write(secret, place.serving_secret, (serving.certificate,), serving)
-        log.info("serving certificate made", extra={"secret": place.serving_secret, "why": why})
+        await self._write(secret, settings.serving_secret, (serving.certificate,), serving)
+        log.info("serving certificate made", extra={"secret": settings.serving_secret, "why": why})
 
     def _find_serving_wish(
         self, secret: JsonObject | None, authority: Authority, now: datetime
     ) -> str:
         """Why a certificate that still works should be replaced."""
         leaf = keys.read_certificates(read_entry(secret, "tls.crt"))[0]
-        before = _limit(self._place.renew_before, self._place.serving_lifetime)
+        before = _limit(self._settings.renew_before, self._settings.serving_lifetime)
         if leaf.not_valid_after_utc - before <= now:
             return "it expires soon"
-        if keys.find_algorithm(leaf) != self._place.algorithm:
-            return f"its key is not {self._place.algorithm}"
+        if keys.find_algorithm(leaf) != self._settings.algorithm:
+            return f"its key is not {self._settings.algorithm}"
         signer = authority.signer
         if signer is not None and not keys.is_issued_by(leaf, signer.certificate):
             return "there is a newer authority"
@@ -205,7 +205,7 @@ class Keeper:
         newest = signer.certificate
         made_at = newest.not_valid_before_utc + keys.CLOCK_SKEW
         older = {item for item in authority.trusted if item != newest}
-        if older and now < made_at + self._place.spread:
+        if older and now < made_at + self._settings.spread:
             return False
         for kind in (VALIDATING_WEBHOOK, MUTATING_WEBHOOK):
             for configuration in await self._client.list(kind, labels=WEBHOOKS_LABEL):
@@ -220,12 +220,12 @@ class Keeper:
         certificates: tuple[Certificate, ...],
         pair: Pair,
     ) -> None:
-        place = self._place
+        settings = self._settings
         if secret is not None and secret.get("type") != _TLS_TYPE:
             # The type of a Secret cannot be changed.
-            await self._client.delete(SECRET, name, place.namespace)
+            await self._client.delete(SECRET, name, settings.namespace)
             secret = None
-        body = build_secret(place.namespace, name, certificates, pair)
+        body = build_secret(settings.namespace, name, certificates, pair)
         if secret is None:
             await self._client.create(SECRET, body)
         else:

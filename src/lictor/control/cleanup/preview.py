@@ -20,7 +20,7 @@ from lictor.cluster.resource import CEL_EXCEPTION, CONFIG_MAP, NAMESPACE
 from lictor.cluster.service_calls import read_http_limits
 from lictor.cluster.settings import read_settings
 from lictor.control.cleanup.run import format_time, read_status, read_time
-from lictor.control.cleanup.sweep import Page, Sweep, SweepWorld
+from lictor.control.cleanup.sweep import Page, Sweep, SweepContext
 from lictor.errors import ApiError, LictorError, NotFoundError, UsageError
 from lictor.lang.resource_names import Resource as ResourceName
 from lictor.lang.resource_names import ResourceNames, builtin_names
@@ -29,7 +29,7 @@ from lictor.model.cel_policy import CelException
 from lictor.raw import JsonObject
 
 
-class Preview(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class CleanupPreview(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What one policy would do."""
 
     kind: str
@@ -46,13 +46,13 @@ class Preview(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 async def preview_cleanups(
     client: Client, flags: Flags, names: Names, wanted: Sequence[str], given: Sequence[JsonObject]
-) -> AsyncIterator[Preview]:
+) -> AsyncIterator[CleanupPreview]:
     """One preview for each policy: those given, or those of the cluster (all, or the wanted)."""
     documents = given or _choose(await _list_policies(client), wanted)
-    async with _open_world(client, flags, names) as world:
-        served = await world.served()
+    async with _open_context(client, flags, names) as context:
+        served = await context.served()
         for document in documents:
-            yield await _preview(document, world, served)
+            yield await _preview(document, context, served)
 
 
 async def _list_policies(client: Client) -> list[JsonObject]:
@@ -84,14 +84,14 @@ def _list_names(document: JsonObject) -> tuple[str, ...]:
 
 
 async def _preview(
-    document: JsonObject, world: SweepWorld, served: Sequence[Collection]
-) -> Preview:
+    document: JsonObject, context: SweepContext, served: Sequence[Collection]
+) -> CleanupPreview:
     metadata = document["metadata"]
-    preview = Preview(document["kind"], metadata["name"], metadata.get("namespace") or "")
+    preview = CleanupPreview(document["kind"], metadata["name"], metadata.get("namespace") or "")
     try:
         record = read_cleanup(document)
-        sweep = await Sweep.prepare(record, world)
-        next_run = sweep.program.next_run(_last_run(document, world))
+        sweep = await Sweep.prepare(record, context)
+        next_run = sweep.program.next_run(_last_run(document, context))
         pages = [_keep(page) async for page in sweep.pages()]
     except LictorError as error:
         return msgspec.structs.replace(preview, problems=(str(error),))
@@ -106,9 +106,9 @@ async def _preview(
     )
 
 
-def _last_run(document: JsonObject, world: SweepWorld) -> datetime:
+def _last_run(document: JsonObject, context: SweepContext) -> datetime:
     created = read_time(document["metadata"].get("creationTimestamp"))
-    return read_status(document).last_execution or created or world.lookups.now()
+    return read_status(document).last_execution or created or context.lookups.now()
 
 
 def _keep(page: Page) -> Page:
@@ -132,7 +132,7 @@ def _name(item: JsonObject) -> JsonObject:
 
 
 @asynccontextmanager
-async def _open_world(client: Client, flags: Flags, names: Names) -> AsyncIterator[SweepWorld]:
+async def _open_context(client: Client, flags: Flags, names: Names) -> AsyncIterator[SweepContext]:
     lookups = ClusterLookups(client, asyncio.get_running_loop(), flags)
     following = asyncio.create_task(lookups.run())
     kinds = ServedKinds(client, keep=300.0)
@@ -141,7 +141,7 @@ async def _open_world(client: Client, flags: Flags, names: Names) -> AsyncIterat
         served = await kinds.read()
         resource_names = _name_resources(served)
         exceptions = await _list_exceptions(client, flags)
-        yield SweepWorld(
+        yield SweepContext(
             client,
             kinds.read,
             await _Namespaces.read(client),

@@ -11,7 +11,7 @@ import msgspec
 from lictor.cluster.cleanup_policies import CleanupTarget
 from lictor.cluster.resource import Resource
 from lictor.compile.cleanup import CleanupProgram
-from lictor.control.cleanup.sweep import Page, Sweep, SweepWorld, Undecided, name_object
+from lictor.control.cleanup.sweep import Page, Sweep, SweepContext, Undecided, name_object
 from lictor.control.policy_writes import PolicyWrites
 from lictor.errors import ApiError, ConflictError, UnreachableError
 from lictor.raw import JsonObject
@@ -122,7 +122,7 @@ _ATTEMPTS = 5
 _MAX_NAMED = 20
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class CleanupOutcome(msgspec.Struct, frozen=True):
     """How many objects went (or would go), how many could not, and which the first ones are."""
 
     gone: int = 0
@@ -130,8 +130,8 @@ class Outcome(msgspec.Struct, frozen=True):
     named: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
 
-    def __add__(self, other: "Outcome") -> "Outcome":
-        return Outcome(
+    def __add__(self, other: "CleanupOutcome") -> "CleanupOutcome":
+        return CleanupOutcome(
             self.gone + other.gone,
             self.failed + other.failed,
             (*self.named, *other.named)[:_MAX_NAMED],
@@ -143,26 +143,26 @@ class Remover:
     """Acts on the pages of one sweep. A dry one only counts."""
 
     def __init__(
-        self, sweep: Sweep, world: SweepWorld, policy: ObjectReference, tell: Tell, *, dry: bool
+        self, sweep: Sweep, context: SweepContext, policy: ObjectReference, tell: Tell, *, dry: bool
     ) -> None:
         self._sweep = sweep
-        self._client = world.client
-        self._writes = PolicyWrites(world.client, world.own)
+        self._client = context.client
+        self._writes = PolicyWrites(context.client, context.own)
         self._policy = policy
         self._tell = tell
         self._dry = dry
         is_cel = policy.kind.endswith("DeletingPolicy")
         self._words = ("delete", "deleted") if is_cel else ("clean up", "cleaned up")
 
-    async def handle(self, page: Page) -> Outcome:
+    async def handle(self, page: Page) -> CleanupOutcome:
         """Delete what goes. UnreachableError where the API server is away: then all is redone."""
         for each in page.undecided:
             self._complain(page.target, each)
         why = tuple(f"{each.what}: {each.why}" for each in page.undecided[:_MAX_NAMED])
-        outcome = Outcome(failed=len(page.undecided), reasons=why)
+        outcome = CleanupOutcome(failed=len(page.undecided), reasons=why)
         if self._dry:
             named = tuple(name_object(item) for item in page.goes[:_MAX_NAMED])
-            return outcome + Outcome(gone=len(page.goes), named=named)
+            return outcome + CleanupOutcome(gone=len(page.goes), named=named)
         for start in range(0, len(page.goes), _AT_ONCE):
             some = page.goes[start : start + _AT_ONCE]
             answers = await asyncio.gather(
@@ -174,24 +174,24 @@ class Remover:
                 outcome += answer
         return outcome
 
-    async def _remove(self, target: CleanupTarget, item: JsonObject) -> Outcome:
+    async def _remove(self, target: CleanupTarget, item: JsonObject) -> CleanupOutcome:
         name = name_object(item)
         namespace = item["metadata"].get("namespace") or ""
         try:
             if not await self._delete(target, item):
-                return Outcome()
+                return CleanupOutcome()
         except UnreachableError:
             raise
         except ApiError as error:
             count_failed(self._sweep.program, target.resource, namespace)
             message = f"failed to {self._words[0]} the target resource {name}: {error}"
             self._say(EventReason.ERROR, events.EventAction.NONE, message, item)
-            return Outcome(failed=1, reasons=(f"{name}: {error}",))
+            return CleanupOutcome(failed=1, reasons=(f"{name}: {error}",))
         count_deleted(self._sweep.program, target.resource, namespace)
         message = f"successfully {self._words[1]} the target resource {name}"
         self._say(EventReason.APPLIED, events.EventAction.CLEANED_UP, message, item)
         log.info("object deleted", extra={"policy": self._policy.name, "object": name})
-        return Outcome(gone=1, named=(name,))
+        return CleanupOutcome(gone=1, named=(name,))
 
     async def _delete(self, target: CleanupTarget, item: JsonObject) -> bool:
         """Whether it is we who deleted it. One that has changed since is judged again."""

@@ -7,8 +7,8 @@ import msgspec
 
 from lictor.cluster.cleanup_policies import read_cleanup
 from lictor.cluster.resource import Resource
-from lictor.control.cleanup.removal import Outcome, Remover, Tell, refer_to
-from lictor.control.cleanup.sweep import Sweep, SweepWorld
+from lictor.control.cleanup.removal import CleanupOutcome, Remover, Tell, refer_to
+from lictor.control.cleanup.sweep import Sweep, SweepContext
 from lictor.errors import ConflictError
 from lictor.raw import Json, JsonObject
 from lictor.report import events
@@ -20,7 +20,7 @@ EXECUTING = "Executing"
 _MAX_MESSAGE = 4000
 
 
-class Statement(msgspec.Struct, frozen=True):
+class StatusCondition(msgspec.Struct, frozen=True):
     """One condition of the status."""
 
     type: str
@@ -29,7 +29,7 @@ class Statement(msgspec.Struct, frozen=True):
     message: str
 
 
-class Status(msgspec.Struct, frozen=True):
+class CleanupStatus(msgspec.Struct, frozen=True):
     """The status of a document, whichever shape its kind has."""
 
     conditions: tuple[JsonObject, ...] = ()
@@ -44,7 +44,7 @@ class Status(msgspec.Struct, frozen=True):
         """Did someone begin a run and not end it?"""
         return (self.find(EXECUTING) or {}).get("status") == "True"
 
-    def says(self, statement: Statement, generation: int) -> bool:
+    def says(self, statement: StatusCondition, generation: int) -> bool:
         """Is this written there already?"""
         found = self.find(statement.type)
         return found is not None and all(
@@ -52,12 +52,12 @@ class Status(msgspec.Struct, frozen=True):
         )
 
 
-def read_status(document: JsonObject) -> Status:
+def read_status(document: JsonObject) -> CleanupStatus:
     """The status as it is now; what cannot be read counts as not there."""
     status = _object(document, "status")
     holder = _object(status, "conditionStatus") if _is_cel(document) else status
     conditions = holder.get("conditions")
-    return Status(
+    return CleanupStatus(
         tuple(c for c in conditions if isinstance(c, dict)) if isinstance(conditions, list) else (),
         read_time(status.get("lastExecutionTime")),
     )
@@ -65,7 +65,7 @@ def read_status(document: JsonObject) -> Status:
 
 def build_status_patch(
     document: JsonObject,
-    statements: Iterable[Statement],
+    statements: Iterable[StatusCondition],
     now: datetime,
     *,
     executed: datetime | None = None,
@@ -85,7 +85,7 @@ def build_status_patch(
 
 
 def _put(
-    conditions: list[JsonObject], statement: Statement, generation: int, now: datetime
+    conditions: list[JsonObject], statement: StatusCondition, generation: int, now: datetime
 ) -> None:
     described = _describe(statement, generation)
     for index, each in enumerate(conditions):
@@ -97,7 +97,7 @@ def _put(
     conditions.append({**described, "lastTransitionTime": format_time(now)})
 
 
-def _describe(statement: Statement, generation: int) -> JsonObject:
+def _describe(statement: StatusCondition, generation: int) -> JsonObject:
     return {
         "type": statement.type,
         "status": "True" if statement.holds else "False",
@@ -152,14 +152,14 @@ def is_dry(document: JsonObject) -> bool:
     return str(annotations.get(DRY_RUN, "")).lower() == "true"
 
 
-class Run:
+class CleanupRun:
     """A run that is due, or one that someone began and could not end."""
 
     def __init__(
         self,
         kind: Resource,
         document: JsonObject,
-        world: SweepWorld,
+        context: SweepContext,
         *,
         tell: Tell,
         now: Callable[[], datetime],
@@ -167,22 +167,22 @@ class Run:
     ) -> None:
         self._kind = kind
         self._document = document
-        self._world = world
+        self._context = context
         self._tell = tell
         self._now = now
         self._is_wanted = is_wanted
         self._dry = is_dry(document)
 
-    async def execute(self) -> Outcome | None:
+    async def execute(self) -> CleanupOutcome | None:
         """Do it; None where the policy was changed or taken away meanwhile, and the rest left.
 
         ConflictError where someone else was faster; ApiError where it must be begun again.
         """
-        sweep = await Sweep.prepare(read_cleanup(self._document), self._world)
+        sweep = await Sweep.prepare(read_cleanup(self._document), self._context)
         await self._claim()
         policy = refer_to(self._document)
-        remover = Remover(sweep, self._world, policy, self._tell, dry=self._dry)
-        outcome = Outcome()
+        remover = Remover(sweep, self._context, policy, self._tell, dry=self._dry)
+        outcome = CleanupOutcome()
         async for page in sweep.pages():
             if not self._is_wanted():
                 return None
@@ -202,10 +202,12 @@ class Run:
 
         A leader that dies behind this leaves a mark, and whoever leads next begins the run again.
         """
-        begun = Statement(EXECUTING, holds=True, reason="Started", message="a run is under way")
+        begun = StatusCondition(
+            EXECUTING, holds=True, reason="Started", message="a run is under way"
+        )
         self._document = await self._write(build_status_patch(self._document, [begun], self._now()))
 
-    async def _record(self, statement: Statement) -> None:
+    async def _record(self, statement: StatusCondition) -> None:
         """Write down that the run is over, whatever else was written into the status meanwhile."""
         for _ in range(_ATTEMPTS):
             now = self._now()
@@ -225,13 +227,13 @@ class Run:
     async def _reread(self) -> JsonObject | None:
         metadata = self._document["metadata"]
         name, namespace = metadata["name"], metadata.get("namespace") or ""
-        fresh = await self._world.client.find(self._kind, name, namespace)
+        fresh = await self._context.client.find(self._kind, name, namespace)
         same = fresh is not None and fresh["metadata"]["uid"] == metadata["uid"]
         return fresh if same else None
 
     async def _write(self, patch: JsonObject) -> JsonObject:
         metadata = self._document["metadata"]
-        return await self._world.client.patch(
+        return await self._context.client.patch(
             self._kind,
             metadata["name"],
             patch,
@@ -239,14 +241,14 @@ class Run:
             subresource="status",
         )
 
-    def _sum_up(self, outcome: Outcome) -> Statement:
+    def _sum_up(self, outcome: CleanupOutcome) -> StatusCondition:
         verb = "dry run: would delete" if self._dry else "deleted"
         parts = [_enumerate(f"{verb} {_count(outcome.gone)}", outcome.named, outcome.gone)]
         if outcome.failed:
             failed = f"{_count(outcome.failed)} not decided or not deleted"
             parts.append(_enumerate(failed, outcome.reasons, outcome.failed))
         reason = "Failed" if outcome.failed else "DryRun" if self._dry else "Succeeded"
-        return Statement(EXECUTING, holds=False, reason=reason, message="; ".join(parts))
+        return StatusCondition(EXECUTING, holds=False, reason=reason, message="; ".join(parts))
 
 
 def _count(number: int) -> str:

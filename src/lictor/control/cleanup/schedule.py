@@ -20,15 +20,15 @@ from lictor.cluster.resource import Resource
 from lictor.control.cleanup.removal import Tell, refer_to
 from lictor.control.cleanup.run import (
     READY,
-    Run,
-    Statement,
+    CleanupRun,
+    StatusCondition,
     build_status_patch,
     is_dry,
     read_status,
     read_time,
 )
-from lictor.control.cleanup.sweep import SweepWorld
-from lictor.control.loop import Loop
+from lictor.control.cleanup.sweep import SweepContext
+from lictor.control.loop import ReconcileLoop
 from lictor.errors import ApiError, CompileError, ConflictError, LictorError, PolicyError
 from lictor.lang.cron import NextRun
 from lictor.raw import JsonObject
@@ -63,19 +63,19 @@ class _Failure(msgspec.Struct, frozen=True):
     until: datetime
 
 
-class Cleanups:
+class CleanupScheduler:
     """All policies that delete: what is known of them, and the runs that are under way."""
 
     def __init__(
         self,
         caches: Sequence[Cache],
-        world: SweepWorld,
+        context: SweepContext,
         allows: AccessCheck,
         tell: Tell,
         now: Callable[[], datetime],
     ) -> None:
         self._caches = tuple(caches)
-        self._world = world
+        self._context = context
         self._allows = allows
         self._tell = tell
         self._now = now
@@ -150,20 +150,20 @@ class Cleanups:
         return made
 
     async def _judge(self, document: JsonObject) -> tuple[tuple[str, ...], NextRun | None]:
-        world = self._world
+        context = self._context
         try:
             record = read_cleanup(document)
             program = await asyncio.to_thread(
                 compile_record,
                 record,
-                world.lookups,
-                names=world.names(),
-                http_limits=world.http_limits,
+                context.lookups,
+                names=context.names(),
+                http_limits=context.http_limits,
             )
             program.next_run(self._now())
         except PolicyError as error:
             return (str(error),), None
-        served = await world.served()
+        served = await context.served()
         missing = find_targets(record, served).problems
         refused = await check_permissions(record, served, self._allows)
         return (*missing, *refused), program.next_run
@@ -173,13 +173,15 @@ class Cleanups:
     ) -> JsonObject:
         """Put the readiness on the status; gives back the document as it is then."""
         self._announce(document, problems)
-        ready = Statement(READY, holds=True, reason="Succeeded", message="Ready")
+        ready = StatusCondition(READY, holds=True, reason="Succeeded", message="Ready")
         if problems:
-            ready = Statement(READY, holds=False, reason="Failed", message="; ".join(problems))
+            ready = StatusCondition(
+                READY, holds=False, reason="Failed", message="; ".join(problems)
+            )
         metadata = document["metadata"]
         if read_status(document).says(ready, int(metadata.get("generation") or 0)):
             return document
-        return await self._world.client.patch(
+        return await self._context.client.patch(
             kind,
             metadata["name"],
             build_status_patch(document, [ready], self._now()),
@@ -202,17 +204,17 @@ class Cleanups:
 
     def _start(self, cache: Cache, document: JsonObject) -> None:
         uid = document["metadata"]["uid"]
-        run = Run(
+        run = CleanupRun(
             cache.resource,
             document,
-            self._world,
+            self._context,
             tell=self._tell,
             now=self._now,
             is_wanted=lambda: _is_same(document, cache),
         )
         self._runs[uid] = asyncio.create_task(self._finish(uid, run))
 
-    async def _finish(self, uid: str, run: Run) -> None:
+    async def _finish(self, uid: str, run: CleanupRun) -> None:
         try:
             outcome = await run.execute()
         except ConflictError:
@@ -282,10 +284,10 @@ def _is_same(document: JsonObject, cache: Cache) -> bool:
     )
 
 
-class CleanupLoop(Loop):
+class CleanupLoop(ReconcileLoop):
     """The loop of all policies that delete; what it began ends with it."""
 
-    def __init__(self, cleanups: Cleanups, caches: Sequence[Cache]) -> None:
+    def __init__(self, cleanups: CleanupScheduler, caches: Sequence[Cache]) -> None:
         super().__init__(
             "cleanup-controller", cleanups.reconcile, interval=_INTERVAL, caches=caches
         )

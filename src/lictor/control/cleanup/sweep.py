@@ -43,8 +43,8 @@ _MAX_KEPT = 200
 class SweepLookups:
     """Remembers answers, and failures too: a service that is away is not waited for again."""
 
-    def __init__(self, world: Lookups) -> None:
-        self._world = world
+    def __init__(self, lookups: Lookups) -> None:
+        self._lookups = lookups
         self._kept: OrderedDict[Hashable, Json] = OrderedDict()
         self._lock = Lock()
 
@@ -66,35 +66,37 @@ class SweepLookups:
 
     def config_map(self, namespace: str, name: str) -> JsonObject:
         key = ("config_map", namespace, name)
-        return self._remember(key, lambda: self._world.config_map(namespace, name))
+        return self._remember(key, lambda: self._lookups.config_map(namespace, name))
 
     def call_api(self, call: ApiCall) -> Json:
         key = ("call", msgspec.json.encode(call))
-        return self._remember(key, lambda: self._world.call_api(call))
+        return self._remember(key, lambda: self._lookups.call_api(call))
 
     def global_reference(self, name: str, namespace: str) -> Json:
         key = ("global", name, namespace)
-        return self._remember(key, lambda: self._world.global_reference(name, namespace))
+        return self._remember(key, lambda: self._lookups.global_reference(name, namespace))
 
     def image_data(self, reference: str) -> JsonObject:
-        return self._remember(("image", reference), lambda: self._world.image_data(reference))
+        return self._remember(("image", reference), lambda: self._lookups.image_data(reference))
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         key = ("resource", api_version, kind, namespace, name)
-        return self._remember(key, lambda: self._world.resource(api_version, kind, namespace, name))
+        return self._remember(
+            key, lambda: self._lookups.resource(api_version, kind, namespace, name)
+        )
 
     def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
         key = ("resources", api_version, kind, namespace)
-        return self._remember(key, lambda: self._world.resources(api_version, kind, namespace))
+        return self._remember(key, lambda: self._lookups.resources(api_version, kind, namespace))
 
     def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:
-        return self._world.rule_values(policy, rule)
+        return self._lookups.rule_values(policy, rule)
 
     def foreach_values(self, policy: str, rule: str, index: int) -> Mapping[str, Json]:
-        return self._world.foreach_values(policy, rule, index)
+        return self._lookups.foreach_values(policy, rule, index)
 
     def now(self) -> datetime:
-        return self._world.now()
+        return self._lookups.now()
 
 
 # Objects in memory at once: some kinds have objects of a megabyte.
@@ -105,18 +107,18 @@ _LISTINGS = 3
 IsProtected: TypeAlias = Callable[[Request], bool]
 
 
-class Namespaces(Protocol):
+class NamespaceReader(Protocol):
     """Who knows the labels of namespaces."""
 
     async def ensure(self, name: str, /) -> JsonObject | None: ...
 
 
-class SweepWorld(msgspec.Struct, frozen=True):
+class SweepContext(msgspec.Struct, frozen=True):
     """What a sweep needs of the cluster."""
 
     client: Client
     served: Callable[[], Awaitable[Sequence[Collection]]]
-    namespaces: Namespaces
+    namespaces: NamespaceReader
     lookups: Lookups
     # Objects that no policy concerns, by the settings of the installation.
     is_protected: IsProtected = lambda _: False
@@ -147,27 +149,29 @@ class Page(msgspec.Struct, frozen=True):
 class Sweep:
     """One policy, ready to look through the cluster once."""
 
-    def __init__(self, record: CleanupRecord, world: SweepWorld, program: CleanupProgram) -> None:
+    def __init__(
+        self, record: CleanupRecord, context: SweepContext, program: CleanupProgram
+    ) -> None:
         self.record = record
         self.program = program
-        self._world = world
+        self._context = context
 
     @classmethod
-    async def prepare(cls, record: CleanupRecord, world: SweepWorld) -> "Sweep":
+    async def prepare(cls, record: CleanupRecord, context: SweepContext) -> "Sweep":
         """Compile the policy against the cluster of now; CompileError where that fails."""
         program = await asyncio.to_thread(
             compile_record,
             record,
-            SweepLookups(world.lookups),
-            exceptions=tuple(world.exceptions()),
-            names=world.names(),
-            http_limits=world.http_limits,
+            SweepLookups(context.lookups),
+            exceptions=tuple(context.exceptions()),
+            names=context.names(),
+            http_limits=context.http_limits,
         )
-        return cls(record, world, program)
+        return cls(record, context, program)
 
     async def pages(self) -> AsyncIterator[Page]:
         """Everything that the policy looks through, judged page by page."""
-        targets = find_targets(self.record, await self._world.served())
+        targets = find_targets(self.record, await self._context.served())
         for target in targets.found:
             async for page in self._walk(target):
                 yield page
@@ -191,7 +195,7 @@ class Sweep:
             return
 
     async def _list(self, target: CleanupTarget) -> AsyncIterator[list[JsonObject]]:
-        async for answer in self._world.client.list_pages(
+        async for answer in self._context.client.list_pages(
             target.resource, target.namespace, labels=target.labels, page=_PAGE
         ):
             items: list[JsonObject] = answer.get("items") or []
@@ -217,7 +221,7 @@ class Sweep:
         name = item["metadata"].get("namespace")
         if not name:
             return {}
-        namespace = await self._world.namespaces.ensure(name)
+        namespace = await self._context.namespaces.ensure(name)
         # Without this, a selector such as `DoesNotExist` would take an unknown namespace.
         return None if namespace is None else namespace["metadata"].get("labels") or {}
 
@@ -226,7 +230,7 @@ class Sweep:
         undecided: list[Undecided] = []
         for request in requests:
             try:
-                if not self._world.is_protected(request) and self.program.concerns(request):
+                if not self._context.is_protected(request) and self.program.concerns(request):
                     goes.append(request.resource)
             except (EvaluationError, LookupFailedError) as error:
                 undecided.append(Undecided(name_object(request.resource), str(error)))

@@ -13,10 +13,10 @@ from lictor.cluster.resource import NAMESPACE
 from lictor.cluster.service_calls import read_http_limits
 from lictor.cluster.settings import Settings
 from lictor.control.cleanup.removal import Tell
-from lictor.control.cleanup.schedule import CleanupLoop, Cleanups
-from lictor.control.cleanup.sweep import IsProtected, SweepWorld
-from lictor.control.context import Workplace
-from lictor.control.loop import Loop
+from lictor.control.cleanup.schedule import CleanupLoop, CleanupScheduler
+from lictor.control.cleanup.sweep import IsProtected, SweepContext
+from lictor.control.context import ControllerContext
+from lictor.control.loop import ReconcileLoop
 from lictor.control.policy_writes import PolicyWrites
 from lictor.control.ttl.deletion import TtlDeletionLoop, TtlDeletions
 from lictor.control.ttl.watch import Agenda, TtlLoop, TtlWatches
@@ -39,53 +39,53 @@ def _read_clock() -> datetime:
 
 
 def build_cleanup_loops(
-    place: Workplace, *, lookups: Lookups, tell: Tell, now: Now = _read_clock
-) -> list[Loop]:
+    context: ControllerContext, *, lookups: Lookups, tell: Tell, now: Now = _read_clock
+) -> list[ReconcileLoop]:
     """Cleanup and deleting policies on their schedules, and objects with a time to live.
 
     For one leader, under the Lease of the cleanup controller. `tell` takes events.
     """
-    policies = build_policies_loop(place, lookups=lookups, tell=tell, now=now)
-    return [policies, *build_ttl_loops(place)]
+    policies = build_policies_loop(context, lookups=lookups, tell=tell, now=now)
+    return [policies, *build_ttl_loops(context)]
 
 
 def build_policies_loop(
-    place: Workplace, *, lookups: Lookups, tell: Tell, now: Now = _read_clock
-) -> Loop:
+    context: ControllerContext, *, lookups: Lookups, tell: Tell, now: Now = _read_clock
+) -> ReconcileLoop:
     """The loop of all policies that delete."""
-    caches = [place.watch(kind) for kind in CLEANUP_KINDS]
-    world = SweepWorld(
-        place.client,
-        ServedKinds(place.client).read,
-        KnownNamespaces(place.client, place.watch(NAMESPACE)),
+    caches = [context.watch(kind) for kind in CLEANUP_KINDS]
+    sweep_context = SweepContext(
+        context.client,
+        ServedKinds(context.client).read,
+        NamespaceLookup(context.client, context.watch(NAMESPACE)),
         lookups,
-        is_protected=Protection(place),
-        exceptions=lambda: _list_exceptions(place),
-        names=lambda: place.store.names,
-        http_limits=read_http_limits(place.flags),
-        own=place.names,
+        is_protected=ProtectedObjects(context),
+        exceptions=lambda: _list_exceptions(context),
+        names=lambda: context.store.names,
+        http_limits=read_http_limits(context.flags),
+        own=context.names,
     )
-    cleanups = Cleanups(caches, world, ask_for_myself(place.client), tell, now)
+    cleanups = CleanupScheduler(caches, sweep_context, ask_for_myself(context.client), tell, now)
     return CleanupLoop(cleanups, caches)
 
 
-def build_ttl_loops(place: Workplace) -> list[Loop]:
+def build_ttl_loops(context: ControllerContext) -> list[ReconcileLoop]:
     """The loop that watches objects with a time to live, and the one that deletes them."""
     agenda = Agenda()
     watches = TtlWatches(
-        lambda: MetadataClient(place.client.config),
-        ServedKinds(place.client, keep=0.0).read,
-        ask_for_myself(place.client),
+        lambda: MetadataClient(context.client.config),
+        ServedKinds(context.client, keep=0.0).read,
+        ask_for_myself(context.client),
         agenda,
     )
-    writes = PolicyWrites(place.client, place.names)
+    writes = PolicyWrites(context.client, context.names)
     deleting = TtlDeletionLoop(TtlDeletions(writes, agenda, watches.find))
     watches.wake = deleting.wake
-    seconds = parse_duration(place.flags.ttl_reconciliation_interval) / NANOSECONDS
+    seconds = parse_duration(context.flags.ttl_reconciliation_interval) / NANOSECONDS
     return [TtlLoop(watches, max(seconds, _LEAST_INTERVAL)), deleting]
 
 
-class KnownNamespaces:
+class NamespaceLookup:
     """Namespaces from a watch; one that it has not told of yet is asked for."""
 
     def __init__(self, client: Client, cache: Cache) -> None:
@@ -97,28 +97,28 @@ class KnownNamespaces:
         return self._cache.get(name) or await self._client.find(NAMESPACE, name)
 
 
-class Protection:
+class ProtectedObjects:
     """What policies must leave alone: by the resource filters, and by a label if a flag says so."""
 
-    def __init__(self, place: Workplace) -> None:
-        self._place = place
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
         self._settings: Settings | None = None
         self._is_filtered: IsProtected = lambda _: False
 
     def __call__(self, request: Request) -> bool:
-        settings = self._place.settings.current
+        settings = self._context.settings.current
         if settings is not self._settings:
             self._is_filtered = build_filter(settings)
             self._settings = settings
         if self._is_filtered(request):
             return True
-        if not self._place.flags.protect_managed_resources:
+        if not self._context.flags.protect_managed_resources:
             return False
         labels = request.resource["metadata"].get("labels") or {}
         return bool(labels.get(_MANAGED_BY) == _MANAGER)
 
 
-def _list_exceptions(place: Workplace) -> Iterator[CelException]:
-    for exception in place.store.exceptions:
+def _list_exceptions(context: ControllerContext) -> Iterator[CelException]:
+    for exception in context.store.exceptions:
         if not isinstance(exception, PolicyException):
             yield exception

@@ -15,7 +15,7 @@ from lictor.control.generate.labels import (
     CLONE_SOURCE,
     MADE,
     MANAGED,
-    Unit,
+    GenerationUnit,
     belongs_to,
     read_source,
     read_unit,
@@ -37,7 +37,7 @@ _LINGER = 30.0
 _AT_ONCE = 4
 
 
-class Place(msgspec.Struct, frozen=True):
+class ObjectLocation(msgspec.Struct, frozen=True):
     """Where an object is."""
 
     resource: Resource
@@ -76,12 +76,12 @@ class Downstream:
         self.linger = linger
         self._made: dict[Resource, _Watch] = {}
         self._sources: dict[Resource, _Watch] = {}
-        self._units: dict[UnitKey, dict[Place, JsonObject]] = {}
-        self._copies: dict[str, dict[Place, JsonObject]] = {}
+        self._units: dict[UnitKey, dict[ObjectLocation, JsonObject]] = {}
+        self._copies: dict[str, dict[ObjectLocation, JsonObject]] = {}
         self._triggers: dict[str, set[UnitKey]] = {}
         # Told of every change of a made object, and of every source that changed or went.
-        self.on_made: Callable[[Place, Change], None] = lambda place, change: None  # noqa: ARG005
-        self.on_source: Callable[[Place, Change], None] = lambda place, change: None  # noqa: ARG005
+        self.on_made: Callable[[ObjectLocation, Change], None] = lambda location, change: None  # noqa: ARG005
+        self.on_source: Callable[[ObjectLocation, Change], None] = lambda location, change: None  # noqa: ARG005
 
     async def follow(self, resource: Resource, *, sources: bool = False) -> None:
         """Watch a kind from now on; returns when everything of it has been read.
@@ -126,9 +126,9 @@ class Downstream:
         for task in ended:
             task.cancel()
         await asyncio.gather(*ended, return_exceptions=True)
-        for place, item in list(self.all()):
-            if place.resource not in self._made:
-                self.forget(place, item)
+        for location, item in list(self.all()):
+            if location.resource not in self._made:
+                self.forget(location, item)
 
     @property
     def watched(self) -> frozenset[Resource]:
@@ -171,17 +171,17 @@ class Downstream:
         for index in (self._made, self._sources, self._units, self._copies, self._triggers):
             index.clear()
 
-    def of(self, unit: Unit) -> dict[Place, JsonObject]:
+    def of(self, unit: GenerationUnit) -> dict[ObjectLocation, JsonObject]:
         """What has been made for a unit."""
         made = self._units.get(unit.key, {})
-        return {place: item for place, item in made.items() if belongs_to(item, unit)}
+        return {location: item for location, item in made.items() if belongs_to(item, unit)}
 
-    def find(self, place: Place) -> JsonObject | None:
+    def find(self, location: ObjectLocation) -> JsonObject | None:
         """A made object as it was last heard of."""
-        watch = self._made.get(place.resource)
-        return watch.cache.get(place.name, place.namespace) if watch is not None else None
+        watch = self._made.get(location.resource)
+        return watch.cache.get(location.name, location.namespace) if watch is not None else None
 
-    def copies_of(self, uid: str) -> dict[Place, JsonObject]:
+    def copies_of(self, uid: str) -> dict[ObjectLocation, JsonObject]:
         """The copies of one source."""
         return dict(self._copies.get(uid, {}))
 
@@ -191,51 +191,51 @@ class Downstream:
         found = watch.cache.get(name, namespace) if watch is not None else None
         return found is not None and str(found["metadata"].get("uid")) == uid
 
-    def units_of(self, trigger_uid: str) -> list[Unit]:
+    def units_of(self, trigger_uid: str) -> list[GenerationUnit]:
         """The units that one trigger has set off."""
         keys = self._triggers.get(trigger_uid, set())
         items = (item for key in keys for item in self._units.get(key, {}).values())
         # All that is said, not what the first one says: one of them may be forged.
         return list(dict.fromkeys(unit for item in items if (unit := read_unit(item)) is not None))
 
-    def all(self) -> Iterator[tuple[Place, JsonObject]]:
+    def all(self) -> Iterator[tuple[ObjectLocation, JsonObject]]:
         """Everything that has been made."""
         for made in self._units.values():
             yield from made.items()
 
     def _hear(self, resource: Resource) -> Callable[[Change], None]:
         def hear(change: Change) -> None:
-            place = place_of(resource, change.object)
+            location = locate_object(resource, change.object)
             if change.before is not None:
-                self.forget(place, change.before)
+                self.forget(location, change.before)
             if change.type is ChangeType.DELETED:
-                self.forget(place, change.object)
+                self.forget(location, change.object)
             else:
-                self.remember(place, change.object)
-            self.on_made(place, change)
+                self.remember(location, change.object)
+            self.on_made(location, change)
 
         return hear
 
     def _hear_source(self, resource: Resource) -> Callable[[Change], None]:
-        return lambda change: self.on_source(place_of(resource, change.object), change)
+        return lambda change: self.on_source(locate_object(resource, change.object), change)
 
-    def remember(self, place: Place, item: JsonObject) -> None:
+    def remember(self, location: ObjectLocation, item: JsonObject) -> None:
         """Take note of a made object; the watch may tell of it later."""
         unit = read_unit(item)
         if unit is None:
             return
-        self._units.setdefault(unit.key, {})[place] = item
+        self._units.setdefault(unit.key, {})[location] = item
         self._triggers.setdefault(unit.trigger.uid, set()).add(unit.key)
         source = read_source(item)
         if source is not None:
-            self._copies.setdefault(source.uid, {})[place] = item
+            self._copies.setdefault(source.uid, {})[location] = item
 
-    def forget(self, place: Place, item: JsonObject) -> None:
+    def forget(self, location: ObjectLocation, item: JsonObject) -> None:
         """A made object is gone, or was made for others."""
         unit = read_unit(item)
         if unit is None:
             return
-        _drop(self._units, unit.key, place)
+        _drop(self._units, unit.key, location)
         if unit.key not in self._units:
             keys = self._triggers.get(unit.trigger.uid, set())
             keys.discard(unit.key)
@@ -243,18 +243,20 @@ class Downstream:
                 self._triggers.pop(unit.trigger.uid, None)
         source = read_source(item)
         if source is not None:
-            _drop(self._copies, source.uid, place)
+            _drop(self._copies, source.uid, location)
 
 
-def _drop(index: dict[_K, dict[Place, JsonObject]], key: _K, place: Place) -> None:
-    places = index.get(key)
-    if places is not None:
-        places.pop(place, None)
-        if not places:
+def _drop(
+    index: dict[_K, dict[ObjectLocation, JsonObject]], key: _K, location: ObjectLocation
+) -> None:
+    locations = index.get(key)
+    if locations is not None:
+        locations.pop(location, None)
+        if not locations:
             del index[key]
 
 
-def place_of(resource: Resource, item: JsonObject) -> Place:
+def locate_object(resource: Resource, item: JsonObject) -> ObjectLocation:
     """Where an object of a kind is."""
     metadata = item["metadata"]
-    return Place(resource, str(metadata.get("namespace") or ""), str(metadata["name"]))
+    return ObjectLocation(resource, str(metadata.get("namespace") or ""), str(metadata["name"]))

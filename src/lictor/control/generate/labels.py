@@ -22,7 +22,7 @@ _SOURCE_NAME = "lictor.io/source-name"
 _AIM = "lictor.io/aim"
 
 
-class Unit(msgspec.Struct, frozen=True):
+class GenerationUnit(msgspec.Struct, frozen=True):
     """One rule of one policy, set off by one trigger: what is made for it belongs together."""
 
     policy: str
@@ -38,7 +38,7 @@ class Unit(msgspec.Struct, frozen=True):
 
 def mark_made(
     made: JsonObject,
-    unit: Unit,
+    unit: GenerationUnit,
     source: SourceRef | None,
     *,
     goes_with_policy: bool,
@@ -73,7 +73,7 @@ def _read_texts(given: Json) -> dict[str, str]:
     }
 
 
-def _label_unit(unit: Unit) -> dict[str, str]:
+def _label_unit(unit: GenerationUnit) -> dict[str, str]:
     group, _, version = unit.trigger.api_version.rpartition("/")
     labels = {
         "app.kubernetes.io/managed-by": "kyverno",
@@ -103,7 +103,7 @@ def _label_source(source: SourceRef) -> dict[str, str]:
     }
 
 
-def read_unit(item: JsonObject) -> Unit | None:
+def read_unit(item: JsonObject) -> GenerationUnit | None:
     """For whom an object was made; None where no policy made it, or none that could have."""
     metadata = item["metadata"]
     labels = metadata.get("labels") or {}
@@ -123,10 +123,12 @@ def read_unit(item: JsonObject) -> Unit | None:
         str(labels.get(f"{_PREFIX}/trigger-uid") or ""),
     )
     namespace = str(labels.get(f"{_PREFIX}/policy-namespace") or "")
-    return Unit(str(policy), namespace, str(labels.get(f"{_PREFIX}/rule-name") or ""), trigger)
+    return GenerationUnit(
+        str(policy), namespace, str(labels.get(f"{_PREFIX}/rule-name") or ""), trigger
+    )
 
 
-def belongs_to(item: JsonObject, unit: Unit) -> bool:
+def belongs_to(item: JsonObject, unit: GenerationUnit) -> bool:
     """Was an object made for this very trigger? Everybody can write the UID of another one."""
     made_for = read_unit(item)
     if made_for is None or made_for.key != unit.key:
@@ -165,7 +167,7 @@ def read_aim(item: JsonObject) -> str:
     return str((item["metadata"].get("annotations") or {}).get(_AIM) or "")
 
 
-class Notes(msgspec.Struct, frozen=True):
+class MetadataChanges(msgspec.Struct, frozen=True):
     """Labels and annotations to set, or, where they are None, to take away."""
 
     labels: Mapping[str, str | None] = {}
@@ -183,8 +185,8 @@ class Notes(msgspec.Struct, frozen=True):
 
 
 # Lets an object outlive its policy; and lets it go: it stays, and belongs to no policy any more.
-KEEPING = Notes(annotations={_ON_DELETE: "keep"})
-RELEASE = Notes(
+KEEP_ON_POLICY_DELETE = MetadataChanges(annotations={_ON_DELETE: "keep"})
+RELEASE = MetadataChanges(
     labels=dict.fromkeys(
         f"{_PREFIX}/{name}" for name in ("policy-name", "policy-namespace", "rule-name")
     ),

@@ -8,8 +8,13 @@ import msgspec
 
 from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
-from lictor.control.generate.downstream import Downstream, Place
-from lictor.control.generate.labels import CLONE_SOURCE, KEEPING, RELEASE, Notes
+from lictor.control.generate.downstream import Downstream, ObjectLocation
+from lictor.control.generate.labels import (
+    CLONE_SOURCE,
+    KEEP_ON_POLICY_DELETE,
+    RELEASE,
+    MetadataChanges,
+)
 from lictor.control.policy_writes import PolicyWrites
 from lictor.errors import ApiError, ConflictError
 from lictor.model.result import SourceRef
@@ -55,10 +60,10 @@ log = logging.getLogger(__name__)
 _TRIES = 4
 
 
-class Made(msgspec.Struct, frozen=True):
+class GeneratedObject(msgspec.Struct, frozen=True):
     """An object as it should be, and what it is a copy of."""
 
-    place: Place
+    location: ObjectLocation
     body: JsonObject
     source: SourceRef | None
     # The namespace of the policy that wants it; empty where it has none.
@@ -67,7 +72,7 @@ class Made(msgspec.Struct, frozen=True):
     origin: Resource | None = None
 
 
-class Wrote(StrEnum):
+class WriteOutcome(StrEnum):
     """What was done to an object."""
 
     CREATED = "created"
@@ -75,7 +80,7 @@ class Wrote(StrEnum):
     NOTHING = "nothing"
 
 
-class Objects:
+class GeneratedObjectWriter:
     """Writes made objects, and remembers how it left them."""
 
     def __init__(self, client: Client, writes: PolicyWrites, downstream: Downstream) -> None:
@@ -83,124 +88,130 @@ class Objects:
         self._writes = writes
         self._downstream = downstream
         # The versions that we left behind: an event that tells of them tells nothing new.
-        self._left: dict[Place, str] = {}
+        self._left: dict[ObjectLocation, str] = {}
         # What we have deleted ourselves, until we hear of it.
-        self._deleted: set[Place] = set()
+        self._deleted: set[ObjectLocation] = set()
 
-    def is_as_left(self, place: Place, version: str) -> bool:
+    def is_as_left(self, location: ObjectLocation, version: str) -> bool:
         """Is this the version that we wrote or found to be right?"""
-        return bool(version) and self._left.get(place) == version
+        return bool(version) and self._left.get(location) == version
 
-    def has_left(self, place: Place) -> bool:
+    def has_left(self, location: ObjectLocation) -> bool:
         """Have we written it, or found it to be right, at all?"""
-        return place in self._left
+        return location in self._left
 
-    async def put(self, made: Made, *, synchronize: bool, server_side: bool) -> Wrote:
+    async def put(
+        self, made: GeneratedObject, *, synchronize: bool, server_side: bool
+    ) -> WriteOutcome:
         """Let an object be as it should; one that is not kept in step is only created."""
-        known = self._downstream.find(made.place)
+        known = self._downstream.find(made.location)
         if known is not None and not synchronize:
-            return Wrote.NOTHING
+            return WriteOutcome.NOTHING
         if known is None:
             known = await self._create(made, server_side=server_side)
             if known is None:
-                return Wrote.CREATED
+                return WriteOutcome.CREATED
             if not synchronize:
-                return Wrote.NOTHING
+                return WriteOutcome.NOTHING
         return await self._put_right(made, known, server_side=server_side)
 
-    async def _create(self, made: Made, *, server_side: bool) -> JsonObject | None:
+    async def _create(self, made: GeneratedObject, *, server_side: bool) -> JsonObject | None:
         """Make it; what is there already is handed back instead."""
-        place = made.place
-        self._deleted.discard(place)
+        location = made.location
+        self._deleted.discard(location)
         for _ in range(_TRIES):
             try:
                 if server_side:
-                    known = await self._client.find(place.resource, place.name, place.namespace)
+                    known = await self._read(location)
                     if known is not None:
                         return known
-                    stored = await self._writes.apply(place.resource, made.body, own=made.own)
+                    stored = await self._writes.apply(location.resource, made.body, own=made.own)
                 else:
-                    stored = await self._writes.create(place.resource, made.body, own=made.own)
+                    stored = await self._writes.create(location.resource, made.body, own=made.own)
             except ConflictError:
-                known = await self._client.find(place.resource, place.name, place.namespace)
+                known = await self._read(location)
                 if known is not None:
                     return known
                 continue
-            self._note(place, stored)
+            self._note(location, stored)
             return None
-        raise ConflictError(f"{place.name} comes and goes")
+        raise ConflictError(f"{location.name} comes and goes")
 
-    async def _put_right(self, made: Made, known: JsonObject, *, server_side: bool) -> Wrote:
-        place = made.place
+    async def _put_right(
+        self, made: GeneratedObject, known: JsonObject, *, server_side: bool
+    ) -> WriteOutcome:
+        location = made.location
         for _ in range(_TRIES):
             try:
                 return await self._write(made, known, server_side=server_side)
             except ConflictError:
-                found = await self._client.find(place.resource, place.name, place.namespace)
+                found = await self._read(location)
                 if found is None:
                     found = await self._create(made, server_side=server_side)
                     if found is None:
-                        return Wrote.CREATED
+                        return WriteOutcome.CREATED
                 known = found
-        raise ConflictError(f"{place.name} is written by others all the time")
+        raise ConflictError(f"{location.name} is written by others all the time")
 
-    async def _write(self, made: Made, known: JsonObject, *, server_side: bool) -> Wrote:
-        place = made.place
+    async def _write(
+        self, made: GeneratedObject, known: JsonObject, *, server_side: bool
+    ) -> WriteOutcome:
+        location = made.location
         if server_side:
-            stored = await self._writes.apply(place.resource, made.body, own=made.own)
+            stored = await self._writes.apply(location.resource, made.body, own=made.own)
         else:
             merged = merge_known(made.body, known, self._writes.field_manager)
             if merged == known:
-                self._note(place, known)
-                return Wrote.NOTHING
+                self._note(location, known)
+                return WriteOutcome.NOTHING
             merged["metadata"].pop("managedFields", None)
-            stored = await self._writes.replace(place.resource, merged, own=made.own)
-        self._note(place, stored)
+            stored = await self._writes.replace(location.resource, merged, own=made.own)
+        self._note(location, stored)
         is_same = _version(stored) == _version(known)
-        return Wrote.NOTHING if is_same else Wrote.CHANGED
+        return WriteOutcome.NOTHING if is_same else WriteOutcome.CHANGED
 
-    def note_gone(self, place: Place) -> bool:
+    def note_gone(self, location: ObjectLocation) -> bool:
         """It is gone; True where that is our doing."""
-        self._left.pop(place, None)
-        is_ours = place in self._deleted
-        self._deleted.discard(place)
+        self._left.pop(location, None)
+        is_ours = location in self._deleted
+        self._deleted.discard(location)
         return is_ours
 
-    def _note(self, place: Place, stored: JsonObject) -> None:
-        self._left[place] = _version(stored)
-        self._downstream.remember(place, stored)
+    def _note(self, location: ObjectLocation, stored: JsonObject) -> None:
+        self._left[location] = _version(stored)
+        self._downstream.remember(location, stored)
 
-    async def delete(self, place: Place, known: JsonObject, *, own: str) -> None:
+    async def delete(self, location: ObjectLocation, known: JsonObject, *, own: str) -> None:
         """Delete an object, but not another one that has taken its name."""
         uid = _uid(known)
-        self._deleted.add(place)
+        self._deleted.add(location)
         try:
             was_there = await self._writes.delete(
-                place.resource,
-                place.name,
-                place.namespace,
+                location.resource,
+                location.name,
+                location.namespace,
                 own=own,
                 preconditions={"uid": uid} if uid else None,
             )
             if not was_there:
-                self._deleted.discard(place)
-                self._downstream.forget(place, known)
+                self._deleted.discard(location)
+                self._downstream.forget(location, known)
         except ConflictError:
-            self._deleted.discard(place)
+            self._deleted.discard(location)
         except ApiError:
-            self._deleted.discard(place)
+            self._deleted.discard(location)
             raise
 
-    async def release(self, place: Place, known: JsonObject, *, own: str) -> None:
+    async def release(self, location: ObjectLocation, known: JsonObject, *, own: str) -> None:
         """Let an object be nobody's."""
-        self._left.pop(place, None)
-        await self._note_on(place, _uid(known), RELEASE, own=own)
+        self._left.pop(location, None)
+        await self._note_on(location, _uid(known), RELEASE, own=own)
 
-    async def keep(self, place: Place, known: JsonObject, *, own: str) -> None:
+    async def keep(self, location: ObjectLocation, known: JsonObject, *, own: str) -> None:
         """Let an object outlive its policy."""
-        await self._note_on(place, _uid(known), KEEPING, own=own)
+        await self._note_on(location, _uid(known), KEEP_ON_POLICY_DELETE, own=own)
 
-    async def mark_source(self, made: Made) -> None:
+    async def mark_source(self, made: GeneratedObject) -> None:
         """Label what an object is a copy of, so that its changes are heard of."""
         source, origin = made.source, made.origin
         if source is None or origin is None:
@@ -209,24 +220,29 @@ class Objects:
         if self._downstream.has_source(origin, source.namespace, source.name, source.uid):
             return
         try:
-            place = Place(origin, source.namespace, source.name)
-            notes = Notes(labels={CLONE_SOURCE: ""})
-            await self._note_on(place, source.uid, notes, own=made.own)
+            location = ObjectLocation(origin, source.namespace, source.name)
+            notes = MetadataChanges(labels={CLONE_SOURCE: ""})
+            await self._note_on(location, source.uid, notes, own=made.own)
         except ApiError as error:
             # Without the mark only the resync tells us of its changes.
             log.info("source not marked", extra={"source": source.name, "why": str(error)[:200]})
 
-    async def _note_on(self, place: Place, uid: str, notes: Notes, *, own: str) -> None:
+    async def _read(self, location: ObjectLocation) -> JsonObject | None:
+        return await self._client.find(location.resource, location.name, location.namespace)
+
+    async def _note_on(
+        self, location: ObjectLocation, uid: str, notes: MetadataChanges, *, own: str
+    ) -> None:
         """Change labels and annotations. By PUT: the right to patch is often not given."""
         for _ in range(_TRIES):
-            known = await self._client.find(place.resource, place.name, place.namespace)
+            known = await self._read(location)
             if known is None or _uid(known) != uid:
                 return
             changed = notes.put_on(known)
             if changed == known:
                 return
             try:
-                await self._writes.replace(place.resource, changed, own=own)
+                await self._writes.replace(location.resource, changed, own=own)
             except ConflictError:
                 continue
             return

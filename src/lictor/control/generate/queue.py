@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from lictor.control.generate.labels import Unit
+from lictor.control.generate.labels import GenerationUnit
 from lictor.errors import LictorError
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class UnitQueue:
 
     def __init__(
         self,
-        work: Callable[[Unit], Awaitable[None]],
+        work: Callable[[GenerationUnit], Awaitable[None]],
         *,
         workers: int,
         first_pause: float = _FIRST_PAUSE,
@@ -35,7 +35,7 @@ class UnitQueue:
         self._work = work
         self._first_pause = first_pause
         self._gate = asyncio.Semaphore(max(workers, 1))
-        self._pending: dict[_Key, Unit] = {}
+        self._pending: dict[_Key, GenerationUnit] = {}
         self._delayed: dict[_Key, asyncio.TimerHandle] = {}
         self._failures: dict[_Key, int] = {}
         # How often a unit had to be put right lately, and when last.
@@ -47,7 +47,7 @@ class UnitQueue:
     def __len__(self) -> int:
         return len(self._pending) + len(self._delayed)
 
-    def enqueue(self, unit: Unit) -> None:
+    def enqueue(self, unit: GenerationUnit) -> None:
         """Look at a unit soon; at one that is fought over, when it has rested."""
         rest = self._rests.get(unit.key, 0.0) - time.monotonic()
         if rest > 0:
@@ -56,7 +56,7 @@ class UnitQueue:
         self._rests.pop(unit.key, None)
         self._push(unit)
 
-    def note_fight(self, unit: Unit) -> None:
+    def note_fight(self, unit: GenerationUnit) -> None:
         """What the unit has made was changed by someone else, and put right."""
         now = time.monotonic()
         times, last = self._fights.get(unit.key, (0, now))
@@ -97,19 +97,19 @@ class UnitQueue:
         for kept in (self._delayed, self._pending, self._failures, self._rests, self._fights):
             kept.clear()
 
-    def _push(self, unit: Unit) -> None:
+    def _push(self, unit: GenerationUnit) -> None:
         timer = self._delayed.pop(unit.key, None)
         if timer is not None:
             timer.cancel()
         self._pending.setdefault(unit.key, unit)
         self._arrived.set()
 
-    def _delay(self, unit: Unit, seconds: float) -> None:
+    def _delay(self, unit: GenerationUnit, seconds: float) -> None:
         if unit.key not in self._delayed:
             loop = asyncio.get_running_loop()
             self._delayed[unit.key] = loop.call_later(seconds, self._push, unit)
 
-    async def _try(self, unit: Unit) -> None:
+    async def _try(self, unit: GenerationUnit) -> None:
         try:
             await self._work(unit)
             self._failures.pop(unit.key, None)
@@ -121,7 +121,7 @@ class UnitQueue:
         finally:
             self._gate.release()
 
-    def _retry(self, unit: Unit, why: str) -> None:
+    def _retry(self, unit: GenerationUnit, why: str) -> None:
         times = self._failures.get(unit.key, 0)
         self._failures[unit.key] = times + 1
         log.warning(

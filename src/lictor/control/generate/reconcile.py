@@ -1,4 +1,4 @@
-"""Objects that shall exist because another one does: made, kept in step, and taken away."""
+"""Generated objects are created, kept in sync and deleted, one rule and trigger at a time."""
 
 import asyncio
 import logging
@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from lictor.cluster.resource import Resource
 from lictor.cluster.update_requests import Update, UpdateTrigger, UpdateType
-from lictor.control.background.trigger import Triggers
-from lictor.control.context import judge
-from lictor.control.generate.downstream import Downstream, Place
-from lictor.control.generate.labels import Unit, goes_with_policy, mark_made, read_aim
-from lictor.control.generate.objects import Made, Objects, Wrote
-from lictor.control.generate.rules import GenerateRule, PolicyBook
+from lictor.control.background.trigger import TriggerReader
+from lictor.control.context import evaluate_in_thread
+from lictor.control.generate.downstream import Downstream, ObjectLocation
+from lictor.control.generate.labels import GenerationUnit, goes_with_policy, mark_made, read_aim
+from lictor.control.generate.objects import GeneratedObject, GeneratedObjectWriter, WriteOutcome
+from lictor.control.generate.rules import GenerateRule, GenerateRules
 from lictor.errors import ApiError, EvaluationError, LictorError
 from lictor.model.request import Operation, Request
 from lictor.model.result import Result, SourceRef, Status
@@ -25,7 +25,7 @@ from lictor.raw import JsonObject
 log = logging.getLogger(__name__)
 
 
-class Done(msgspec.Struct, frozen=True):
+class GenerationOutcome(msgspec.Struct, frozen=True):
     """What came of one rule and one trigger."""
 
     rule: GenerateRule
@@ -54,17 +54,17 @@ class _Turns:
                 del self._takers[key], self._locks[key]
 
 
-class Generation:
+class GenerationReconciler:
     """Puts units right: each is one rule and one trigger, and all that belongs to them."""
 
     def __init__(
         self,
-        objects: Objects,
+        objects: GeneratedObjectWriter,
         downstream: Downstream,
-        triggers: Triggers,
+        triggers: TriggerReader,
         *,
-        policies: PolicyBook,
-        tell: Callable[["Done"], None],
+        policies: GenerateRules,
+        tell: Callable[["GenerationOutcome"], None],
     ) -> None:
         self._downstream = downstream
         self._triggers = triggers
@@ -73,7 +73,7 @@ class Generation:
         self._turns = _Turns()
         self.objects = objects
         # Told when something that we had made was changed by someone else, and put right.
-        self.on_fight: Callable[[Unit], None] = lambda unit: None  # noqa: ARG005
+        self.on_fight: Callable[[GenerationUnit], None] = lambda unit: None  # noqa: ARG005
 
     async def handle(self, update: Update, *, is_late: bool) -> None:
         """What an UpdateRequest asks for; raises where that did not work."""
@@ -84,7 +84,7 @@ class Generation:
             request = await self._triggers.build_request(update, is_late=is_late)
         failures = []
         for rule in rules:
-            unit = Unit(name, namespace, rule, update.trigger)
+            unit = GenerationUnit(name, namespace, rule, update.trigger)
             try:
                 await self.reconcile(unit, request)
             except LictorError as error:
@@ -92,7 +92,7 @@ class Generation:
         if failures:
             raise EvaluationError("; ".join(failures))
 
-    async def reconcile(self, unit: Unit, request: Request | None = None) -> None:
+    async def reconcile(self, unit: GenerationUnit, request: Request | None = None) -> None:
         """Let what belongs to a unit be as it should; without a request, from what is stored."""
         rule = self._policies.find(unit)
         if rule is None:
@@ -108,7 +108,7 @@ class Generation:
                 # When a trigger is gone for good, so is what was made for it.
                 await self._put_right(rule, unit, seen, is_asked=request is not None)
 
-    async def _ask(self, rule: GenerateRule, unit: Unit) -> Request | None:
+    async def _ask(self, rule: GenerateRule, unit: GenerationUnit) -> Request | None:
         """The trigger as it is now, as if it had just come."""
         found = await self._triggers.read(unit.trigger)
         if found is None:
@@ -120,7 +120,7 @@ class Generation:
         return request if created else replace(request, operation=Operation.UPDATE)
 
     async def _put_right(
-        self, rule: GenerateRule, unit: Unit, request: Request, *, is_asked: bool
+        self, rule: GenerateRule, unit: GenerationUnit, request: Request, *, is_asked: bool
     ) -> None:
         results: tuple[Result, ...] = ()
         created: list[JsonObject] = []
@@ -130,26 +130,26 @@ class Generation:
             await self._put_all(rule, unit, results, created)
         except LictorError as error:
             failed = tuple(_spoil(result, str(error)) for result in results)
-            self._tell(Done(rule, request, failed, tuple(created), str(error)))
+            self._tell(GenerationOutcome(rule, request, failed, tuple(created), str(error)))
             raise
         if is_asked or created:
             # That all is still well is no news.
-            self._tell(Done(rule, request, results, tuple(created)))
+            self._tell(GenerationOutcome(rule, request, results, tuple(created)))
 
     async def _judge(self, rule: GenerateRule, request: Request) -> tuple[Result, ...]:
         if request.operation is Operation.DELETE and request.object is None:
             request = replace(request, object=request.old_object)
-        return (await judge(rule.engine, request)).results
+        return (await evaluate_in_thread(rule.engine, request)).results
 
     async def _put_all(
         self,
         rule: GenerateRule,
-        unit: Unit,
+        unit: GenerationUnit,
         results: tuple[Result, ...],
         created: list[JsonObject],
     ) -> None:
         wanted = [made for result in results for made in self._shape(rule, unit, result)]
-        for resource in {made.place.resource for made in wanted}:
+        for resource in {made.location.resource for made in wanted}:
             await self._downstream.follow(resource)
         failures = []
         for made in wanted:
@@ -157,24 +157,30 @@ class Generation:
                 await self._put(rule, unit, made, created)
             except ApiError as error:
                 # One that cannot be made does not keep the others from being made.
-                failures.append(f"{made.body.get('kind')} {made.place.name}: {error}")
+                failures.append(f"{made.body.get('kind')} {made.location.name}: {error}")
         if rule.synchronize:
-            keep = {made.place for made in wanted}
-            for place, item in self._downstream.of(unit).items():
-                if place not in keep:
-                    await self._take_away(rule, place, item)
+            keep = {made.location for made in wanted}
+            for location, item in self._downstream.of(unit).items():
+                if location not in keep:
+                    await self._take_away(rule, location, item)
         if failures:
             raise EvaluationError("; ".join(failures))
 
-    async def _take_away(self, rule: GenerateRule, place: Place, item: JsonObject) -> None:
+    async def _take_away(
+        self, rule: GenerateRule, location: ObjectLocation, item: JsonObject
+    ) -> None:
         """Delete what is no longer wanted; what another rule of that name made is let go."""
         if read_aim(item) in ("", rule.aim):
-            await self.objects.delete(place, item, own=rule.policy.namespace)
+            await self.objects.delete(location, item, own=rule.policy.namespace)
         else:
-            await self.objects.release(place, item, own=rule.policy.namespace)
+            await self.objects.release(location, item, own=rule.policy.namespace)
 
     async def _put(
-        self, rule: GenerateRule, unit: Unit, made: Made, created: list[JsonObject]
+        self,
+        rule: GenerateRule,
+        unit: GenerationUnit,
+        made: GeneratedObject,
+        created: list[JsonObject],
     ) -> None:
         if made.source is not None and rule.synchronize:
             await self.objects.mark_source(made)
@@ -183,15 +189,17 @@ class Generation:
                 made, synchronize=rule.synchronize, server_side=rule.server_side
             )
         except ApiError as error:
-            if error.status == 403 and await self._triggers.is_ending(made.place.namespace):
+            if error.status == 403 and await self._triggers.is_ending(made.location.namespace):
                 return  # nothing can be made there, and nothing needs to
             raise
-        if wrote is Wrote.CREATED:
+        if wrote is WriteOutcome.CREATED:
             created.append(made.body)
-        elif wrote is Wrote.CHANGED:
+        elif wrote is WriteOutcome.CHANGED:
             self.on_fight(unit)
 
-    def _shape(self, rule: GenerateRule, unit: Unit, result: Result) -> list[Made]:
+    def _shape(
+        self, rule: GenerateRule, unit: GenerationUnit, result: Result
+    ) -> list[GeneratedObject]:
         goes = rule.synchronize and not rule.orphan
         shaped = []
         for body, source in zip(result.generated, result.sources, strict=True):
@@ -204,9 +212,11 @@ class Generation:
                 metadata["namespace"] = "default"
             if not resource.namespaced:
                 metadata.pop("namespace", None)
-            place = Place(resource, str(metadata.get("namespace") or ""), str(metadata["name"]))
+            location = ObjectLocation(
+                resource, str(metadata.get("namespace") or ""), str(metadata["name"])
+            )
             origin = self._find_origin(source)
-            shaped.append(Made(place, made, source, rule.policy.namespace, origin))
+            shaped.append(GeneratedObject(location, made, source, rule.policy.namespace, origin))
         return shaped
 
     def _find_origin(self, source: SourceRef | None) -> Resource | None:
@@ -223,27 +233,27 @@ class Generation:
             namespaced=bool(body["metadata"].get("namespace")),
         )
 
-    async def _drop_orphans(self, rule: GenerateRule, unit: Unit) -> None:
+    async def _drop_orphans(self, rule: GenerateRule, unit: GenerationUnit) -> None:
         """The trigger is gone: so is what was made for it, unless its end was the reason."""
         group, _, version = unit.trigger.api_version.rpartition("/")
         kind = Resource(group, version, "", unit.trigger.kind)
         if rule.synchronize and not rule.is_triggered_by(kind, (Operation.DELETE,)):
-            for place, item in self._downstream.of(unit).items():
-                await self.objects.delete(place, item, own=unit.namespace)
+            for location, item in self._downstream.of(unit).items():
+                await self.objects.delete(location, item, own=unit.namespace)
 
-    async def drop_ruleless(self, unit: Unit) -> None:
+    async def drop_ruleless(self, unit: GenerationUnit) -> None:
         """What was made by a rule that is no more, where that is to go with it."""
         made = [
             (p, item) for p, item in self._downstream.of(unit).items() if goes_with_policy(item)
         ]
         if made and await self._policies.is_gone(unit):
-            for place, item in made:
-                await self.objects.delete(place, item, own=unit.namespace)
+            for location, item in made:
+                await self.objects.delete(location, item, own=unit.namespace)
 
     async def makes(self, rule: GenerateRule, item: JsonObject) -> bool | None:
         """Would a rule make anything for an object? None where that cannot be told now."""
         labels = await self._triggers.find_labels(UpdateTrigger.of(item))
-        verdict = await judge(rule.engine, Request.of(item, namespace_labels=labels))
+        verdict = await evaluate_in_thread(rule.engine, Request.of(item, namespace_labels=labels))
         if any(result.status is Status.ERROR for result in verdict.results):
             return None
         return any(result.generated for result in verdict.results)
@@ -252,7 +262,7 @@ class Generation:
         """Does an object that is there already set a rule off?"""
         trigger = UpdateTrigger.of(item)
         labels = await self._triggers.find_labels(trigger)
-        verdict = await judge(rule.asking, Request.of(item, namespace_labels=labels))
+        verdict = await evaluate_in_thread(rule.asking, Request.of(item, namespace_labels=labels))
         return any(result.status in (Status.PASS, Status.ERROR) for result in verdict.results)
 
 

@@ -19,7 +19,7 @@ from lictor.cluster.resource import (
 )
 from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
 from lictor.cluster.update_requests import UpdateTrigger
-from lictor.control.generate.labels import Unit
+from lictor.control.generate.labels import GenerationUnit
 from lictor.engine import Engine
 from lictor.model.cel_policy import GeneratingPolicy
 from lictor.model.policy import ForEachGenerate, Generate, Policy
@@ -64,8 +64,8 @@ class GenerateRule(msgspec.Struct, frozen=True):
         """Does it ask who wants what? That cannot be told of an object that is there already."""
         return bool(_ABOUT_REQUESTS.search(orjson.dumps(self.policy.document.get("spec"))))
 
-    def unit(self, trigger: UpdateTrigger) -> Unit:
-        return Unit(self.policy.name, self.policy.namespace, self.name, trigger)
+    def unit(self, trigger: UpdateTrigger) -> GenerationUnit:
+        return GenerationUnit(self.policy.name, self.policy.namespace, self.name, trigger)
 
     def is_kept_by(self, resource: Resource) -> bool:
         """Do objects of a kind, as long as they are there, keep what the rule made?"""
@@ -81,7 +81,7 @@ class GenerateRule(msgspec.Struct, frozen=True):
         )
 
 
-class PolicyBook:
+class GenerateRules:
     """The generate rules of now, by what is written on the objects they make."""
 
     def __init__(self, client: Client, store: PolicyStore) -> None:
@@ -114,7 +114,7 @@ class PolicyBook:
             del self._versions[old]
         self._versions.setdefault(key, _read_version(change.object))
 
-    def find(self, unit: Unit) -> GenerateRule | None:
+    def find(self, unit: GenerationUnit) -> GenerateRule | None:
         """The rule that a unit belongs to."""
         _ = self.rules
         return self._rules.get((unit.policy, unit.namespace, unit.rule))
@@ -139,7 +139,7 @@ class PolicyBook:
             self._since[key] = _read_since(found or policy.document)
         return self._since[key]
 
-    async def is_gone(self, unit: Unit) -> bool:
+    async def is_gone(self, unit: GenerationUnit) -> bool:
         """Is the policy, or the rule, really no more?
 
         A server that has just begun does not know its custom kinds at once, and all policies seem
@@ -169,7 +169,7 @@ def _read_version(item: JsonObject) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _kinds_of(unit: Unit) -> tuple[Resource, ...]:
+def _kinds_of(unit: GenerationUnit) -> tuple[Resource, ...]:
     if unit.rule:
         return (POLICY,) if unit.namespace else (CLUSTER_POLICY,)
     return (NAMESPACED_GENERATING_POLICY,) if unit.namespace else (GENERATING_POLICY,)

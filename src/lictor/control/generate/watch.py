@@ -10,12 +10,12 @@ from lictor.cluster.cache import Cache, Change, ChangeType
 from lictor.cluster.client import Client, MetadataClient
 from lictor.cluster.resource import Resource
 from lictor.cluster.update_requests import UpdateTrigger
-from lictor.control.background.trigger import Triggers
-from lictor.control.generate.downstream import Downstream, Place
-from lictor.control.generate.labels import Unit, goes_with_policy, read_source, read_unit
+from lictor.control.background.trigger import TriggerReader
+from lictor.control.generate.downstream import Downstream, ObjectLocation
+from lictor.control.generate.labels import GenerationUnit, goes_with_policy, read_source, read_unit
 from lictor.control.generate.queue import UnitQueue
-from lictor.control.generate.reconcile import Generation
-from lictor.control.generate.rules import GenerateRule, PolicyBook
+from lictor.control.generate.reconcile import GenerationReconciler
+from lictor.control.generate.rules import GenerateRule, GenerateRules
 from lictor.errors import LictorError, LookupFailedError
 from lictor.model.result import SourceRef
 from lictor.raw import JsonObject
@@ -28,9 +28,9 @@ class GenerationWatch:
         self,
         client: Client,
         downstream: Downstream,
-        triggers: Triggers,
-        policies: PolicyBook,
-        generation: Generation,
+        triggers: TriggerReader,
+        policies: GenerateRules,
+        generation: GenerationReconciler,
         queue: UnitQueue,
     ) -> None:
         self._client = client
@@ -59,7 +59,7 @@ class GenerationWatch:
 
     async def review(self, rule: GenerateRule) -> None:
         """Look at everything that one rule has made, now that it has changed."""
-        for place, item in list(self._downstream.all()):
+        for location, item in list(self._downstream.all()):
             unit = read_unit(item)
             if unit is None or (unit.policy, unit.namespace, unit.rule) != rule.key:
                 continue
@@ -67,11 +67,11 @@ class GenerationWatch:
                 self._queue.enqueue(unit)
             elif goes_with_policy(item):
                 # It is left alone from now on, also when the policy goes.
-                await self._generation.objects.keep(place, item, own=unit.namespace)
+                await self._generation.objects.keep(location, item, own=unit.namespace)
 
     async def sweep(self) -> None:
         """What no rule of now stands for, and what is a copy of something that is gone."""
-        ruleless: dict[tuple[str, str, str, str], Unit] = {}
+        ruleless: dict[tuple[str, str, str, str], GenerationUnit] = {}
         sources: dict[SourceRef, None] = {}
         for _, item in list(self._downstream.all()):
             unit = read_unit(item)
@@ -92,11 +92,11 @@ class GenerationWatch:
     async def release(self, targets: Iterable[Resource]) -> None:
         """Watch only what rules of now make and copy; `targets` are the kinds that they name."""
         made, sources = set(targets), set()
-        for place, item in list(self._downstream.all()):
+        for location, item in list(self._downstream.all()):
             unit = read_unit(item)
             if unit is None or (self._policies.find(unit) is None and not goes_with_policy(item)):
                 continue
-            made.add(place.resource)
+            made.add(location.resource)
             source = read_source(item)
             if source is not None:
                 namespaced = bool(source.namespace)
@@ -114,31 +114,33 @@ class GenerationWatch:
         try:
             await self._downstream.follow(resource, sources=True)
             if not self._downstream.has_source(resource, source.namespace, source.name, source.uid):
-                await self._look_after(Place(resource, source.namespace, source.name), source.uid)
+                await self._look_after(
+                    ObjectLocation(resource, source.namespace, source.name), source.uid
+                )
         except LookupFailedError as error:
             log.info("source not read", extra={"source": source.name, "why": str(error)[:200]})
 
-    def _find_synchronized(self, unit: Unit) -> GenerateRule | None:
+    def _find_synchronized(self, unit: GenerationUnit) -> GenerateRule | None:
         rule = self._policies.find(unit)
         return rule if rule is not None and rule.synchronize else None
 
-    def _hear_made(self, place: Place, change: Change) -> None:
+    def _hear_made(self, location: ObjectLocation, change: Change) -> None:
         version = str(change.object["metadata"].get("resourceVersion") or "")
         if change.type is ChangeType.DELETED:
-            if self._generation.objects.note_gone(place):
+            if self._generation.objects.note_gone(location):
                 return
-        elif self._generation.objects.is_as_left(place, version):
+        elif self._generation.objects.is_as_left(location, version):
             return
-        elif change.type is ChangeType.ADDED and not self._generation.objects.has_left(place):
+        elif change.type is ChangeType.ADDED and not self._generation.objects.has_left(location):
             return  # at the start, everything is looked at anyway
         unit = read_unit(change.before or change.object)
         if unit is not None and self._find_synchronized(unit) is not None:
             self._queue.enqueue(unit)
 
-    def _hear_source(self, place: Place, change: Change) -> None:
+    def _hear_source(self, location: ObjectLocation, change: Change) -> None:
         uid = str(change.object["metadata"].get("uid") or "")
         if change.type is ChangeType.DELETED:
-            self._start(self._look_after(place, uid))
+            self._start(self._look_after(location, uid))
         else:
             # Also when it is heard of for the first time: it may have changed since it was copied.
             self._enqueue_copies(self._downstream.copies_of(uid).values())
@@ -149,14 +151,14 @@ class GenerationWatch:
             if unit is not None and self._find_synchronized(unit) is not None:
                 self._queue.enqueue(unit)
 
-    async def _look_after(self, place: Place, uid: str) -> None:
+    async def _look_after(self, location: ObjectLocation, uid: str) -> None:
         """A source was deleted, or only its mark was."""
         copies = {
             where: item
             for where, item in self._downstream.copies_of(uid).items()
-            if _is_copy(item, place)
+            if _is_copy(item, location)
         }
-        found = await self._client.find(place.resource, place.name, place.namespace)
+        found = await self._client.find(location.resource, location.name, location.namespace)
         if found is not None and "deletionTimestamp" not in found["metadata"]:
             self._enqueue_copies(copies.values())
             return
@@ -171,12 +173,12 @@ class GenerationWatch:
         task.add_done_callback(self._tasks.discard)
 
 
-def _is_copy(item: JsonObject, place: Place) -> bool:
+def _is_copy(item: JsonObject, location: ObjectLocation) -> bool:
     """Is this where it says it was copied from? Everybody can write the UID of another source."""
     source = read_source(item)
-    if source is None or source.name not in ("", place.name):
+    if source is None or source.name not in ("", location.name):
         return False
-    return (source.kind, source.namespace) == (place.resource.kind, place.namespace)
+    return (source.kind, source.namespace) == (location.resource.kind, location.namespace)
 
 
 async def _guard(work: Coroutine[None, None, None]) -> None:
@@ -198,11 +200,11 @@ class TriggerWatch:
     def __init__(
         self,
         client: Client,
-        triggers: Triggers,
+        triggers: TriggerReader,
         downstream: Downstream,
-        generation: Generation,
+        generation: GenerationReconciler,
         watch: GenerationWatch,
-        policies: PolicyBook,
+        policies: GenerateRules,
     ) -> None:
         self._client = client
         self._policies = policies

@@ -28,7 +28,7 @@ def mutating_binding(version: str) -> Resource:
     return Resource(GROUP, version, "mutatingadmissionpolicybindings", kind, namespaced=False)
 
 
-class ObjectKeeper:
+class NativeObjectWriter:
     """Writes objects that differ from what they should be, and only those."""
 
     def __init__(self, client: Client) -> None:

@@ -13,18 +13,18 @@ from lictor.cluster.resource import (
     Resource,
 )
 from lictor.cluster.store import StoredPolicy
-from lictor.control.context import Workplace
-from lictor.control.loop import Loop
+from lictor.control.context import ControllerContext
+from lictor.control.loop import ReconcileLoop
 from lictor.control.native_policies.objects import (
     MANAGED,
     MUTATING_VERSIONS,
     NOT_OURS,
-    ObjectKeeper,
+    NativeObjectWriter,
     by_name,
     mutating_binding,
     mutating_policy,
 )
-from lictor.control.status.policies import NativeState, WebhookState
+from lictor.control.status.policies import NativePolicyOutcomes, WebhookReadiness
 from lictor.convert.native import Found, NativePair, Owner, build_classic
 from lictor.convert.native.objects import GROUP, UNREPORTED_LABEL
 from lictor.errors import ApiError, CompileError
@@ -79,25 +79,28 @@ _NO_API = (
 )
 
 
-class NativeKeeper:
+class NativePolicyReconciler:
     """What is wanted, what is there, and the way from one to the other."""
 
     def __init__(
-        self, workplace: Workplace, webhooks: WebhookState, emit: Callable[[Event], None]
+        self,
+        context: ControllerContext,
+        webhooks: WebhookReadiness,
+        emit: Callable[[Event], None],
     ) -> None:
-        self.state = NativeState()
-        self.discovery = Discovery(workplace.client)
-        self.discovery.follow(workplace.watch(CUSTOM_RESOURCE_DEFINITION))
+        self.state = NativePolicyOutcomes()
+        self.discovery = Discovery(context.client)
+        self.discovery.follow(context.watch(CUSTOM_RESOURCE_DEFINITION))
         self.caches = (
-            workplace.watch(VALIDATING_ADMISSION_POLICY, labels=MANAGED),
-            workplace.watch(VALIDATING_ADMISSION_BINDING, labels=MANAGED),
+            context.watch(VALIDATING_ADMISSION_POLICY, labels=MANAGED),
+            context.watch(VALIDATING_ADMISSION_BINDING, labels=MANAGED),
         )
-        self._client = workplace.client
-        self._flags = workplace.flags
-        self._store = workplace.store
+        self._client = context.client
+        self._flags = context.flags
+        self._store = context.store
         self._webhooks = webhooks
         self._emit = emit
-        self._keeper = ObjectKeeper(workplace.client)
+        self._objects = NativeObjectWriter(context.client)
         self._unwanted_since: dict[str, float] = {}
         self._around: tuple[object, ...] = ()
         self._built: dict[str, tuple[int, _Made]] = {}
@@ -201,7 +204,7 @@ class NativeKeeper:
         is_fresh = False
         for resource, wanted in zip(_resources_of(pair), (pair.policy, pair.binding), strict=True):
             found = there[resource].get(wanted["metadata"]["name"])
-            if await self._keeper.keep(resource, wanted, found):
+            if await self._objects.keep(resource, wanted, found):
                 is_fresh |= found is None
         if is_fresh:
             for event in tell_generated(policy, pair):
@@ -233,7 +236,7 @@ class NativeKeeper:
                     continue
                 unwanted.add(f"{resource.kind}/{name}")
                 if self._may_go(f"{resource.kind}/{name}", found, owners):
-                    await self._keeper.remove(resource, found)
+                    await self._objects.remove(resource, found)
         for name in self._unwanted_since.keys() - unwanted:
             del self._unwanted_since[name]
 
@@ -280,14 +283,19 @@ def _tell_refusal(pair: NativePair, error: ApiError) -> str:
 
 
 def build_native_loop(
-    workplace: Workplace, webhooks: WebhookState, emit: Callable[[Event], None] = lambda _: None
-) -> tuple[Loop, NativeState]:
+    context: ControllerContext,
+    webhooks: WebhookReadiness,
+    emit: Callable[[Event], None] = lambda _: None,
+) -> tuple[ReconcileLoop, NativePolicyOutcomes]:
     """The loop, and what it knows of policies that are made native."""
-    keeper = NativeKeeper(workplace, webhooks, emit)
-    loop = Loop(
-        "admission-policy-generator", keeper.reconcile, interval=_INTERVAL, caches=keeper.caches
+    reconciler = NativePolicyReconciler(context, webhooks, emit)
+    loop = ReconcileLoop(
+        "admission-policy-generator",
+        reconciler.reconcile,
+        interval=_INTERVAL,
+        caches=reconciler.caches,
     )
-    workplace.store.listen(loop.wake)
+    context.store.listen(loop.wake)
     webhooks.listen(loop.wake)
-    keeper.discovery.listen(loop.wake)
-    return loop, keeper.state
+    reconciler.discovery.listen(loop.wake)
+    return loop, reconciler.state

@@ -8,10 +8,10 @@ from contextlib import suppress
 from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.cluster.store import PolicyStore
-from lictor.control.loop import Loop
+from lictor.control.loop import ReconcileLoop
 from lictor.control.reports.aggregation import Aggregator, watch_ephemeral
 from lictor.control.reports.writer import ReportWriter
-from lictor.control.scan.kind import ScanTools
+from lictor.control.scan.kind import ScanContext
 from lictor.control.scan.kinds import Scanner
 from lictor.control.scan.plan import NativePrograms, ScanPlan, ScanPlanner
 from lictor.control.scan.replicas import Membership
@@ -79,7 +79,7 @@ _RESYNC = 600.0
 _SHOW_EVERY = 5.0
 
 
-class PlanOfNow:
+class CurrentPlan:
     """The policies of the background as they are now; the writer asks it whose is whose."""
 
     def __init__(self) -> None:
@@ -105,8 +105,8 @@ class Reports:
         self,
         store: PolicyStore,
         scanner: Scanner,
-        tools: ScanTools,
-        now: PlanOfNow,
+        tools: ScanContext,
+        now: CurrentPlan,
         *,
         membership: Membership,
         natives: NativePrograms,
@@ -125,8 +125,8 @@ class Reports:
             self._client, caches, self._writer, owns=membership.owns, names=lambda: store.names
         )
         self._caches = caches
-        self.planning = Loop("report-plan", self._plan, interval=_RESYNC)
-        self.aggregating = Loop(
+        self.planning = ReconcileLoop("report-plan", self._plan, interval=_RESYNC)
+        self.aggregating = ReconcileLoop(
             "report-aggregation", aggregator.reconcile, interval=30.0, caches=caches
         )
         store.listen(self.planning.wake)

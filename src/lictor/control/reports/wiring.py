@@ -9,13 +9,13 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.request_filter import RequestFilter, build_filter
 from lictor.cluster.resource import Resource
 from lictor.cluster.settings import Settings
-from lictor.control.context import Workplace
-from lictor.control.reports.reconcile import PlanOfNow, Reports
+from lictor.control.context import ControllerContext
+from lictor.control.reports.reconcile import CurrentPlan, Reports
 from lictor.control.reports.writer import ReportWriter
-from lictor.control.scan.kind import ScanTools
+from lictor.control.scan.kind import ScanContext
 from lictor.control.scan.kinds import ScanEvents, Scanner
 from lictor.control.scan.plan import NativePrograms
-from lictor.control.scan.progress import Ledger, Progress
+from lictor.control.scan.progress import ScannedObjects, ScanProgress
 from lictor.control.scan.replicas import Membership
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.model.request import Request
@@ -25,39 +25,39 @@ _LEAST_INTERVAL = 30.0
 
 
 def build_reports(
-    place: Workplace, discovery: Discovery, tell: Callable[[Event], None] = lambda _: None
+    context: ControllerContext, discovery: Discovery, tell: Callable[[Event], None] = lambda _: None
 ) -> Reports:
     """Scans, aggregation and sweeping of one replica; `tell` takes events."""
-    client, flags = place.client, place.flags
-    now, progress = PlanOfNow(), Progress()
-    membership = Membership(client, place.names, "reports", place.identity, progress.describe)
-    filters = _Filters(flags, place.settings.current)
-    tools = ScanTools(
+    client, flags = context.client, context.flags
+    now, progress = CurrentPlan(), ScanProgress()
+    membership = Membership(client, context.names, "reports", context.identity, progress.describe)
+    filters = _Filters(flags, context.settings.current)
+    tools = ScanContext(
         client,
         ReportWriter(client, now, openreports=flags.openreports_enabled),
-        Ledger(),
+        ScannedObjects(),
         membership.owns,
-        place.namespaces.labels,
+        context.namespaces.labels,
         filters.is_filtered,
         read_form(flags),
-        ScanEvents(tell, place.store, lambda: place.settings.current).take,
+        ScanEvents(tell, context.store, lambda: context.settings.current).take,
         progress,
     )
-    scanner = _build_scanner(tools, place, discovery)
-    place.settings.listen(lambda settings: filters.change(settings, scanner))
-    natives = NativePrograms(client, flags, place.lookups, lambda: place.store.names)
-    return Reports(place.store, scanner, tools, now, membership=membership, natives=natives)
+    scanner = _build_scanner(tools, context, discovery)
+    context.settings.listen(lambda settings: filters.change(settings, scanner))
+    natives = NativePrograms(client, flags, context.lookups, lambda: context.store.names)
+    return Reports(context.store, scanner, tools, now, membership=membership, natives=natives)
 
 
-def _build_scanner(tools: ScanTools, place: Workplace, discovery: Discovery) -> Scanner:
+def _build_scanner(tools: ScanContext, context: ControllerContext, discovery: Discovery) -> Scanner:
     async def list_kinds() -> list[Resource]:
         await discovery.ensure()
-        return discovery.list_kinds() if place.flags.background_scan else []
+        return discovery.list_kinds() if context.flags.background_scan else []
 
-    interval = parse_duration(place.flags.background_scan_interval) / NANOSECONDS
+    interval = parse_duration(context.flags.background_scan_interval) / NANOSECONDS
     scanner = Scanner(tools, list_kinds, interval=max(interval, _LEAST_INTERVAL))
-    place.namespaces.listen(lambda change: _heed_labels(change, scanner))
-    discovery.follow(place.store.crds)
+    context.namespaces.listen(lambda change: _heed_labels(change, scanner))
+    discovery.follow(context.store.crds)
     return scanner
 
 

@@ -16,7 +16,7 @@ MIXED = "lictor.io/mixed"
 _TRIES = 5
 
 
-class Entitlement(Protocol):
+class EntryOwnership(Protocol):
     """Whose entries are whose, as the policies of now say."""
 
     def is_scanned(self, entry: JsonObject) -> bool:
@@ -36,7 +36,7 @@ class ReportWriter:
     are mixed are read first.
     """
 
-    def __init__(self, client: Client, entitlement: Entitlement, *, openreports: bool) -> None:
+    def __init__(self, client: Client, entitlement: EntryOwnership, *, openreports: bool) -> None:
         self._client = client
         self._entitlement = entitlement
         self._openreports = openreports

@@ -14,7 +14,7 @@ from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.control.reports.writer import ReportWriter
 from lictor.control.scan.plan import KindPlan
-from lictor.control.scan.progress import Ledger, Progress, hash_text
+from lictor.control.scan.progress import ScannedObjects, ScanProgress, hash_text
 from lictor.errors import ApiError, GoneError
 from lictor.model.request import Request
 from lictor.model.result import Result, Status
@@ -47,19 +47,19 @@ NamespaceLabels: TypeAlias = Callable[[str], Mapping[str, str]]
 Tell: TypeAlias = Callable[[Request, list[Result]], None]
 
 
-class ScanTools(msgspec.Struct, frozen=True):
+class ScanContext(msgspec.Struct, frozen=True):
     """What a scan works with."""
 
     client: Client
     writer: ReportWriter
-    ledger: Ledger
+    ledger: ScannedObjects
     owns: Callable[[str], bool]
     namespace_labels: NamespaceLabels
     is_filtered: Callable[[Request], bool]
     form: ReportForm = ReportForm()
     # Told of every object about which something is newly wrong, for events.
     tell: Tell = lambda request, results: None  # noqa: ARG005
-    progress: Progress = msgspec.field(default_factory=Progress)
+    progress: ScanProgress = msgspec.field(default_factory=ScanProgress)
     # So many pages are in memory at once, whatever the number of kinds.
     readers: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(3))
 
@@ -87,7 +87,7 @@ class _Burst(msgspec.Struct, frozen=True):
 class KindScan:
     """Keeps the reports about one kind in step until cancelled."""
 
-    def __init__(self, resource: Resource, plan: KindPlan, tools: ScanTools) -> None:
+    def __init__(self, resource: Resource, plan: KindPlan, tools: ScanContext) -> None:
         self._resource = resource
         self._plan = plan
         self._tools = tools

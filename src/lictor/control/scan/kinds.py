@@ -10,9 +10,9 @@ from lictor.cluster.resource import Resource
 from lictor.cluster.settings import Settings
 from lictor.cluster.store import PolicyStore
 from lictor.control.reports.writer import JUDGED, MIXED
-from lictor.control.scan.kind import KindScan, ScanTools, read_mark
+from lictor.control.scan.kind import KindScan, ScanContext, read_mark
 from lictor.control.scan.plan import KindPlan, ScanPlan
-from lictor.control.scan.progress import Ledger, Progress
+from lictor.control.scan.progress import ScannedObjects, ScanProgress
 from lictor.errors import ApiError, NotFoundError
 from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result, Verdict
@@ -96,7 +96,7 @@ class Scanner:
 
     def __init__(
         self,
-        tools: ScanTools,
+        tools: ScanContext,
         list_kinds: Callable[[], Awaitable[Iterable[Resource]]],
         *,
         interval: float = 3600.0,
@@ -109,7 +109,7 @@ class Scanner:
         self._restless = asyncio.Event()
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> ScanProgress:
         return self._tools.progress
 
     async def run(self) -> None:
@@ -146,8 +146,8 @@ class Scanner:
             self._tools.writer.mark_mixed(mixed)
             return
 
-    async def _read_reports(self) -> tuple[Ledger, set[str]]:
-        ledger, mixed = Ledger(), set[str]()
+    async def _read_reports(self) -> tuple[ScannedObjects, set[str]]:
+        ledger, mixed = ScannedObjects(), set[str]()
         managed = ",".join(f"{name}={value}" for name, value in MANAGED_BY.items())
         for namespace in ("any", ""):
             resource = self._tools.writer.kind_for(namespace)
@@ -204,7 +204,7 @@ class Scanner:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
 
-def _remember(metadata: JsonObject, ledger: Ledger, mixed: set[str]) -> None:
+def _remember(metadata: JsonObject, ledger: ScannedObjects, mixed: set[str]) -> None:
     notes = metadata.get("annotations") or {}
     uid = str(metadata["name"])
     if notes.get(MIXED):

@@ -19,7 +19,7 @@ from lictor.cluster.resource import (
     Resource,
 )
 from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
-from lictor.control.context import judge_now
+from lictor.control.context import evaluate_now
 from lictor.control.scan.progress import hash_text
 from lictor.engine import Engine
 from lictor.lang.resource_names import ResourceNames
@@ -153,13 +153,13 @@ class KindPlan(msgspec.Struct, frozen=True):
 
     def judge(self, request: Request) -> list[Result]:
         """What all policies say about an object that is there."""
-        results = list(judge_now(self.engine, request).results)
+        results = list(evaluate_now(self.engine, request).results)
         for engine in self.mutating:
             results += _judge_mutation(engine, request)
         return results
 
 
-class Candidate(msgspec.Struct, frozen=True, eq=False):
+class ScanCandidate(msgspec.Struct, frozen=True, eq=False):
     """A program of the background, a text that changes when it does, and kinds asked about."""
 
     program: Program
@@ -177,8 +177,8 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
 class ScanPlan(msgspec.Struct, frozen=True, dict=True):
     """The policies of the background, compiled. Made anew when any of them changes."""
 
-    judging: tuple[Candidate, ...]
-    mutating: tuple[Candidate, ...]
+    judging: tuple[ScanCandidate, ...]
+    mutating: tuple[ScanCandidate, ...]
     # Source, policy and rule of all policies, whether they are asked in the background or not.
     alive: frozenset[tuple[str, str, str]]
 
@@ -218,7 +218,7 @@ class _Known(msgspec.Struct, frozen=True):
     programs: tuple[Program, ...]
     mark: str
     is_asked: bool
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[ScanCandidate, ...]
     alive: tuple[tuple[str, str, str], ...]
 
 
@@ -235,8 +235,8 @@ class ScanPlanner:
         native_mutations: Iterable[tuple[Program, str]] = (),
     ) -> ScanPlan:
         """The plan from the policies of now; `natives` are admission policies of Kubernetes."""
-        judging = [Candidate(*each) for each in natives]
-        mutating = [Candidate(*each) for each in native_mutations]
+        judging = [ScanCandidate(*each) for each in natives]
+        mutating = [ScanCandidate(*each) for each in native_mutations]
         alive = {key for each in (*judging, *mutating) for key in _keys(each.program)}
         before, self._known = self._known, {}
         for policy in self._store.policies:
@@ -273,7 +273,7 @@ class ScanPlanner:
             programs,
             mark,
             is_asked,
-            tuple(Candidate(program, marked) for program in chosen),
+            tuple(ScanCandidate(program, marked) for program in chosen),
             tuple(key for program in programs for key in _keys(program)),
         )
 
@@ -327,7 +327,7 @@ def concerns(program: Program, kind: GroupVersionKind) -> bool:
 
 
 def _judge_mutation(engine: Engine, request: Request) -> list[Result]:
-    verdict = judge_now(engine, request)
+    verdict = evaluate_now(engine, request)
     if verdict.patched == request.object:
         return list(verdict.results)
     return [

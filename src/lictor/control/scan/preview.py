@@ -17,7 +17,7 @@ from lictor.cluster.request_filter import RequestFilter, build_filter
 from lictor.cluster.resource import CONFIG_MAP, Resource
 from lictor.cluster.settings import read_settings
 from lictor.cluster.store import PolicyStore, Record
-from lictor.control.context import judge_now
+from lictor.control.context import evaluate_now
 from lictor.control.scan.plan import concerns
 from lictor.engine import Engine
 from lictor.errors import ApiError, LictorError, UsageError
@@ -32,7 +32,7 @@ _PAGE = 100
 _CHECKING = (Phase.VALIDATE, Phase.VERIFY_IMAGES)
 
 
-class Finding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class PreviewFinding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a rule would do to one object, or why that cannot be said."""
 
     policy: str
@@ -55,15 +55,15 @@ class PolicyPreview(msgspec.Struct, rename="camel"):
     undecided: int = 0
     # Could not be deleted any more.
     undeletable: int = 0
-    refusals: list[Finding] = msgspec.field(default_factory=list)
-    changes: list[Finding] = msgspec.field(default_factory=list)
-    doubts: list[Finding] = msgspec.field(default_factory=list)
-    deletions: list[Finding] = msgspec.field(default_factory=list)
+    refusals: list[PreviewFinding] = msgspec.field(default_factory=list)
+    changes: list[PreviewFinding] = msgspec.field(default_factory=list)
+    doubts: list[PreviewFinding] = msgspec.field(default_factory=list)
+    deletions: list[PreviewFinding] = msgspec.field(default_factory=list)
     # Kinds that could not be read, and why.
     problems: list[str] = msgspec.field(default_factory=list)
 
 
-class _World(msgspec.Struct, frozen=True):
+class _Cluster(msgspec.Struct, frozen=True):
     client: Client
     store: PolicyStore
     namespaces: NamespaceCache
@@ -80,43 +80,43 @@ async def preview_policies(
     client: Client, flags: Flags, names: Names, given: Sequence[Record] | str, *, limit: int = 1000
 ) -> PolicyPreview:
     """Judge everything in the cluster by policies that are given, or by the one called so."""
-    async with _open_world(client, flags, names) as world:
-        programs = _compile(world, given) if not isinstance(given, str) else _find(world, given)
+    async with _open_cluster(client, flags, names) as cluster:
+        programs = _compile(cluster, given) if not isinstance(given, str) else _find(cluster, given)
         preview = PolicyPreview(sorted({program.policy.key for program in programs}))
         discovery = Discovery(client)
         await discovery.ensure()
         for resource in discovery.list_kinds():
-            await _preview_kind(resource, programs, world, preview, limit)
+            await _preview_kind(resource, programs, cluster, preview, limit)
         return preview
 
 
-def _find(world: _World, name: str) -> tuple[Program, ...]:
-    found = [policy for policy in world.store.policies if name in (policy.key, policy.name)]
+def _find(cluster: _Cluster, name: str) -> tuple[Program, ...]:
+    found = [policy for policy in cluster.store.policies if name in (policy.key, policy.name)]
     if not found:
         raise UsageError(f"there is no file and no policy in the cluster that is called {name!r}")
-    programs = tuple(p for policy in found for p in world.store.programs(policy))
+    programs = tuple(p for policy in found for p in cluster.store.programs(policy))
     if not programs:
         why = "; ".join(str(problem) for policy in found for problem in policy.problems)
         raise LictorError(f"the policy {name!r} cannot be used: {why}")
     return programs
 
 
-def _compile(world: _World, records: Sequence[Record]) -> tuple[Program, ...]:
-    exceptions = world.store.exceptions
+def _compile(cluster: _Cluster, records: Sequence[Record]) -> tuple[Program, ...]:
+    exceptions = cluster.store.exceptions
     return compile_documents(
         [record for record in records if isinstance(record, Policy)],
         exceptions=[each for each in exceptions if isinstance(each, PolicyException)],
-        lookups=world.lookups,
+        lookups=cluster.lookups,
         cel_policies=[record for record in records if not isinstance(record, Policy)],
         cel_exceptions=[each for each in exceptions if not isinstance(each, PolicyException)],
-        resource_names=world.store.names,
+        resource_names=cluster.store.names,
     )
 
 
 async def _preview_kind(
     resource: Resource,
     programs: Sequence[Program],
-    world: _World,
+    cluster: _Cluster,
     preview: PolicyPreview,
     limit: int,
 ) -> None:
@@ -128,9 +128,9 @@ async def _preview_kind(
     engines = _Engines(Engine(concerned), Engine(_keep_checks(each) for each in concerned))
     preview.kinds += 1
     try:
-        async for page in world.client.list_pages(resource, page=_PAGE):
+        async for page in cluster.client.list_pages(resource, page=_PAGE):
             items = page.get("items") or ()
-            await asyncio.to_thread(_judge, items, engines, world, preview, limit)
+            await asyncio.to_thread(_judge, items, engines, cluster, preview, limit)
     except ApiError as error:
         preview.problems.append(f"{resource.plural}: {error}")
 
@@ -150,15 +150,15 @@ def _keep_checks(program: Program) -> Program:
 def _judge(
     items: Sequence[JsonObject],
     engines: _Engines,
-    world: _World,
+    cluster: _Cluster,
     preview: PolicyPreview,
     limit: int,
 ) -> None:
     for item in items:
         namespace = str(item["metadata"].get("namespace") or "")
-        labels = world.namespaces.labels(namespace) if namespace else {}
+        labels = cluster.namespaces.labels(namespace) if namespace else {}
         request = Request.of(item, namespace_labels=labels)
-        if world.is_filtered(request):
+        if cluster.is_filtered(request):
             continue
         preview.judged += 1
         _note(request, engines.storing, preview, limit)
@@ -167,7 +167,7 @@ def _judge(
 
 
 def _note(request: Request, engine: Engine, preview: PolicyPreview, limit: int) -> None:
-    verdict = judge_now(engine, request)
+    verdict = evaluate_now(engine, request)
     failed = [result for result in verdict.results if result.status is Status.FAIL]
     errors = [result for result in verdict.results if result.status is Status.ERROR]
     changing = [result for result in verdict.results if result.patched is not None]
@@ -185,7 +185,7 @@ def _note(request: Request, engine: Engine, preview: PolicyPreview, limit: int) 
 
 
 def _note_deletion(request: Request, engine: Engine, preview: PolicyPreview, limit: int) -> None:
-    results = judge_now(engine, request).results
+    results = evaluate_now(engine, request).results
     wrong = [each for each in results if each.status in (Status.FAIL, Status.ERROR)]
     preview.undeletable += bool(wrong)
     for result in wrong[: max(limit - len(preview.deletions), 0)]:
@@ -193,9 +193,9 @@ def _note_deletion(request: Request, engine: Engine, preview: PolicyPreview, lim
         preview.deletions.append(told)
 
 
-def _describe(request: Request, policy: str, rule: str, message: str) -> Finding:
+def _describe(request: Request, policy: str, rule: str, message: str) -> PreviewFinding:
     metadata = request.resource["metadata"]
-    return Finding(
+    return PreviewFinding(
         policy,
         rule,
         request.kind.api_version,
@@ -207,7 +207,7 @@ def _describe(request: Request, policy: str, rule: str, message: str) -> Finding
 
 
 @asynccontextmanager
-async def _open_world(client: Client, flags: Flags, names: Names) -> AsyncIterator[_World]:
+async def _open_cluster(client: Client, flags: Flags, names: Names) -> AsyncIterator[_Cluster]:
     lookups = ClusterLookups(client, asyncio.get_running_loop(), flags)
     store, namespaces = PolicyStore(client, flags, lookups), NamespaceCache(client)
     parts = (lookups, store, namespaces)
@@ -216,7 +216,7 @@ async def _open_world(client: Client, flags: Flags, names: Names) -> AsyncIterat
         for part in parts:
             await part.wait()
         config = await client.find(CONFIG_MAP, names.config_map, names.namespace)
-        yield _World(client, store, namespaces, lookups, build_filter(read_settings(config)))
+        yield _Cluster(client, store, namespaces, lookups, build_filter(read_settings(config)))
     finally:
         for task in running:
             task.cancel()

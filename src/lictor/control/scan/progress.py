@@ -30,7 +30,7 @@ def hash_text(*parts: str | bytes) -> int:
     return (int.from_bytes(digest.digest(), "big") >> 1) | 2
 
 
-class Ledger:
+class ScannedObjects:
     """UID -> the state it was judged in, and whether it has a report. Open addressing.
 
     Several threads may use it at once: kinds are judged side by side.
@@ -79,7 +79,7 @@ class Ledger:
                 self._keys[found] = _GRAVE
                 self._count -= 1
 
-    def adopt(self, other: "Ledger") -> None:
+    def adopt(self, other: "ScannedObjects") -> None:
         """Take what another one says in the place of all that this one does."""
         with self._lock:
             self._keys, self._values = other._keys, other._values  # noqa: SLF001  (of its own class)
@@ -130,7 +130,7 @@ _WORDS = {
 }
 
 
-class Progress:
+class ScanProgress:
     """Counters of one replica's scanner. Belongs to its event loop."""
 
     def __init__(self) -> None:

@@ -6,8 +6,8 @@ import msgspec
 
 from lictor.cluster.client import Client
 from lictor.cluster.resource import GLOBAL_CONTEXT_ENTRY, Resource
-from lictor.control.context import Workplace
-from lictor.control.loop import Loop
+from lictor.control.context import ControllerContext
+from lictor.control.loop import ReconcileLoop
 from lictor.errors import ApiError, NotFoundError
 from lictor.raw import JsonObject
 
@@ -25,12 +25,12 @@ class _State(msgspec.Struct, frozen=True):
 class GlobalContextStatus:
     """Writes what the entries' own refreshes tell; asks for those that are followed by a watch."""
 
-    def __init__(self, place: Workplace) -> None:
-        self._client: Client = place.client
-        self._cache = place.watch(GLOBAL_CONTEXT_ENTRY)
+    def __init__(self, context: ControllerContext) -> None:
+        self._client: Client = context.client
+        self._cache = context.watch(GLOBAL_CONTEXT_ENTRY)
         self._states: dict[str, _State] = {}
-        place.lookups.global_context.listen(self._hear)
-        self.loop = Loop(
+        context.lookups.global_context.listen(self._hear)
+        self.loop = ReconcileLoop(
             "globalcontext-controller", self.reconcile, interval=_INTERVAL, caches=(self._cache,)
         )
 
@@ -95,9 +95,9 @@ def build_status(entry: JsonObject, why: str, refreshed: str) -> JsonObject:
     return status
 
 
-def build_global_context_loop(place: Workplace) -> Loop:
+def build_global_context_loop(context: ControllerContext) -> ReconcileLoop:
     """The loop that keeps the entries' status."""
-    return GlobalContextStatus(place).loop
+    return GlobalContextStatus(context).loop
 
 
 def _write_now() -> str:

@@ -67,7 +67,7 @@ class ScanState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     finished_at: str = ""
 
 
-class Offender(msgspec.Struct, frozen=True, rename="camel"):
+class FailureCount(msgspec.Struct, frozen=True, rename="camel"):
     """A namespace or a policy with failures."""
 
     name: str
@@ -79,8 +79,8 @@ class ReportState(msgspec.Struct, frozen=True, rename="camel"):
 
     reports: int
     results: dict[str, int]
-    worst_namespaces: tuple[Offender, ...]
-    worst_policies: tuple[Offender, ...]
+    worst_namespaces: tuple[FailureCount, ...]
+    worst_policies: tuple[FailureCount, ...]
 
 
 class InstallationStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -226,8 +226,8 @@ async def _read_reports(client: Client, top: int) -> ReportState:
     return ReportState(
         tally.reports,
         dict(tally.results),
-        tuple(Offender(name, count) for name, count in _sort(tally.namespaces)[:top]),
-        tuple(Offender(name, count) for name, count in _sort(tally.policies)[:top]),
+        tuple(FailureCount(name, count) for name, count in _sort(tally.namespaces)[:top]),
+        tuple(FailureCount(name, count) for name, count in _sort(tally.policies)[:top]),
     )
 
 

@@ -12,8 +12,8 @@ from lictor.cluster.client import Client
 from lictor.cluster.resource import DELETING_POLICY, NAMESPACED_DELETING_POLICY
 from lictor.cluster.routes import is_served
 from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
-from lictor.control.context import Workplace
-from lictor.control.loop import Loop
+from lictor.control.context import ControllerContext
+from lictor.control.loop import ReconcileLoop
 from lictor.errors import ConflictError, NotFoundError
 from lictor.lang.resource_names import ResourceNames
 from lictor.lint.images import find_unsupported
@@ -25,7 +25,7 @@ from lictor.raw import JsonObject
 from lictor.report.policy_status import GeneratedPolicyState, PolicyFacts, build_policy_status
 
 
-class NativeState:
+class NativePolicyOutcomes:
     """What the last look at the policies gave, by their uid."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ def identify_policy(policy: StoredPolicy) -> str:
     return f"{policy.resource.kind}/{policy.key}"
 
 
-class WebhookState:
+class WebhookReadiness:
     """What the webhook configurations of now stand for."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ _FATAL = frozenset(
 )
 
 
-class FaultBook:
+class PolicyFaults:
     """The faults of policies, found once for each generation of each."""
 
     def __init__(self, store: PolicyStore) -> None:
@@ -160,9 +160,9 @@ _OTHERS = (DELETING_POLICY, NAMESPACED_DELETING_POLICY)
 class StatusFacts(msgspec.Struct, frozen=True):
     """Where the facts about policies come from."""
 
-    webhooks: WebhookState
-    native: NativeState
-    faults: FaultBook
+    webhooks: WebhookReadiness
+    native: NativePolicyOutcomes
+    faults: PolicyFaults
     allows: AccessCheck
     # Who reads what is reported about; nobody asks for its permissions where there is no name.
     reports_account: str = ""
@@ -281,18 +281,20 @@ def _version_of(document: JsonObject) -> str:
     return str(document["metadata"].get("resourceVersion"))
 
 
-def build_status_loop(workplace: Workplace, webhooks: WebhookState, native: NativeState) -> Loop:
+def build_status_loop(
+    context: ControllerContext, webhooks: WebhookReadiness, native: NativePolicyOutcomes
+) -> ReconcileLoop:
     """The loop that writes statuses; woken by policies, webhooks and native policies."""
     facts = StatusFacts(
         webhooks,
         native,
-        FaultBook(workplace.store),
-        remember_answers(ask_api_server(workplace.client), _REMEMBERED),
-        workplace.flags.reports_service_account_name,
+        PolicyFaults(context.store),
+        remember_answers(ask_api_server(context.client), _REMEMBERED),
+        context.flags.reports_service_account_name,
     )
-    writer = StatusWriter(workplace.client, workplace.store, facts)
-    loop = Loop("policy-status-controller", writer.reconcile, interval=_INTERVAL)
-    workplace.store.listen(loop.wake)
+    writer = StatusWriter(context.client, context.store, facts)
+    loop = ReconcileLoop("policy-status-controller", writer.reconcile, interval=_INTERVAL)
+    context.store.listen(loop.wake)
     webhooks.listen(loop.wake)
     native.listen(loop.wake)
     return loop

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from lictor.control.cleanup.removal import count_expired, count_unexpired
-from lictor.control.loop import Loop
+from lictor.control.loop import ReconcileLoop
 from lictor.control.policy_writes import PolicyWrites
-from lictor.control.ttl.watch import PROPAGATION, Agenda, Mortal, find_due
+from lictor.control.ttl.watch import PROPAGATION, Agenda, ExpiringObject, find_due
 from lictor.errors import ApiError, ConflictError, UnreachableError
 from lictor.raw import JsonObject
 
@@ -30,7 +30,7 @@ class TtlDeletions:
         self,
         writes: PolicyWrites,
         agenda: Agenda,
-        find: Callable[[Mortal], JsonObject | None],
+        find: Callable[[ExpiringObject], JsonObject | None],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._writes = writes
@@ -39,7 +39,7 @@ class TtlDeletions:
         self._now = now
         self.wake: Callable[[], None] = lambda: None
         # How long to wait before the next attempt, for objects that could not be deleted.
-        self._pauses: dict[Mortal, float] = {}
+        self._pauses: dict[ExpiringObject, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     async def reconcile(self) -> None:
@@ -58,34 +58,34 @@ class TtlDeletions:
         if self._timer is not None:
             self._timer.cancel()
 
-    async def _expire(self, mortal: Mortal) -> UnreachableError | None:
-        item = self._find(mortal)
+    async def _expire(self, expiring: ExpiringObject) -> UnreachableError | None:
+        item = self._find(expiring)
         due = find_due(item) if item is not None else None
         if item is None or due is None or due > self._now():
             # Gone, going, or given more time; in that case the change of it was noted.
-            self._pauses.pop(mortal, None)
+            self._pauses.pop(expiring, None)
             return None
         try:
-            await self._delete(mortal, item)
+            await self._delete(expiring, item)
         except ConflictError:
             # Perhaps its label says something else by now, or another object has its name.
-            self._postpone(mortal, _CONFLICT_PAUSE)
+            self._postpone(expiring, _CONFLICT_PAUSE)
         except UnreachableError as error:
-            self._agenda.put(mortal, due)
+            self._agenda.put(expiring, due)
             return error
         except ApiError as error:
-            count_unexpired(mortal.resource, mortal.namespace)
-            self._complain(mortal, error)
-            self._postpone(mortal, _FIRST_PAUSE)
+            count_unexpired(expiring.resource, expiring.namespace)
+            self._complain(expiring, error)
+            self._postpone(expiring, _FIRST_PAUSE)
         return None
 
-    async def _delete(self, mortal: Mortal, item: JsonObject) -> None:
+    async def _delete(self, expiring: ExpiringObject, item: JsonObject) -> None:
         metadata = item["metadata"]
         wanted = (metadata.get("annotations") or {}).get(PROPAGATION)
         if await self._writes.delete(
-            mortal.resource,
-            mortal.name,
-            mortal.namespace,
+            expiring.resource,
+            expiring.name,
+            expiring.namespace,
             own="",  # a label of the object itself asks for it, and no policy
             propagation=wanted if wanted in _PROPAGATIONS else "",
             preconditions={
@@ -93,21 +93,21 @@ class TtlDeletions:
                 "resourceVersion": metadata["resourceVersion"],
             },
         ):
-            count_expired(mortal.resource, mortal.namespace)
-            facts = {"resource": mortal.resource.plural, "namespace": mortal.namespace}
-            log.info("object expired", extra={**facts, "object": mortal.name})
-        self._pauses.pop(mortal, None)
+            count_expired(expiring.resource, expiring.namespace)
+            facts = {"resource": expiring.resource.plural, "namespace": expiring.namespace}
+            log.info("object expired", extra={**facts, "object": expiring.name})
+        self._pauses.pop(expiring, None)
 
-    def _postpone(self, mortal: Mortal, first: float) -> None:
-        pause = min(self._pauses.get(mortal, first / 2) * 2, _LONGEST_PAUSE)
-        self._pauses[mortal] = pause
-        self._agenda.put(mortal, self._now() + timedelta(seconds=pause))
+    def _postpone(self, expiring: ExpiringObject, first: float) -> None:
+        pause = min(self._pauses.get(expiring, first / 2) * 2, _LONGEST_PAUSE)
+        self._pauses[expiring] = pause
+        self._agenda.put(expiring, self._now() + timedelta(seconds=pause))
 
-    def _complain(self, mortal: Mortal, error: ApiError) -> None:
-        if mortal not in self._pauses:
-            facts = {"resource": mortal.resource.plural, "namespace": mortal.namespace}
+    def _complain(self, expiring: ExpiringObject, error: ApiError) -> None:
+        if expiring not in self._pauses:
+            facts = {"resource": expiring.resource.plural, "namespace": expiring.namespace}
             why = str(error)[:200]
-            log.warning("object not deleted", extra={**facts, "object": mortal.name, "why": why})
+            log.warning("object not deleted", extra={**facts, "object": expiring.name, "why": why})
 
     def _set_timer(self) -> None:
         self.stop()
@@ -119,7 +119,7 @@ class TtlDeletions:
             self._timer = loop.call_later(min(seconds, _INTERVAL) + 0.01, self.wake)
 
 
-class TtlDeletionLoop(Loop):
+class TtlDeletionLoop(ReconcileLoop):
     """The loop that deletes."""
 
     def __init__(self, deletions: TtlDeletions) -> None:

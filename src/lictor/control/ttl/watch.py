@@ -16,7 +16,7 @@ from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import Resource
 from lictor.control.cleanup.removal import hide_ttl_watch, show_ttl_watch
 from lictor.control.cleanup.run import read_time
-from lictor.control.loop import Loop
+from lictor.control.loop import ReconcileLoop
 from lictor.lang.ttl import find_deletion_time
 from lictor.raw import JsonObject
 
@@ -29,7 +29,7 @@ _EVERYTHING = Resource("*", "*", "*", "*", namespaced=False)
 _AT_ONCE = 8
 
 
-class Mortal(msgspec.Struct, frozen=True, order=True):
+class ExpiringObject(msgspec.Struct, frozen=True, order=True):
     """An object with a time to live."""
 
     resource: Resource
@@ -37,7 +37,7 @@ class Mortal(msgspec.Struct, frozen=True, order=True):
     name: str
 
 
-_Entry: TypeAlias = tuple[datetime, int, Mortal]
+_Entry: TypeAlias = tuple[datetime, int, ExpiringObject]
 
 
 # Entries of objects that have been moved or dropped stay in the heap for a while; so many may.
@@ -48,7 +48,7 @@ class Agenda:
     """Any number of objects; the next one is found without looking at the others."""
 
     def __init__(self) -> None:
-        self._moments: dict[Mortal, datetime] = {}
+        self._moments: dict[ExpiringObject, datetime] = {}
         self._heap: list[_Entry] = []
         # Of two objects with the same moment the one that came first.
         self._count = 0
@@ -56,22 +56,22 @@ class Agenda:
     def __len__(self) -> int:
         return len(self._moments)
 
-    def __contains__(self, mortal: object) -> bool:
-        return mortal in self._moments
+    def __contains__(self, expiring: object) -> bool:
+        return expiring in self._moments
 
-    def put(self, mortal: Mortal, moment: datetime) -> bool:
+    def put(self, expiring: ExpiringObject, moment: datetime) -> bool:
         """Note an object, or move it; False where nothing has changed."""
-        if self._moments.get(mortal) == moment:
+        if self._moments.get(expiring) == moment:
             return False
-        self._moments[mortal] = moment
-        self._push(moment, mortal)
+        self._moments[expiring] = moment
+        self._push(moment, expiring)
         if len(self._heap) > 2 * len(self._moments) + _SLACK:
             self._rebuild()
         return True
 
-    def drop(self, mortal: Mortal) -> None:
+    def drop(self, expiring: ExpiringObject) -> None:
         """Forget an object."""
-        self._moments.pop(mortal, None)
+        self._moments.pop(expiring, None)
 
     def drop_all(self, resource: Resource) -> None:
         """Forget all objects of a collection."""
@@ -85,30 +85,30 @@ class Agenda:
         self._skip()
         return self._heap[0][0] if self._heap else None
 
-    def take(self, now: datetime, limit: int) -> list[Mortal]:
+    def take(self, now: datetime, limit: int) -> list[ExpiringObject]:
         """Those that are due, the earliest first, so many at most; they are forgotten."""
-        taken: list[Mortal] = []
+        taken: list[ExpiringObject] = []
         while len(taken) < limit:
             self._skip()
             if not self._heap or self._heap[0][0] > now:
                 break
-            mortal = heapq.heappop(self._heap)[2]
-            del self._moments[mortal]
-            taken.append(mortal)
+            expiring = heapq.heappop(self._heap)[2]
+            del self._moments[expiring]
+            taken.append(expiring)
         return taken
 
     def _skip(self) -> None:
         while self._heap and self._moments.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
 
-    def _push(self, moment: datetime, mortal: Mortal) -> None:
+    def _push(self, moment: datetime, expiring: ExpiringObject) -> None:
         self._count += 1
-        heapq.heappush(self._heap, (moment, self._count, mortal))
+        heapq.heappush(self._heap, (moment, self._count, expiring))
 
     def _rebuild(self) -> None:
         self._heap = []
-        for mortal, moment in self._moments.items():
-            self._push(moment, mortal)
+        for expiring, moment in self._moments.items():
+            self._push(moment, expiring)
 
 
 class _Watch(msgspec.Struct, frozen=True):
@@ -135,10 +135,10 @@ class TtlWatches:
         self.wake: Callable[[], None] = lambda: None
         self._watches: dict[Resource, _Watch] = {}
 
-    def find(self, mortal: Mortal) -> JsonObject | None:
+    def find(self, expiring: ExpiringObject) -> JsonObject | None:
         """The object as it is now; None where it is gone, or no longer looked after."""
-        watch = self._watches.get(mortal.resource)
-        return watch.cache.get(mortal.name, mortal.namespace) if watch is not None else None
+        watch = self._watches.get(expiring.resource)
+        return watch.cache.get(expiring.name, expiring.namespace) if watch is not None else None
 
     async def reconcile(self) -> None:
         """Watch what may be deleted, and nothing else."""
@@ -200,11 +200,13 @@ class TtlWatches:
 
     def _hear(self, resource: Resource, change: Change) -> None:
         item = change.object
-        mortal = Mortal(resource, item["metadata"].get("namespace") or "", item["metadata"]["name"])
+        expiring = ExpiringObject(
+            resource, item["metadata"].get("namespace") or "", item["metadata"]["name"]
+        )
         due = None if change.type is ChangeType.DELETED else find_due(item)
         if due is None:
-            self._agenda.drop(mortal)
-        elif self._agenda.put(mortal, due):
+            self._agenda.drop(expiring)
+        elif self._agenda.put(expiring, due):
             self.wake()
 
 
@@ -249,7 +251,7 @@ def _keep_little(item: JsonObject) -> JsonObject:
     return {"metadata": kept}
 
 
-class TtlLoop(Loop):
+class TtlLoop(ReconcileLoop):
     """The loop that keeps the watches; they end with it."""
 
     def __init__(self, watches: TtlWatches, interval: float) -> None:

@@ -16,8 +16,8 @@ from lictor.compile.cel.autogen import Floor, list_floors
 from lictor.compile.cel.templates import rewrite_mutating
 from lictor.control.webhooks.draft import (
     EQUIVALENT,
-    Draft,
-    Surroundings,
+    DraftContext,
+    WebhookDraft,
     clamp_timeout,
     name_webhook,
 )
@@ -63,8 +63,8 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 def draft_cel(
-    policies: Iterable[StoredPolicy], family: Family, around: Surroundings, *, mutating: bool
-) -> list[Draft]:
+    policies: Iterable[StoredPolicy], family: Family, context: DraftContext, *, mutating: bool
+) -> list[WebhookDraft]:
     """One webhook for each failure policy, and one for each policy with demands of its own."""
     parts = [
         part
@@ -72,10 +72,10 @@ def draft_cel(
         if family_of(policy) == family and is_asked(policy, mutating=mutating)
         for part in _read_part(policy)
     ]
-    drafts: list[Draft] = []
+    drafts: list[WebhookDraft] = []
     for failure_policy in ("Fail", "Ignore"):
         members = [part for part in parts if failure_policy_of(part.policy) == failure_policy]
-        drafter = _Drafter(family, failure_policy, around, mutating)
+        drafter = _Drafter(family, failure_policy, context, mutating)
         drafts += drafter.draft(members)
     return drafts
 
@@ -87,19 +87,19 @@ class _Drafter:
         self,
         family: Family,
         failure_policy: str,
-        around: Surroundings,
+        context: DraftContext,
         mutating: bool,  # noqa: FBT001
     ) -> None:
         self._family = family
         self._failure_policy = failure_policy
-        self._around = around
+        self._context = context
         self._mutating = mutating
 
-    def draft(self, parts: list[_Part]) -> Iterator[Draft]:
+    def draft(self, parts: list[_Part]) -> Iterator[WebhookDraft]:
         shared: list[_Part] = []
         for part in parts:
             alone = self._build([part], part, [])
-            if why := self._around.explain(alone):
+            if why := self._context.explain(alone):
                 # Left out, so that it cannot hold up the others; its status tells.
                 yield msgspec.structs.replace(alone, refusal=why)
                 continue
@@ -117,12 +117,12 @@ class _Drafter:
         if shared:
             yield self._build(shared, None, [])
 
-    def _draft_single(self, part: _Part) -> Draft | None:
+    def _draft_single(self, part: _Part) -> WebhookDraft | None:
         """The webhook of its own that a policy asks for; None where it shares one."""
         conditions = _list_conditions(part)
         if conditions:
             draft = self._build([part], part, conditions)
-            if not self._around.explain(draft):
+            if not self._context.explain(draft):
                 return draft
         constraints = part.record.spec.match_constraints
         exact = constraints is not None and constraints.match_policy != EQUIVALENT
@@ -132,15 +132,17 @@ class _Drafter:
 
     def _build(
         self, parts: list[_Part], single: _Part | None, conditions: list[JsonObject]
-    ) -> Draft:
+    ) -> WebhookDraft:
         policies = tuple(part.policy for part in parts)
         rules = order_rules(rule for part in parts for rule in part.rules)
-        settings = self._around.settings
+        settings = self._context.settings
         selector = merge_selectors(
             parts[0].namespaces, select_namespaces(policies), settings.webhook_namespace_selector
         )
-        guarded = build_conditions(self._around.guard, rules, list_named(rules), selector, policies)
-        return Draft(
+        exempted = build_conditions(
+            self._context.exemptions, rules, list_named(rules), selector, policies
+        )
+        return WebhookDraft(
             name=self._name(single),
             path=build_cel_path(
                 self._family, (policy.name for policy in policies), mutating=self._mutating
@@ -149,7 +151,7 @@ class _Drafter:
             rules=rules,
             timeout=self._choose_timeout(single),
             policies=policies,
-            conditions=[*conditions, *guarded],
+            conditions=[*conditions, *exempted],
             namespace_selector=selector,
             object_selector=merge_selectors(parts[0].objects, settings.webhook_object_selector),
             match_policy=self._choose_match_policy(single),
@@ -158,12 +160,12 @@ class _Drafter:
 
     def _name(self, single: _Part | None) -> str:
         stage = "mutate" if self._mutating and self._family in _IMAGES else "validate"
-        base = self._around.names.webhook_entry(f"{self._family.value}.{stage}")
+        base = self._context.names.webhook_entry(f"{self._family.value}.{stage}")
         return name_webhook(base, self._failure_policy, single.policy if single else None)
 
     def _choose_timeout(self, single: _Part | None) -> int:
         own = single.record.spec.webhook_configuration.timeout_seconds if single else None
-        return clamp_timeout(self._around.flags.webhook_timeout if own is None else own)
+        return clamp_timeout(self._context.flags.webhook_timeout if own is None else own)
 
     def _choose_match_policy(self, single: _Part | None) -> str:
         constraints = single.record.spec.match_constraints if single else None

@@ -19,8 +19,8 @@ from lictor.cluster.store import StoredPolicy
 from lictor.compile.autogen import expand_rules
 from lictor.control.webhooks.draft import (
     NONE_ON_DRY_RUN,
-    Draft,
-    Surroundings,
+    DraftContext,
+    WebhookDraft,
     clamp_timeout,
     name_webhook,
 )
@@ -28,7 +28,7 @@ from lictor.control.webhooks.match_conditions import build_conditions
 from lictor.control.webhooks.rules import (
     ALL,
     EVERY_OPERATION,
-    Entry,
+    RuleEntry,
     build_rules,
     make_rule,
     merge_selectors,
@@ -119,30 +119,30 @@ _NAMESPACED = "Namespaced"
 
 
 def draft_classic(
-    policies: Iterable[StoredPolicy], around: Surroundings, *, mutating: bool
-) -> list[Draft]:
+    policies: Iterable[StoredPolicy], context: DraftContext, *, mutating: bool
+) -> list[WebhookDraft]:
     """One webhook for each failure policy, and one for each policy with conditions of its own."""
     asked = [
         policy
         for policy in policies
         if family_of(policy) == Family.CLASSIC and is_asked(policy, mutating=mutating)
     ]
-    drafts: list[Draft] = []
+    drafts: list[WebhookDraft] = []
     for failure_policy in ("Ignore", "Fail"):
         members = [policy for policy in asked if policy.failure_policy == failure_policy]
         shared = [policy for policy in members if not has_own_conditions(policy)]
         groups = [(shared, None), *(([each], each) for each in members if each not in shared)]
         for group, single in groups:
-            drafts += _draft_group(group, single, failure_policy, around, mutating=mutating)
+            drafts += _draft_group(group, single, failure_policy, context, mutating=mutating)
     return drafts
 
 
-def draft_everything(around: Surroundings, *, mutating: bool) -> list[Draft]:
+def draft_everything(context: DraftContext, *, mutating: bool) -> list[WebhookDraft]:
     """Webhooks that need not follow the policies: all that there is, for both failure policies."""
     operations = ("CREATE", "UPDATE") if mutating else EVERY_OPERATION
     rules = [make_rule(ALL, ALL, ["*/*"], operations)]
     return [
-        _complete(_start(None, failure_policy, around, mutating=mutating), rules, around, ())
+        _complete(_start(None, failure_policy, context, mutating=mutating), rules, context, ())
         for failure_policy in ("Ignore", "Fail")
     ]
 
@@ -151,38 +151,38 @@ def _draft_group(
     policies: list[StoredPolicy],
     single: StoredPolicy | None,
     failure_policy: str,
-    around: Surroundings,
+    context: DraftContext,
     *,
     mutating: bool,
-) -> Iterator[Draft]:
+) -> Iterator[WebhookDraft]:
     entries = [
-        entry for policy in policies for entry in list_entries(policy, around, mutating=mutating)
+        entry for policy in policies for entry in list_entries(policy, context, mutating=mutating)
     ]
     if not entries:
         return
     draft = msgspec.structs.replace(
-        _start(single, failure_policy, around, mutating=mutating),
+        _start(single, failure_policy, context, mutating=mutating),
         policies=tuple(policies),
-        timeout=_choose_timeout(policies, single, around.flags.webhook_timeout),
+        timeout=_choose_timeout(policies, single, context.flags.webhook_timeout),
     )
     named = [
         (entry.group, entry.path) for entry in entries if ALL not in (entry.group, entry.resource)
     ]
-    finished = _complete(draft, build_rules(entries), around, named)
-    if single is not None and around.explain(finished):
+    finished = _complete(draft, build_rules(entries), context, named)
+    if single is not None and context.explain(finished):
         # Conditions that the API server does not understand are still tested by ourselves.
         plain = msgspec.structs.replace(draft, conditions=[])
-        finished = _complete(plain, build_rules(entries), around, named)
+        finished = _complete(plain, build_rules(entries), context, named)
     yield finished
 
 
 def _start(
-    single: StoredPolicy | None, failure_policy: str, around: Surroundings, *, mutating: bool
-) -> Draft:
-    settings, flags = around.settings, around.flags
-    base = around.names.webhook_entry("mutate" if mutating else "validate")
+    single: StoredPolicy | None, failure_policy: str, context: DraftContext, *, mutating: bool
+) -> WebhookDraft:
+    settings, flags = context.settings, context.flags
+    base = context.names.webhook_entry("mutate" if mutating else "validate")
     stores = mutating or flags.admission_reports
-    return Draft(
+    return WebhookDraft(
         name=name_webhook(base, failure_policy, single),
         path=build_classic_path(single, failure_policy, mutating=mutating),
         failure_policy=failure_policy,
@@ -196,26 +196,28 @@ def _start(
 
 
 def _complete(
-    draft: Draft,
+    draft: WebhookDraft,
     rules: list[JsonObject],
-    around: Surroundings,
+    context: DraftContext,
     named: Iterable[tuple[str, str]],
-) -> Draft:
+) -> WebhookDraft:
     selector = merge_selectors(
         select_namespaces(draft.policies),
         select_labels(draft.policies, mutating=draft.path.startswith("/mutate")),
-        around.settings.webhook_namespace_selector,
+        context.settings.webhook_namespace_selector,
     )
-    guarded = build_conditions(around.guard, rules, named, selector, draft.policies)
+    exempted = build_conditions(context.exemptions, rules, named, selector, draft.policies)
     return msgspec.structs.replace(
         draft,
         rules=rules,
         namespace_selector=selector,
-        conditions=[*draft.conditions, *guarded],
+        conditions=[*draft.conditions, *exempted],
     )
 
 
-def list_entries(policy: StoredPolicy, around: Surroundings, *, mutating: bool) -> Iterator[Entry]:
+def list_entries(
+    policy: StoredPolicy, context: DraftContext, *, mutating: bool
+) -> Iterator[RuleEntry]:
     """Operations and resources of a policy. A kind that the cluster has not stands for none."""
     if not isinstance(policy.record, Policy):
         return
@@ -225,13 +227,13 @@ def list_entries(policy: StoredPolicy, around: Surroundings, *, mutating: bool) 
         # It is refused as a whole when it is compiled, and its status says so.
         return
     for text, operations in kinds.items():
-        for group, version, resource, subresource, scope in _resolve(text, policy, around):
+        for group, version, resource, subresource, scope in _resolve(text, policy, context):
             for operation in operations:
-                yield Entry(group, version, resource, subresource, scope, operation)
+                yield RuleEntry(group, version, resource, subresource, scope, operation)
 
 
 def _resolve(
-    text: str, policy: StoredPolicy, around: Surroundings
+    text: str, policy: StoredPolicy, context: DraftContext
 ) -> Iterator[tuple[str, str, str, str, str]]:
     selector = parse_kind_selector(text)
     patterns = (selector.group, selector.version, selector.subresource)
@@ -240,7 +242,7 @@ def _resolve(
         scope = _NAMESPACED if policy.namespace else ALL
         yield selector.group, selector.version, ALL, selector.subresource, scope
         return
-    for found in around.find(text):
+    for found in context.find(text):
         scope = _NAMESPACED if found.namespaced else ALL
         yield found.group, found.version, found.resource, found.subresource, scope
 

@@ -12,23 +12,23 @@ from lictor.cluster.resource import CUSTOM_RESOURCE_DEFINITION
 from lictor.cluster.routes import Family, is_served
 from lictor.cluster.settings import Settings
 from lictor.cluster.store import StoredPolicy
-from lictor.control.context import Workplace
-from lictor.control.loop import Loop
-from lictor.control.status.policies import WebhookState, identify_policy
+from lictor.control.context import ControllerContext
+from lictor.control.loop import ReconcileLoop
+from lictor.control.status.policies import WebhookReadiness, identify_policy
 from lictor.control.webhooks.cel import draft_cel
 from lictor.control.webhooks.classic import draft_classic, draft_everything
 from lictor.control.webhooks.draft import (
     RESOURCE_MUTATING,
     RESOURCE_VALIDATING,
-    Configuration,
-    Draft,
-    Surroundings,
+    ConfigurationDraft,
+    DraftContext,
+    WebhookDraft,
     build_cleanup,
     build_fixed,
 )
-from lictor.control.webhooks.match_conditions import build_guard
+from lictor.control.webhooks.match_conditions import build_exemptions
 from lictor.control.webhooks.rules import make_rule
-from lictor.control.webhooks.writer import Judge, Writer
+from lictor.control.webhooks.writer import ConfigurationWriter, WebhookDryRun
 from lictor.raw import Json
 
 log = logging.getLogger(__name__)
@@ -65,67 +65,73 @@ _VALIDATING_FAMILIES = (
 
 
 def build_webhooks_loop(
-    workplace: Workplace, *, healthy: Callable[[], bool] = lambda: True, cleanup: bool = False
-) -> tuple[Loop, WebhookState]:
+    context: ControllerContext,
+    *,
+    healthy: Callable[[], bool] = lambda: True,
+    cleanup: bool = False,
+) -> tuple[ReconcileLoop, WebhookReadiness]:
     """The loop of the admission server's webhooks, and what it knows of policies in force.
 
     `healthy`: has the heartbeat lately come through the webhook? Where it has not, no requests
     are sent to us. `cleanup`: this server also answers about cleanup policies and TTL labels.
     """
-    keeper = WebhookKeeper(workplace, healthy, cleanup=cleanup)
-    loop = Loop(
-        "webhook-controller", keeper.reconcile, interval=_INTERVAL, caches=keeper.writer.caches
+    reconciler = WebhookReconciler(context, healthy, cleanup=cleanup)
+    loop = ReconcileLoop(
+        "webhook-controller",
+        reconciler.reconcile,
+        interval=_INTERVAL,
+        caches=reconciler.writer.caches,
     )
-    workplace.store.listen(loop.wake)
-    workplace.settings.listen(loop.wake)
-    keeper.discovery.listen(loop.wake)
-    return loop, keeper.state
+    context.store.listen(loop.wake)
+    context.settings.listen(loop.wake)
+    reconciler.discovery.listen(loop.wake)
+    return loop, reconciler.state
 
 
-def build_cleanup_webhooks_loop(workplace: Workplace) -> Loop:
+def build_cleanup_webhooks_loop(context: ControllerContext) -> ReconcileLoop:
     """The loop of the cleanup server's webhooks, where that is a server of its own."""
-    names, flags = workplace.names, workplace.flags
-    writer = Writer(workplace, names.cleanup_service)
+    names, flags = context.names, context.flags
+    writer = ConfigurationWriter(context, names.cleanup_service)
 
     async def reconcile() -> None:
-        settings = workplace.settings.current
+        settings = context.settings.current
         wanted = build_cleanup(names, flags, settings, names.cleanup_service)
         await writer.write(wanted, writer.find_address(), settings)
 
-    loop = Loop(
+    loop = ReconcileLoop(
         "cleanup-webhook-controller",
         reconcile,
         interval=_CLEANUP_INTERVAL,
         caches=writer.caches,
     )
-    workplace.settings.listen(loop.wake)
+    context.settings.listen(loop.wake)
     return loop
 
 
-class WebhookKeeper:
+class WebhookReconciler:
     """Computes what the configurations should be, and has them written."""
 
     def __init__(
         self,
-        workplace: Workplace,
+        context: ControllerContext,
         healthy: Callable[[], bool],
         *,
         cleanup: bool = False,
         spread: float = _SPREAD,
     ) -> None:
-        self.state = WebhookState()
-        self.discovery = Discovery(workplace.client)
-        self.writer = Writer(workplace, workplace.names.service)
-        self._place = workplace
+        self.state = WebhookReadiness()
+        self.discovery = Discovery(context.client)
+        self.writer = ConfigurationWriter(context, context.names.service)
+        self._context = context
         self._healthy = healthy
         self._cleanup = cleanup
         self._spread = spread
-        self._judge = Judge(workplace.client, workplace.names.prefix)
+        self._judge = WebhookDryRun(context.client, context.names.prefix)
         self._plan: _Plan | None = None
         self._told: frozenset[str] = frozenset()
         self._patience = _FIRST_PATIENCE
         self._timer: asyncio.TimerHandle | None = None
-        for cache in workplace.store.caches:
+        for cache in context.store.caches:
             if cache.resource == CUSTOM_RESOURCE_DEFINITION:
                 self.discovery.follow(cache)
                 cache.listen(self._hope)
@@ -135,7 +141,7 @@ class WebhookKeeper:
         address = self.writer.find_address()
         await self.discovery.ensure()
         plan = await self._make_plan()
-        by_hand = not self._place.flags.auto_update_webhooks
+        by_hand = not self._context.flags.auto_update_webhooks
         changed = await self.writer.write(
             self._assemble(plan),
             address,
@@ -150,8 +156,8 @@ class WebhookKeeper:
 
     async def _make_plan(self) -> "_Plan":
         base = _Base(
-            self._place.store.policies if self._healthy() else (),
-            self._place.settings.current,
+            self._context.store.policies if self._healthy() else (),
+            self._context.settings.current,
             self.discovery.resources,
         )
         if self._plan is not None and self._plan.base.is_same(base):
@@ -176,14 +182,14 @@ class WebhookKeeper:
                 unknown.add(text)
             return found
 
-        names, flags = self._place.names, self._place.flags
-        guard = build_guard(names, settings, self.discovery.find)
-        around = Surroundings(names, flags, settings, guard, find, self._judge.explain)
+        names, flags = self._context.names, self._context.flags
+        exemptions = build_exemptions(names, settings, self.discovery.find)
+        context = DraftContext(names, flags, settings, exemptions, find, self._judge.explain)
         return _Plan(
             base,
             settings,
-            tuple(_draft_stage(base.policies, around, mutating=True)),
-            tuple(_draft_stage(base.policies, around, mutating=False)),
+            tuple(_draft_stage(base.policies, context, mutating=True)),
+            tuple(_draft_stage(base.policies, context, mutating=False)),
             frozenset(unknown),
             dropped,
         )
@@ -198,24 +204,24 @@ class WebhookKeeper:
                 dropped.append(f"{field}: {why}")
         return settings, tuple(dropped)
 
-    def _probe(self, part: str, value: Json) -> Draft:
+    def _probe(self, part: str, value: Json) -> WebhookDraft:
         rules = [make_rule("", "v1", ["pods"], ["CREATE"])]
-        name = self._place.names.webhook_entry("settings")
-        probe = Draft(name, "/validate", "Ignore", rules, timeout=1)
+        name = self._context.names.webhook_entry("settings")
+        probe = WebhookDraft(name, "/validate", "Ignore", rules, timeout=1)
         return msgspec.structs.replace(
             probe, **{part: list(value) if isinstance(value, tuple) else value}
         )
 
-    def _assemble(self, plan: "_Plan") -> list[Configuration]:
-        names, flags = self._place.names, self._place.flags
+    def _assemble(self, plan: "_Plan") -> list[ConfigurationDraft]:
+        names, flags = self._context.names, self._context.flags
         cleanup = build_cleanup(names, flags, plan.settings, names.service) if self._cleanup else []
         taken = [
             tuple(draft for draft in drafts if not draft.refusal)
             for drafts in (plan.mutating, plan.validating)
         ]
         return [
-            Configuration(RESOURCE_MUTATING, mutating=True, drafts=taken[0]),
-            Configuration(RESOURCE_VALIDATING, mutating=False, drafts=taken[1]),
+            ConfigurationDraft(RESOURCE_MUTATING, mutating=True, drafts=taken[0]),
+            ConfigurationDraft(RESOURCE_VALIDATING, mutating=False, drafts=taken[1]),
             *build_fixed(names, flags, plan.settings),
             *cleanup,
         ]
@@ -292,18 +298,18 @@ class _Plan(msgspec.Struct, frozen=True):
 
     base: _Base
     settings: Settings
-    mutating: tuple[Draft, ...]
-    validating: tuple[Draft, ...]
+    mutating: tuple[WebhookDraft, ...]
+    validating: tuple[WebhookDraft, ...]
     unknown: frozenset[str]
     dropped: tuple[str, ...]
 
 
 def _draft_stage(
-    policies: tuple[StoredPolicy, ...], around: Surroundings, *, mutating: bool
-) -> Iterator[Draft]:
-    if not around.flags.auto_update_webhooks:
-        yield from draft_everything(around, mutating=mutating)
+    policies: tuple[StoredPolicy, ...], context: DraftContext, *, mutating: bool
+) -> Iterator[WebhookDraft]:
+    if not context.flags.auto_update_webhooks:
+        yield from draft_everything(context, mutating=mutating)
         return
-    yield from draft_classic(policies, around, mutating=mutating)
+    yield from draft_classic(policies, context, mutating=mutating)
     for family in _MUTATING_FAMILIES if mutating else _VALIDATING_FAMILIES:
-        yield from draft_cel(policies, family, around, mutating=mutating)
+        yield from draft_cel(policies, family, context, mutating=mutating)

@@ -10,7 +10,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.cluster.settings import Settings
 from lictor.cluster.store import StoredPolicy
-from lictor.control.webhooks.match_conditions import Guard
+from lictor.control.webhooks.match_conditions import Exemptions
 from lictor.control.webhooks.rules import ALL, make_rule
 from lictor.raw import JsonObject
 
@@ -23,7 +23,7 @@ LONGEST_TIMEOUT = 30
 _LONGEST_NAME = 253
 
 
-class Draft(msgspec.Struct, frozen=True):
+class WebhookDraft(msgspec.Struct, frozen=True):
     """One webhook of a configuration; rules, selectors and conditions in the API's form."""
 
     name: str
@@ -43,19 +43,19 @@ class Draft(msgspec.Struct, frozen=True):
     refusal: str = ""
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class DraftContext(msgspec.Struct, frozen=True):
     """What all webhooks of an installation have in common."""
 
     names: Names
     flags: Flags
     settings: Settings
-    guard: Guard
+    exemptions: Exemptions
     find: FindKind
     # Why the API server refuses a webhook; nothing where it takes it.
-    explain: Callable[[Draft], str]
+    explain: Callable[[WebhookDraft], str]
 
 
-class Address(msgspec.Struct, frozen=True):
+class WebhookAddress(msgspec.Struct, frozen=True):
     """Where the API server finds us, and the authority of our certificate."""
 
     ca_bundle: str
@@ -78,7 +78,7 @@ class Address(msgspec.Struct, frozen=True):
         return {"caBundle": self.ca_bundle, "service": service}
 
 
-def render_webhook(draft: Draft, address: Address, *, mutating: bool) -> JsonObject:
+def render_webhook(draft: WebhookDraft, address: WebhookAddress, *, mutating: bool) -> JsonObject:
     """A webhook in the API's form, with every default written out: so it can be compared."""
     webhook: JsonObject = {
         "name": draft.name,
@@ -145,21 +145,21 @@ _HEARTBEAT_LABELS = {"app.kubernetes.io/name": "kyverno"}
 _TTL_LABEL = "cleanup.kyverno.io/ttl"
 
 
-class Configuration(msgspec.Struct, frozen=True):
+class ConfigurationDraft(msgspec.Struct, frozen=True):
     """A webhook configuration before it has an address; `name` is without prefix."""
 
     name: str
     mutating: bool
-    drafts: tuple[Draft, ...]
+    drafts: tuple[WebhookDraft, ...]
 
 
-def build_fixed(names: Names, flags: Flags, settings: Settings) -> list[Configuration]:
+def build_fixed(names: Names, flags: Flags, settings: Settings) -> list[ConfigurationDraft]:
     """The configurations about policies, exceptions, global context and the heartbeat."""
     timeout = clamp_timeout(flags.webhook_timeout)
     classic = make_rule(_CLASSIC_GROUP, ALL, ["clusterpolicies", "policies"], _CHANGES)
     namespaced = [f"namespaced{kind}" for kind in _CEL_KINDS]
     cel = make_rule(_CEL_GROUP, ALL, [*_CEL_KINDS, *namespaced], _CHANGES)
-    validate = Draft(
+    validate = WebhookDraft(
         names.webhook_entry("validate-policy"),
         "/policyvalidate",
         "Fail",
@@ -167,7 +167,7 @@ def build_fixed(names: Names, flags: Flags, settings: Settings) -> list[Configur
         timeout,
         side_effects="None",
     )
-    mutate = Draft(
+    mutate = WebhookDraft(
         names.webhook_entry("mutate-policy"),
         "/policymutate",
         "Fail",
@@ -175,7 +175,7 @@ def build_fixed(names: Names, flags: Flags, settings: Settings) -> list[Configur
         timeout,
         reinvocation="IfNeeded",
     )
-    monitor = Draft(
+    monitor = WebhookDraft(
         names.webhook_entry("monitor-webhooks"),
         "/verifymutate",
         "Ignore",
@@ -185,16 +185,16 @@ def build_fixed(names: Names, flags: Flags, settings: Settings) -> list[Configur
         reinvocation="IfNeeded",
     )
     return [
-        Configuration("policy-validating", mutating=False, drafts=(validate,)),
-        Configuration("policy-mutating", mutating=True, drafts=(mutate,)),
-        Configuration("verify-mutating", mutating=True, drafts=(monitor,)),
+        ConfigurationDraft("policy-validating", mutating=False, drafts=(validate,)),
+        ConfigurationDraft("policy-mutating", mutating=True, drafts=(mutate,)),
+        ConfigurationDraft("verify-mutating", mutating=True, drafts=(monitor,)),
         *_build_exceptions(names, timeout, settings),
     ]
 
 
 def build_cleanup(
     names: Names, flags: Flags, settings: Settings, service: str
-) -> list[Configuration]:
+) -> list[ConfigurationDraft]:
     """The configurations about cleanup policies and the TTL label."""
     timeout = clamp_timeout(flags.webhook_timeout)
     policies = make_rule(
@@ -208,12 +208,14 @@ def build_cleanup(
         object_selector={"matchExpressions": [{"key": _TTL_LABEL, "operator": "Exists"}]},
     )
     return [
-        Configuration("cleanup-validating", mutating=False, drafts=(cleanup,)),
-        Configuration("ttl-validating", mutating=False, drafts=(ttl,)),
+        ConfigurationDraft("cleanup-validating", mutating=False, drafts=(cleanup,)),
+        ConfigurationDraft("ttl-validating", mutating=False, drafts=(ttl,)),
     ]
 
 
-def _build_exceptions(names: Names, timeout: int, settings: Settings) -> Iterable[Configuration]:
+def _build_exceptions(
+    names: Names, timeout: int, settings: Settings
+) -> Iterable[ConfigurationDraft]:
     for name, path, group, resource in (
         ("exception-validating", "/exceptionvalidate", _CLASSIC_GROUP, "policyexceptions"),
         ("cel-exception-validating", "/celexception/validate", _CEL_GROUP, "policyexceptions"),
@@ -226,7 +228,7 @@ def _build_exceptions(names: Names, timeout: int, settings: Settings) -> Iterabl
     ):
         rules = [make_rule(group, ALL, [resource], _CHANGES)]
         draft = _draft_own(names, names.service, path, rules, timeout, settings)
-        yield Configuration(name, mutating=False, drafts=(draft,))
+        yield ConfigurationDraft(name, mutating=False, drafts=(draft,))
 
 
 def _draft_own(
@@ -236,8 +238,8 @@ def _draft_own(
     rules: list[JsonObject],
     timeout: int,
     settings: Settings,
-) -> Draft:
-    return Draft(
+) -> WebhookDraft:
+    return WebhookDraft(
         f"{service}.{names.namespace}.svc",
         path,
         "Fail",

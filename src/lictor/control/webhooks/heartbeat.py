@@ -12,8 +12,8 @@ from lictor.cluster.cache import Change
 from lictor.cluster.client import Client
 from lictor.cluster.names import Names
 from lictor.cluster.resource import LEASE
-from lictor.control.context import Workplace
-from lictor.control.loop import Loop, show_heartbeat
+from lictor.control.context import ControllerContext
+from lictor.control.loop import ReconcileLoop, show_heartbeat
 from lictor.errors import NotFoundError
 from lictor.raw import JsonObject
 
@@ -106,16 +106,16 @@ class Heartbeat:
             listener()
 
 
-def build_heartbeat(workplace: Workplace) -> tuple[Heartbeat, Loop]:
+def build_heartbeat(context: ControllerContext) -> tuple[Heartbeat, ReconcileLoop]:
     """The count of this process, and the loop by which the leader beats."""
-    heartbeat = Heartbeat(workplace.client, workplace.names)
-    lease = workplace.watch(
+    heartbeat = Heartbeat(context.client, context.names)
+    lease = context.watch(
         LEASE,
-        namespace=workplace.names.namespace,
-        fields=f"metadata.name={workplace.names.health_lease}",
+        namespace=context.names.namespace,
+        fields=f"metadata.name={context.names.health_lease}",
     )
     lease.listen(heartbeat.hear)
-    return heartbeat, Loop("heartbeat-controller", heartbeat.beat, interval=INTERVAL)
+    return heartbeat, ReconcileLoop("heartbeat-controller", heartbeat.beat, interval=INTERVAL)
 
 
 def _format_now() -> str:

@@ -38,7 +38,7 @@ _RESOURCE = 'request.resource.group + "/" + request.resource.resource'
 _SUBRESOURCE = '(has(request.subResource) ? "/" + request.subResource : "")'
 
 
-class Guard(msgspec.Struct, frozen=True):
+class Exemptions(msgspec.Struct, frozen=True):
     """What is left alone, as far as the installation decides it."""
 
     own_namespace: str
@@ -54,16 +54,16 @@ class Guard(msgspec.Struct, frozen=True):
     resources: tuple[str, ...] = ()
 
 
-def build_guard(
+def build_exemptions(
     names: Names, settings: Settings, find: Callable[[str], tuple[ServedResource, ...]]
-) -> Guard:
-    """The guard of an installation with these settings, in a cluster with these kinds."""
+) -> Exemptions:
+    """The exemptions of an installation with these settings, in a cluster with these kinds."""
     spoken = settings.webhook_namespace_selector is not None
     users, groups = settings.exclude_usernames, settings.exclude_groups
     # `!name` among the exclusions may take a caller back in: then only the server can tell.
     roles, cluster_roles = settings.exclude_roles, settings.exclude_cluster_roles
     plain = not any(each.included for each in (users, groups, roles, cluster_roles))
-    return Guard(
+    return Exemptions(
         names.namespace,
         names.owner_role,
         () if spoken else (KUBE_SYSTEM,),
@@ -75,7 +75,7 @@ def build_guard(
 
 
 def build_conditions(
-    guard: Guard,
+    exemptions: Exemptions,
     rules: list[JsonObject],
     named: Iterable[tuple[str, str]],
     selector: JsonObject,
@@ -86,17 +86,17 @@ def build_conditions(
     `named` are the groups and resources that policies name themselves: those are asked for.
     """
     wide = any(path.startswith(ALL) for rule in rules for path in rule["resources"])
-    namespaces = {guard.own_namespace, *guard.system_namespaces}
-    conditions = _guard_namespaces(
-        namespaces | set(guard.namespaces if wide else ()), selector, tuple(policies)
+    namespaces = {exemptions.own_namespace, *exemptions.system_namespaces}
+    conditions = _exempt_namespaces(
+        namespaces | set(exemptions.namespaces if wide else ()), selector, tuple(policies)
     )
     if any(_covers(rule, *_CLUSTER_ROLES) for rule in rules):
-        conditions += _guard_owner(guard)
+        conditions += _exempt_owner(exemptions)
     if wide:
         explicit = {(group, path.partition("/")[0]) for group, path in named}
-        conditions += _guard_needed(rules, explicit)
-        conditions += _guard_callers(guard)
-        conditions += _guard_filtered(guard)
+        conditions += _exempt_needed(rules, explicit)
+        conditions += _exempt_callers(exemptions)
+        conditions += _exempt_filtered(exemptions)
     return conditions
 
 
@@ -111,7 +111,7 @@ def list_named(rules: Iterable[JsonObject]) -> set[tuple[str, str]]:
     }
 
 
-def _guard_namespaces(
+def _exempt_namespaces(
     namespaces: set[str], selector: JsonObject, policies: tuple[StoredPolicy, ...]
 ) -> list[JsonObject]:
     left = [
@@ -130,13 +130,13 @@ def _guard_namespaces(
     return [{"name": "leave-namespaces-alone", "expression": f"!({within} || {itself})"}]
 
 
-def _guard_owner(guard: Guard) -> list[JsonObject]:
-    name = f"has(request.name) && request.name in {_quote([guard.owner_role])}"
+def _exempt_owner(exemptions: Exemptions) -> list[JsonObject]:
+    name = f"has(request.name) && request.name in {_quote([exemptions.owner_role])}"
     text = f'!({_RESOURCE} == "{"/".join(_CLUSTER_ROLES)}" && {name})'
     return [{"name": "leave-owner-alone", "expression": text}]
 
 
-def _guard_needed(rules: list[JsonObject], explicit: set[tuple[str, str]]) -> list[JsonObject]:
+def _exempt_needed(rules: list[JsonObject], explicit: set[tuple[str, str]]) -> list[JsonObject]:
     needed = [
         (group, path)
         for group, path in _NEEDED
@@ -165,19 +165,21 @@ def _covers_path(pattern: str, resource: str, subresource: str) -> bool:
     return wanted in (ALL, resource) and (not subresource or part in (ALL, subresource))
 
 
-def _guard_callers(guard: Guard) -> list[JsonObject]:
-    user = f"has(request.userInfo.username) && request.userInfo.username in {_quote(guard.users)}"
+def _exempt_callers(exemptions: Exemptions) -> list[JsonObject]:
+    user = (
+        f"has(request.userInfo.username) && request.userInfo.username in {_quote(exemptions.users)}"
+    )
     tests = [f"({user})"]
-    if guard.groups:
-        groups = f"request.userInfo.groups.exists(group, group in {_quote(guard.groups)})"
+    if exemptions.groups:
+        groups = f"request.userInfo.groups.exists(group, group in {_quote(exemptions.groups)})"
         tests.append(f"(has(request.userInfo.groups) && {groups})")
     return [{"name": "leave-callers-alone", "expression": f"!({' || '.join(tests)})"}]
 
 
-def _guard_filtered(guard: Guard) -> list[JsonObject]:
-    if not guard.resources:
+def _exempt_filtered(exemptions: Exemptions) -> list[JsonObject]:
+    if not exemptions.resources:
         return []
-    text = f"!({_RESOURCE} + {_SUBRESOURCE} in {_quote(guard.resources)})"
+    text = f"!({_RESOURCE} + {_SUBRESOURCE} in {_quote(exemptions.resources)})"
     return [{"name": "leave-filtered-alone", "expression": text}]
 
 

@@ -7,8 +7,8 @@ us runs any more.
 from lictor.cluster.client import Client
 from lictor.cluster.names import Names
 from lictor.cluster.resource import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, Resource
-from lictor.control.context import Workplace
-from lictor.control.loop import Loop
+from lictor.control.context import ControllerContext
+from lictor.control.loop import ReconcileLoop
 from lictor.errors import ApiError
 from lictor.raw import JsonObject
 
@@ -16,16 +16,18 @@ POD = Resource("", "v1", "pods", "Pod")
 _INTERVAL = 300.0
 
 
-def build_ownership_loop(workplace: Workplace) -> Loop:
+def build_ownership_loop(context: ControllerContext) -> ReconcileLoop:
     """The loop that keeps the ClusterRole owned by the Namespace."""
-    client, names = workplace.client, workplace.names
-    role = workplace.watch(CLUSTER_ROLE, fields=f"metadata.name={names.owner_role}")
-    namespace = workplace.watch(NAMESPACE, fields=f"metadata.name={names.namespace}")
+    client, names = context.client, context.names
+    role = context.watch(CLUSTER_ROLE, fields=f"metadata.name={names.owner_role}")
+    namespace = context.watch(NAMESPACE, fields=f"metadata.name={names.namespace}")
 
     async def reconcile() -> None:
         await own_role(client, role.get(names.owner_role), namespace.get(names.namespace))
 
-    return Loop("ownership-controller", reconcile, interval=_INTERVAL, caches=(role, namespace))
+    return ReconcileLoop(
+        "ownership-controller", reconcile, interval=_INTERVAL, caches=(role, namespace)
+    )
 
 
 async def own_role(client: Client, role: JsonObject | None, namespace: JsonObject | None) -> None:

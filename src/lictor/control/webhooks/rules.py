@@ -143,7 +143,7 @@ ALL = "*"
 EVERY_OPERATION = ("CONNECT", "CREATE", "DELETE", "UPDATE")
 
 
-class Entry(msgspec.Struct, frozen=True):
+class RuleEntry(msgspec.Struct, frozen=True):
     """One operation on one resource, or on what wildcards stand for."""
 
     group: str
@@ -160,7 +160,7 @@ class Entry(msgspec.Struct, frozen=True):
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
-def build_rules(entries: Iterable[Entry]) -> list[JsonObject]:
+def build_rules(entries: Iterable[RuleEntry]) -> list[JsonObject]:
     """The rules that stand for these entries."""
     kept = set(entries)
     operations: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
@@ -213,12 +213,12 @@ def _add_debug_containers(group: str, version: str, paths: set[str]) -> set[str]
     return paths
 
 
-def _list_wider(entry: Entry) -> Iterator[Entry]:
+def _list_wider(entry: RuleEntry) -> Iterator[RuleEntry]:
     for resource, subresource in _list_wider_paths(entry.resource, entry.subresource):
         for group in {entry.group, ALL}:
             for version in {entry.version, ALL}:
                 for scope in {entry.scope, ALL}:
-                    wider = Entry(group, version, resource, subresource, scope, entry.operation)
+                    wider = RuleEntry(group, version, resource, subresource, scope, entry.operation)
                     if wider != entry:
                         yield wider
 

@@ -18,13 +18,13 @@ from lictor.cluster.resource import (
     Resource,
 )
 from lictor.cluster.settings import Settings
-from lictor.control.context import Workplace
+from lictor.control.context import ControllerContext
 from lictor.control.webhooks.draft import (
     ADMISSION_CONFIGURATIONS,
     CLEANUP_CONFIGURATIONS,
-    Address,
-    Configuration,
-    Draft,
+    ConfigurationDraft,
+    WebhookAddress,
+    WebhookDraft,
     render_webhook,
 )
 from lictor.control.webhooks.ownership import build_owner_reference
@@ -34,10 +34,10 @@ from lictor.raw import Json, JsonObject
 _AT_ONCE = 4
 _REFUSALS = (400, 422)
 # The question is about policies: a fault in our own address must not speak against them.
-_SOMEWHERE = Address(ca_bundle="", namespace="default", service="webhook")
+_SOMEWHERE = WebhookAddress(ca_bundle="", namespace="default", service="webhook")
 
 
-class Judge:
+class WebhookDryRun:
     """Knows what the API server said; what it has not been asked yet counts as taken."""
 
     def __init__(self, client: Client, prefix: str) -> None:
@@ -45,13 +45,13 @@ class Judge:
         self._prefix = prefix
         # Content -> why it is refused, or nothing.
         self._known: dict[bytes, str] = {}
-        self._asked: dict[bytes, Draft] = {}
+        self._asked: dict[bytes, WebhookDraft] = {}
 
     def begin(self) -> None:
         """A new computation begins: only what it asks about is worth remembering."""
         self._asked = {}
 
-    def explain(self, draft: Draft) -> str:
+    def explain(self, draft: WebhookDraft) -> str:
         """Why the API server refuses a webhook; nothing where it takes it."""
         content = _identify(draft)
         self._asked[content] = draft
@@ -66,7 +66,7 @@ class Judge:
         self._known.update(zip(new, answers, strict=True))
         return bool(new)
 
-    async def _ask(self, draft: Draft, gate: asyncio.Semaphore) -> str:
+    async def _ask(self, draft: WebhookDraft, gate: asyncio.Semaphore) -> str:
         webhook = render_webhook(draft, _SOMEWHERE, mutating=False)
         del webhook["clientConfig"]["caBundle"]
         body: JsonObject = {
@@ -86,7 +86,7 @@ class Judge:
         return ""
 
 
-def _identify(draft: Draft) -> bytes:
+def _identify(draft: WebhookDraft) -> bytes:
     parts = (
         draft.name,
         draft.path,
@@ -115,23 +115,22 @@ MANAGED_LABELS = {"webhook.kyverno.io/managed-by": "kyverno"}
 _CERTIFICATE = "tls.crt"
 
 
-class Writer:
+class ConfigurationWriter:
     """The configurations of one service, compared with what the cluster has."""
 
-    def __init__(self, workplace: Workplace, service: str) -> None:
-        self._client: Client = workplace.client
-        self._names: Names = workplace.names
-        self._flags: Flags = workplace.flags
+    def __init__(self, context: ControllerContext, service: str) -> None:
+        self._client: Client = context.client
+        self._names: Names = context.names
+        self._flags: Flags = context.flags
         self._service = service
         own = f"metadata.name={self._names.owner_role}"
-        self._owner = workplace.watch(CLUSTER_ROLE, fields=own)
+        self._owner = context.watch(CLUSTER_ROLE, fields=own)
         # All of them, not just those with our label: one that has lost its label is still ours.
         self._observed: dict[Resource, Cache] = {
-            resource: workplace.watch(resource)
-            for resource in (VALIDATING_WEBHOOK, MUTATING_WEBHOOK)
+            resource: context.watch(resource) for resource in (VALIDATING_WEBHOOK, MUTATING_WEBHOOK)
         }
         self._secret_name = self._flags.ca_secret_name or self._names.authority_secret(service)
-        self._secret = workplace.watch(
+        self._secret = context.watch(
             SECRET,
             namespace=self._names.namespace,
             fields=f"metadata.name={self._secret_name}",
@@ -141,13 +140,13 @@ class Writer:
     def caches(self) -> tuple[Cache, ...]:
         return (self._owner, self._secret, *self._observed.values())
 
-    def find_address(self) -> Address:
+    def find_address(self) -> WebhookAddress:
         """Where the API server finds us; LookupFailedError as long as there is no authority."""
         secret = self._secret.get(self._secret_name, self._names.namespace) or {}
         authority = (secret.get("data") or {}).get(_CERTIFICATE)
         if not authority:
             raise LookupFailedError(f"no certificate authority yet in Secret {self._secret_name}")
-        return Address(
+        return WebhookAddress(
             authority,
             self._names.namespace,
             self._service,
@@ -157,8 +156,8 @@ class Writer:
 
     async def write(
         self,
-        configurations: Iterable[Configuration],
-        address: Address,
+        configurations: Iterable[ConfigurationDraft],
+        address: WebhookAddress,
         settings: Settings,
         *,
         only_authority: frozenset[str] = frozenset(),
@@ -194,7 +193,7 @@ class Writer:
         return True
 
     def _render(
-        self, configuration: Configuration, address: Address, settings: Settings
+        self, configuration: ConfigurationDraft, address: WebhookAddress, settings: Settings
     ) -> JsonObject:
         resource = MUTATING_WEBHOOK if configuration.mutating else VALIDATING_WEBHOOK
         drafts = sorted(configuration.drafts, key=lambda draft: draft.name)
