@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lictor.cli.flag_command import FlagCommand, slice_option
-from lictor.convert.conversion import Target
+from lictor.convert.conversion import ConversionTarget
 from lictor.errors import CompileError, LoadError
 from lictor.load.policies import Loaded, load_documents, refuse_errors
 from lictor.model.policy import Policy
@@ -15,7 +15,7 @@ from lictor.offline.sources import read_policies
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
-    from lictor.convert.comparison import Comparison
+    from lictor.convert.comparison import FormComparison
 
 _EXAMPLES = """\
 # Print a classic policy as CEL policies
@@ -32,8 +32,8 @@ lictor convert policy.yaml --to ValidatingAdmissionPolicy"""
 @click.option(
     "--to",
     "target",
-    type=click.Choice([str(each) for each in Target]),
-    default=str(Target.AUTO),
+    type=click.Choice([str(each) for each in ConversionTarget]),
+    default=str(ConversionTarget.AUTO),
     help="What policies become; auto chooses by what they do.",
 )
 @slice_option("-r", "--resource", help="Resources that both forms shall judge, and CRDs.")
@@ -55,7 +55,7 @@ def convert(
     loaded = _load(arguments)
     given = list(_load_resources(resource))
     crds = [each.record for each in loaded.resources]
-    work = _Work(Target(target), [*given, *crds], as_json=form == "json")
+    work = _Work(ConversionTarget(target), [*given, *crds], as_json=form == "json")
     is_good = True
     texts = []
     for policy in (each.record for each in loaded.policies):
@@ -73,8 +73,10 @@ def convert(
 class _Work:
     """Converts policies one by one, and tells what came of it."""
 
-    def __init__(self, target: Target, resources: list[JsonObject], *, as_json: bool) -> None:
-        from lictor.convert.world import SampleWorld
+    def __init__(
+        self, target: ConversionTarget, resources: list[JsonObject], *, as_json: bool
+    ) -> None:
+        from lictor.convert.comparison import SampleLookups
         from lictor.lang.resource_names import builtin_names
 
         self._target = target
@@ -82,12 +84,12 @@ class _Work:
         self._as_json = as_json
         self._names = builtin_names().with_crds(resources)
         self._groups = tuple(dict.fromkeys(_groups(resources)))
-        self._world = SampleWorld(self._names, resources)
+        self._world = SampleLookups(self._names, resources)
 
     def convert(self, policy: Policy) -> tuple[str, bool]:
         """The new policies as text, empty where there are none, and whether all is well."""
+        from lictor.convert.comparison import render_comparison, render_documents, render_refusal
         from lictor.convert.conversion import convert_policy
-        from lictor.convert.rendering import render_comparison, render_documents, render_refusal
 
         name = policy.metadata.name
         try:
@@ -101,10 +103,9 @@ class _Work:
         text = render_documents(made.documents, as_json=self._as_json)
         return text, not comparison.differences
 
-    def _compare(self, policy: Policy, documents: tuple[JsonObject, ...]) -> "Comparison":
+    def _compare(self, policy: Policy, documents: tuple[JsonObject, ...]) -> "FormComparison":
         from lictor.assembly import compile_documents
-        from lictor.convert.comparison import compare_forms
-        from lictor.convert.rendering import render_documents
+        from lictor.convert.comparison import compare_forms, render_documents
         from lictor.convert.samples import make_requests
         from lictor.engine import Engine
         from lictor.model.request import Request

@@ -1,21 +1,21 @@
-"""What a validate rule asks for (deny, pattern, anyPattern, foreach) as tests in CEL."""
+"""The body of a validate rule (deny, pattern, anyPattern, foreach) as tests in CEL."""
 
 from msgspec.structs import replace
 
+from lictor.convert.cel_tests import FALSE, Test, all_of, any_of, compare, negate
+from lictor.convert.cel_values import CelValue
 from lictor.convert.condition import translate_conditions
 from lictor.convert.context import bind_context
 from lictor.convert.navigation import as_stream, names_inside
-from lictor.convert.pattern import FillIn, Verdict, translate_element, translate_pattern
-from lictor.convert.place import Place
+from lictor.convert.pattern import FillIn, PatternOutcome, translate_element, translate_pattern
 from lictor.convert.query import translate_query, translate_text
-from lictor.convert.scope import Scope
-from lictor.convert.truth import FALSE, Test, all_of, any_of, compare, negate
 from lictor.convert.value import (
     Constant,
     Either,
-    Stream,
+    ExpressionScope,
+    LoopList,
     Value,
-    as_place,
+    as_cel_value,
     quantify,
     settle,
 )
@@ -39,7 +39,7 @@ _PLAIN_TEXTS = (
 )
 
 
-def translate_fails(validate: Validate, scope: Scope) -> Test:
+def translate_fails(validate: Validate, scope: ExpressionScope) -> Test:
     """When the body of a rule fails."""
     for field, reason in _NO_EQUIVALENT.items():
         if getattr(validate, field) is not None:
@@ -61,7 +61,7 @@ def _list(patterns: Json) -> list[Json]:
     return patterns
 
 
-def _fail_all(verdicts: list[Verdict]) -> Test:
+def _fail_all(verdicts: list[PatternOutcome]) -> Test:
     """None fits, and not all say nothing."""
     if all(verdict.skips == FALSE for verdict in verdicts):
         return all_of(verdict.fails for verdict in verdicts)
@@ -69,18 +69,18 @@ def _fail_all(verdicts: list[Verdict]) -> Test:
     return all_of((none_fits, any_of(verdict.fails for verdict in verdicts)))
 
 
-def _whole(pattern: Json, scope: Scope) -> Verdict:
+def _whole(pattern: Json, scope: ExpressionScope) -> PatternOutcome:
     return translate_pattern(pattern, scope.subject, plain_filler(scope), scope.names)
 
 
-def plain_filler(scope: Scope) -> FillIn:
+def plain_filler(scope: ExpressionScope) -> FillIn:
     """Compare with texts that are filled in, if they can be nothing but texts."""
 
-    def fill(text: str, place: Place) -> Test:
+    def fill(text: str, place: CelValue) -> Test:
         inner = text.strip("{} ")
         if not inner.endswith(_PLAIN_TEXTS):
             raise CompileError(f"{text!r} may become any pattern when it is filled in")
-        value = as_place(translate_text(text, scope))
+        value = as_cel_value(translate_text(text, scope))
         return compare(wrap(place.text), "==", wrap(value.text), risky=value.risky)
 
     return fill
@@ -89,12 +89,12 @@ def plain_filler(scope: Scope) -> FillIn:
 # --- foreach
 
 
-def _translate_loop(loop: ForEachValidate, scope: Scope, nesting: int) -> Test:
+def _translate_loop(loop: ForEachValidate, scope: ExpressionScope, nesting: int) -> Test:
     found = translate_query(loop.list, replace(scope, strict=False))
     return _over(settle(found), loop, scope, nesting)
 
 
-def _over(found: Value, loop: ForEachValidate, scope: Scope, nesting: int) -> Test:
+def _over(found: Value, loop: ForEachValidate, scope: ExpressionScope, nesting: int) -> Test:
     if isinstance(found, Either):
         then, other = (_over(settle(v), loop, scope, nesting) for v in (found.then, found.other))
         if other == FALSE:
@@ -103,13 +103,13 @@ def _over(found: Value, loop: ForEachValidate, scope: Scope, nesting: int) -> Te
     if isinstance(found, Constant) and not found.value:
         return FALSE
     stream = as_stream(found, scope.names)
-    if not isinstance(stream, Stream):
+    if not isinstance(stream, LoopList):
         raise CompileError(f"foreach over {loop.list!r}, which is no list")
     inside = replace(scope, names=names_inside(stream, scope.names))
     return quantify(stream, lambda item: _element(loop, item, inside, nesting), every=False)
 
 
-def _element(loop: ForEachValidate, item: Value, scope: Scope, nesting: int) -> Test:
+def _element(loop: ForEachValidate, item: Value, scope: ExpressionScope, nesting: int) -> Test:
     if loop.element_scope is False:
         raise CompileError("elementScope: false")
     inside = scope.bind(**{"element": item, f"element{nesting}": item})
@@ -118,12 +118,12 @@ def _element(loop: ForEachValidate, item: Value, scope: Scope, nesting: int) -> 
     return all_of((asked, _fails(loop, item, inside, nesting)))
 
 
-def _fails(loop: ForEachValidate, item: Value, scope: Scope, nesting: int) -> Test:
+def _fails(loop: ForEachValidate, item: Value, scope: ExpressionScope, nesting: int) -> Test:
     if loop.deny is not None:
         return translate_conditions(loop.deny.conditions, scope)
     if loop.foreach:
         return any_of(_translate_loop(each, scope, nesting + 1) for each in loop.foreach)
-    place = as_place(item)
+    place = as_cel_value(item)
     fill = plain_filler(scope)
     if loop.pattern is not None:
         return translate_element(loop.pattern, place, fill, scope.names).fails

@@ -3,32 +3,32 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from lictor.convert.membership import holds_all, holds_any, holds_one, refuse_wildcards
-from lictor.convert.navigation import as_stream
-from lictor.convert.place import Place
-from lictor.convert.query import translate_text
-from lictor.convert.scalar import match_text, translate_amount
-from lictor.convert.scope import Scope
-from lictor.convert.truth import (
+from lictor.convert.cel_tests import (
     FALSE,
     TRUE,
+    SettledTest,
     Test,
-    Truth,
     all_of,
     any_of,
     compare,
     negate,
     with_risk,
 )
+from lictor.convert.cel_values import CelValue
+from lictor.convert.membership import holds_all, holds_any, holds_one, refuse_wildcards
+from lictor.convert.navigation import as_stream
+from lictor.convert.query import translate_text
+from lictor.convert.scalar import match_text, translate_amount
 from lictor.convert.value import (
     Constant,
     Count,
     Either,
-    Flag,
+    ExpressionScope,
+    LoopList,
     Several,
-    Stream,
+    TestValue,
     Value,
-    as_place,
+    as_cel_value,
     is_true,
     quantify,
     settle,
@@ -41,7 +41,7 @@ from lictor.lang.pattern.amount import read_duration, read_quantity
 from lictor.lang.pattern.go_values import parse_float
 from lictor.raw import Json, JsonObject
 
-Build: TypeAlias = Callable[[Scope, Value, Value], Test]
+Build: TypeAlias = Callable[[ExpressionScope, Value, Value], Test]
 
 _ORDERS = {
     "greaterthan": ">",
@@ -54,7 +54,7 @@ _FULL = {(">", 0), (">=", 1), ("!=", 0)}
 _EMPTY = {("==", 0), ("<", 1), ("<=", 0)}
 
 
-def translate_conditions(conditions: Json, scope: Scope) -> Test:
+def translate_conditions(conditions: Json, scope: ExpressionScope) -> Test:
     """Whether the conditions hold; none at all always do."""
     if conditions is None:
         return TRUE
@@ -76,13 +76,13 @@ def _entries(conditions: JsonObject, name: str) -> list[Json]:
     return entries or []
 
 
-def _translate_entry(entry: Json, scope: Scope) -> Test:
+def _translate_entry(entry: Json, scope: ExpressionScope) -> Test:
     if isinstance(entry, dict) and ("any" in entry or "all" in entry):
         return translate_conditions(entry, scope)
     return _translate_one(entry, scope)
 
 
-def _translate_one(condition: Json, scope: Scope) -> Test:
+def _translate_one(condition: Json, scope: ExpressionScope) -> Test:
     if not isinstance(condition, dict) or not isinstance(condition.get("operator"), str):
         raise CompileError("a condition without an operator")
     key = _read(condition.get("key"), scope)
@@ -90,7 +90,7 @@ def _translate_one(condition: Json, scope: Scope) -> Test:
     return translate_operator(condition["operator"], key, value, scope)
 
 
-def _read(value: Json, scope: Scope) -> Value:
+def _read(value: Json, scope: ExpressionScope) -> Value:
     if isinstance(value, str):
         return translate_text(value, scope)
     if isinstance(value, list):
@@ -100,7 +100,7 @@ def _read(value: Json, scope: Scope) -> Value:
     return Constant(value)
 
 
-def translate_operator(name: str, key: Value, value: Value, scope: Scope) -> Test:
+def translate_operator(name: str, key: Value, value: Value, scope: ExpressionScope) -> Test:
     """Whether an operator holds for a key and a value."""
 
     def ask(one: Value) -> Test:
@@ -114,13 +114,13 @@ def translate_operator(name: str, key: Value, value: Value, scope: Scope) -> Tes
 
 
 def _is_full(key: Either) -> bool:
-    return isinstance(key.then, Stream) and key.condition == is_true(key.then)
+    return isinstance(key.then, LoopList) and key.condition == is_true(key.then)
 
 
-def _translate_pair(name: str, key: Value, value: Value, scope: Scope) -> Test:
+def _translate_pair(name: str, key: Value, value: Value, scope: ExpressionScope) -> Test:
     if isinstance(key, Constant) and isinstance(value, Constant):
         try:
-            return Truth(compile_operator(name)(key.value, value.value))
+            return SettledTest(compile_operator(name)(key.value, value.value))
         except EvaluationError as error:
             raise CompileError(f"a condition that cannot be decided: {error}") from error
     build = _BUILDERS.get(name.lower())
@@ -132,11 +132,11 @@ def _translate_pair(name: str, key: Value, value: Value, scope: Scope) -> Test:
 # --- Equals and NotEquals
 
 
-def _equals(_scope: Scope, key: Value, value: Value) -> Test:
+def _equals(_scope: ExpressionScope, key: Value, value: Value) -> Test:
     return _compare_equal(key, value, negated=False)
 
 
-def _not_equals(_scope: Scope, key: Value, value: Value) -> Test:
+def _not_equals(_scope: ExpressionScope, key: Value, value: Value) -> Test:
     return _compare_equal(key, value, negated=True)
 
 
@@ -145,41 +145,41 @@ def _compare_equal(key: Value, value: Value, *, negated: bool) -> Test:
     if isinstance(key, Constant):
         if key.value is None:
             return FALSE
-        if not isinstance(value, Place) or not isinstance(key.value, str | bool | int):
+        if not isinstance(value, CelValue) or not isinstance(key.value, str | bool | int):
             raise CompileError("a constant is compared with a list")
         equal = compare(wrap(value.text), "==", literal(key.value), risky=value.risky)
         return all_of((value.present, negate(equal) if negated else equal))
     same: Test
-    if isinstance(key, Flag):
+    if isinstance(key, TestValue):
         same = _flag_equals(key, value)
     elif isinstance(key, Count):
         return _compare_count(key, "!=" if negated else "==", value)
     else:
-        key = as_place(key)
+        key = as_cel_value(key)
         same = _place_equals(key, value)
     wanted = negate(same) if negated else same
-    return all_of((key.present, wanted)) if isinstance(key, Place) else wanted
+    return all_of((key.present, wanted)) if isinstance(key, CelValue) else wanted
 
 
-def _flag_equals(flag: Flag, value: Value) -> Test:
+def _flag_equals(flag: TestValue, value: Value) -> Test:
     if isinstance(value, Constant):
         if not isinstance(value.value, bool):
             return FALSE
         return flag.test if value.value else negate(flag.test)
-    other = as_place(value)
-    return compare(wrap(as_place(flag).text), "==", wrap(other.text), risky=other.risky)
+    other = as_cel_value(value)
+    return compare(wrap(as_cel_value(flag).text), "==", wrap(other.text), risky=other.risky)
 
 
-def _place_equals(key: Place, value: Value) -> Test:
+def _place_equals(key: CelValue, value: Value) -> Test:
     if not isinstance(value, Constant):
-        other = as_place(value)
+        other = as_cel_value(value)
         refuse_wildcards(other)
         same = compare(wrap(key.text), "==", wrap(other.text), risky=key.risky or other.risky)
         return all_of((other.present, same))
     return with_risk(_equals_constant(key, value.value), risky=key.risky)
 
 
-def _equals_constant(key: Place, value: Json) -> Test:
+def _equals_constant(key: CelValue, value: Json) -> Test:
     if isinstance(value, str):
         return _equals_text(key, value)
     if isinstance(value, bool):
@@ -193,11 +193,11 @@ def _equals_constant(key: Place, value: Json) -> Test:
     return FALSE
 
 
-def _same_literal(key: Place, value: Json) -> Test:
+def _same_literal(key: CelValue, value: Json) -> Test:
     return compare(wrap(key.text), "==", literal(value))
 
 
-def _equals_text(key: Place, value: str) -> Test:
+def _equals_text(key: CelValue, value: str) -> Test:
     if key.type in ("list", "map", "boolean"):
         return FALSE
     if key.type == "number":
@@ -215,20 +215,20 @@ def _whole(number: float) -> float:
 
 
 def _order(sign: str) -> Build:
-    def build(_scope: Scope, key: Value, value: Value) -> Test:
+    def build(_scope: ExpressionScope, key: Value, value: Value) -> Test:
         if isinstance(key, Constant):
-            key = as_place(key)
+            key = as_cel_value(key)
         if isinstance(key, Count):
             return _compare_count(key, sign, value)
-        place = as_place(key)
+        place = as_cel_value(key)
         return all_of((place.present, _order_place(place, sign, value)))
 
     return build
 
 
-def _order_place(place: Place, sign: str, value: Value) -> Test:
+def _order_place(place: CelValue, sign: str, value: Value) -> Test:
     if not isinstance(value, Constant):
-        other = as_place(value)
+        other = as_cel_value(value)
         if {place.type, other.type} <= {"number", ""}:
             test = compare(wrap(place.text), sign, wrap(other.text), risky=True)
             return all_of((other.present, test))
@@ -256,12 +256,12 @@ def _compare_count(key: Count, sign: str, value: Value) -> Test:
         number = parse_float(number)
     if isinstance(value, Constant):
         if isinstance(number, bool) or not isinstance(number, int | float):
-            return Truth(sign == "!=")
+            return SettledTest(sign == "!=")
         if (sign, number) in _FULL | _EMPTY:
             full = quantify(key.stream, lambda _: TRUE, every=False)
             return full if (sign, number) in _FULL else negate(full)
         value = Constant(_whole(number))
-    left, right = as_place(key), as_place(value)
+    left, right = as_cel_value(key), as_cel_value(value)
     test = compare(left.text, sign, right.text, risky=left.risky or right.risky)
     return all_of((left.present, right.present, test))
 
@@ -270,12 +270,12 @@ def _compare_count(key: Count, sign: str, value: Value) -> Test:
 
 
 def _member(*, every: bool, negated: bool) -> Build:
-    def build(scope: Scope, key: Value, value: Value) -> Test:
-        if isinstance(key, Place) and key.type == "list":
+    def build(scope: ExpressionScope, key: Value, value: Value) -> Test:
+        if isinstance(key, CelValue) and key.type == "list":
             key = as_stream(key, scope.names)
         if isinstance(key, Constant) and isinstance(key.value, list):
             key = Several(tuple(Constant(item) for item in key.value))
-        if isinstance(key, Several | Stream):
+        if isinstance(key, Several | LoopList):
             quantifier = holds_all if every else holds_any
             return quantifier(key, value, scope, negated=negated)
         return holds_one(key, value, scope, negated=negated)

@@ -1,4 +1,4 @@
-"""A rule's context entries as values that its expressions may name."""
+"""The context entries of a rule as values that CEL expressions can use."""
 
 import re
 from collections.abc import Iterable
@@ -6,10 +6,9 @@ from urllib.parse import unquote
 
 from msgspec.structs import replace
 
-from lictor.convert.place import Place, Shape
+from lictor.convert.cel_values import CelValue, ValueShape
 from lictor.convert.query import translate_query, translate_text, write_text
-from lictor.convert.scope import Scope
-from lictor.convert.value import Constant, Either, Value, is_present, settle
+from lictor.convert.value import Constant, Either, ExpressionScope, Value, is_present, settle
 from lictor.convert.writing import quote
 from lictor.errors import CompileError
 from lictor.lang.template import has_variables
@@ -17,17 +16,17 @@ from lictor.model.policy import ApiCall, ConfigMapReference, ContextEntry, Varia
 
 _MARK = "\x02"
 _VARIABLE = re.compile(r"\{\{.*?\}\}")
-_MAP = Shape(told="map")
+_MAP = ValueShape(told="map")
 
 
-def bind_context(entries: Iterable[ContextEntry], scope: Scope) -> Scope:
+def bind_context(entries: Iterable[ContextEntry], scope: ExpressionScope) -> ExpressionScope:
     """The scope with the entries of a context."""
     for entry in entries:
         scope = scope.bind(**{entry.name: _translate(entry, scope)})
     return scope
 
 
-def _translate(entry: ContextEntry, scope: Scope) -> Value:
+def _translate(entry: ContextEntry, scope: ExpressionScope) -> Value:
     if entry.variable is not None:
         return _translate_variable(entry.variable, scope)
     if not scope.kyverno:
@@ -40,11 +39,11 @@ def _translate(entry: ContextEntry, scope: Scope) -> Value:
     raise CompileError(f"the context entry {entry.name}: {kind} has no equivalent here")
 
 
-def _foreign(text: str, name: str, scope: Scope) -> Place:
-    return Place(scope.hoist(name, text), _MAP, foreign=True, risky=True)
+def _foreign(text: str, name: str, scope: ExpressionScope) -> CelValue:
+    return CelValue(scope.hoist(name, text), _MAP, foreign=True, risky=True)
 
 
-def _translate_variable(variable: Variable, scope: Scope) -> Value:
+def _translate_variable(variable: Variable, scope: ExpressionScope) -> Value:
     if variable.jmes_path and variable.value is None:
         if variable.default is None:
             return settle(translate_query(variable.jmes_path, scope))
@@ -62,7 +61,7 @@ def _translate_variable(variable: Variable, scope: Scope) -> Value:
 # --- the cluster
 
 
-def _get_config_map(reference: ConfigMapReference, scope: Scope) -> str:
+def _get_config_map(reference: ConfigMapReference, scope: ExpressionScope) -> str:
     namespace, name = (
         write_text(translate_text(text, scope))
         for text in (reference.namespace or "default", reference.name)
@@ -70,7 +69,7 @@ def _get_config_map(reference: ConfigMapReference, scope: Scope) -> str:
     return f'resource.Get("v1", "configmaps", {namespace}, {name})'
 
 
-def _translate_call(name: str, call: ApiCall, scope: Scope) -> Value:
+def _translate_call(name: str, call: ApiCall, scope: ExpressionScope) -> Value:
     if call.service is not None or call.method != "GET" or call.data or call.default is not None:
         raise CompileError(f"the context entry {name}: only plain reads of the API")
     place = _foreign(_write_call(call.url_path, scope), name, scope)
@@ -79,7 +78,7 @@ def _translate_call(name: str, call: ApiCall, scope: Scope) -> Value:
     return settle(translate_query(call.jmes_path, scope, place))
 
 
-def _write_call(url: str, scope: Scope) -> str:
+def _write_call(url: str, scope: ExpressionScope) -> str:
     path, _, query = url.partition("?")
     variables: list[str] = []
 
@@ -93,7 +92,7 @@ def _write_call(url: str, scope: Scope) -> str:
     return _write_read(version, steps, _write_labels(query))
 
 
-def _write_segment(segment: str, variables: list[str], scope: Scope) -> str:
+def _write_segment(segment: str, variables: list[str], scope: ExpressionScope) -> str:
     text = re.sub(f"{_MARK}(\\d+){_MARK}", lambda found: variables[int(found.group(1))], segment)
     return write_text(translate_text(text, scope))
 

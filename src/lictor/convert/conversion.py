@@ -5,14 +5,14 @@ from enum import StrEnum
 
 import msgspec
 
-from lictor.convert.plan import Ground
+from lictor.convert.plan import ConversionContext
 from lictor.errors import CompileError
 from lictor.lang.resource_names import ResourceNames
 from lictor.model.policy import Policy
 from lictor.raw import JsonObject
 
 
-class Target(StrEnum):
+class ConversionTarget(StrEnum):
     """What a policy shall become."""
 
     AUTO = "auto"
@@ -30,29 +30,29 @@ class Conversion(msgspec.Struct, frozen=True):
 
 
 _DOES = {
-    Target.VALIDATING: "validate",
-    Target.ADMISSION: "validate",
-    Target.MUTATING: "mutate",
-    Target.GENERATING: "generate",
+    ConversionTarget.VALIDATING: "validate",
+    ConversionTarget.ADMISSION: "validate",
+    ConversionTarget.MUTATING: "mutate",
+    ConversionTarget.GENERATING: "generate",
 }
 
 
 def convert_policy(
-    policy: Policy, target: Target, names: ResourceNames, groups: Iterable[str] = ()
+    policy: Policy, target: ConversionTarget, names: ResourceNames, groups: Iterable[str] = ()
 ) -> Conversion:
     """Convert a policy; CompileError says what in it has no equivalent."""
     try:
-        return _convert(policy, target, Ground(policy, names, tuple(groups)))
+        return _convert(policy, target, ConversionContext(policy, names, tuple(groups)))
     except RecursionError as error:
         raise CompileError("nested too deeply", where=policy.metadata.name) from error
 
 
-def _convert(policy: Policy, target: Target, ground: Ground) -> Conversion:
+def _convert(policy: Policy, target: ConversionTarget, context: ConversionContext) -> Conversion:
     _refuse_settings(policy)
     does = _list_actions(policy)
-    if target is not Target.AUTO and does != {_DOES[target]}:
+    if target is not ConversionTarget.AUTO and does != {_DOES[target]}:
         raise CompileError(f"a {target} can only {_DOES[target]}, but rules here {_join(does)}")
-    parts = [_PARTS[action](ground, target) for action in sorted(does)]
+    parts = [_PARTS[action](context, target) for action in sorted(does)]
     return Conversion(
         tuple(document for part in parts for document in part.documents),
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
@@ -87,26 +87,26 @@ def _refuse_settings(policy: Policy) -> None:
         raise CompileError("imageExtractors have no equivalent")
 
 
-def _validating(ground: Ground, target: Target) -> Conversion:
-    if target is Target.ADMISSION:
-        from lictor.convert.admission import convert_to_admission
+def _validating(context: ConversionContext, target: ConversionTarget) -> Conversion:
+    if target is ConversionTarget.ADMISSION:
+        from lictor.convert.validating import convert_to_admission
 
-        return Conversion(*convert_to_admission(ground))
+        return Conversion(*convert_to_admission(context))
     from lictor.convert.validating import convert_to_validating
 
-    return Conversion(*convert_to_validating(ground))
+    return Conversion(*convert_to_validating(context))
 
 
-def _mutating(ground: Ground, _target: Target) -> Conversion:
+def _mutating(context: ConversionContext, _target: ConversionTarget) -> Conversion:
     from lictor.convert.mutating import convert_to_mutating
 
-    return Conversion(*convert_to_mutating(ground))
+    return Conversion(*convert_to_mutating(context))
 
 
-def _generating(ground: Ground, _target: Target) -> Conversion:
+def _generating(context: ConversionContext, _target: ConversionTarget) -> Conversion:
     from lictor.convert.generating import convert_to_generating
 
-    return Conversion(*convert_to_generating(ground))
+    return Conversion(*convert_to_generating(context))
 
 
 _PARTS = {"validate": _validating, "mutate": _mutating, "generate": _generating}

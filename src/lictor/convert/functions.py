@@ -1,67 +1,106 @@
-"""Functions of JMESPath in the words of CEL."""
+"""JMESPath functions, and the variable `images`, as CEL."""
 
 from collections.abc import Callable
 from typing import TypeAlias
 
-from lictor.convert.place import LIST, NUMBER, TEXT, Names, Place
-from lictor.convert.scope import Scope
-from lictor.convert.truth import Atom, Test, any_of, choose
+from lictor.convert.cel_tests import Atom, Test, any_of, choose
+from lictor.convert.cel_values import LIST, NUMBER, TEXT, CelValue, LoopNames, ResourceRoot
+from lictor.convert.navigation import as_stream
 from lictor.convert.value import (
     Constant,
     Count,
     Either,
-    Flag,
+    ExpressionScope,
+    LoopList,
+    LoopSource,
     Several,
-    Source,
-    Stream,
+    TestValue,
     Value,
-    as_place,
+    as_cel_value,
     is_equal,
     is_present,
     pick,
     quantify,
+    settle,
     test_each,
 )
 from lictor.convert.writing import quote, wrap
 from lictor.errors import CompileError
+from lictor.lang.jmespath.nodes import Kind, Node
+
+_CONTAINERS = frozenset(("containers", "initContainers", "ephemeralContainers"))
+
+
+def is_images(node: Node) -> bool:
+    """Tell whether a node is the variable."""
+    return node.kind is Kind.FIELD and node.value == "images"
+
+
+def images_of(field: str, subject: ResourceRoot, names: LoopNames) -> Value:
+    """The images of the containers of one field, in place of a map by container."""
+    if subject.pod is None and not _is_pod(subject):
+        raise CompileError("images of what is not known to be a Pod")
+    if field not in _CONTAINERS:
+        raise CompileError(f"images.{field} has no equivalent")
+    stream = as_stream(subject.navigate((*(subject.pod or ()), "spec", field)), names)
+    if not isinstance(stream, LoopList) or not isinstance(stream.item, CelValue):
+        raise CompileError("images of containers that are no list")
+    return LoopList(stream.sources, stream.item.step("image"))
+
+
+def _is_pod(subject: ResourceRoot) -> bool:
+    return subject.shape.step("spec").step("containers").type == "list"
+
+
+def image_parts(images: Value, part: Node) -> Value:
+    """One part of each image's name."""
+    if part.kind is not Kind.FIELD or part.value != "registry" or not isinstance(images, LoopList):
+        # Kyverno's CEL writes out what is left out (`library/`, digests without tags).
+        raise CompileError(f"images.*.{part.value}: CEL takes image names apart in another way")
+    image = settle(images.item)
+    if not isinstance(image, CelValue):
+        raise CompileError("images that are no texts")
+    text = 'image({}).registry().replace("index.docker.io", "docker.io")'
+    return LoopList(images.sources, image.become(text, TEXT))
+
 
 Function: TypeAlias = Callable[..., Value]
 
 
-def _length(_scope: Scope, _names: Names, value: Value) -> Value:
+def _length(_scope: ExpressionScope, _names: LoopNames, value: Value) -> Value:
     def measure(one: Value) -> Value:
         match one:
             case Constant() if isinstance(one.value, str | list | dict):
                 return Constant(len(one.value))
             case Several():
                 return Constant(len(one.items))
-            case Stream():
+            case LoopList():
                 return Count(_certain_stream(one))
-            case Place():
+            case CelValue():
                 return one.certain().become("{}.size()", NUMBER)
         raise CompileError("the length of what has none")
 
     return pick(value, measure)
 
 
-def _certain_stream(stream: Stream) -> Stream:
+def _certain_stream(stream: LoopList) -> LoopList:
     first, *rest = stream.sources
-    return Stream((Source(first.place.certain(), first.name, first.keep), *rest), stream.item)
+    return LoopList((LoopSource(first.place.certain(), first.name, first.keep), *rest), stream.item)
 
 
-def _keys(_scope: Scope, names: Names, value: Value) -> Value:
+def _keys(_scope: ExpressionScope, names: LoopNames, value: Value) -> Value:
     def list_keys(one: Value) -> Value:
         if isinstance(one, Constant) and isinstance(one.value, dict):
             return Constant(list(one.value))
-        place = as_place(one).certain()
+        place = as_cel_value(one).certain()
         name, _ = names.fresh("keys")
-        return Stream((Source(place, name),), Place(name, TEXT))
+        return LoopList((LoopSource(place, name),), CelValue(name, TEXT))
 
     return pick(value, list_keys)
 
 
-def _contains(_scope: Scope, _names: Names, hay: Value, needle: Value) -> Value:
-    return Flag(test_each(hay, lambda one: _holds(one, needle)))
+def _contains(_scope: ExpressionScope, _names: LoopNames, hay: Value, needle: Value) -> Value:
+    return TestValue(test_each(hay, lambda one: _holds(one, needle)))
 
 
 def _holds(hay: Value, needle: Value) -> Test:
@@ -70,10 +109,10 @@ def _holds(hay: Value, needle: Value) -> Test:
             return any_of(is_equal(Constant(item), needle) for item in hay.value)
         case Several():
             return any_of(is_equal(item, needle) for item in hay.items)
-        case Stream():
+        case LoopList():
             return quantify(_certain_stream(hay), lambda one: is_equal(one, needle), every=False)
-    place = as_place(hay).certain()
-    sought = as_place(needle)
+    place = as_cel_value(hay).certain()
+    sought = as_cel_value(needle)
     within = Atom(f"{wrap(place.text)}.contains({sought.text})", risky=place.risky)
     member = Atom(f"{sought.text} in {wrap(place.text)}", risky=place.risky)
     if place.type == "string":
@@ -85,12 +124,12 @@ def _holds(hay: Value, needle: Value) -> Test:
 
 
 def _on_text(method: str) -> Function:
-    def call(_scope: Scope, _names: Names, *arguments: Value) -> Value:
+    def call(_scope: ExpressionScope, _names: LoopNames, *arguments: Value) -> Value:
         subject, *rest = arguments
-        given = ", ".join(as_place(one).text for one in rest)
+        given = ", ".join(as_cel_value(one).text for one in rest)
 
         def apply(one: Value) -> Value:
-            return as_place(one).certain().become(f"{{}}.{method}({given})", TEXT)
+            return as_cel_value(one).certain().become(f"{{}}.{method}({given})", TEXT)
 
         return pick(subject, apply)
 
@@ -98,33 +137,35 @@ def _on_text(method: str) -> Function:
 
 
 def _ask_text(method: str) -> Function:
-    def call(_scope: Scope, _names: Names, subject: Value, sought: Value) -> Value:
+    def call(_scope: ExpressionScope, _names: LoopNames, subject: Value, sought: Value) -> Value:
         def ask(one: Value) -> Test:
-            place, other = as_place(one).certain(), as_place(sought).certain()
+            place, other = as_cel_value(one).certain(), as_cel_value(sought).certain()
             text = f"{wrap(place.text)}.{method}({other.text})"
             return Atom(text, risky=place.risky or other.risky)
 
-        return Flag(test_each(subject, ask))
+        return TestValue(test_each(subject, ask))
 
     return call
 
 
-def _regex_match(_scope: Scope, _names: Names, pattern: Value, subject: Value) -> Value:
+def _regex_match(
+    _scope: ExpressionScope, _names: LoopNames, pattern: Value, subject: Value
+) -> Value:
     if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
         raise CompileError("a regular expression that is not a constant")
     expression = quote(pattern.value)
 
     def ask(one: Value) -> Test:
-        place = as_place(one).certain()
+        place = as_cel_value(one).certain()
         text = wrap(place.text) if place.type in ("string", "") else f"string({place.text})"
         return Atom(f"{text}.matches({expression})", risky=place.risky)
 
-    return Flag(test_each(subject, ask))
+    return TestValue(test_each(subject, ask))
 
 
-def _to_string(_scope: Scope, _names: Names, value: Value) -> Value:
+def _to_string(_scope: ExpressionScope, _names: LoopNames, value: Value) -> Value:
     def write(one: Value) -> Value:
-        place = as_place(one)
+        place = as_cel_value(one)
         if place.type == "string":
             return place
         if place.type in ("number", "boolean"):
@@ -134,31 +175,31 @@ def _to_string(_scope: Scope, _names: Names, value: Value) -> Value:
     return pick(value, write)
 
 
-def _split(_scope: Scope, _names: Names, subject: Value, separator: Value) -> Value:
-    place = as_place(subject).certain()
-    return place.become(f"{{}}.split({as_place(separator).text})", LIST)
+def _split(_scope: ExpressionScope, _names: LoopNames, subject: Value, separator: Value) -> Value:
+    place = as_cel_value(subject).certain()
+    return place.become(f"{{}}.split({as_cel_value(separator).text})", LIST)
 
 
-def _join(_scope: Scope, _names: Names, separator: Value, items: Value) -> Value:
-    between = as_place(separator).text
+def _join(_scope: ExpressionScope, _names: LoopNames, separator: Value, items: Value) -> Value:
+    between = as_cel_value(separator).text
     if isinstance(items, Several):
-        texts = f" + {between} + ".join(wrap(as_place(item).text) for item in items.items)
-        return Place(texts, TEXT)
-    return as_place(items).become(f"{{}}.join({between})", TEXT)
+        texts = f" + {between} + ".join(wrap(as_cel_value(item).text) for item in items.items)
+        return CelValue(texts, TEXT)
+    return as_cel_value(items).become(f"{{}}.join({between})", TEXT)
 
 
-def _to_array(_scope: Scope, _names: Names, value: Value) -> Value:
+def _to_array(_scope: ExpressionScope, _names: LoopNames, value: Value) -> Value:
     def wrap_one(one: Value) -> Value:
-        if isinstance(one, Stream):
+        if isinstance(one, LoopList):
             return one.or_empty()
-        if isinstance(one, Several) or (isinstance(one, Place) and one.type == "list"):
+        if isinstance(one, Several) or (isinstance(one, CelValue) and one.type == "list"):
             return one
         return Several((one,))
 
     return pick(value, wrap_one)
 
 
-def _not_null(_scope: Scope, _names: Names, *values: Value) -> Value:
+def _not_null(_scope: ExpressionScope, _names: LoopNames, *values: Value) -> Value:
     *before, last = values
     made = last
     for value in reversed(before):

@@ -2,26 +2,27 @@
 
 from collections.abc import Iterator
 
-from lictor.convert.document import fold, write_metadata, write_timeout
-from lictor.convert.json_text import write_json, write_leaf
-from lictor.convert.plan import Ground
-from lictor.convert.scope import Hoisted, Scope
-from lictor.convert.trigger import Trigger, find_trigger
+from lictor.convert.document import RuleTrigger, find_trigger, fold, write_metadata, write_timeout
+from lictor.convert.patching import write_json, write_leaf
+from lictor.convert.plan import ConversionContext
 from lictor.convert.validating import API_VERSION
-from lictor.convert.writing import quote
+from lictor.convert.value import ExpressionScope
+from lictor.convert.writing import PolicyVariables, quote
 from lictor.errors import CompileError
 from lictor.lang.resource_names import ResourceNames
 from lictor.model.policy import Clone, CloneList, Generate, Rule
 from lictor.raw import JsonObject
 
 
-def convert_to_generating(ground: Ground) -> tuple[tuple[JsonObject, ...], tuple[str, ...]]:
+def convert_to_generating(
+    context: ConversionContext,
+) -> tuple[tuple[JsonObject, ...], tuple[str, ...]]:
     """The documents and the notes."""
     documents: list[JsonObject] = []
-    rules = [rule for rule in ground.policy.spec.rules if rule.generate is not None]
+    rules = [rule for rule in context.policy.spec.rules if rule.generate is not None]
     for rule in rules:
         try:
-            made = _convert_rule(rule, ground)
+            made = _convert_rule(rule, context)
         except CompileError as error:
             raise CompileError(error.message, where=f"rule {rule.name}") from error
         same = next((each for each in documents if _agree(each, made)), None)
@@ -40,22 +41,22 @@ def _agree(one: JsonObject, other: JsonObject) -> bool:
     return mine == {key: value for key, value in other["spec"].items() if key != "generate"}
 
 
-def _convert_rule(rule: Rule, ground: Ground) -> JsonObject:
-    policy, generate = ground.policy, rule.generate
+def _convert_rule(rule: Rule, context: ConversionContext) -> JsonObject:
+    policy, generate = context.policy, rule.generate
     if generate is None:
         raise CompileError("not a generate rule")
     if policy.kind == "Policy":
         raise CompileError("a Policy that generates: it may only do so in its own namespace")
-    trigger = find_trigger(rule, None, Hoisted(inline=True), ground)
+    trigger = find_trigger(rule, None, PolicyVariables(inline=True), context)
     spec: JsonObject = {"matchConstraints": trigger.constraints, **write_timeout(policy)}
     if trigger.conditions:
         spec["matchConditions"] = [
             {"name": name, "expression": fold(text)} for name, text in trigger.conditions
         ]
-    evaluation = _evaluation(generate, ground)
+    evaluation = _evaluation(generate, context)
     if evaluation:
         spec["evaluation"] = evaluation
-    expressions = _expressions(generate, trigger, ground.names)
+    expressions = _expressions(generate, trigger, context.names)
     spec["generate"] = [{"expression": text} for text in expressions]
     return {
         "apiVersion": API_VERSION,
@@ -65,8 +66,8 @@ def _convert_rule(rule: Rule, ground: Ground) -> JsonObject:
     }
 
 
-def _evaluation(generate: Generate, ground: Ground) -> JsonObject:
-    spec = ground.policy.spec
+def _evaluation(generate: Generate, context: ConversionContext) -> JsonObject:
+    spec = context.policy.spec
     existing = generate.generate_existing
     if existing is None:
         existing = spec.generate_existing or bool(spec.generate_existing_on_policy_update)
@@ -78,7 +79,7 @@ def _evaluation(generate: Generate, ground: Ground) -> JsonObject:
     return {name: {"enabled": True} for name, is_on in switches.items() if is_on}
 
 
-def _expressions(generate: Generate, trigger: Trigger, names: ResourceNames) -> Iterator[str]:
+def _expressions(generate: Generate, trigger: RuleTrigger, names: ResourceNames) -> Iterator[str]:
     if generate.foreach:
         raise CompileError("foreach in generate has no equivalent")
     namespace = write_leaf(generate.namespace, trigger.scope)
@@ -95,7 +96,7 @@ def _apply(namespace: str, made: str) -> str:
     return f"generator.Apply({namespace}, [{made}])"
 
 
-def _data(generate: Generate, scope: Scope) -> str:
+def _data(generate: Generate, scope: ExpressionScope) -> str:
     if not isinstance(generate.data, dict):
         raise CompileError("data that is no object")
     data = dict(generate.data)
@@ -112,7 +113,7 @@ def _without(data: JsonObject) -> JsonObject:
     return {k: v for k, v in data.items() if k not in ("apiVersion", "kind", "metadata")}
 
 
-def _clone(generate: Generate, scope: Scope, names: ResourceNames) -> str:
+def _clone(generate: Generate, scope: ExpressionScope, names: ResourceNames) -> str:
     if generate.clone.name != generate.name:
         raise CompileError("a copy under another name: CEL cannot change a copy")
     resource = _resource(generate.api_version, generate.kind, names)
@@ -121,7 +122,7 @@ def _clone(generate: Generate, scope: Scope, names: ResourceNames) -> str:
     return f"resource.Get({version}, {quote(resource)}, {', '.join(place)})"
 
 
-def _clone_list(cloned: CloneList, scope: Scope, names: ResourceNames) -> Iterator[str]:
+def _clone_list(cloned: CloneList, scope: ExpressionScope, names: ResourceNames) -> Iterator[str]:
     namespace = write_leaf(cloned.namespace, scope)
     labels = ""
     if cloned.selector is not None:

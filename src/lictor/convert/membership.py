@@ -4,30 +4,30 @@ import re
 
 import orjson
 
-from lictor.convert.navigation import as_stream
-from lictor.convert.place import Place
-from lictor.convert.scalar import match_text, translate_scalar
-from lictor.convert.scope import Scope
-from lictor.convert.truth import (
+from lictor.convert.cel_tests import (
     FALSE,
     Atom,
+    SettledTest,
     Test,
-    Truth,
     all_of,
     any_of,
     compare,
     negate,
     with_risk,
 )
+from lictor.convert.cel_values import CelValue
+from lictor.convert.navigation import as_stream
+from lictor.convert.scalar import match_text, translate_scalar
 from lictor.convert.value import (
     Constant,
     Count,
     Either,
-    Flag,
+    ExpressionScope,
+    LoopList,
     Several,
-    Stream,
+    TestValue,
     Value,
-    as_place,
+    as_cel_value,
     is_equal,
     is_present,
     quantify,
@@ -45,7 +45,7 @@ from lictor.raw import Json
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-def holds_one(key: Value, value: Value, scope: Scope, *, negated: bool) -> Test:
+def holds_one(key: Value, value: Value, scope: ExpressionScope, *, negated: bool) -> Test:
     """A single key: is it a member, or is it none?"""
     if isinstance(key, Constant) and not isinstance(key.value, str | int | float):
         return FALSE
@@ -55,19 +55,25 @@ def holds_one(key: Value, value: Value, scope: Scope, *, negated: bool) -> Test:
     return all_of((is_present(key), negate(found) if negated else found))
 
 
-def holds_any(key: Several | Stream, value: Value, scope: Scope, *, negated: bool) -> Test:
+def holds_any(
+    key: Several | LoopList, value: Value, scope: ExpressionScope, *, negated: bool
+) -> Test:
     """Some key is a member, or none."""
     if isinstance(value, Constant) and isinstance(value.value, int | float):
         value = Constant([value.value])
     return _over(key, value, scope, every=False, negated=negated)
 
 
-def holds_all(key: Several | Stream, value: Value, scope: Scope, *, negated: bool) -> Test:
+def holds_all(
+    key: Several | LoopList, value: Value, scope: ExpressionScope, *, negated: bool
+) -> Test:
     """Every key is a member, or none of them is."""
     return all_of((is_present(key), _over(key, value, scope, every=True, negated=negated)))
 
 
-def _over(key: Several | Stream, value: Value, scope: Scope, *, every: bool, negated: bool) -> Test:
+def _over(
+    key: Several | LoopList, value: Value, scope: ExpressionScope, *, every: bool, negated: bool
+) -> Test:
     if isinstance(value, Constant) and not isinstance(value.value, str | list):
         return FALSE
 
@@ -75,18 +81,18 @@ def _over(key: Several | Stream, value: Value, scope: Scope, *, every: bool, neg
         found = test_each(one, lambda each: _is_member(each, value, scope))
         return negate(found) if negated else found
 
-    if isinstance(key, Stream):
+    if isinstance(key, LoopList):
         return quantify(key, ask, every=every)
     join = all_of if every else any_of
     return join(ask(settle(item)) for item in key.items)
 
 
-def _is_member(key: Value, value: Value, scope: Scope) -> Test:
+def _is_member(key: Value, value: Value, scope: ExpressionScope) -> Test:
     if isinstance(key, Constant) and isinstance(value, Constant):
-        return Truth(compile_operator("AnyIn")([key.value], value.value))
+        return SettledTest(compile_operator("AnyIn")([key.value], value.value))
     if isinstance(value, Constant):
         return _is_among(key, value.value, scope)
-    if isinstance(value, Stream | Several):
+    if isinstance(value, LoopList | Several):
         return _is_among_found(key, value, scope)
     return _is_in_place(key, value, scope)
 
@@ -94,15 +100,15 @@ def _is_member(key: Value, value: Value, scope: Scope) -> Test:
 # --- among constants
 
 
-def _is_among(key: Value, members: Json, scope: Scope) -> Test:
-    if isinstance(key, Flag):
+def _is_among(key: Value, members: Json, scope: ExpressionScope) -> Test:
+    if isinstance(key, TestValue):
         texts = {print_value(member) for member in _list(members)}
         return any_of(
             test
             for name, test in (("true", key.test), ("false", negate(key.test)))
             if name in texts
         )
-    place = as_place(key)
+    place = as_cel_value(key)
     return with_risk(_place_among(place, members, scope), risky=place.risky)
 
 
@@ -110,7 +116,7 @@ def _list(members: Json) -> list[Json]:
     return members if isinstance(members, list) else [members]
 
 
-def _place_among(place: Place, members: Json, scope: Scope) -> Test:
+def _place_among(place: CelValue, members: Json, scope: ExpressionScope) -> Test:
     if isinstance(members, str):
         if is_range(members):
             return translate_scalar(members, place)
@@ -126,7 +132,7 @@ def _place_among(place: Place, members: Json, scope: Scope) -> Test:
     return _text_among(place, members, scope)
 
 
-def _text_among(place: Place, members: list[Json], scope: Scope) -> Test:
+def _text_among(place: CelValue, members: list[Json], scope: ExpressionScope) -> Test:
     texts = [print_value(member) for member in members]
     plain = [text for text in texts if not has_wildcard(text)]
     tests: list[Test] = []
@@ -164,34 +170,34 @@ def _read_number(member: Json) -> float | None:
 # --- among what the resource has
 
 
-def _is_among_found(key: Value, value: Stream | Several, scope: Scope) -> Test:
+def _is_among_found(key: Value, value: LoopList | Several, scope: ExpressionScope) -> Test:
     def is_key(one: Value) -> Test:
         return test_each(one, lambda each: _is_same(each, key, scope))
 
-    if isinstance(value, Stream):
+    if isinstance(value, LoopList):
         return quantify(value, is_key, every=False)
     return any_of(is_key(settle(item)) for item in value.items)
 
 
-def _is_same(member: Value, key: Value, scope: Scope) -> Test:
+def _is_same(member: Value, key: Value, scope: ExpressionScope) -> Test:
     """Compare as texts, which is what Kyverno makes of both."""
-    if isinstance(key, Constant) and isinstance(member, Flag):
+    if isinstance(key, Constant) and isinstance(member, TestValue):
         return is_equal(member, Constant(print_value(key.value) == "true"))
     if isinstance(member, Either | Count):
         raise CompileError("a list of values of several kinds")
-    if isinstance(key, Constant) and isinstance(member, Place):
+    if isinstance(key, Constant) and isinstance(member, CelValue):
         refuse_wildcards(member)
         same = _text_equals(member, key.value)
         if scope.wildcards:
             same = any_of((same, compare(wrap(member.text), "==", '"*"')))
         return same
-    left, right = as_place(member), as_place(key)
+    left, right = as_cel_value(member), as_cel_value(key)
     refuse_wildcards(left, right)
     test = compare(wrap(left.text), "==", wrap(right.text), risky=left.risky or right.risky)
     return all_of((right.present, test))
 
 
-def refuse_wildcards(*places: Place) -> None:
+def refuse_wildcards(*places: CelValue) -> None:
     """Texts that are put together of wildcards are patterns, which only constants can be here.
 
     And so may texts be that others wrote: a ConfigMap's text can even be a list.
@@ -203,7 +209,7 @@ def refuse_wildcards(*places: Place) -> None:
             raise CompileError("a pattern that is put together when a request comes")
 
 
-def _text_equals(place: Place, value: Json) -> Test:
+def _text_equals(place: CelValue, value: Json) -> Test:
     text = print_value(value)
     if place.type == "number":
         number = _read_number(value)
@@ -215,11 +221,11 @@ def _text_equals(place: Place, value: Json) -> Test:
     return match_text(text, place.text)
 
 
-def _is_in_place(key: Value, value: Value, scope: Scope) -> Test:
-    place = as_place(value)
+def _is_in_place(key: Value, value: Value, scope: ExpressionScope) -> Test:
+    place = as_cel_value(value)
     if place.type == "list":
         stream = as_stream(place, scope.names)
-        if isinstance(stream, Stream):
+        if isinstance(stream, LoopList):
             return _is_among_found(key, stream, scope)
     if place.type not in ("string", ""):
         return FALSE
@@ -227,7 +233,7 @@ def _is_in_place(key: Value, value: Value, scope: Scope) -> Test:
         refuse_wildcards(place)
         same = match_text(print_value(key.value), place.text)
         return all_of((place.present, with_risk(same, risky=place.risky)))
-    one = as_place(key)
+    one = as_cel_value(key)
     refuse_wildcards(one, place)
     same = compare(wrap(one.text), "==", wrap(place.text), risky=one.risky or place.risky)
     return all_of((place.present, same))

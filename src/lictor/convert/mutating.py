@@ -5,28 +5,29 @@ from collections.abc import Iterator
 import msgspec
 
 from lictor.convert.body import plain_filler
+from lictor.convert.cel_tests import TRUE, Test, render
+from lictor.convert.cel_values import CelValue
 from lictor.convert.document import (
+    RuleTrigger,
+    find_trigger,
     fold,
+    list_rules,
     write_failure_policy,
     write_metadata,
     write_timeout,
 )
-from lictor.convert.groups import list_rules
-from lictor.convert.kinds import Meant, resource_rules
-from lictor.convert.overlay import Fields, read_overlay, split
+from lictor.convert.overlay import PatchFields, read_overlay, split
 from lictor.convert.patching import (
-    Patcher,
+    PatchWriter,
     can_merge,
     render_operations,
     write_merge,
     write_operation,
 )
-from lictor.convert.place import Place
-from lictor.convert.plan import Ground
-from lictor.convert.scope import Hoisted
-from lictor.convert.trigger import Trigger, find_trigger
-from lictor.convert.truth import TRUE, Test, render
+from lictor.convert.plan import ConversionContext
+from lictor.convert.selection import ResolvedKind, resource_rules
 from lictor.convert.validating import API_VERSION
+from lictor.convert.writing import PolicyVariables
 from lictor.errors import CompileError
 from lictor.lang.patch.json_patch import parse_json_patch
 from lictor.lang.patch.merge_table import find_shape
@@ -40,25 +41,27 @@ class _Part(msgspec.Struct, frozen=True):
 
     rule: str
     pod: tuple[str, ...] | None
-    trigger: Trigger
+    trigger: RuleTrigger
     gate: Test
     mutations: tuple[JsonObject, ...]
 
 
-def convert_to_mutating(ground: Ground) -> tuple[tuple[JsonObject, ...], tuple[str, ...]]:
+def convert_to_mutating(
+    context: ConversionContext,
+) -> tuple[tuple[JsonObject, ...], tuple[str, ...]]:
     """The documents and the notes."""
     parts = []
-    for rule, pod in list_rules(ground):
+    for rule, pod in list_rules(context):
         if rule.mutate is None:
             continue
         try:
-            parts.append(_convert_rule(rule, pod, ground))
+            parts.append(_convert_rule(rule, pod, context))
         except CompileError as error:
             raise CompileError(error.message, where=f"rule {rule.name}") from error
-    return tuple(_write_all(ground.policy, parts)), ()
+    return tuple(_write_all(context.policy, parts)), ()
 
 
-def _convert_rule(rule: Rule, pod: tuple[str, ...] | None, ground: Ground) -> _Part:
+def _convert_rule(rule: Rule, pod: tuple[str, ...] | None, context: ConversionContext) -> _Part:
     mutate = rule.mutate
     if mutate is None:
         raise CompileError("not a mutate rule")
@@ -67,12 +70,12 @@ def _convert_rule(rule: Rule, pod: tuple[str, ...] | None, ground: Ground) -> _P
     if mutate.foreach:
         raise CompileError("foreach in mutate has no equivalent")
     # The subject here is the whole object: patches go where they say.
-    trigger = find_trigger(rule, pod, Hoisted(inline=True), ground)
+    trigger = find_trigger(rule, pod, PolicyVariables(inline=True), context)
     gate, mutations = _translate(mutate, trigger)
     return _Part(rule.name, pod, trigger, gate, tuple(mutations))
 
 
-def _translate(mutate: Mutate, trigger: Trigger) -> tuple[Test, list[JsonObject]]:
+def _translate(mutate: Mutate, trigger: RuleTrigger) -> tuple[Test, list[JsonObject]]:
     root = _root(trigger)
     if mutate.patch_strategic_merge is None:
         if has_variables(mutate.patches_json6902):
@@ -92,23 +95,23 @@ def _translate(mutate: Mutate, trigger: Trigger) -> tuple[Test, list[JsonObject]
     return patch.gate, [_json_patch(text) for text in written]
 
 
-def _root(trigger: Trigger) -> Place:
-    return Place("object", trigger.scope.subject.shape)
+def _root(trigger: RuleTrigger) -> CelValue:
+    return CelValue("object", trigger.scope.subject.shape)
 
 
 def _json_patch(text: str) -> JsonObject:
     return {"patchType": "JSONPatch", "jsonPatch": {"expression": fold(text)}}
 
 
-def _write_operations(node: Fields, root: Place, trigger: Trigger) -> str:
+def _write_operations(node: PatchFields, root: CelValue, trigger: RuleTrigger) -> str:
     shapes = [find_shape({"apiVersion": k.api_version, "kind": k.kind}) for k in trigger.kinds]
     same = all(shape == shapes[0] for shape in shapes)
     if not same and not _is_templated(trigger.kinds):
         raise CompileError("kinds whose lists are merged in different ways")
-    return render_operations(Patcher(trigger.scope).fields(node, root, '""', shapes[0]))
+    return render_operations(PatchWriter(trigger.scope).fields(node, root, '""', shapes[0]))
 
 
-def _is_templated(kinds: tuple[Meant, ...]) -> bool:
+def _is_templated(kinds: tuple[ResolvedKind, ...]) -> bool:
     """Controllers differ only in fields that no patch about Pods speaks of."""
     return all(kind.group in ("apps", "batch", "") for kind in kinds)
 

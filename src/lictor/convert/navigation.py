@@ -2,16 +2,16 @@
 
 from msgspec.structs import replace
 
-from lictor.convert.place import TEXT, Names, Place
+from lictor.convert.cel_values import TEXT, CelValue, LoopNames
 from lictor.convert.value import (
     NOTHING,
     Constant,
     Either,
-    Path,
-    Request,
+    LoopList,
+    LoopSource,
+    RequestValue,
+    ResourcePath,
     Several,
-    Source,
-    Stream,
     Value,
     is_true,
     settle,
@@ -28,11 +28,11 @@ _USER_FIELDS = {"username": TEXT, "uid": TEXT, "kind": TEXT, "group": TEXT, "ver
 def step_into(one: Value, name: str, *, strict: bool) -> Value:
     """A field of a value; nothing where it has none."""
     match one:
-        case Request():
+        case RequestValue():
             return _request_field(one, name)
-        case Path():
-            return Path(one.subject, (*one.steps, name))
-        case Place():
+        case ResourcePath():
+            return ResourcePath(one.subject, (*one.steps, name))
+        case CelValue():
             made = one.step(name)
             if one.text.startswith("request.") and name in _USER_FIELDS:
                 made = replace(made, shape=_USER_FIELDS[name])
@@ -42,43 +42,43 @@ def step_into(one: Value, name: str, *, strict: bool) -> Value:
     return NOTHING
 
 
-def _request_field(request: Request, name: str) -> Value:
+def _request_field(request: RequestValue, name: str) -> Value:
     if name == "object":
-        return Path(request.subject)
+        return ResourcePath(request.subject)
     if name == "oldObject":
-        return Path(replace(request.subject, root="oldObject", operation=""))
+        return ResourcePath(replace(request.subject, root="oldObject", operation=""))
     if name == "operation" and request.subject.operation:
         return Constant(request.subject.operation)
     if name in _REQUEST_TEXTS:
-        return Place(f"request.{name}", TEXT)
+        return CelValue(f"request.{name}", TEXT)
     if name in _REQUEST_MAPS:
-        return Place(f"request.{name}", label=name)
+        return CelValue(f"request.{name}", label=name)
     raise CompileError(f"request.{name} has no equivalent")
 
 
 def require(value: Value) -> Value:
     """The same for one who wants an error where it is not there."""
     value = settle(value)
-    return value.certain() if isinstance(value, Place) else value
+    return value.certain() if isinstance(value, CelValue) else value
 
 
 # --- lists
 
 
-def as_stream(one: Value, names: Names) -> Value:
+def as_stream(one: Value, names: LoopNames) -> Value:
     """A value as a list that can be gone through; nothing where it is none."""
-    if isinstance(one, Stream | Several):
+    if isinstance(one, LoopList | Several):
         return one
     if isinstance(one, Constant) and isinstance(one.value, list):
         return Several(tuple(Constant(item) for item in one.value))
-    if not isinstance(one, Place) or one.type not in ("list", ""):
+    if not isinstance(one, CelValue) or one.type not in ("list", ""):
         return NOTHING
     name, _ = names.fresh(one.label)
-    item = Place(name, one.shape.element, foreign=one.foreign)
-    return Stream((Source(one, name),), item)
+    item = CelValue(name, one.shape.element, foreign=one.foreign)
+    return LoopList((LoopSource(one, name),), item)
 
 
-def names_inside(stream: Stream, names: Names) -> Names:
+def names_inside(stream: LoopList, names: LoopNames) -> LoopNames:
     """The names that are taken inside of the loops."""
     for source in stream.sources:
         names = names.also(source.name)
@@ -90,21 +90,21 @@ def names_inside(stream: Stream, names: Names) -> Names:
 
 def with_default(left: Value, right: Value) -> Value:
     """`left || right`."""
-    if isinstance(left, Stream) and isinstance(right, Constant) and right.value == []:
+    if isinstance(left, LoopList) and isinstance(right, Constant) and right.value == []:
         return left.or_empty()
-    if isinstance(left, Place) and isinstance(right, Constant) and _is_zero(left, right.value):
+    if isinstance(left, CelValue) and isinstance(right, Constant) and _is_zero(left, right.value):
         shape = left.shape
         if not left.type and right.value == "":
             shape = TEXT
         text = left.or_value(literal(right.value))
-        return Place(text, shape, label=left.label, foreign=left.foreign)
+        return CelValue(text, shape, label=left.label, foreign=left.foreign)
     return Either(is_true(left), left, right)
 
 
 _ZEROS: dict[str, Json] = {"string": "", "list": [], "map": {}}
 
 
-def _is_zero(left: Place, value: Json) -> bool:
+def _is_zero(left: CelValue, value: Json) -> bool:
     """Whether what counts as false is no more and no less than the default."""
     if left.type == "number":
         return isinstance(value, int | float) and not isinstance(value, bool)

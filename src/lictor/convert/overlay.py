@@ -4,10 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.convert.pattern import FillIn, translate_element
-from lictor.convert.place import TEXT, Names, Place
-from lictor.convert.scalar import translate_scalar
-from lictor.convert.truth import (
+from lictor.convert.cel_tests import (
     FALSE,
     TRUE,
     Test,
@@ -17,6 +14,9 @@ from lictor.convert.truth import (
     is_full,
     negate,
 )
+from lictor.convert.cel_values import TEXT, CelValue, LoopNames
+from lictor.convert.pattern import FillIn, translate_element
+from lictor.convert.scalar import translate_scalar
 from lictor.errors import CompileError
 from lictor.lang.patch.strategic_merge import print_scalar
 from lictor.lang.pattern.anchor import Modifier, parse_anchor
@@ -33,19 +33,19 @@ _CERTAIN = frozenset((
 _ANY = ("*", "?*", "*?")
 
 
-def descend(place: Place, key: str) -> Place:
+def descend(place: CelValue, key: str) -> CelValue:
     """A field; what every object of a known kind has is there for certain."""
     is_certain = bool(place.shape.step(key).forms) and f"{place.text}.{key}" in _CERTAIN
     return place.step(key, certain=is_certain)
 
 
-class Leaf(msgspec.Struct, frozen=True):
+class PatchLeaf(msgspec.Struct, frozen=True):
     """A value that takes the place of what was there."""
 
     value: Json
 
 
-class Field(msgspec.Struct, frozen=True):
+class PatchField(msgspec.Struct, frozen=True):
     """One field of a map; `addition` leaves alone what is there already."""
 
     key: str
@@ -53,30 +53,30 @@ class Field(msgspec.Struct, frozen=True):
     addition: bool = False
 
 
-class Fields(msgspec.Struct, frozen=True):
+class PatchFields(msgspec.Struct, frozen=True):
     """A map whose fields are merged."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[PatchField, ...]
 
 
-class Items(msgspec.Struct, frozen=True):
+class PatchItems(msgspec.Struct, frozen=True):
     """A list: elements to add or to merge, and a change for each element that is there."""
 
     constants: tuple[Json, ...] = ()
-    each: Fields | None = None
+    each: PatchFields | None = None
 
 
-Node: TypeAlias = Leaf | Fields | Items
+Node: TypeAlias = PatchLeaf | PatchFields | PatchItems
 
 
 class Overlay(msgspec.Struct, frozen=True):
     """The condition for a patch, and the patch without anchors; None where nothing is left."""
 
     gate: Test
-    node: Fields | None
+    node: PatchFields | None
 
 
-def read_overlay(patch: Json, root: Place, fill: FillIn) -> Overlay:
+def read_overlay(patch: Json, root: CelValue, fill: FillIn) -> Overlay:
     """Take a patch apart; CompileError where its anchors have no equivalent."""
     if not isinstance(patch, dict):
         raise CompileError("a patch that is no object")
@@ -89,46 +89,46 @@ class _Reader(msgspec.Struct, frozen=True):
     fill: FillIn
     gates: list[Test]
 
-    def map(self, patch: dict[str, Json], place: Place) -> Fields | None:
+    def map(self, patch: dict[str, Json], place: CelValue) -> PatchFields | None:
         fields = []
         for key, value in patch.items():
             anchor = parse_anchor(key)
             if anchor is None or anchor.modifier not in _KNOWN:
                 node = self._node(value, descend(place, key))
                 if node is not None:
-                    fields.append(Field(key, node))
+                    fields.append(PatchField(key, node))
             elif anchor.modifier is Modifier.ADDITION:
                 node = self._node(value, descend(place, anchor.key))
                 if node is not None:
-                    fields.append(Field(anchor.key, node, addition=True))
+                    fields.append(PatchField(anchor.key, node, addition=True))
             else:
                 self.gates.append(self._meets(value, descend(place, anchor.key)))
-        return Fields(tuple(fields)) if fields else None
+        return PatchFields(tuple(fields)) if fields else None
 
-    def _node(self, value: Json, place: Place) -> Node | None:
+    def _node(self, value: Json, place: CelValue) -> Node | None:
         if isinstance(value, dict):
             return self.map(value, place)
         if isinstance(value, list):
             return self._list(value, place)
-        return Leaf(value)
+        return PatchLeaf(value)
 
-    def _meets(self, pattern: Json, place: Place) -> Test:
+    def _meets(self, pattern: Json, place: CelValue) -> Test:
         if isinstance(pattern, dict) and any(_is_addition(key) for key in pattern):
             raise CompileError("additions below a condition")
-        there = Place(place.text, place.shape, label=place.label)
+        there = CelValue(place.text, place.shape, label=place.label)
         if isinstance(pattern, dict | list):
-            fits = translate_element(pattern, there, self.fill, Names()).fits
+            fits = translate_element(pattern, there, self.fill, LoopNames()).fits
         elif isinstance(pattern, str) and has_variables(pattern):
             fits = self.fill(pattern, there)
         else:
             # Scalars are compared as texts, whatever they are.
             shape = TEXT if place.type == "string" else place.shape
-            fits = translate_scalar(print_scalar(pattern), Place(place.text, shape))
+            fits = translate_scalar(print_scalar(pattern), CelValue(place.text, shape))
         return all_of((place.present, fits))
 
     # --- lists
 
-    def _list(self, items: list[Json], place: Place) -> Node | None:
+    def _list(self, items: list[Json], place: CelValue) -> Node | None:
         constants: list[Json] = []
         each: list[dict[str, Json]] = []
         for item in items:
@@ -141,23 +141,23 @@ class _Reader(msgspec.Struct, frozen=True):
             else:
                 constants.append(item)
         if not each:
-            return Items(tuple(constants)) if constants or not items else None
+            return PatchItems(tuple(constants)) if constants or not items else None
         if len(each) > 1 or constants:
             raise CompileError("several patches for the elements of one list")
         change = self._each(each[0], place)
-        return None if change is None else Items(each=change)
+        return None if change is None else PatchItems(each=change)
 
-    def _passes(self, item: dict[str, Json], place: Place) -> Test:
+    def _passes(self, item: dict[str, Json], place: CelValue) -> Test:
         """One element that meets the condition is enough; and so is an empty list."""
-        name, _ = Names().fresh(place.label)
+        name, _ = LoopNames().fresh(place.label)
         reader = _Reader(self.fill, [])
-        if reader.map(item, Place(name, place.shape.element)) is not None:
+        if reader.map(item, CelValue(name, place.shape.element)) is not None:
             raise CompileError("a global condition beside a patch in one element")
-        there = Place(place.text, place.shape)
+        there = CelValue(place.text, place.shape)
         found = for_some(there.text, name, all_of(reader.gates))
         return all_of((place.present, any_of((negate(is_full(there.text)), found))))
 
-    def _each(self, item: dict[str, Json], place: Place) -> Fields | None:
+    def _each(self, item: dict[str, Json], place: CelValue) -> PatchFields | None:
         reader = _Reader(self.fill, [])
         rest = dict(item)
         for key, value in item.items():
@@ -167,7 +167,7 @@ class _Reader(msgspec.Struct, frozen=True):
                     # Elements that fit come before those that do not: no patch does that in CEL.
                     raise CompileError(f"the condition {key} on elements of a list")
                 del rest[key]
-        made = reader.map(rest, Place("", place.shape.element))
+        made = reader.map(rest, CelValue("", place.shape.element))
         if reader.gates not in ([], [TRUE], [FALSE]):
             raise CompileError("conditions below the elements of a list")
         return made
@@ -189,7 +189,7 @@ def _holds(node: Json, modifier: Modifier) -> bool:
     return isinstance(node, list) and any(_holds(item, modifier) for item in node)
 
 
-def split(node: Fields) -> list[Fields]:
+def split(node: PatchFields) -> list[PatchFields]:
     """The same patch in several, none of which has more than one list.
 
     Each sees what those before it left; together they come to the same.
@@ -198,17 +198,17 @@ def split(node: Fields) -> list[Fields]:
     return ([plain] if plain is not None else []) + lists
 
 
-def _split(node: Fields) -> tuple[Fields | None, list[Fields]]:
-    kept: list[Field] = []
-    lists: list[Fields] = []
+def _split(node: PatchFields) -> tuple[PatchFields | None, list[PatchFields]]:
+    kept: list[PatchField] = []
+    lists: list[PatchFields] = []
     for field in node.fields:
-        if isinstance(field.node, Items) and not field.addition:
-            lists.append(Fields((field,)))
-        elif isinstance(field.node, Fields) and not field.addition:
+        if isinstance(field.node, PatchItems) and not field.addition:
+            lists.append(PatchFields((field,)))
+        elif isinstance(field.node, PatchFields) and not field.addition:
             plain, inner = _split(field.node)
             if plain is not None:
-                kept.append(Field(field.key, plain))
-            lists += [Fields((Field(field.key, each),)) for each in inner]
+                kept.append(PatchField(field.key, plain))
+            lists += [PatchFields((PatchField(field.key, each),)) for each in inner]
         else:
             kept.append(field)
-    return (Fields(tuple(kept)) if kept else None), lists
+    return (PatchFields(tuple(kept)) if kept else None), lists

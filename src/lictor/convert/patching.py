@@ -2,15 +2,57 @@
 
 import msgspec
 
-from lictor.convert.json_text import write_json, write_leaf
-from lictor.convert.overlay import Field, Fields, Items, Leaf, Node, descend
-from lictor.convert.place import Place
-from lictor.convert.scope import Scope
-from lictor.convert.truth import TRUE, negate, render
-from lictor.convert.writing import is_name, quote, wrap
+from lictor.convert.cel_tests import TRUE, negate, render
+from lictor.convert.cel_values import CelValue
+from lictor.convert.overlay import Node, PatchField, PatchFields, PatchItems, PatchLeaf, descend
+from lictor.convert.query import translate_text, write_text
+from lictor.convert.value import Constant, Either, ExpressionScope, as_cel_value, settle
+from lictor.convert.writing import is_name, literal, quote, wrap
 from lictor.errors import CompileError
 from lictor.lang.patch.merge_table import MergedList, Shape
+from lictor.lang.template import has_variables
 from lictor.raw import Json
+
+
+def write_json(value: Json, scope: ExpressionScope) -> str:
+    """The expression that makes a document.
+
+    CEL wants the values of a map, and the elements of a list, to be of one type, unless each says
+    that it may be of any.
+    """
+    if isinstance(value, dict):
+        return _write_map(value, scope)
+    if isinstance(value, list):
+        texts = [write_json(item, scope) for item in value]
+        alike = {type(item) for item in value} <= {str} or len(value) == 1
+        return f"[{', '.join(texts if alike else map(_any, texts))}]"
+    return write_leaf(value, scope)
+
+
+def _write_map(value: dict[str, Json], scope: ExpressionScope) -> str:
+    if any(has_variables(str(key)) for key in value):
+        raise CompileError("a key with variables")
+    texts = {key: write_json(item, scope) for key, item in value.items()}
+    alike = all(isinstance(item, str) for item in value.values())
+    pairs = [f"{quote(k)}: {text if alike else _any(text)}" for k, text in texts.items()]
+    return f"{{{', '.join(pairs)}}}"
+
+
+def _any(text: str) -> str:
+    return f"dyn({text})"
+
+
+def write_leaf(value: Json, scope: ExpressionScope) -> str:
+    """A scalar, whose text may hold variables."""
+    if not isinstance(value, str):
+        return literal(value)
+    found = settle(translate_text(value, scope))
+    if isinstance(found, Constant):
+        return literal(found.value)
+    if isinstance(found, Either):
+        return write_text(found)
+    return as_cel_value(found).text
+
 
 # What the merge table says of a place: how a map's fields are merged, or a list's elements.
 Merging = Shape | MergedList | None
@@ -19,7 +61,7 @@ Merging = Shape | MergedList | None
 # --- merged as a whole
 
 
-def can_merge(node: Fields, place: Place) -> bool:
+def can_merge(node: PatchFields, place: CelValue) -> bool:
     """Tell whether a merge of maps says it all: lists have an order that it would not keep."""
     for form in place.shape.forms:
         if form.map is not None and form.map.is_atomic:
@@ -27,14 +69,14 @@ def can_merge(node: Fields, place: Place) -> bool:
     return all(_can_merge_field(field, place) for field in node.fields)
 
 
-def _can_merge_field(field: Field, place: Place) -> bool:
+def _can_merge_field(field: PatchField, place: CelValue) -> bool:
     node = field.node
-    if isinstance(node, Leaf):
+    if isinstance(node, PatchLeaf):
         return node.value is not None
-    return isinstance(node, Fields) and can_merge(node, descend(place, field.key))
+    return isinstance(node, PatchFields) and can_merge(node, descend(place, field.key))
 
 
-def write_merge(node: Fields, place: Place, path: str, scope: Scope) -> str:
+def write_merge(node: PatchFields, place: CelValue, path: str, scope: ExpressionScope) -> str:
     """The part of the object as it shall be."""
     typed = all(is_name(field.key) for field in node.fields)
     pairs = []
@@ -46,11 +88,11 @@ def write_merge(node: Fields, place: Place, path: str, scope: Scope) -> str:
     return f"{path if typed else ''}{{{', '.join(pairs)}}}"
 
 
-def _write_field(field: Field, place: Place, path: str, scope: Scope) -> str:
+def _write_field(field: PatchField, place: CelValue, path: str, scope: ExpressionScope) -> str:
     node = field.node
-    if isinstance(node, Fields):
+    if isinstance(node, PatchFields):
         made = write_merge(node, place, path, scope)
-    elif isinstance(node, Leaf):
+    elif isinstance(node, PatchLeaf):
         made = _write_value(node.value, place, scope)
     else:
         raise CompileError("a list in a merge")
@@ -59,7 +101,7 @@ def _write_field(field: Field, place: Place, path: str, scope: Scope) -> str:
     return f"{wrap(place.chain or place.text)}.orValue({made})"
 
 
-def _write_value(value: Json, place: Place, scope: Scope) -> str:
+def _write_value(value: Json, place: CelValue, scope: ExpressionScope) -> str:
     text = write_leaf(value, scope)
     if place.type == "string" and not isinstance(value, str):
         return f"string({text})"
@@ -69,7 +111,7 @@ def _write_value(value: Json, place: Place, scope: Scope) -> str:
 # --- operation by operation
 
 
-class Operation(msgspec.Struct, frozen=True):
+class PatchOperation(msgspec.Struct, frozen=True):
     """One operation of a JSON patch, and when it is made."""
 
     text: str
@@ -77,7 +119,7 @@ class Operation(msgspec.Struct, frozen=True):
     # What stands for the elements of a list, one operation for each: a name, and the list.
     loop: tuple[str, str] | None = None
 
-    def only(self, condition: str) -> "Operation":
+    def only(self, condition: str) -> "PatchOperation":
         """The same, where this holds as well."""
         if not condition:
             return self
@@ -98,17 +140,19 @@ class Operation(msgspec.Struct, frozen=True):
         return f"({outer} ? {made} : [])" if outer else made
 
 
-def render_operations(operations: list[Operation]) -> str:
+def render_operations(operations: list[PatchOperation]) -> str:
     """All operations in one list."""
     return " + ".join(operation.render() for operation in operations)
 
 
-class Patcher(msgspec.Struct, frozen=True):
+class PatchWriter(msgspec.Struct, frozen=True):
     """Writes the operations that a merge comes down to."""
 
-    scope: Scope
+    scope: ExpressionScope
 
-    def fields(self, node: Fields, place: Place, path: str, merging: Merging) -> list[Operation]:
+    def fields(
+        self, node: PatchFields, place: CelValue, path: str, merging: Merging
+    ) -> list[PatchOperation]:
         """The operations for the fields of a map that is there."""
         return [
             operation
@@ -116,41 +160,43 @@ class Patcher(msgspec.Struct, frozen=True):
             for operation in self._field(field, place, path, merging)
         ]
 
-    def _field(self, field: Field, place: Place, path: str, merging: Merging) -> list[Operation]:
-        child = descend(Place(place.text, place.shape), field.key)
+    def _field(
+        self, field: PatchField, place: CelValue, path: str, merging: Merging
+    ) -> list[PatchOperation]:
+        child = descend(CelValue(place.text, place.shape), field.key)
         at = join_path(path, quote(f"/{escape(field.key)}"))
         there, missing = _presence(child)
-        inside = Place(child.text, child.shape, label=field.key)
+        inside = CelValue(child.text, child.shape, label=field.key)
         inner = merging.get(field.key) if isinstance(merging, dict) else None
         node = field.node
         if field.addition:
             return [self._add(at, node).only(missing)]
-        if isinstance(node, Leaf):
+        if isinstance(node, PatchLeaf):
             if node.value is None:
-                return [Operation(f'JSONPatch{{op: "remove", path: {at}}}').only(there)]
+                return [PatchOperation(f'JSONPatch{{op: "remove", path: {at}}}').only(there)]
             return [self._add(at, node)]
-        if isinstance(node, Fields):
+        if isinstance(node, PatchFields):
             nested = [each.only(there) for each in self.fields(node, inside, at, inner)]
             made = build(node)
             if not made or not missing:
                 return nested
-            return [*nested, self._add(at, Leaf(made)).only(missing)]
+            return [*nested, self._add(at, PatchLeaf(made)).only(missing)]
         return self._items(node, inside, (at, there, missing), inner)
 
-    def _add(self, path: str, node: Node) -> Operation:
+    def _add(self, path: str, node: Node) -> PatchOperation:
         value = write_json(build(node), self.scope)
-        return Operation(f'JSONPatch{{op: "add", path: {path}, value: {value}}}')
+        return PatchOperation(f'JSONPatch{{op: "add", path: {path}, value: {value}}}')
 
     # --- lists
 
     def _items(
-        self, node: Items, place: Place, where: tuple[str, str, str], merging: Merging
-    ) -> list[Operation]:
+        self, node: PatchItems, place: CelValue, where: tuple[str, str, str], merging: Merging
+    ) -> list[PatchOperation]:
         path, there, missing = where
         if node.each is not None:
             return [each.only(there) for each in self._each(node.each, place, path, merging)]
         if not isinstance(merging, MergedList):
-            return [self._add(path, Leaf(list(node.constants)))]
+            return [self._add(path, PatchLeaf(list(node.constants)))]
         if len(merging.keys) != 1 or len(node.constants) != 1:
             raise CompileError("a list that is merged by several keys, or with several elements")
         element, key = node.constants[0], merging.keys[0]
@@ -158,12 +204,12 @@ class Patcher(msgspec.Struct, frozen=True):
         if not isinstance(name, str):
             raise CompileError("an element of a merged list without its name")
         changed = self._merge_one(element, key, place, path, merging.element)
-        added = self._add(path, Leaf([element])).only(missing)
+        added = self._add(path, PatchLeaf([element])).only(missing)
         return [*(each.only(there) for each in changed), added]
 
     def _merge_one(
-        self, element: dict[str, Json], key: str, place: Place, path: str, shape: Shape
-    ) -> list[Operation]:
+        self, element: dict[str, Json], key: str, place: CelValue, path: str, shape: Shape
+    ) -> list[PatchOperation]:
         """What the patch names comes first, whether it was there or not."""
         name = write_leaf(element[key], self.scope)
         same = f"item.{key} == {name}"
@@ -171,24 +217,26 @@ class Patcher(msgspec.Struct, frozen=True):
         index = f'{place.text}.map(item, item.?{key}.orValue("")).indexOf({name})'
         at = join_path(path, f'"/" + string({index})')
         first = join_path(path, quote("/0"))
-        current = Place(f"{place.text}.filter(item, {same})[0]", place.shape.element)
+        current = CelValue(f"{place.text}.filter(item, {same})[0]", place.shape.element)
         node = to_node({k: v for k, v in element.items() if k != key})
-        merged = self.fields(node, current, at, shape) if isinstance(node, Fields) else []
-        move = Operation(f'JSONPatch{{op: "move", from: {at}, path: {first}}}')
-        added = self._add(first, Leaf(element)).only(f"!{found}")
+        merged = self.fields(node, current, at, shape) if isinstance(node, PatchFields) else []
+        move = PatchOperation(f'JSONPatch{{op: "move", from: {at}, path: {first}}}')
+        added = self._add(first, PatchLeaf(element)).only(f"!{found}")
         return [*(each.only(found) for each in (*merged, move)), added]
 
-    def _each(self, node: Fields, place: Place, path: str, merging: Merging) -> list[Operation]:
+    def _each(
+        self, node: PatchFields, place: CelValue, path: str, merging: Merging
+    ) -> list[PatchOperation]:
         shape = merging.element if isinstance(merging, MergedList) else None
         at = join_path(path, '"/" + string(index)')
-        element = Place(f"{place.text}[index]", place.shape.element)
+        element = CelValue(f"{place.text}[index]", place.shape.element)
         changes = self.fields(node, element, at, shape)
         if any(change.loop is not None for change in changes):
             raise CompileError("patches for the elements of lists within lists")
         return [msgspec.structs.replace(each, loop=("index", place.text)) for each in changes]
 
 
-def _presence(place: Place) -> tuple[str, str]:
+def _presence(place: CelValue) -> tuple[str, str]:
     """Whether a value is there, and whether it is not; empty where that is certain."""
     if place.present == TRUE:
         return "", ""
@@ -197,9 +245,9 @@ def _presence(place: Place) -> tuple[str, str]:
 
 def build(node: Node) -> Json:
     """What a patch makes where nothing is yet."""
-    if isinstance(node, Leaf):
+    if isinstance(node, PatchLeaf):
         return node.value
-    if isinstance(node, Items):
+    if isinstance(node, PatchItems):
         return None if node.each is not None else list(node.constants)
     made = {field.key: build(field.node) for field in node.fields}
     return {key: value for key, value in made.items() if value is not None} or None
@@ -208,8 +256,8 @@ def build(node: Node) -> Json:
 def to_node(value: Json) -> Node:
     """A value without anchors as a patch."""
     if isinstance(value, dict):
-        return Fields(tuple(Field(key, to_node(item)) for key, item in value.items()))
-    return Items(tuple(value)) if isinstance(value, list) else Leaf(value)
+        return PatchFields(tuple(PatchField(key, to_node(item)) for key, item in value.items()))
+    return PatchItems(tuple(value)) if isinstance(value, list) else PatchLeaf(value)
 
 
 def join_path(path: str, more: str) -> str:
@@ -227,7 +275,7 @@ def escape(step: str) -> str:
 # --- JSON patches as they are written
 
 
-def write_operation(operation: Json, root: Place, scope: Scope) -> str:
+def write_operation(operation: Json, root: CelValue, scope: ExpressionScope) -> str:
     """One operation of `patchesJson6902`, as lenient as Kyverno is about it."""
     if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
         raise CompileError("an operation without a path")
@@ -249,20 +297,22 @@ def write_operation(operation: Json, root: Place, scope: Scope) -> str:
     raise CompileError(f"the operation {operation.get('op')} has no equivalent")
 
 
-def _add_steps(steps: list[str], place: Place, path: str, value: Json, scope: Scope) -> str:
+def _add_steps(
+    steps: list[str], place: CelValue, path: str, value: Json, scope: ExpressionScope
+) -> str:
     step, *rest = steps
     at = join_path(path, quote(f"/{escape(step)}"))
     if not rest:
         return f'[JSONPatch{{op: "add", path: {at}, value: {write_json(value, scope)}}}]'
     child = descend(place, step)
     present = all_present(child)
-    deeper = _add_steps(rest, Place(child.text, child.shape), at, value, scope)
+    deeper = _add_steps(rest, CelValue(child.text, child.shape), at, value, scope)
     made = write_json(_nest(rest, value), scope)
     otherwise = f'[JSONPatch{{op: "add", path: {at}, value: {made}}}]'
     return deeper if present == "true" else f"({present} ? {deeper} : {otherwise})"
 
 
-def all_present(place: Place) -> str:
+def all_present(place: CelValue) -> str:
     """Whether a value is there, as an expression."""
     return render(place.present) if place.present != TRUE else "true"
 
@@ -273,7 +323,7 @@ def _nest(steps: list[str], value: Json) -> Json:
     return value
 
 
-def _remove_steps(steps: list[str], root: Place) -> str:
+def _remove_steps(steps: list[str], root: CelValue) -> str:
     place = root
     for step in steps:
         place = descend(place, step)

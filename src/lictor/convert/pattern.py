@@ -9,10 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.convert.place import Names, Place
-from lictor.convert.scalar import accepts_absence, match_text, translate_scalar
-from lictor.convert.subject import Subject
-from lictor.convert.truth import (
+from lictor.convert.cel_tests import (
     FALSE,
     TRUE,
     Test,
@@ -23,6 +20,8 @@ from lictor.convert.truth import (
     is_full,
     negate,
 )
+from lictor.convert.cel_values import CelValue, LoopNames, ResourceRoot
+from lictor.convert.scalar import accepts_absence, match_text, translate_scalar
 from lictor.convert.writing import wrap
 from lictor.errors import CompileError
 from lictor.lang.pattern import resolve_references
@@ -33,13 +32,13 @@ from lictor.lang.wildcard import has_wildcard
 from lictor.raw import Json
 
 # A text with variables, and the value it is compared with, to a test.
-FillIn: TypeAlias = Callable[[str, Place], Test]
+FillIn: TypeAlias = Callable[[str, CelValue], Test]
 
 _TAGS = frozenset(("labels", "annotations"))
 _EARLY = (Modifier.CONDITION, Modifier.EQUALITY, Modifier.NEGATION, Modifier.EXISTENCE)
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class PatternOutcome(msgspec.Struct, frozen=True):
     """When a part of a pattern fails, and when it says nothing; never both."""
 
     fails: Test = FALSE
@@ -51,41 +50,45 @@ class Verdict(msgspec.Struct, frozen=True):
     def fits(self) -> Test:
         return negate(any_of((self.fails, self.skips)))
 
-    def where(self, present: Test) -> "Verdict":
+    def where(self, present: Test) -> "PatternOutcome":
         """The same for a value that may be left out."""
-        return Verdict(all_of((present, self.fails)), all_of((present, self.skips)), self.hard)
+        return PatternOutcome(
+            all_of((present, self.fails)), all_of((present, self.skips)), self.hard
+        )
 
 
 class _Entry(msgspec.Struct, frozen=True):
     modifier: Modifier | None
     expected: Json
-    verdict: Verdict
+    verdict: PatternOutcome
 
 
 class _Spot(msgspec.Struct, frozen=True):
     """A map of the resource: how to reach its fields, and whether its keys are special."""
 
-    child: Callable[[str], Place]
+    child: Callable[[str], CelValue]
     text: str
     is_metadata: bool = False
     is_tags: bool = False
 
-    def enter(self, key: str, place: Place) -> "_Spot":
+    def enter(self, key: str, place: CelValue) -> "_Spot":
         return spot_of(
             place, is_metadata=key == "metadata", is_tags=self.is_metadata and key in _TAGS
         )
 
 
-def spot_of(place: Place, *, is_metadata: bool = False, is_tags: bool = False) -> _Spot:
+def spot_of(place: CelValue, *, is_metadata: bool = False, is_tags: bool = False) -> _Spot:
     """The map at a place."""
 
-    def child(key: str) -> Place:
-        return Place(place.text, place.shape).step(key)
+    def child(key: str) -> CelValue:
+        return CelValue(place.text, place.shape).step(key)
 
     return _Spot(child, place.text, is_metadata, is_tags)
 
 
-def translate_pattern(pattern: Json, subject: Subject, fill: FillIn, names: Names) -> Verdict:
+def translate_pattern(
+    pattern: Json, subject: ResourceRoot, fill: FillIn, names: LoopNames
+) -> PatternOutcome:
     """What a pattern says of the whole resource."""
     check_shape(pattern)
     pattern = resolve_references(pattern)
@@ -96,10 +99,12 @@ def translate_pattern(pattern: Json, subject: Subject, fill: FillIn, names: Name
             break
         pattern = pattern[step]
     spot = _Spot(lambda key: subject.navigate((*pod, key)), subject.root)
-    return _Translator(fill).node(pattern, spot, Place(subject.root), names)
+    return _Translator(fill).node(pattern, spot, CelValue(subject.root), names)
 
 
-def translate_element(pattern: Json, place: Place, fill: FillIn, names: Names) -> Verdict:
+def translate_element(
+    pattern: Json, place: CelValue, fill: FillIn, names: LoopNames
+) -> PatternOutcome:
     """What a pattern says of one element of a list."""
     check_shape(pattern)
     return _Translator(fill).node(resolve_references(pattern), spot_of(place), place, names)
@@ -108,22 +113,22 @@ def translate_element(pattern: Json, place: Place, fill: FillIn, names: Names) -
 class _Translator(msgspec.Struct, frozen=True):
     fill: FillIn
 
-    def node(self, pattern: Json, spot: _Spot, place: Place, names: Names) -> Verdict:
+    def node(self, pattern: Json, spot: _Spot, place: CelValue, names: LoopNames) -> PatternOutcome:
         """The verdict on a value that is there."""
         if isinstance(pattern, dict):
             return self._map(pattern, spot, names)
         if isinstance(pattern, list):
             return self._list(pattern, place, names)
-        return Verdict(negate(self._leaf(pattern, place)))
+        return PatternOutcome(negate(self._leaf(pattern, place)))
 
-    def _leaf(self, pattern: Json, place: Place) -> Test:
+    def _leaf(self, pattern: Json, place: CelValue) -> Test:
         if isinstance(pattern, str) and has_variables(pattern):
             return self.fill(pattern, place)
         return translate_scalar(pattern, place)
 
     # --- maps
 
-    def _map(self, pattern: dict[str, Json], spot: _Spot, names: Names) -> Verdict:
+    def _map(self, pattern: dict[str, Json], spot: _Spot, names: LoopNames) -> PatternOutcome:
         items = sorted(pattern.items())
         if spot.is_tags:
             # Kyverno rewrites these maps as maps of text to text, and loses all other values.
@@ -134,7 +139,7 @@ class _Translator(msgspec.Struct, frozen=True):
         rest = _in_line([entry.verdict for entry in later])
         return _weigh(early, rest) if early else rest
 
-    def _entry(self, raw: str, value: Json, spot: _Spot, names: Names) -> _Entry:
+    def _entry(self, raw: str, value: Json, spot: _Spot, names: LoopNames) -> _Entry:
         if has_variables(raw):
             raise CompileError(f"the key {raw!r} of a pattern holds a variable")
         anchor = parse_anchor(raw)
@@ -149,12 +154,17 @@ class _Translator(msgspec.Struct, frozen=True):
         return _Entry(modifier, value, verdict)
 
     def _keyed(
-        self, modifier: Modifier | None, value: Json, inner: _Spot, place: Place, names: Names
-    ) -> Verdict:
+        self,
+        modifier: Modifier | None,
+        value: Json,
+        inner: _Spot,
+        place: CelValue,
+        names: LoopNames,
+    ) -> PatternOutcome:
         present = place.present
-        there = Place(place.text, place.shape, label=place.label)
+        there = CelValue(place.text, place.shape, label=place.label)
         if modifier is Modifier.NEGATION:
-            return Verdict(present)
+            return PatternOutcome(present)
         if modifier is Modifier.EXISTENCE:
             return self._existence(value, there, names).where(present)
         if modifier is None:
@@ -164,66 +174,68 @@ class _Translator(msgspec.Struct, frozen=True):
             return verdict.where(present)
         unmet = negate(verdict.fits)
         if modifier is Modifier.GLOBAL:
-            return Verdict(skips=all_of((present, unmet)), hard=True)
-        return Verdict(skips=any_of((negate(present), unmet)), hard=True)
+            return PatternOutcome(skips=all_of((present, unmet)), hard=True)
+        return PatternOutcome(skips=any_of((negate(present), unmet)), hard=True)
 
-    def _plain(self, value: Json, inner: _Spot, place: Place, names: Names) -> Verdict:
+    def _plain(
+        self, value: Json, inner: _Spot, place: CelValue, names: LoopNames
+    ) -> PatternOutcome:
         present = place.present
-        there = Place(place.text, place.shape, label=place.label)
+        there = CelValue(place.text, place.shape, label=place.label)
         if value == "*":
-            return Verdict(negate(present))
+            return PatternOutcome(negate(present))
         verdict = self.node(value, inner, there, names)
         is_leaf = not isinstance(value, dict | list)
         is_constant = not (isinstance(value, str) and has_variables(value))
         if is_leaf and is_constant and accepts_absence(value):
             return verdict.where(present)
         skips = all_of((present, verdict.skips))
-        return Verdict(any_of((negate(present), verdict.fails)), skips, verdict.hard)
+        return PatternOutcome(any_of((negate(present), verdict.fails)), skips, verdict.hard)
 
     def _any_key(
-        self, modifier: Modifier | None, key: str, value: Json, spot: _Spot, names: Names
-    ) -> Verdict:
+        self, modifier: Modifier | None, key: str, value: Json, spot: _Spot, names: LoopNames
+    ) -> PatternOutcome:
         """Kyverno takes the first key that fits, in no order: here all that fit are looked at."""
         name, _ = names.fresh("keys")
         meant = match_text(key, name)
         if modifier is Modifier.NEGATION:
-            return Verdict(for_some(spot.text, name, meant))
+            return PatternOutcome(for_some(spot.text, name, meant))
         if modifier not in (None, Modifier.EQUALITY):
             raise CompileError(f"a wildcard in {key!r} with the anchor {modifier}( )")
-        place = Place(f"{wrap(spot.text)}[{name}]", spot.child("a").shape)
+        place = CelValue(f"{wrap(spot.text)}[{name}]", spot.child("a").shape)
         wrong = FALSE if value == "*" else negate(self._leaf(value, place))
         fails = for_some(spot.text, name, all_of((meant, wrong)))
         if modifier is None:
             fails = any_of((negate(for_some(spot.text, name, meant)), fails))
-        return Verdict(fails)
+        return PatternOutcome(fails)
 
     # --- lists
 
-    def _list(self, pattern: list[Json], place: Place, names: Names) -> Verdict:
+    def _list(self, pattern: list[Json], place: CelValue, names: LoopNames) -> PatternOutcome:
         if not pattern:
-            return Verdict(TRUE)
+            return PatternOutcome(TRUE)
         first = pattern[0]
         if isinstance(first, list):
             raise CompileError("a list within a list in a pattern")
         name, inner = names.fresh(place.label)
-        element = Place(name, place.shape.element)
+        element = CelValue(name, place.shape.element)
         if not isinstance(first, dict):
-            return Verdict(for_some(place.text, name, negate(self._leaf(first, element))))
+            return PatternOutcome(for_some(place.text, name, negate(self._leaf(first, element))))
         verdict = self.node(first, spot_of(element), element, inner)
         fails = for_some(place.text, name, verdict.fails)
         if verdict.skips == FALSE:
-            return Verdict(fails)
+            return PatternOutcome(fails)
         all_skip = for_all(place.text, name, verdict.skips)
         skips = all_of((is_full(place.text), all_skip))
-        return Verdict(fails, skips)
+        return PatternOutcome(fails, skips)
 
-    def _existence(self, pattern: Json, place: Place, names: Names) -> Verdict:
+    def _existence(self, pattern: Json, place: CelValue, names: LoopNames) -> PatternOutcome:
         if not isinstance(pattern, list) or not all(isinstance(item, dict) for item in pattern):
             raise CompileError("an existence anchor needs a list of maps")
         name, inner = names.fresh(place.label)
-        element = Place(name, place.shape.element)
+        element = CelValue(name, place.shape.element)
         wanted = [self.node(item, spot_of(element), element, inner).fits for item in pattern]
-        return Verdict(any_of(negate(for_some(place.text, name, fits)) for fits in wanted))
+        return PatternOutcome(any_of(negate(for_some(place.text, name, fits)) for fits in wanted))
 
 
 def _order(entries: list[_Entry]) -> list[_Entry]:
@@ -231,7 +243,7 @@ def _order(entries: list[_Entry]) -> list[_Entry]:
     return [*reversed(first), *[entry for entry in entries if entry not in first]]
 
 
-def _in_line(verdicts: list[Verdict]) -> Verdict:
+def _in_line(verdicts: list[PatternOutcome]) -> PatternOutcome:
     """The first that fails or says nothing decides."""
     fails: Test = FALSE
     skips: Test = FALSE
@@ -243,7 +255,7 @@ def _in_line(verdicts: list[Verdict]) -> Verdict:
             any_of((verdict.fails, all_of((negate(verdict.skips), fails)))),
             any_of((verdict.skips, all_of((negate(verdict.fails), skips)))),
         )
-    return Verdict(fails, skips, bool(hard))
+    return PatternOutcome(fails, skips, bool(hard))
 
 
 def _same(known: bool | None, new: bool) -> bool:  # noqa: FBT001
@@ -252,7 +264,7 @@ def _same(known: bool | None, new: bool) -> bool:  # noqa: FBT001
     return new
 
 
-def _weigh(early: list[_Entry], rest: Verdict) -> Verdict:
+def _weigh(early: list[_Entry], rest: PatternOutcome) -> PatternOutcome:
     """Anchors first; one that is not met excuses all that comes after it."""
     hard = any_of(entry.verdict.skips for entry in early if entry.verdict.hard)
     soft = [entry.verdict.skips for entry in early if not entry.verdict.hard]
@@ -263,14 +275,14 @@ def _weigh(early: list[_Entry], rest: Verdict) -> Verdict:
     if rest.skips != FALSE and rest.hard and excused != FALSE:
         raise CompileError("conditions at several levels of a pattern excuse one another")
     open_ones = all_of((negate(fails), negate(excused), rest.skips))
-    return Verdict(
+    return PatternOutcome(
         any_of((fails, all_of((negate(excused), rest.fails)))),
         any_of((all_of((negate(fails), excused)), open_ones)),
         rest.hard and excused == FALSE,
     )
 
 
-def _fail_in_line(verdicts: Iterable[Verdict]) -> Test:
+def _fail_in_line(verdicts: Iterable[PatternOutcome]) -> Test:
     fails: Test = FALSE
     for verdict in reversed(list(verdicts)):
         if verdict.hard:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from lictor.convert.functions import FUNCTIONS
-from lictor.convert.images import image_parts, images_of, is_images
+from lictor.convert.cel_tests import all_of, any_of, compare, negate, render
+from lictor.convert.cel_values import LIST, TEXT, CelValue, LoopNames
+from lictor.convert.functions import FUNCTIONS, image_parts, images_of, is_images
 from lictor.convert.navigation import (
     as_stream,
     names_inside,
@@ -19,21 +20,19 @@ from lictor.convert.navigation import (
     step_into,
     with_default,
 )
-from lictor.convert.place import LIST, TEXT, Names, Place
-from lictor.convert.scope import Scope
-from lictor.convert.truth import all_of, any_of, compare, negate, render
 from lictor.convert.value import (
     NOTHING,
     Constant,
     Either,
-    Flag,
-    Path,
-    Request,
+    ExpressionScope,
+    LoopList,
+    LoopSource,
+    RequestValue,
+    ResourcePath,
     Several,
-    Source,
-    Stream,
+    TestValue,
     Value,
-    as_place,
+    as_cel_value,
     collect,
     guard,
     is_equal,
@@ -59,7 +58,7 @@ _ORDER = {
 }
 
 
-def translate_query(text: str, scope: Scope, current: Value | None = None) -> Value:
+def translate_query(text: str, scope: ExpressionScope, current: Value | None = None) -> Value:
     """The value of an expression; CompileError says what has no equivalent.
 
     Where the scope is strict, a path to nothing is an error, as it is to Kyverno in most places.
@@ -80,10 +79,10 @@ def translate_query(text: str, scope: Scope, current: Value | None = None) -> Va
         found = _Translator(scope, tuple(inner)).visit(node, at)
     except RecursionError as error:
         raise CompileError("an expression is nested too deeply") from error
-    return require(found) if scope.strict and isinstance(found, Path) else found
+    return require(found) if scope.strict and isinstance(found, ResourcePath) else found
 
 
-def translate_text(text: str, scope: Scope) -> Value:
+def translate_text(text: str, scope: ExpressionScope) -> Value:
     """A text with or without variables."""
     if not has_variables(text):
         return Constant(text.replace("\\{{", "{{"))
@@ -97,7 +96,7 @@ def translate_text(text: str, scope: Scope) -> Value:
         for index, piece in enumerate(pieces)
         if piece or index % 2
     ]
-    return Place(" + ".join(parts), TEXT)
+    return CelValue(" + ".join(parts), TEXT)
 
 
 def write_text(value: Value) -> str:
@@ -106,7 +105,7 @@ def write_text(value: Value) -> str:
     if isinstance(value, Either):
         then, other = write_text(value.then), write_text(value.other)
         return f"({render(value.condition)} ? {then} : {other})"
-    place = as_place(value)
+    place = as_cel_value(value)
     if place.type == "string":
         return wrap(place.text)
     if place.type in ("list", "map"):
@@ -118,7 +117,7 @@ class _At(msgspec.Struct, frozen=True):
     """Where a node is looked at: from which value (None: the root), and how."""
 
     current: Value | None
-    names: Names
+    names: LoopNames
     strict: bool = False
 
     def leniently(self) -> "_At":
@@ -127,7 +126,7 @@ class _At(msgspec.Struct, frozen=True):
     def move(self, current: Value) -> "_At":
         return replace(self, current=current)
 
-    def within(self, stream: Stream, current: Value) -> "_At":
+    def within(self, stream: LoopList, current: Value) -> "_At":
         return _At(current, names_inside(stream, self.names))
 
     @property
@@ -138,7 +137,7 @@ class _At(msgspec.Struct, frozen=True):
 
 
 class _Translator(msgspec.Struct, frozen=True):
-    scope: Scope
+    scope: ExpressionScope
     inner: tuple[Value, ...] = ()
 
     def visit(self, node: Node, at: _At) -> Value:
@@ -158,13 +157,13 @@ class _Translator(msgspec.Struct, frozen=True):
         current = at.current
         if current is None:
             return self._root(node.value, strict=at.strict)
-        if isinstance(current, Path | Request):
+        if isinstance(current, ResourcePath | RequestValue):
             return step_into(current, node.value, strict=at.strict)
         return pick(current, lambda one: step_into(one, node.value, strict=at.strict))
 
     def _root(self, name: str, *, strict: bool) -> Value:
         if name == "request":
-            return Request(self.scope.subject)
+            return RequestValue(self.scope.subject)
         found = self.scope.find(name)
         return require(found) if strict else found
 
@@ -174,14 +173,14 @@ class _Translator(msgspec.Struct, frozen=True):
             return self._images(node, at)
         first = self.visit(left, at)
         if right.kind is Kind.FIELD or (
-            right.kind is Kind.MULTI_SELECT_LIST and isinstance(first, Path | Request)
+            right.kind is Kind.MULTI_SELECT_LIST and isinstance(first, ResourcePath | RequestValue)
         ):
             return self.visit(right, at.move(first))
         if at.strict:
             first = require(first)
 
         def follow(one: Value) -> Value:
-            if not isinstance(one, Place) or not one.guards:
+            if not isinstance(one, CelValue) or not one.guards:
                 return self.visit(right, at.move(one))
             there = replace(one, guards=(), chain="")
             return guard(self.visit(right, at.move(there)), one.guards)
@@ -201,9 +200,9 @@ class _Translator(msgspec.Struct, frozen=True):
                 raise CompileError("an element counted from the end")
             if isinstance(one, Several):
                 return one.items[index] if index < len(one.items) else NOTHING
-            if isinstance(one, Stream):
-                return Place(collect(one), LIST).item(index)
-            return one.item(index) if isinstance(one, Place) else NOTHING
+            if isinstance(one, LoopList):
+                return CelValue(collect(one), LIST).item(index)
+            return one.item(index) if isinstance(one, CelValue) else NOTHING
 
         return pick(at.known, item)
 
@@ -224,27 +223,27 @@ class _Translator(msgspec.Struct, frozen=True):
 
     def either(self, node: Node, at: _At) -> Value:
         left, right = self._both_sides(node, at)
-        if isinstance(left, Flag) and isinstance(right, Flag):
-            return Flag(any_of((left.test, right.test)))
+        if isinstance(left, TestValue) and isinstance(right, TestValue):
+            return TestValue(any_of((left.test, right.test)))
         return with_default(left, right)
 
     def both(self, node: Node, at: _At) -> Value:
         left, right = self._both_sides(node, at)
-        if isinstance(left, Flag) and isinstance(right, Flag):
-            return Flag(all_of((left.test, right.test)))
+        if isinstance(left, TestValue) and isinstance(right, TestValue):
+            return TestValue(all_of((left.test, right.test)))
         return Either(is_true(left), right, left)
 
     def negation(self, node: Node, at: _At) -> Value:
-        return Flag(negate(is_true(self.visit(node.children[0], at.leniently()))))
+        return TestValue(negate(is_true(self.visit(node.children[0], at.leniently()))))
 
     def comparison(self, node: Node, at: _At) -> Value:
         left, right = self._both_sides(node, at)
         if node.value in (Token.EQUAL, Token.NOT_EQUAL):
             same = is_equal(left, right)
-            return Flag(same if node.value is Token.EQUAL else negate(same))
-        one, other = as_place(left), as_place(right)
+            return TestValue(same if node.value is Token.EQUAL else negate(same))
+        one, other = as_cel_value(left), as_cel_value(right)
         test = compare(wrap(one.text), _ORDER[node.value], wrap(other.text))
-        return Flag(all_of((one.present, other.present, test)))
+        return TestValue(all_of((one.present, other.present, test)))
 
     def pipe(self, node: Node, at: _At) -> Value:
         left, right = node.children
@@ -257,31 +256,31 @@ class _Translator(msgspec.Struct, frozen=True):
         found = self.visit(node.children[0], at.leniently())
         return pick(found, lambda one: self._flat(one, at.names))
 
-    def _flat(self, one: Value, names: Names) -> Value:
+    def _flat(self, one: Value, names: LoopNames) -> Value:
         if isinstance(one, Several):
             return self._concatenate(one, names)
         stream = as_stream(one, names)
-        if not isinstance(stream, Stream):
+        if not isinstance(stream, LoopList):
             return NOTHING
         item = settle(stream.item)
-        if isinstance(item, Stream):
-            return Stream((*stream.sources, *item.sources), item.item)
-        if isinstance(item, Place) and (item.type == "list" or (not item.type and item.label)):
+        if isinstance(item, LoopList):
+            return LoopList((*stream.sources, *item.sources), item.item)
+        if isinstance(item, CelValue) and (item.type == "list" or (not item.type and item.label)):
             inner = as_stream(item, names_inside(stream, names))
-            if isinstance(inner, Stream):
-                return Stream((*stream.sources, *inner.sources), inner.item)
+            if isinstance(inner, LoopList):
+                return LoopList((*stream.sources, *inner.sources), inner.item)
         return stream
 
-    def _concatenate(self, lists: Several, names: Names) -> Value:
+    def _concatenate(self, lists: Several, names: LoopNames) -> Value:
         places = [settle(item) for item in lists.items]
-        known = [place for place in places if isinstance(place, Place)]
+        known = [place for place in places if isinstance(place, CelValue)]
         if len(known) < len(places) or any(place.type not in ("list", "") for place in known):
             return lists
         text = " + ".join(place.or_value("[]") for place in known)
         labels = [place.label for place in known]
         name = "allContainers" if "containers" in labels else labels[0] or "items"
         label = name.removeprefix("all")
-        return as_stream(Place(self.scope.hoist(name, text), known[0].shape, label=label), names)
+        return as_stream(CelValue(self.scope.hoist(name, text), known[0].shape, label=label), names)
 
     def projection(self, node: Node, at: _At) -> Value:
         left, right = node.children
@@ -292,16 +291,16 @@ class _Translator(msgspec.Struct, frozen=True):
         if isinstance(stream, Several):
             lenient = at.leniently()
             return Several(tuple(self.visit(right, lenient.move(one)) for one in stream.items))
-        if not isinstance(stream, Stream):
+        if not isinstance(stream, LoopList):
             return NOTHING
         if right.kind is Kind.IDENTITY:
             return stream
         item = settle(stream.item)
-        if isinstance(item, Place) and item.guards:
+        if isinstance(item, CelValue) and item.guards:
             there = replace(item, guards=(), chain="")
             made = self.visit(right, at.within(stream, there))
-            return Stream(stream.sources, guard(made, item.guards))
-        return Stream(stream.sources, self.visit(right, at.within(stream, item)))
+            return LoopList(stream.sources, guard(made, item.guards))
+        return LoopList(stream.sources, self.visit(right, at.within(stream, item)))
 
     def values(self, node: Node, at: _At) -> Value:
         left, right = node.children
@@ -310,11 +309,11 @@ class _Translator(msgspec.Struct, frozen=True):
         found = self.visit(left, at.leniently())
 
         def project(one: Value) -> Value:
-            if not isinstance(one, Place):
+            if not isinstance(one, CelValue):
                 return NOTHING
             name, _ = at.names.fresh("key")
-            item = Place(f"{wrap(one.text)}[{name}]", one.shape.value)
-            return self._project(Stream((Source(one, name),), item), right, at)
+            item = CelValue(f"{wrap(one.text)}[{name}]", one.shape.value)
+            return self._project(LoopList((LoopSource(one, name),), item), right, at)
 
         return pick(found, project)
 
@@ -324,12 +323,12 @@ class _Translator(msgspec.Struct, frozen=True):
 
         def project(one: Value) -> Value:
             stream = as_stream(one, at.names)
-            if not isinstance(stream, Stream):
+            if not isinstance(stream, LoopList):
                 return NOTHING
             keep = is_true(self.visit(condition, at.within(stream, stream.item)))
             *before, last = stream.sources
             kept = replace(last, keep=all_of((last.keep, keep)))
-            return self._project(Stream((*before, kept), stream.item), right, at)
+            return self._project(LoopList((*before, kept), stream.item), right, at)
 
         return pick(found, project)
 

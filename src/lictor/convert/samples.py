@@ -9,11 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.compile.autogen import expand_rules
-from lictor.convert.kinds import Meant
-from lictor.convert.place import Shape
-from lictor.convert.points import ALL, KEYS, Path, Point, list_points
-from lictor.convert.selection import select
-from lictor.convert.subject import find_shape
+from lictor.convert.cel_values import ValueShape, find_shape
+from lictor.convert.sample_fields import ALL, KEYS, ComparedField, Path, list_compared_fields
+from lictor.convert.selection import ResolvedKind, select
 from lictor.errors import CompileError
 from lictor.lang.resource_names import ResourceNames
 from lictor.model.policy import Match, Policy, ResourceFilter
@@ -64,14 +62,14 @@ def _known(request: Request, caller: Caller | None) -> Request:
 
 def _list_kinds(
     policy: Policy, names: ResourceNames, groups: Iterable[str]
-) -> Iterator[tuple[Meant, list[Point]]]:
-    found: dict[tuple[str, str], tuple[Meant, list[Point]]] = {}
+) -> Iterator[tuple[ResolvedKind, list[ComparedField]]]:
+    found: dict[tuple[str, str], tuple[ResolvedKind, list[ComparedField]]] = {}
     for rule in expand_rules(policy):
         try:
             kinds = select(rule, names, groups).kinds
         except CompileError:
             continue
-        points = list_points(rule)
+        points = list_compared_fields(rule)
         for kind in kinds:
             if kind.subresource or kind.kind == "*":
                 continue
@@ -143,8 +141,8 @@ def _namespace_labels(policy: Policy) -> Iterator[dict[str, str]]:
 
 
 class _Maker(msgspec.Struct, frozen=True):
-    kind: Meant
-    points: list[Point]
+    kind: ResolvedKind
+    points: list[ComparedField]
     chance: random.Random
 
     def objects(self) -> list[JsonObject]:
@@ -205,10 +203,10 @@ class _Maker(msgspec.Struct, frozen=True):
         return made
 
     @property
-    def _shape(self) -> Shape:
+    def _shape(self) -> ValueShape:
         return find_shape([(self.kind.api_version, self.kind.kind)])
 
-    def _values(self, point: Point) -> list[Json]:
+    def _values(self, point: ComparedField) -> list[Json]:
         shape = self._shape
         for step in point.path:
             if step == KEYS:
@@ -277,7 +275,7 @@ def _examples(text: str) -> Iterator[str]:
 # --- putting values into objects
 
 
-def _put(target: Json, path: Path, value: Json, shape: Shape) -> None:
+def _put(target: Json, path: Path, value: Json, shape: ValueShape) -> None:
     """Set a value, making the way to it; elements of a list that is there are all changed."""
     step, *rest = path
     if step == KEYS:
@@ -299,7 +297,7 @@ def _put(target: Json, path: Path, value: Json, shape: Shape) -> None:
     _put(inner, tuple(rest), value, shape.step(step))
 
 
-def _put_into_list(target: Json, rest: Path, value: Json, shape: Shape) -> None:
+def _put_into_list(target: Json, rest: Path, value: Json, shape: ValueShape) -> None:
     if not isinstance(target, list):
         return
     element = _make_element(shape)
@@ -313,7 +311,7 @@ def _put_into_list(target: Json, rest: Path, value: Json, shape: Shape) -> None:
         _put(each, rest, value, shape.element)
 
 
-def _make_element(shape: Shape) -> JsonObject:
+def _make_element(shape: ValueShape) -> JsonObject:
     """An element with the names that an API server asks for."""
     keys = {key for form in shape.forms if form.list is not None for key in form.list.keys}
     made: JsonObject = {

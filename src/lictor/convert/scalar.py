@@ -2,8 +2,7 @@
 
 import re
 
-from lictor.convert.place import Place
-from lictor.convert.truth import (
+from lictor.convert.cel_tests import (
     FALSE,
     TRUE,
     Atom,
@@ -14,6 +13,7 @@ from lictor.convert.truth import (
     for_all,
     negate,
 )
+from lictor.convert.cel_values import CelValue
 from lictor.convert.writing import literal, quote, regex_of, wrap
 from lictor.errors import CompileError
 from lictor.lang.pattern.amount import read_duration, read_quantity
@@ -37,10 +37,10 @@ def accepts_absence(pattern: Json) -> bool:
     return compile_scalar(pattern)(None)
 
 
-def translate_scalar(pattern: Json, place: Place) -> Test:
+def translate_scalar(pattern: Json, place: CelValue) -> Test:
     """The test of a value that is there."""
     if place.type == "list":
-        element = Place("value", place.shape.element)
+        element = CelValue("value", place.shape.element)
         return for_all(place.text, "value", translate_scalar(pattern, element))
     if place.type == "map":
         # Neither texts nor numbers are ever maps; only "there" can be said of one.
@@ -54,13 +54,13 @@ def translate_scalar(pattern: Json, place: Place) -> Test:
     return _translate_number(pattern, place)
 
 
-def _translate_nothing(place: Place) -> Test:
+def _translate_nothing(place: CelValue) -> Test:
     zeros = {"string": ['""'], "number": ["0"], "boolean": ["false"]}
     sought = zeros.get(place.type, ["null", '""', "0", "false"])
     return any_of(compare(wrap(place.text), "==", zero) for zero in sought)
 
 
-def _translate_number(pattern: float, place: Place) -> Test:
+def _translate_number(pattern: float, place: CelValue) -> Test:
     number = compare(wrap(place.text), "==", literal(pattern))
     if place.type in ("number", "boolean"):
         return number
@@ -68,7 +68,7 @@ def _translate_number(pattern: float, place: Place) -> Test:
     return text if place.type == "string" else any_of((number, text))
 
 
-def _translate_text(pattern: str, place: Place) -> Test:
+def _translate_text(pattern: str, place: CelValue) -> Test:
     alternatives = [
         [part.strip(" ") for part in alternative.strip(" ").split("&")]
         for alternative in pattern.split("|")
@@ -91,7 +91,7 @@ def _is_word(text: str) -> bool:
     )
 
 
-def _translate_part(text: str, place: Place) -> Test:
+def _translate_part(text: str, place: CelValue) -> Test:
     sign, operand = split_operator(text)
     if not sign:
         outside, inside = _OUTSIDE.fullmatch(text), _RANGE.fullmatch(text)
@@ -104,7 +104,7 @@ def _translate_part(text: str, place: Place) -> Test:
     return _translate_comparison(sign, operand.strip(), place)
 
 
-def _translate_comparison(sign: str, operand: str, place: Place) -> Test:
+def _translate_comparison(sign: str, operand: str, place: CelValue) -> Test:
     if read_duration(operand) is not None or read_quantity(operand) is not None:
         return translate_amount(sign, operand, place)
     if sign in ("", "!"):
@@ -114,7 +114,7 @@ def _translate_comparison(sign: str, operand: str, place: Place) -> Test:
     return FALSE
 
 
-def translate_wildcard(pattern: str, place: Place) -> Test:
+def translate_wildcard(pattern: str, place: CelValue) -> Test:
     """The test of a text that may hold wildcards; booleans answer to their names."""
     if pattern in ("true", "false") and place.type in ("boolean", ""):
         truth = compare(wrap(place.text), "==", pattern)
@@ -128,7 +128,7 @@ def translate_wildcard(pattern: str, place: Place) -> Test:
     return match_text(pattern, place.text)
 
 
-def _translate_stiff(pattern: str, place: Place) -> Test:
+def _translate_stiff(pattern: str, place: CelValue) -> Test:
     if pattern in ("?*", "*?"):
         return TRUE
     if has_wildcard(pattern):
@@ -155,7 +155,7 @@ def match_text(pattern: str, text: str) -> Test:
     return Atom(f"{value}.matches({quote(regex_of(pattern))})")
 
 
-def translate_amount(sign: str, operand: str, place: Place) -> Test:
+def translate_amount(sign: str, operand: str, place: CelValue) -> Test:
     """The comparison with a quantity, a duration or a number."""
     compared = "==" if not sign else "!=" if sign == "!" else sign
     if place.type == "number":
@@ -172,7 +172,7 @@ def translate_amount(sign: str, operand: str, place: Place) -> Test:
     return any_of((all_of((is_length, length)), all_of((negate(is_length), quantity))))
 
 
-def _compare_number(sign: str, operand: str, place: Place) -> Test:
+def _compare_number(sign: str, operand: str, place: CelValue) -> Test:
     amount = read_quantity(operand)
     if amount is None or amount != amount.to_integral_value():
         raise CompileError(f"a number is compared with {operand!r}")

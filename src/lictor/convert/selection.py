@@ -1,14 +1,10 @@
-"""`match` and `exclude` of a rule as constraints and conditions in CEL."""
+"""`match` and `exclude` of a rule as resource rules and conditions in CEL."""
 
 from collections.abc import Iterable
 
 import msgspec
 
-from lictor.convert.kinds import Meant, find_kinds
-from lictor.convert.place import Place
-from lictor.convert.scalar import match_text
-from lictor.convert.subject import Subject
-from lictor.convert.truth import (
+from lictor.convert.cel_tests import (
     FALSE,
     TRUE,
     Atom,
@@ -20,9 +16,13 @@ from lictor.convert.truth import (
     for_some,
     negate,
 )
+from lictor.convert.cel_values import CelValue, ResourceRoot
+from lictor.convert.scalar import match_text
 from lictor.convert.writing import literal
 from lictor.errors import CompileError
-from lictor.lang.resource_names import ResourceNames
+from lictor.lang.kind_schema import find_form
+from lictor.lang.kind_selector import KindSelector, parse_kind_selector
+from lictor.lang.resource_names import Resource, ResourceNames
 from lictor.lang.wildcard import has_wildcard
 from lictor.model.policy import (
     LabelRequirement,
@@ -37,24 +37,151 @@ from lictor.model.policy import (
 )
 from lictor.raw import JsonObject
 
+# Groups in which a kind is looked for that is named without one; the newer name of a thing first.
+_GROUPS = (
+    "", "apps", "batch", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "autoscaling",
+    "storage.k8s.io", "apiextensions.k8s.io", "admissionregistration.k8s.io", "scheduling.k8s.io",
+    "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "node.k8s.io",
+    "certificates.k8s.io", "flowcontrol.apiserver.k8s.io", "apiregistration.k8s.io",
+    "authentication.k8s.io", "authorization.k8s.io", "resource.k8s.io", "extensions",
+)  # fmt: skip
+_VERSIONS = ("v1", "v2", "v1beta1", "v1beta2", "v1beta3", "v1alpha1", "v2beta2")
+_EPHEMERAL = "ephemeralcontainers"
+
+
+class ResolvedKind(msgspec.Struct, frozen=True):
+    """One kind, named as the API server names it."""
+
+    group: str
+    version: str
+    resource: str
+    kind: str
+    subresource: str = ""
+    namespaced: bool | None = None
+    guessed: bool = False
+
+    @property
+    def path(self) -> str:
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+    @property
+    def api_version(self) -> str:
+        """A version in which objects of the kind can be written."""
+        version = self.version
+        if version == "*":
+            version = _find_version(self.group, self.kind) or "v1"
+        group = "example.com" if self.group == "*" else self.group
+        return f"{group}/{version}" if group else version
+
+
+def find_kinds(
+    kinds: Iterable[str], names: ResourceNames, groups: Iterable[str]
+) -> list[ResolvedKind]:
+    """What the kinds of a filter mean; CompileError where that has no equivalent."""
+    found: list[ResolvedKind] = []
+    for text in kinds:
+        meant = _find(parse_kind_selector(text), text, names, (*groups, *_GROUPS))
+        found.append(meant)
+        if meant.kind == "Pod" and not meant.group and not meant.subresource:
+            # Kyverno takes a Pod's ephemeral containers for a part of the Pod.
+            found.append(msgspec.structs.replace(meant, subresource=_EPHEMERAL))
+    return list(dict.fromkeys(found))
+
+
+def _find(
+    selector: KindSelector, text: str, names: ResourceNames, groups: tuple[str, ...]
+) -> ResolvedKind:
+    if selector.kind == "*" and selector.subresource in ("", "*"):
+        path = "*" if not selector.subresource else "*/*"
+        return ResolvedKind(selector.group, selector.version, path, "*")
+    if has_wildcard(selector.kind) or has_wildcard(selector.subresource):
+        raise CompileError(f"the wildcard in the kind {text!r} has no equivalent")
+    if selector.group == "*":
+        return _find_bare(selector, names, groups)
+    if has_wildcard(selector.group):
+        raise CompileError(f"the wildcard in the group of {text!r} has no equivalent")
+    known = names.of_kind(selector.group, _plain_version(selector), selector.kind)
+    return _meant(known, selector.version, selector)
+
+
+def _find_bare(
+    selector: KindSelector, names: ResourceNames, groups: tuple[str, ...]
+) -> ResolvedKind:
+    for group in groups:
+        known = names.of_kind(group, _plain_version(selector), selector.kind)
+        if not known.guessed:
+            version = selector.version
+            if version == "*" and group in _GROUPS:
+                # Other versions of Kubernetes' own kinds are turned into this one.
+                version = _find_version(group, selector.kind) or "*"
+            return _meant(known, version, selector)
+    guess = names.of_kind("*", _plain_version(selector), selector.kind)
+    return _meant(guess, selector.version, selector)
+
+
+def _plain_version(selector: KindSelector) -> str:
+    return "v1" if has_wildcard(selector.version) else selector.version
+
+
+def _find_version(group: str, kind: str) -> str:
+    for version in _VERSIONS:
+        if find_form(f"{group}/{version}" if group else version, kind) is not None:
+            return version
+    return ""
+
+
+def _meant(known: Resource, version: str, selector: KindSelector) -> ResolvedKind:
+    if has_wildcard(version) and version != "*":
+        raise CompileError(f"the wildcard in the version {version!r} has no equivalent")
+    return ResolvedKind(
+        known.group,
+        version,
+        known.resource,
+        selector.kind,
+        selector.subresource,
+        known.namespaced,
+        known.guessed,
+    )
+
+
+def resource_rules(
+    kinds: Iterable[ResolvedKind], operations: Iterable[str]
+) -> list[dict[str, list[str]]]:
+    """The kinds as `resourceRules`, one for each group and version."""
+    rules: dict[tuple[str, str], list[str]] = {}
+    for meant in kinds:
+        resources = rules.setdefault((meant.group, meant.version), [])
+        if meant.path not in resources:
+            resources.append(meant.path)
+    return [
+        {
+            "apiGroups": [group],
+            "apiVersions": [version],
+            "operations": list(operations),
+            "resources": resources,
+        }
+        for (group, version), resources in rules.items()
+    ]
+
+
 _USER = "request.userInfo.username"
 
 
-class Selection(msgspec.Struct, frozen=True):
+class RuleSelection(msgspec.Struct, frozen=True):
     """Which requests a rule concerns, as far as that can be said without conditions."""
 
-    kinds: tuple[Meant, ...]
+    kinds: tuple[ResolvedKind, ...]
     operations: tuple[str, ...]
     namespace_selector: JsonObject | None = None
 
 
-def select(rule: Rule, names: ResourceNames, groups: Iterable[str]) -> Selection:
+def select(rule: Rule, names: ResourceNames, groups: Iterable[str]) -> RuleSelection:
     """The kinds and operations of a rule; CompileError where they have no equivalent."""
     filters = _filters(rule.match)
     kinds = [kind for each in filters for kind in find_kinds(each.resources.kinds, names, groups)]
     if not kinds:
         raise CompileError("a rule that names no kinds")
-    return Selection(
+    return RuleSelection(
         tuple(dict.fromkeys(kinds)),
         tuple(dict.fromkeys(op for each in filters for op in each.resources.operations))
         if all(each.resources.operations for each in filters)
@@ -70,7 +197,7 @@ def _filters(match: Match) -> tuple[ResourceFilter, ...]:
 
 
 def _namespace_selector(
-    filters: tuple[ResourceFilter, ...], kinds: list[Meant]
+    filters: tuple[ResourceFilter, ...], kinds: list[ResolvedKind]
 ) -> JsonObject | None:
     selectors = [each.resources.namespace_selector for each in filters]
     first = selectors[0]
@@ -87,7 +214,7 @@ def _namespace_selector(
     return selected
 
 
-def translate_match(rule: Rule, kinds: Iterable[Meant], subject: Subject) -> Test:
+def translate_match(rule: Rule, kinds: Iterable[ResolvedKind], subject: ResourceRoot) -> Test:
     """What is left to be asked of a request of the right kind."""
     wanted = _Filters(subject, frozenset(kind.kind for kind in kinds))
     unwanted = FALSE if rule.exclude is None else wanted.excluded(rule.exclude)
@@ -95,7 +222,7 @@ def translate_match(rule: Rule, kinds: Iterable[Meant], subject: Subject) -> Tes
 
 
 class _Filters(msgspec.Struct, frozen=True):
-    subject: Subject
+    subject: ResourceRoot
     kinds: frozenset[str]
 
     def matched(self, match: Match) -> Test:
@@ -162,7 +289,7 @@ class _Filters(msgspec.Struct, frozen=True):
             return own
         return choose(compare("request.kind.kind", "==", '"Namespace"'), own, others)
 
-    def _tags(self, field: str) -> Place:
+    def _tags(self, field: str) -> CelValue:
         return self.subject.navigate(("metadata", field))
 
     def _tagged(self, field: str, key: str, value: str) -> Test:

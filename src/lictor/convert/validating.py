@@ -1,10 +1,12 @@
-"""Validate rules as ValidatingPolicies; Kyverno's own twins for pod controllers where they fit."""
+"""Validate rules as ValidatingPolicies, or as ValidatingAdmissionPolicies with their bindings."""
 
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
 from lictor.convert.document import (
+    RuleGroup,
+    group_rules,
     name_group,
     write_actions,
     write_constraints,
@@ -13,12 +15,66 @@ from lictor.convert.document import (
     write_metadata,
     write_timeout,
 )
-from lictor.convert.groups import Group, group_rules
-from lictor.convert.kinds import Meant
-from lictor.convert.plan import Ground
+from lictor.convert.plan import ConversionContext
+from lictor.convert.selection import ResolvedKind
 from lictor.errors import CompileError
 from lictor.model.policy import Policy
+from lictor.model.result import Action
 from lictor.raw import JsonObject
+
+_API_VERSION = "admissionregistration.k8s.io/v1"
+_NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+def convert_to_admission(
+    context: ConversionContext,
+) -> tuple[tuple[JsonObject, ...], tuple[str, ...]]:
+    """The documents and the notes."""
+    if not context.policy.spec.admission:
+        raise CompileError("admission: false: the API server only knows admission")
+    groups, notes = group_rules(replace(context, kyverno=False))
+    return tuple(_write_admission_policies(context.policy, groups)), notes
+
+
+def _write_admission_policies(policy: Policy, groups: list[RuleGroup]) -> Iterator[JsonObject]:
+    for group in groups:
+        name = name_group(policy, group, groups)
+        yield _write_policy(policy, group, name)
+        yield _write_binding(policy, group, name)
+
+
+def _write_policy(policy: Policy, group: RuleGroup, name: str) -> JsonObject:
+    metadata = write_metadata(policy, name)
+    metadata.pop("namespace", None)
+    spec: JsonObject = {
+        **write_failure_policy(policy),
+        "matchConstraints": write_constraints(group),
+        **write_expressions(policy, group),
+    }
+    if group.params is not None:
+        spec["paramKind"] = group.params["paramKind"]
+    kind = "ValidatingAdmissionPolicy"
+    return {"apiVersion": _API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _write_binding(policy: Policy, group: RuleGroup, name: str) -> JsonObject:
+    actions = write_actions(policy, group.action)
+    if group.action is Action.ENFORCE:
+        # The API server takes either Deny or Warn: who is refused needs no warning.
+        actions = ["Deny"]
+    spec: JsonObject = {"policyName": name, "validationActions": actions}
+    if policy.kind == "Policy":
+        labels = {_NAME_LABEL: policy.metadata.namespace or "default"}
+        spec["matchResources"] = {"namespaceSelector": {"matchLabels": labels}}
+    if group.params is not None:
+        spec["paramRef"] = group.params["paramRef"]
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": f"{name}-binding"},
+        "spec": spec,
+    }
+
 
 API_VERSION = "policies.kyverno.io/v1"
 # The controllers for which Kyverno makes twins of CEL policies.
@@ -27,16 +83,18 @@ _TWINNED = frozenset((
 ))  # fmt: skip
 
 
-def convert_to_validating(ground: Ground) -> tuple[tuple[JsonObject, ...], tuple[str, ...]]:
+def convert_to_validating(
+    context: ConversionContext,
+) -> tuple[tuple[JsonObject, ...], tuple[str, ...]]:
     """The documents and the notes."""
-    groups, notes = group_rules(ground)
+    groups, notes = group_rules(context)
     for group in groups:
         if group.params is not None:
             raise CompileError("paramKind: a ValidatingPolicy has no parameters")
-    return tuple(_write_all(ground.policy, groups)), notes
+    return tuple(_write_all(context.policy, groups)), notes
 
 
-def _write_all(policy: Policy, groups: Sequence[Group]) -> Iterator[JsonObject]:
+def _write_all(policy: Policy, groups: Sequence[RuleGroup]) -> Iterator[JsonObject]:
     folded: set[int] = set()
     for group in groups:
         if id(group) in folded:
@@ -50,11 +108,11 @@ def _write_all(policy: Policy, groups: Sequence[Group]) -> Iterator[JsonObject]:
         yield from _write_with_twins(policy, group, twins, name)
 
 
-def _is_about_pods(group: Group) -> bool:
+def _is_about_pods(group: RuleGroup) -> bool:
     return {kind.path for kind in group.kinds} == {"pods", "pods/ephemeralcontainers"}
 
 
-def _is_twin(group: Group, other: Group) -> bool:
+def _is_twin(group: RuleGroup, other: RuleGroup) -> bool:
     """Whether Kyverno would make the other's expressions out of the group's."""
     if not other.pod or group.namespace_selector is not None:
         return False
@@ -79,7 +137,7 @@ def move(text: str, pod: tuple[str, ...]) -> str:
 
 
 def _write_with_twins(
-    policy: Policy, group: Group, twins: list[Group], name: str
+    policy: Policy, group: RuleGroup, twins: list[RuleGroup], name: str
 ) -> Iterator[JsonObject]:
     pods = tuple(kind for kind in group.kinds if not kind.subresource)
     covered = sorted({kind.resource for twin in twins for kind in twin.kinds} & _TWINNED)
@@ -99,11 +157,11 @@ def _write_with_twins(
             yield _write(policy, replace(twin, kinds=left), f"{name}-{_label(left)}")
 
 
-def _label(kinds: tuple[Meant, ...]) -> str:
+def _label(kinds: tuple[ResolvedKind, ...]) -> str:
     return kinds[0].resource if len(kinds) == 1 else "controllers"
 
 
-def _write(policy: Policy, group: Group, name: str) -> JsonObject:
+def _write(policy: Policy, group: RuleGroup, name: str) -> JsonObject:
     spec: JsonObject = {
         "validationActions": write_actions(policy, group.action),
         **write_failure_policy(policy),

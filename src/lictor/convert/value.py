@@ -1,18 +1,17 @@
 """What a JMESPath expression becomes: a value in CEL, a list that is gone through, or a test."""
 
+import re
 from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from lictor.convert.place import BOOLEAN, LIST, NUMBER, TEXT, Place, Shape
-from lictor.convert.subject import Subject
-from lictor.convert.truth import (
+from lictor.convert.cel_tests import (
     FALSE,
     TRUE,
+    SettledTest,
     Test,
-    Truth,
     all_of,
     any_of,
     choose,
@@ -23,7 +22,17 @@ from lictor.convert.truth import (
     negate,
     render,
 )
-from lictor.convert.writing import literal, wrap
+from lictor.convert.cel_values import (
+    BOOLEAN,
+    LIST,
+    NUMBER,
+    TEXT,
+    CelValue,
+    LoopNames,
+    ResourceRoot,
+    ValueShape,
+)
+from lictor.convert.writing import PolicyVariables, literal, wrap
 from lictor.errors import CompileError
 from lictor.lang.jmespath.values import equals, is_false
 from lictor.raw import Json
@@ -35,27 +44,27 @@ class Constant(msgspec.Struct, frozen=True):
     value: Json
 
 
-class Flag(msgspec.Struct, frozen=True):
+class TestValue(msgspec.Struct, frozen=True):
     """True or false, whatever a test says."""
 
     test: Test
 
 
-class Path(msgspec.Struct, frozen=True):
+class ResourcePath(msgspec.Struct, frozen=True):
     """A path into the resource, still on its way."""
 
-    subject: Subject
+    subject: ResourceRoot
     steps: tuple[str, ...] = ()
 
     @property
-    def place(self) -> Place:
+    def place(self) -> CelValue:
         return self.subject.navigate(self.steps)
 
 
-class Request(msgspec.Struct, frozen=True):
+class RequestValue(msgspec.Struct, frozen=True):
     """`request` itself."""
 
-    subject: Subject
+    subject: ResourceRoot
 
 
 class Several(msgspec.Struct, frozen=True):
@@ -64,38 +73,38 @@ class Several(msgspec.Struct, frozen=True):
     items: "tuple[Value, ...]"
 
 
-class Source(msgspec.Struct, frozen=True):
+class LoopSource(msgspec.Struct, frozen=True):
     """A list that is gone through: the name of its elements, and which of them count."""
 
-    place: Place
+    place: CelValue
     name: str
     keep: Test = TRUE
 
 
-class Stream(msgspec.Struct, frozen=True):
+class LoopList(msgspec.Struct, frozen=True):
     """A list that is made by going through others; what gives nothing is left out."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[LoopSource, ...]
     item: "Value"
 
     @property
     def present(self) -> Test:
         return self.sources[0].place.present
 
-    def or_empty(self) -> "Stream":
+    def or_empty(self) -> "LoopList":
         """The same, but empty where the list it is made of is not there."""
         first, *rest = self.sources
         place = first.place
         if not place.guards:
             return self
-        sure = Place(place.or_value("[]"), place.shape, label=place.label)
-        return Stream((replace(first, place=sure), *rest), self.item)
+        sure = CelValue(place.or_value("[]"), place.shape, label=place.label)
+        return LoopList((replace(first, place=sure), *rest), self.item)
 
 
 class Count(msgspec.Struct, frozen=True):
     """How many elements a list has that is gone through."""
 
-    stream: Stream
+    stream: LoopList
 
 
 class Either(msgspec.Struct, frozen=True):
@@ -106,14 +115,24 @@ class Either(msgspec.Struct, frozen=True):
     other: "Value"
 
 
-Value: TypeAlias = Constant | Flag | Path | Place | Request | Several | Stream | Count | Either
+Value: TypeAlias = (
+    Constant
+    | TestValue
+    | ResourcePath
+    | CelValue
+    | RequestValue
+    | Several
+    | LoopList
+    | Count
+    | Either
+)
 
 NOTHING = Constant(None)
 
 
 def settle(value: Value) -> Value:
     """The same, with paths walked to their end."""
-    if isinstance(value, Path):
+    if isinstance(value, ResourcePath):
         return value.place
     return value
 
@@ -139,8 +158,8 @@ def is_present(value: Value) -> Test:
 
     def ask(one: Value) -> Test:
         if isinstance(one, Constant):
-            return Truth(one.value is not None)
-        if isinstance(one, Place | Stream):
+            return SettledTest(one.value is not None)
+        if isinstance(one, CelValue | LoopList):
             return one.present
         return TRUE
 
@@ -153,19 +172,19 @@ def is_true(value: Value) -> Test:
     def ask(one: Value) -> Test:
         match one:
             case Constant():
-                return Truth(not is_false(one.value))
-            case Flag():
+                return SettledTest(not is_false(one.value))
+            case TestValue():
                 return one.test
-            case Place():
+            case CelValue():
                 return all_of((one.present, _is_full(one)))
-            case Stream():
+            case LoopList():
                 return quantify(one, lambda _: TRUE, every=False)
         return TRUE
 
     return test_each(value, ask)
 
 
-def _is_full(place: Place) -> Test:
+def _is_full(place: CelValue) -> Test:
     text = wrap(place.text)
     match place.type:
         case "string":
@@ -188,10 +207,10 @@ def _are_same(one: Value, other: Value) -> Test:
     if isinstance(other, Constant) and not isinstance(one, Constant):
         one, other = other, one
     if isinstance(one, Constant) and isinstance(other, Constant):
-        return Truth(equals(one.value, other.value))
+        return SettledTest(equals(one.value, other.value))
     if isinstance(one, Constant):
         return _is_constant(other, one.value)
-    if isinstance(one, Place) and isinstance(other, Place):
+    if isinstance(one, CelValue) and isinstance(other, CelValue):
         risky = one.risky or other.risky
         same = compare(wrap(one.text), "==", wrap(other.text), risky=risky)
         both = all_of((one.present, other.present, same))
@@ -201,13 +220,13 @@ def _are_same(one: Value, other: Value) -> Test:
 
 
 def _is_constant(value: Value, sought: Json) -> Test:
-    if isinstance(value, Flag):
+    if isinstance(value, TestValue):
         if not isinstance(sought, bool):
             return FALSE
         return value.test if sought else negate(value.test)
     if isinstance(value, Count):
-        value = as_place(value)
-    if not isinstance(value, Place):
+        value = as_cel_value(value)
+    if not isinstance(value, CelValue):
         raise CompileError("a list is compared with a constant")
     if sought is None:
         return negate(value.present)
@@ -218,7 +237,7 @@ def _is_constant(value: Value, sought: Json) -> Test:
 # --- lists that are gone through
 
 
-def quantify(stream: Stream, ask: Callable[[Value], Test], *, every: bool) -> Test:
+def quantify(stream: LoopList, ask: Callable[[Value], Test], *, every: bool) -> Test:
     """Ask all elements, or look for one of whom it holds."""
     item = settle(stream.item)
     present, asked = is_present(item), ask(_there(item))
@@ -239,12 +258,12 @@ def quantify(stream: Stream, ask: Callable[[Value], Test], *, every: bool) -> Te
 
 
 def _there(value: Value) -> Value:
-    if isinstance(value, Place) and value.guards:
+    if isinstance(value, CelValue) and value.guards:
         return replace(value, guards=(), chain="")
     return value
 
 
-def count(stream: Stream) -> str:
+def count(stream: LoopList) -> str:
     """The number of elements, as an expression; an error where the list is not there."""
     text = _count(stream.sources, settle(stream.item))
     first = stream.sources[0].place
@@ -253,7 +272,7 @@ def count(stream: Stream) -> str:
     return f"({render(first.present)} ? {text} : 0)"
 
 
-def _count(sources: tuple[Source, ...], item: Value) -> str:
+def _count(sources: tuple[LoopSource, ...], item: Value) -> str:
     source, *rest = sources
     kept = source.keep if rest else all_of((source.keep, is_present(item)))
     place = source.place
@@ -267,10 +286,10 @@ def _count(sources: tuple[Source, ...], item: Value) -> str:
     return f"{text}.map({source.name}, {_count(tuple(rest), item)}).sum()"
 
 
-def collect(stream: Stream) -> str:
+def collect(stream: LoopList) -> str:
     """The list itself, as an expression; empty where what it is made of is not there."""
     item = settle(stream.item)
-    if len(stream.sources) != 1 or not isinstance(item, Place):
+    if len(stream.sources) != 1 or not isinstance(item, CelValue):
         raise CompileError("a list that is made of several others is needed as a whole")
     (source,) = stream.sources
     kept = all_of((source.keep, item.present))
@@ -280,23 +299,23 @@ def collect(stream: Stream) -> str:
     return text if item.text == source.name else f"{text}.map({source.name}, {item.text})"
 
 
-def as_place(value: Value) -> Place:
+def as_cel_value(value: Value) -> CelValue:
     """A value that is needed as such."""
     value = settle(value)
     match value:
-        case Place():
+        case CelValue():
             return value
         case Constant() if value.value is not None:
             shapes = {str: TEXT, bool: BOOLEAN, int: NUMBER, float: NUMBER}
-            shape = shapes.get(type(value.value), Shape())
-            return Place(literal(value.value), shape)
-        case Flag():
-            return Place(render(value.test), BOOLEAN, risky=value.test.risky)
+            shape = shapes.get(type(value.value), ValueShape())
+            return CelValue(literal(value.value), shape)
+        case TestValue():
+            return CelValue(render(value.test), BOOLEAN, risky=value.test.risky)
         case Count():
             risky = value.stream.sources[0].place.risky
-            return Place(count(value.stream), NUMBER, risky=risky)
-        case Stream():
-            return Place(collect(value), LIST)
+            return CelValue(count(value.stream), NUMBER, risky=risky)
+        case LoopList():
+            return CelValue(collect(value), LIST)
     raise CompileError("a value that may be one of several kinds is needed as a whole")
 
 
@@ -306,12 +325,55 @@ def guard(value: Value, guards: tuple[Test, ...]) -> Value:
         return value
     value = settle(value)
     match value:
-        case Place():
+        case CelValue():
             chain = f"({render(all_of(guards))} ? optional.of({value.text}) : optional.none())"
             return replace(value, guards=(*guards, *value.guards), chain=chain)
-        case Stream():
+        case LoopList():
             first, *rest = value.sources
             place = guard(first.place, guards)
-            if isinstance(place, Place):
-                return Stream((replace(first, place=place), *rest), value.item)
+            if isinstance(place, CelValue):
+                return LoopList((replace(first, place=place), *rest), value.item)
     return Either(all_of(guards), value, NOTHING)
+
+
+class ExpressionScope(msgspec.Struct, frozen=True):
+    """The names that an expression may use."""
+
+    subject: ResourceRoot
+    hoisted: PolicyVariables
+    # `element` and the rule's context entries.
+    bindings: dict[str, Value] = {}
+    names: LoopNames = LoopNames()
+    # Texts of the resource may be wildcards themselves, as they are in roles.
+    wildcards: bool = False
+    # A path to what is not there is an error.
+    strict: bool = True
+    # Functions that only Kyverno has may be used.
+    kyverno: bool = True
+
+    def bind(self, **values: Value) -> "ExpressionScope":
+        """The same with more names."""
+        return msgspec.structs.replace(self, bindings={**self.bindings, **values})
+
+    def hoist(self, name: str, text: str) -> str:
+        """A variable for a text, unless it speaks of what only a loop knows."""
+        if any(re.search(rf"\b{taken}\b", text) for taken in self.names.taken):
+            return f"({text})"
+        return self.hoisted.add(name, text)
+
+    def find(self, name: str) -> Value:
+        """The value of a name; CompileError where there is none."""
+        found = self.bindings.get(name)
+        if found is not None:
+            return found
+        if name == "serviceAccountName":
+            return _SERVICE_ACCOUNT
+        raise CompileError(f"the variable {name} has no equivalent")
+
+
+_USER = "request.userInfo.username"
+_SERVICE_ACCOUNT = CelValue(
+    f'({_USER}.startsWith("system:serviceaccount:") ? {_USER}.split(":")[3] : "")',
+    TEXT,
+    risky=True,
+)

@@ -1,4 +1,4 @@
-"""Pieces of CEL text: literals, names, brackets."""
+"""CEL source text: literals, names, brackets."""
 
 import re
 
@@ -99,3 +99,27 @@ def _escape(letter: str) -> str:
     if letter == "?":
         return "."
     return f"\\{letter}" if letter in "\\.+()|[]{}^$" else letter
+
+
+class PolicyVariables:
+    """Variables of the new policy, in the order in which they are needed.
+
+    With `inline`, there are none: what they would stand for is written out.
+    """
+
+    def __init__(self, *, inline: bool = False) -> None:
+        self.expressions: dict[str, str] = {}
+        self._inline = inline
+
+    def add(self, name: str, expression: str) -> str:
+        """Declare a variable, or find the one that says the same; gives how to refer to it."""
+        if self._inline:
+            return f"({expression})"
+        for known, text in self.expressions.items():
+            if text == expression:
+                return f"variables.{known}"
+        free, number = name, 2
+        while free in self.expressions:
+            free, number = f"{name}{number}", number + 1
+        self.expressions[free] = expression
+        return f"variables.{free}"

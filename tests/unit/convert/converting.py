@@ -3,10 +3,9 @@
 import yaml
 
 from lictor.assembly import compile_documents
-from lictor.convert.comparison import compare_forms
-from lictor.convert.conversion import Target, convert_policy
+from lictor.convert.comparison import SampleLookups, compare_forms
+from lictor.convert.conversion import ConversionTarget, convert_policy
 from lictor.convert.samples import make_requests
-from lictor.convert.world import SampleWorld
 from lictor.engine import Engine
 from lictor.lang.resource_names import builtin_names
 from lictor.load.policies import load_documents
@@ -34,13 +33,13 @@ def load(*documents):
     return loaded
 
 
-def convert(policy, target=Target.AUTO):
+def convert(policy, target=ConversionTarget.AUTO):
     return convert_policy(policy, target, builtin_names())
 
 
 def compare(policy, documents, resources=()):
     made = load(*documents)
-    world = SampleWorld(builtin_names())
+    world = SampleLookups(builtin_names())
     old = Engine(compile_documents([policy], lookups=world))
     new = Engine(
         compile_documents(

@@ -3,7 +3,7 @@
 import pytest
 from converting import build_policy, compare, convert
 
-from lictor.convert.conversion import Target
+from lictor.convert.conversion import ConversionTarget
 
 
 def pattern(body):
@@ -163,7 +163,9 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("target", [Target.VALIDATING, Target.ADMISSION], ids=str)
+@pytest.mark.parametrize(
+    "target", [ConversionTarget.VALIDATING, ConversionTarget.ADMISSION], ids=str
+)
 @pytest.mark.parametrize("name", RULES)
 def test_rules_about_pods(name, target):
     policy = build_policy(RULES[name])

@@ -3,7 +3,7 @@
 import pytest
 from converting import build_policy, compare, convert, translate
 
-from lictor.convert.conversion import Target
+from lictor.convert.conversion import ConversionTarget
 from lictor.errors import CompileError
 
 LABEL = {"validate": {"message": "label it", "pattern": {"metadata": {"labels": {"team": "?*"}}}}}
@@ -40,7 +40,7 @@ def test_policies_about_pods_use_the_twins_that_kyverno_makes():
 
 
 def test_policies_for_the_api_server_come_with_bindings_and_one_for_each_place_of_a_pod():
-    documents = convert(build_policy(LABEL), Target.ADMISSION).documents
+    documents = convert(build_policy(LABEL), ConversionTarget.ADMISSION).documents
     assert [(d["kind"], d["metadata"]["name"]) for d in documents] == [
         ("ValidatingAdmissionPolicy", "sample"),
         ("ValidatingAdmissionPolicyBinding", "sample-binding"),
@@ -133,11 +133,11 @@ def test_refusals_say_why(rule, reason):
 @pytest.mark.parametrize(
     ("rule", "target", "reason"),
     [
-        (LABEL, Target.MUTATING, "can only mutate"),
-        ({"generate": {"kind": "Secret"}}, Target.ADMISSION, "can only validate"),
+        (LABEL, ConversionTarget.MUTATING, "can only mutate"),
+        ({"generate": {"kind": "Secret"}}, ConversionTarget.ADMISSION, "can only validate"),
         (
             {**DENY, "context": [{"name": "a", "configMap": {"name": "b"}}]},
-            Target.ADMISSION,
+            ConversionTarget.ADMISSION,
             "asks nobody else",
         ),
     ],

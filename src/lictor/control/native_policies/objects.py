@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
-from lictor.convert.native.objects import GROUP, MANAGED_BY, MANAGED_LABEL
+from lictor.convert.native_objects import GROUP, MANAGED_BY, MANAGED_LABEL
 from lictor.errors import ConflictError
 from lictor.raw import JsonObject
 

@@ -25,8 +25,14 @@ from lictor.control.native_policies.objects import (
     mutating_policy,
 )
 from lictor.control.status.policies import NativePolicyOutcomes, WebhookReadiness
-from lictor.convert.native import Found, NativePair, Owner, build_classic
-from lictor.convert.native.objects import GROUP, UNREPORTED_LABEL
+from lictor.convert.native_classic import build_classic
+from lictor.convert.native_objects import (
+    GROUP,
+    UNREPORTED_LABEL,
+    AdmissionPolicyPair,
+    AdmittedResource,
+    PolicyOwner,
+)
 from lictor.errors import ApiError, CompileError
 from lictor.model.cel_policy import CelException, MutatingPolicy, ValidatingPolicy
 from lictor.model.exception import PolicyException
@@ -36,7 +42,7 @@ from lictor.report.events import Event, EventAction, EventReason, EventSource, O
 from lictor.report.policy_status import GeneratedPolicyState
 
 
-def tell_generated(policy: StoredPolicy, pair: NativePair) -> tuple[Event, Event]:
+def tell_generated(policy: StoredPolicy, pair: AdmissionPolicyPair) -> tuple[Event, Event]:
     """One event for the admission policy, one for its binding; both about the policy."""
     about = ObjectReference(
         policy.resource.api_version,
@@ -66,7 +72,7 @@ def tell_generated(policy: StoredPolicy, pair: NativePair) -> tuple[Event, Event
     )
 
 
-_Made: TypeAlias = NativePair | GeneratedPolicyState
+_Made: TypeAlias = AdmissionPolicyPair | GeneratedPolicyState
 
 _INTERVAL = 15.0
 # API servers take a new admission policy up within a second or so.
@@ -110,7 +116,7 @@ class NativePolicyReconciler:
         await self.discovery.ensure()
         version = self._find_mutating_version()
         outcomes: dict[str, GeneratedPolicyState] = {}
-        pairs: dict[str, tuple[StoredPolicy, NativePair]] = {}
+        pairs: dict[str, tuple[StoredPolicy, AdmissionPolicyPair]] = {}
         for policy, made in self._build_all(version):
             if isinstance(made, GeneratedPolicyState):
                 outcomes[policy.uid] = made
@@ -149,7 +155,7 @@ class NativePolicyReconciler:
         }
         return next((each for each in MUTATING_VERSIONS if each in served), "")
 
-    def _build(self, policy: StoredPolicy, version: str) -> NativePair | None:
+    def _build(self, policy: StoredPolicy, version: str) -> AdmissionPolicyPair | None:
         """Both objects of a policy; None where it is of a kind that is never made native."""
         record = policy.record
         if isinstance(record, Policy):
@@ -159,7 +165,7 @@ class NativePolicyReconciler:
             return build_classic(record, _own(policy), classic, self._find)
         if not isinstance(record, ValidatingPolicy | MutatingPolicy):
             return None
-        from lictor.convert.native import build_mutating, build_validating
+        from lictor.convert.native_cel import build_mutating, build_validating
 
         exceptions = [e for e in self._store.exceptions if isinstance(e, CelException)]
         if isinstance(record, ValidatingPolicy):
@@ -172,11 +178,14 @@ class NativePolicyReconciler:
             raise CompileError(_NO_API)
         return build_mutating(record, _own(policy), exceptions, version)
 
-    def _find(self, kind: str) -> list[Found]:
-        return [Found(each.group, each.version, each.path) for each in self.discovery.find(kind)]
+    def _find(self, kind: str) -> list[AdmittedResource]:
+        return [
+            AdmittedResource(each.group, each.version, each.path)
+            for each in self.discovery.find(kind)
+        ]
 
     async def _keep_all(
-        self, pairs: Mapping[str, tuple[StoredPolicy, NativePair]], version: str
+        self, pairs: Mapping[str, tuple[StoredPolicy, AdmissionPolicyPair]], version: str
     ) -> dict[str, GeneratedPolicyState]:
         outcomes: dict[str, GeneratedPolicyState] = {}
         is_fresh = False
@@ -198,7 +207,7 @@ class NativePolicyReconciler:
     async def _keep(
         self,
         policy: StoredPolicy,
-        pair: NativePair,
+        pair: AdmissionPolicyPair,
         there: Mapping[Resource, Mapping[str, JsonObject]],
     ) -> bool:
         is_fresh = False
@@ -221,7 +230,7 @@ class NativePolicyReconciler:
         return there
 
     async def _remove_unwanted(
-        self, pairs: Mapping[str, tuple[StoredPolicy, NativePair]], version: str
+        self, pairs: Mapping[str, tuple[StoredPolicy, AdmissionPolicyPair]], version: str
     ) -> None:
         owners = {policy.uid: policy for policy in self._store.policies}
         wanted = {
@@ -252,9 +261,9 @@ class NativePolicyReconciler:
         return not policy.is_native and self._webhooks.is_ready(policy)
 
 
-def _own(policy: StoredPolicy) -> Owner:
+def _own(policy: StoredPolicy) -> PolicyOwner:
     labels = policy.document["metadata"].get("labels") or {}
-    return Owner(
+    return PolicyOwner(
         policy.resource.api_version,
         policy.resource.kind,
         policy.name,
@@ -264,14 +273,14 @@ def _own(policy: StoredPolicy) -> Owner:
     )
 
 
-def _resources_of(pair: NativePair) -> Iterable[Resource]:
+def _resources_of(pair: AdmissionPolicyPair) -> Iterable[Resource]:
     if pair.policy["kind"].startswith("Validating"):
         return VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_BINDING
     version = pair.policy["apiVersion"].rpartition("/")[2]
     return mutating_policy(version), mutating_binding(version)
 
 
-def _tell_refusal(pair: NativePair, error: ApiError) -> str:
+def _tell_refusal(pair: AdmissionPolicyPair, error: ApiError) -> str:
     kind = pair.policy["kind"]
     if error.reason == NOT_OURS:
         return f"skip generating {kind}: {error}"

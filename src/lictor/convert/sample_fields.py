@@ -1,4 +1,4 @@
-"""Which fields does a rule look at, and which values there would tell something?"""
+"""Which fields does a rule look at, and which values there would distinguish two forms of it?"""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
@@ -29,23 +29,23 @@ _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _PROJECTIONS = (Kind.FLATTEN, Kind.PROJECTION, Kind.FILTER_PROJECTION)
 
 
-class Point(msgspec.Struct, frozen=True):
+class ComparedField(msgspec.Struct, frozen=True):
     """A field, and texts or values from the policy that it is compared with."""
 
     path: Path
     values: tuple[Json, ...] = ()
 
 
-def list_points(rule: Rule) -> list[Point]:
+def list_compared_fields(rule: Rule) -> list[ComparedField]:
     """The fields that a rule names, each once."""
     merged: dict[Path, list[Json]] = {}
     for point in _find_points(rule):
         known = merged.setdefault(point.path, [])
         known += [value for value in point.values if value not in known]
-    return [Point(path, tuple(values)) for path, values in merged.items() if path]
+    return [ComparedField(path, tuple(values)) for path, values in merged.items() if path]
 
 
-def _find_points(rule: Rule) -> Iterator[Point]:
+def _find_points(rule: Rule) -> Iterator[ComparedField]:
     for match in (rule.match, rule.exclude):
         if match is not None:
             yield from _match_points(match)
@@ -59,34 +59,34 @@ def _find_points(rule: Rule) -> Iterator[Point]:
 # --- match
 
 
-def _match_points(match: Match) -> Iterator[Point]:
+def _match_points(match: Match) -> Iterator[ComparedField]:
     for wanted in (match.resources, *(each.resources for each in (*match.any, *match.all))):
         yield from _description_points(wanted)
 
 
-def _description_points(wanted: ResourceDescription) -> Iterator[Point]:
+def _description_points(wanted: ResourceDescription) -> Iterator[ComparedField]:
     names = (*wanted.names, *((wanted.name,) if wanted.name else ()))
     if names:
-        yield Point(("metadata", "name"), names)
+        yield ComparedField(("metadata", "name"), names)
     if wanted.namespaces:
-        yield Point(("metadata", "namespace"), wanted.namespaces)
+        yield ComparedField(("metadata", "namespace"), wanted.namespaces)
     for key, value in wanted.annotations.items():
-        yield Point(("metadata", "annotations", key), (value,))
+        yield ComparedField(("metadata", "annotations", key), (value,))
     if wanted.selector is not None:
         yield from _selector_points(wanted.selector)
 
 
-def _selector_points(selector: LabelSelector) -> Iterator[Point]:
+def _selector_points(selector: LabelSelector) -> Iterator[ComparedField]:
     for key, value in selector.match_labels.items():
-        yield Point(("metadata", "labels", key), (value,))
+        yield ComparedField(("metadata", "labels", key), (value,))
     for each in selector.match_expressions:
-        yield Point(("metadata", "labels", each.key), each.values)
+        yield ComparedField(("metadata", "labels", each.key), each.values)
 
 
 # --- validate
 
 
-def _validate_points(validate: Validate) -> Iterator[Point]:
+def _validate_points(validate: Validate) -> Iterator[ComparedField]:
     for pattern in _patterns(validate):
         yield from _pattern_points(pattern, ())
     if validate.deny is not None:
@@ -99,16 +99,18 @@ def _patterns(body: Validate | ForEachValidate) -> list[Json]:
     return [pattern for pattern in (body.pattern, *several) if isinstance(pattern, dict)]
 
 
-def _loop_points(loops: Iterable[ForEachValidate], bound: dict[str, Path]) -> Iterator[Point]:
+def _loop_points(
+    loops: Iterable[ForEachValidate], bound: dict[str, Path]
+) -> Iterator[ComparedField]:
     for loop in loops:
         given, seen = list_paths(loop.list, bound)
         for path in seen:
-            yield Point(path, tuple(_literals(loop.list)))
+            yield ComparedField(path, tuple(_literals(loop.list)))
         for path in given:
             # What a projection gives is a list already.
             element = path if ALL in path else (*path, ALL)
             inner = {**bound, "element": element}
-            yield Point(element)
+            yield ComparedField(element)
             yield from _condition_points(loop.preconditions, inner)
             if loop.deny is not None:
                 yield from _condition_points(loop.deny.conditions, inner)
@@ -117,28 +119,28 @@ def _loop_points(loops: Iterable[ForEachValidate], bound: dict[str, Path]) -> It
             yield from _loop_points(loop.foreach, inner)
 
 
-def _pattern_points(pattern: Json, path: Path) -> Iterator[Point]:
+def _pattern_points(pattern: Json, path: Path) -> Iterator[ComparedField]:
     if isinstance(pattern, dict):
         for key, value in pattern.items():
             anchor = parse_anchor(key)
             inner = (*path, strip_anchor(key).replace("*", "x").replace("?", "a"))
             if anchor is not None and anchor.modifier is Modifier.NEGATION:
-                yield Point(inner)
+                yield ComparedField(inner)
             else:
                 yield from _pattern_points(value, inner)
     elif isinstance(pattern, list):
-        yield Point((*path, ALL))
+        yield ComparedField((*path, ALL))
         for value in pattern:
             yield from _pattern_points(value, (*path, ALL))
     else:
         is_variable = isinstance(pattern, str) and has_variables(pattern)
-        yield Point(path, () if is_variable else (pattern,))
+        yield ComparedField(path, () if is_variable else (pattern,))
 
 
 # --- conditions
 
 
-def _condition_points(conditions: Json, bound: dict[str, Path]) -> Iterator[Point]:
+def _condition_points(conditions: Json, bound: dict[str, Path]) -> Iterator[ComparedField]:
     if isinstance(conditions, dict):
         for name in ("any", "all"):
             yield from _condition_points(conditions.get(name), bound)
@@ -149,7 +151,7 @@ def _condition_points(conditions: Json, bound: dict[str, Path]) -> Iterator[Poin
             yield from _condition_points(condition, bound)
 
 
-def _comparison_points(condition: Json, bound: dict[str, Path]) -> Iterator[Point]:
+def _comparison_points(condition: Json, bound: dict[str, Path]) -> Iterator[ComparedField]:
     texts = [condition.get("key"), condition.get("value")]
     constants = tuple(_flatten([t for t in texts if not _is_variable(t)]))
     for text in texts:
@@ -157,7 +159,7 @@ def _comparison_points(condition: Json, bound: dict[str, Path]) -> Iterator[Poin
             continue
         for expression in find_expressions(text):
             for path in (path for paths in list_paths(expression, bound) for path in paths):
-                yield Point(path, constants + tuple(_literals(expression)))
+                yield ComparedField(path, constants + tuple(_literals(expression)))
 
 
 def _is_variable(value: Json) -> bool:

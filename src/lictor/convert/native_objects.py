@@ -1,4 +1,4 @@
-"""The two objects that are made of a policy, and what they have in common."""
+"""The admission policy and binding that the API server evaluates itself, made from one policy."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
@@ -13,7 +13,7 @@ MANAGED_BY = "kyverno"
 UNREPORTED_LABEL = "reports.kyverno.io/disabled"
 
 
-class Found(msgspec.Struct, frozen=True):
+class AdmittedResource(msgspec.Struct, frozen=True):
     """A resource that the API server serves; with a subresource it is `pods/exec`."""
 
     group: str
@@ -22,10 +22,10 @@ class Found(msgspec.Struct, frozen=True):
 
 
 # The resources that a kind such as `apps/v1/Deployment` stands for.
-FindResources: TypeAlias = Callable[[str], Sequence[Found]]
+FindResources: TypeAlias = Callable[[str], Sequence[AdmittedResource]]
 
 
-class Owner(msgspec.Struct, frozen=True):
+class PolicyOwner(msgspec.Struct, frozen=True):
     """The policy that the objects belong to, and go away with."""
 
     api_version: str
@@ -37,7 +37,7 @@ class Owner(msgspec.Struct, frozen=True):
     is_reported: bool = True
 
 
-class NativePair(msgspec.Struct, frozen=True):
+class AdmissionPolicyPair(msgspec.Struct, frozen=True):
     """A policy and the binding that puts it into force."""
 
     policy: JsonObject
@@ -49,15 +49,20 @@ class NativePair(msgspec.Struct, frozen=True):
 
 
 def make_pair(
-    prefix: str, family: str, owner: Owner, spec: JsonObject, binding: JsonObject, version: str
-) -> NativePair:
+    prefix: str,
+    family: str,
+    owner: PolicyOwner,
+    spec: JsonObject,
+    binding: JsonObject,
+    version: str,
+) -> AdmissionPolicyPair:
     """Both objects; `family` is Validating or Mutating."""
     name = f"{prefix}-{owner.name}"
     kind = f"{family}AdmissionPolicy"
     labels = {MANAGED_LABEL: MANAGED_BY}
     if not owner.is_reported:
         labels[UNREPORTED_LABEL] = "true"
-    return NativePair(
+    return AdmissionPolicyPair(
         {
             "apiVersion": f"{GROUP}/{version}",
             "kind": kind,
@@ -73,7 +78,7 @@ def make_pair(
     )
 
 
-def _describe(name: str, owner: Owner, labels: dict[str, str]) -> JsonObject:
+def _describe(name: str, owner: PolicyOwner, labels: dict[str, str]) -> JsonObject:
     reference = {
         "apiVersion": owner.api_version,
         "kind": owner.kind,

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from lictor.convert.truth import Atom, Test, all_of, compare
+from lictor.convert.cel_tests import Atom, Test, all_of, compare, render
 from lictor.convert.writing import field, is_name, optional_field, quote, wrap
-from lictor.lang.kind_schema import Form
+from lictor.lang.kind_schema import Form, find_form
 
 
-class Shape(msgspec.Struct, frozen=True):
+class ValueShape(msgspec.Struct, frozen=True):
     """What may stand at a place: the forms that the kinds in question have there.
 
     Kinds of which nothing is known have no form; then anything may.
@@ -28,35 +28,35 @@ class Shape(msgspec.Struct, frozen=True):
         types = {_name_type(form) for form in self.forms}
         return types.pop() if len(types) == 1 else ""
 
-    def step(self, name: str) -> "Shape":
+    def step(self, name: str) -> "ValueShape":
         """The shape of a field."""
         found = []
         for form in self.forms:
             inner = form.map.fields.get(name, form.map.others) if form.map is not None else None
             if inner is None:
-                return Shape()
+                return ValueShape()
             found.append(inner)
-        return Shape(tuple(found))
+        return ValueShape(tuple(found))
 
     @property
-    def element(self) -> "Shape":
+    def element(self) -> "ValueShape":
         """The shape of the elements of a list."""
         found = [form.list.element for form in self.forms if form.list is not None]
-        return Shape(tuple(found)) if len(found) == len(self.forms) else Shape()
+        return ValueShape(tuple(found)) if len(found) == len(self.forms) else ValueShape()
 
     @property
-    def value(self) -> "Shape":
+    def value(self) -> "ValueShape":
         """The shape of the values of a map."""
         found = [form.map.others for form in self.forms if form.map is not None]
         known = [form for form in found if form is not None]
-        return Shape(tuple(known)) if len(known) == len(self.forms) else Shape()
+        return ValueShape(tuple(known)) if len(known) == len(self.forms) else ValueShape()
 
 
-TEXT = Shape(told="string")
-NUMBER = Shape(told="number")
-BOOLEAN = Shape(told="boolean")
-LIST = Shape(told="list")
-ANYTHING = Shape()
+TEXT = ValueShape(told="string")
+NUMBER = ValueShape(told="number")
+BOOLEAN = ValueShape(told="boolean")
+LIST = ValueShape(told="list")
+ANYTHING = ValueShape()
 
 
 def _name_type(form: Form) -> str:
@@ -66,11 +66,11 @@ def _name_type(form: Form) -> str:
     return parts[0] if len(parts) == 1 else ""
 
 
-class Place(msgspec.Struct, frozen=True):
+class CelValue(msgspec.Struct, frozen=True):
     """A value: `text` reaches it where all `guards` hold."""
 
     text: str
-    shape: Shape = ANYTHING
+    shape: ValueShape = ANYTHING
     guards: tuple[Test, ...] = ()
     # The same as an optional value; empty where the value is there for certain.
     chain: str = ""
@@ -90,13 +90,13 @@ class Place(msgspec.Struct, frozen=True):
         """Whether the value is there."""
         return all_of(self.guards)
 
-    def step(self, name: str, *, certain: bool = False) -> "Place":
+    def step(self, name: str, *, certain: bool = False) -> "CelValue":
         """A field of this value."""
         text = field(wrap(self.text), name)
         shape = self.shape.step(name)
         if certain and not self.guards:
             return replace(self, text=text, shape=shape, label=name)
-        return Place(
+        return CelValue(
             text,
             shape,
             (*self.guards, holds_field(self.text, name)),
@@ -106,10 +106,10 @@ class Place(msgspec.Struct, frozen=True):
             self.foreign,
         )
 
-    def item(self, index: int) -> "Place":
+    def item(self, index: int) -> "CelValue":
         """An element of this list."""
         base = wrap(self.text)
-        return Place(
+        return CelValue(
             f"{base}[{index}]",
             self.shape.element,
             (*self.guards, compare(f"{base}.size()", ">", str(index))),
@@ -119,13 +119,13 @@ class Place(msgspec.Struct, frozen=True):
             self.foreign,
         )
 
-    def become(self, text: str, shape: Shape) -> "Place":
+    def become(self, text: str, shape: ValueShape) -> "CelValue":
         """What a function makes of the value, with `{}` in its text for the value."""
         made = text.replace("{}", wrap(self.text))
         chain = self.chain and f"{wrap(self.chain)}.optMap(value, {text.replace('{}', 'value')})"
         return replace(self, text=made, shape=shape, chain=chain)
 
-    def certain(self) -> "Place":
+    def certain(self) -> "CelValue":
         """The same for one who wants an error where the value is not there."""
         if not self.guards:
             return self
@@ -144,17 +144,17 @@ def holds_field(base: str, name: str) -> Test:
     return Atom(f"{quote(name)} in {text}")
 
 
-class Names:
+class LoopNames:
     """Names for the variables of loops, none of them twice within one another."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self.taken = frozenset(taken)
 
-    def also(self, name: str) -> "Names":
+    def also(self, name: str) -> "LoopNames":
         """The same, with one more that is taken."""
-        return Names((*self.taken, name))
+        return LoopNames((*self.taken, name))
 
-    def fresh(self, label: str) -> "tuple[str, Names]":
+    def fresh(self, label: str) -> "tuple[str, LoopNames]":
         """A name for the elements of the list with this label."""
         name = _singular(label)
         known = name
@@ -178,3 +178,95 @@ def _singular(label: str) -> str:
         word = word[:-1]
     lower = word[:1].lower() + word[1:]
     return lower if is_name(lower) and lower not in _RESERVED else "item"
+
+
+EITHER = "variables.resource"
+_EITHER = "object == null ? oldObject : object"
+# What every object has once an API server took it.
+_CERTAIN = frozenset(("metadata", "spec", "kind", "apiVersion"))
+# Lists that an API server writes as null where they are empty: those of roles and bindings.
+_NULLABLE = frozenset(("rules", "subjects"))
+_TEXTS = frozenset(("kind", "apiVersion"))
+_MOVED = ("spec", "metadata")
+
+
+class ResourceRoot(msgspec.Struct, frozen=True):
+    """The root of paths, in the words of CEL."""
+
+    # `object` or `oldObject`; EITHER is whichever is there.
+    root: str = "object"
+    shape: ValueShape = ANYTHING
+    # Where the Pod is inside of the object; None where the rule is not about Pods at all.
+    pod: tuple[str, ...] | None = None
+    # The operation, where it is taken for another than the request's.
+    operation: str = ""
+    # Variables cannot be used: what they stand for is written out.
+    inline: bool = False
+
+    @property
+    def place(self) -> CelValue:
+        if self.root == EITHER and self.inline:
+            return CelValue(f"({_EITHER})", self.shape)
+        return CelValue(self.root, self.shape)
+
+    def navigate(self, steps: tuple[str, ...]) -> CelValue:
+        """The value at the end of a path."""
+        if not steps:
+            return self.place
+        if self.pod is not None and steps[: len(self.pod)] == self.pod:
+            inner = steps[len(self.pod) :]
+            if inner and inner[0] in _MOVED:
+                return _walk(self._pod_field(self.pod, inner[0]), inner[1:])
+        first = self.place.step(steps[0], certain=steps[0] in _CERTAIN)
+        if steps[0] in _NULLABLE and first.type == "list":
+            first = _not_null(first)
+        if steps[0] in _TEXTS:
+            first = replace(first, shape=TEXT)
+        return _walk(first, steps[1:])
+
+    def _pod_field(self, pod: tuple[str, ...], name: str) -> CelValue:
+        shape = self.shape
+        for step in (*pod, name):
+            shape = shape.step(step)
+        if self.root == EITHER:
+            expression = _choose_field(pod, name)
+            text = f"({expression})" if self.inline else f"variables.{name}"
+            return CelValue(text, shape, label=name)
+        text = ".".join((self.root, *pod, name))
+        if name == "spec":
+            return CelValue(text, shape, label=name)
+        chain = f"(has({text}) ? optional.of({text}) : optional.none())"
+        return CelValue(text, shape, (Atom(f"has({text})"),), chain, label=name)
+
+
+def _not_null(place: CelValue) -> CelValue:
+    given = all_of((*place.guards, compare(place.text, "!=", "null")))
+    chain = f"({render(given)} ? optional.of({place.text}) : optional.none())"
+    return replace(place, guards=(given,), chain=chain)
+
+
+def _walk(place: CelValue, steps: tuple[str, ...]) -> CelValue:
+    for step in steps:
+        place = place.step(step)
+    return place
+
+
+def find_shape(kinds: list[tuple[str, str]]) -> ValueShape:
+    """The shape of objects of these kinds (API version and kind); unknown if one of them is."""
+    forms = [find_form(api_version, kind) for api_version, kind in kinds]
+    known = [form for form in forms if form is not None]
+    return ValueShape(tuple(known)) if forms and len(known) == len(forms) else ANYTHING
+
+
+def either_variables(pod: tuple[str, ...] | None) -> dict[str, str]:
+    """The variables that EITHER stands for."""
+    if pod is None:
+        return {"resource": _EITHER}
+    return {"resource": _EITHER, **{name: _choose_field(pod, name) for name in _MOVED}}
+
+
+def _choose_field(pod: tuple[str, ...], name: str) -> str:
+    new, old = (".".join((root, *pod, name)) for root in ("object", "oldObject"))
+    if name == "metadata":
+        new, old = (f"(has({text}) ? {text} : {{}})" for text in (new, old))
+    return f"object == null ? {old} : {new}"

@@ -1,4 +1,4 @@
-"""Tests in CEL as trees: joined, turned round and written; what may fail keeps its place in line.
+"""Boolean CEL tests as trees: joined, negated and rendered; those that may fail keep their order.
 
 Kyverno's conditions stop at the first that decides, and an error on the way is an error. CEL's
 `&&` and `||` forget an error where the other side decides, so a test that may fail is asked by
@@ -21,14 +21,14 @@ class Atom(msgspec.Struct, frozen=True):
     risky: bool = False
 
 
-class Truth(msgspec.Struct, frozen=True):
+class SettledTest(msgspec.Struct, frozen=True):
     """A test that is settled."""
 
     value: bool
     risky: bool = False
 
 
-class Join(msgspec.Struct, frozen=True):
+class JoinedTests(msgspec.Struct, frozen=True):
     """All of these (`every`), or one of them."""
 
     parts: "tuple[Test, ...]"
@@ -39,7 +39,7 @@ class Join(msgspec.Struct, frozen=True):
         return any(part.risky for part in self.parts)
 
 
-class Loop(msgspec.Struct, frozen=True):
+class LoopTest(msgspec.Struct, frozen=True):
     """All elements of a list pass (`every`), or one of them does."""
 
     source: str
@@ -49,7 +49,7 @@ class Loop(msgspec.Struct, frozen=True):
     risky: bool = False
 
 
-class Choice(msgspec.Struct, frozen=True):
+class ConditionalTest(msgspec.Struct, frozen=True):
     """One test or another, whichever a third one says."""
 
     condition: "Test"
@@ -58,10 +58,10 @@ class Choice(msgspec.Struct, frozen=True):
     risky: bool = True
 
 
-Test: TypeAlias = Atom | Truth | Join | Loop | Choice
+Test: TypeAlias = Atom | SettledTest | JoinedTests | LoopTest | ConditionalTest
 
-TRUE = Truth(value=True)
-FALSE = Truth(value=False)
+TRUE = SettledTest(value=True)
+FALSE = SettledTest(value=False)
 
 
 def compare(left: str, sign: str, right: str, *, risky: bool = False) -> Atom:
@@ -78,7 +78,7 @@ def is_full(text: str, *, risky: bool = False) -> Atom:
 
 def with_risk(test: "Test", *, risky: bool) -> "Test":
     """The same test, that may fail."""
-    if not risky or test.risky or isinstance(test, Truth):
+    if not risky or test.risky or isinstance(test, SettledTest):
         return test
     return Atom(wrap(render(test)), wrap(render(negate(test))), risky=True)
 
@@ -105,28 +105,30 @@ def _join(parts: tuple[Test, ...], *, every: bool) -> Test:
         rest = parts[index + 1 :]
         if part.risky and any(other != neutral for other in rest):
             return _line([*kept, part], _join(rest, every=every), every=every)
-        kept += part.parts if isinstance(part, Join) and part.every is every else (part,)
+        kept += part.parts if isinstance(part, JoinedTests) and part.every is every else (part,)
     if not kept:
         return neutral
-    return kept[0] if len(kept) == 1 else Join(tuple(kept), every)
+    return kept[0] if len(kept) == 1 else JoinedTests(tuple(kept), every)
 
 
 def _line(first: list[Test], rest: Test, *, every: bool) -> Test:
     *before, risky = first
-    asked: Test = Choice(risky, rest, FALSE) if every else Choice(risky, TRUE, rest)
-    return Join((*before, asked), every) if before else asked
+    asked: Test = (
+        ConditionalTest(risky, rest, FALSE) if every else ConditionalTest(risky, TRUE, rest)
+    )
+    return JoinedTests((*before, asked), every) if before else asked
 
 
 def negate(test: Test) -> Test:
     """The opposite."""
-    if isinstance(test, Truth):
+    if isinstance(test, SettledTest):
         return FALSE if test.value else TRUE
-    if isinstance(test, Join):
-        return Join(tuple(negate(part) for part in test.parts), not test.every)
-    if isinstance(test, Loop):
-        return Loop(test.source, test.name, negate(test.body), not test.every, test.risky)
-    if isinstance(test, Choice):
-        return Choice(test.condition, negate(test.then), negate(test.other), test.risky)
+    if isinstance(test, JoinedTests):
+        return JoinedTests(tuple(negate(part) for part in test.parts), not test.every)
+    if isinstance(test, LoopTest):
+        return LoopTest(test.source, test.name, negate(test.body), not test.every, test.risky)
+    if isinstance(test, ConditionalTest):
+        return ConditionalTest(test.condition, negate(test.then), negate(test.other), test.risky)
     return Atom(test.opposite or f"!{wrap(test.text)}", test.text, test.risky)
 
 
@@ -134,27 +136,27 @@ def for_all(source: str, name: str, body: Test, *, risky: bool = False) -> Test:
     """Every element of the list passes."""
     if body == TRUE and not risky:
         return TRUE
-    return Loop(source, name, body, every=True, risky=risky or body.risky)
+    return LoopTest(source, name, body, every=True, risky=risky or body.risky)
 
 
 def for_some(source: str, name: str, body: Test, *, risky: bool = False) -> Test:
     """Some element of the list passes."""
     if body == FALSE and not risky:
         return FALSE
-    return Loop(source, name, body, every=False, risky=risky or body.risky)
+    return LoopTest(source, name, body, every=False, risky=risky or body.risky)
 
 
 def choose(condition: Test, then: Test, other: Test) -> Test:
     """`then` where the condition holds, else `other`."""
-    if isinstance(condition, Truth):
+    if isinstance(condition, SettledTest):
         return then if condition.value else other
     if then == other and not condition.risky:
         return then
-    if isinstance(then, Truth):
+    if isinstance(then, SettledTest):
         return any_of((condition, other)) if then.value else all_of((negate(condition), other))
-    if isinstance(other, Truth):
+    if isinstance(other, SettledTest):
         return any_of((negate(condition), then)) if other.value else all_of((condition, then))
-    return Choice(condition, then, other, condition.risky or then.risky or other.risky)
+    return ConditionalTest(condition, then, other, condition.risky or then.risky or other.risky)
 
 
 # --- writing
@@ -162,14 +164,14 @@ def choose(condition: Test, then: Test, other: Test) -> Test:
 
 def render(test: Test) -> str:
     """The test as CEL."""
-    if isinstance(test, Truth):
+    if isinstance(test, SettledTest):
         return "true" if test.value else "false"
     if isinstance(test, Atom):
         return test.text
-    if isinstance(test, Join):
+    if isinstance(test, JoinedTests):
         sign = " && " if test.every else " || "
         return sign.join(_enclose(part) for part in test.parts)
-    if isinstance(test, Choice):
+    if isinstance(test, ConditionalTest):
         then, other = (_enclose(part) for part in (test.then, test.other))
         return f"{_enclose(test.condition)} ? {then} : {other}"
     return _render_loop(test)
@@ -177,10 +179,10 @@ def render(test: Test) -> str:
 
 def _enclose(test: Test) -> str:
     text = render(test)
-    return f"({text})" if isinstance(test, Join | Choice) else text
+    return f"({text})" if isinstance(test, JoinedTests | ConditionalTest) else text
 
 
-def _render_loop(loop: Loop) -> str:
+def _render_loop(loop: LoopTest) -> str:
     member = _find_member(loop)
     if member:
         return member
@@ -188,7 +190,7 @@ def _render_loop(loop: Loop) -> str:
     return f"{wrap(loop.source)}.{macro}({loop.name}, {render(loop.body)})"
 
 
-def _find_member(loop: Loop) -> str:
+def _find_member(loop: LoopTest) -> str:
     """`list.exists(x, x == "a")` is `"a" in list`."""
     body = loop.body
     if not isinstance(body, Atom):

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from lictor.compile.cel.autogen import list_floors
-from lictor.convert.native.objects import (
-    NativePair,
-    Owner,
+from lictor.convert.native_objects import (
+    AdmissionPolicyPair,
+    PolicyOwner,
     make_pair,
     name_conditions,
     quote,
@@ -31,8 +31,8 @@ _ALLOWANCES = (("allowedImages", "images"), ("allowedValues", "allowed_values"))
 
 
 def build_validating(
-    policy: ValidatingPolicy, owner: Owner, exceptions: Iterable[CelException]
-) -> NativePair:
+    policy: ValidatingPolicy, owner: PolicyOwner, exceptions: Iterable[CelException]
+) -> AdmissionPolicyPair:
     """Both objects; CompileError says why a policy is not made native."""
     spec = policy.spec
     kind = "ValidatingAdmissionPolicy"
@@ -61,8 +61,8 @@ def build_validating(
 
 
 def build_mutating(
-    policy: MutatingPolicy, owner: Owner, exceptions: Iterable[CelException], version: str
-) -> NativePair:
+    policy: MutatingPolicy, owner: PolicyOwner, exceptions: Iterable[CelException], version: str
+) -> AdmissionPolicyPair:
     """The same for a MutatingPolicy, in the version that the API server serves."""
     spec = policy.spec
     kind = "MutatingAdmissionPolicy"
@@ -117,7 +117,7 @@ def _check_evaluation(kind: str, evaluation: Evaluation) -> None:
         raise _skip(kind, "admission is not enabled.")
 
 
-def _list_concerned(exceptions: Iterable[CelException], owner: Owner) -> list[CelException]:
+def _list_concerned(exceptions: Iterable[CelException], owner: PolicyOwner) -> list[CelException]:
     return [
         each
         for each in exceptions

@@ -3,22 +3,27 @@
 import msgspec
 import pytest
 
-from lictor.convert.native import Found, Owner, build_classic, build_mutating, build_validating
+from lictor.convert.native_cel import build_mutating, build_validating
+from lictor.convert.native_classic import build_classic
+from lictor.convert.native_objects import AdmittedResource, PolicyOwner
 from lictor.errors import CompileError
 from lictor.model.cel_policy import CelException, MutatingPolicy, ValidatingPolicy
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Policy
 
 KINDS = {
-    "Pod": [Found("", "v1", "pods")],
-    "ConfigMap": [Found("", "v1", "configmaps")],
-    "Deployment": [Found("apps", "v1", "deployments")],
-    "StatefulSet": [Found("apps", "v1", "statefulsets")],
+    "Pod": [AdmittedResource("", "v1", "pods")],
+    "ConfigMap": [AdmittedResource("", "v1", "configmaps")],
+    "Deployment": [AdmittedResource("apps", "v1", "deployments")],
+    "StatefulSet": [AdmittedResource("apps", "v1", "statefulsets")],
     "HorizontalPodAutoscaler": [
-        Found("autoscaling", "v2", "horizontalpodautoscalers"),
-        Found("autoscaling", "v1", "horizontalpodautoscalers"),
+        AdmittedResource("autoscaling", "v2", "horizontalpodautoscalers"),
+        AdmittedResource("autoscaling", "v1", "horizontalpodautoscalers"),
     ],
-    "Event": [Found("", "v1", "events"), Found("events.k8s.io", "v1", "events")],
+    "Event": [
+        AdmittedResource("", "v1", "events"),
+        AdmittedResource("events.k8s.io", "v1", "events"),
+    ],
 }
 EXPRESSION = {"expression": "object.metadata.name != 'x'"}
 
@@ -28,7 +33,7 @@ def find(kind):
 
 
 def own(kind, name="p", **more):
-    return Owner("kyverno.io/v1", kind, name, "uid", **more)
+    return PolicyOwner("kyverno.io/v1", kind, name, "uid", **more)
 
 
 # --- classic policies
