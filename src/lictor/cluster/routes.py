@@ -137,7 +137,8 @@ def is_asked(policy: StoredPolicy, *, mutating: bool) -> bool:
     record = policy.record
     if isinstance(record, Policy):
         test = is_mutating_rule if mutating else is_validating_rule
-        return any(test(rule) for rule in record.spec.rules)
+        rules = record.spec.rules
+        return policy.derive(("is_asked", mutating), lambda: any(map(test, rules)))
     return family_of(policy) in (_MUTATING if mutating else _VALIDATING)
 
 

@@ -1,9 +1,10 @@
 """The policies of the cluster and the exceptions from them, watched, read and compiled."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Hashable, Iterable
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -30,6 +31,7 @@ from lictor.model.program import Program
 from lictor.ports import Lookups
 from lictor.raw import JsonObject
 
+_T = TypeVar("_T")
 Record: TypeAlias = Policy | CelPolicy
 Exceptions: TypeAlias = tuple[PolicyException | CelException, ...]
 
@@ -50,6 +52,9 @@ CEL_KINDS = (
 _VOLATILE = frozenset(("managedFields", "resourceVersion"))
 # Changes that come in one burst (`kubectl apply -f folder`) are told once.
 _QUIET = 0.05
+# While changes keep coming, no more of the thread than this goes into looking through all policies.
+_SHARE = 0.05
+_LONGEST_QUIET = 1.0
 
 
 class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
@@ -61,6 +66,15 @@ class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
     problems: tuple[Finding, ...] = ()
     # The installation may turn every failure policy into Ignore.
     always_ignore: bool = False
+    # By what it answers; a copy with another status has the same.
+    _derived: dict[Hashable, Any] = msgspec.field(default_factory=dict)
+
+    def derive(self, question: Hashable, work_out: Callable[[], _T]) -> _T:
+        """What follows from the policy without its status: worked out once for each question."""
+        if question not in self._derived:
+            self._derived[question] = work_out()
+        found: _T = self._derived[question]
+        return found
 
     @cached_property
     def name(self) -> str:
@@ -356,10 +370,12 @@ class PolicyStore:
         self._excepted = None
 
     async def _tell(self) -> None:
+        quiet = _QUIET
         while True:
             await self._wake.wait()
-            await asyncio.sleep(_QUIET)
+            await asyncio.sleep(quiet)
             self._wake.clear()
+            began = time.thread_time()
             if self._preparation is not None:
                 if not self.is_synced:
                     continue
@@ -371,6 +387,8 @@ class PolicyStore:
                 del self._marks[uid]
             for listener in self._listeners:
                 listener()
+            effort = time.thread_time() - began
+            quiet = min(max(effort / _SHARE, _QUIET), _LONGEST_QUIET)
 
 
 def _says_the_same(before: JsonObject, now: JsonObject) -> bool:

@@ -35,8 +35,8 @@ from lictor.serve.webhook_routes import WebhookRoute, read_path
 _MAX_POLICY_SETS = 512
 # Warming takes no more of the thread that answers, while policies keep changing; nor does it rest
 # for more seconds than these.
-_WARMING_SHARE = 0.2
-_LONGEST_REST = 1.0
+_WARMING_SHARE = 0.05
+_LONGEST_REST = 2.0
 # So long after the last change of a policy its closures are set aside.
 _QUIET = 2.0
 # What was replaced meanwhile takes memory until then.

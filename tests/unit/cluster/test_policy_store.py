@@ -42,8 +42,11 @@ def test_a_policy_is_read_again_where_it_says_something_else(now, is_same):
     documents = [DOCUMENT]
     store._policies[CLUSTER_POLICY].list = lambda: documents  # type: ignore[assignment, misc]
     [first] = store.policies
+    assert first.derive("answer", lambda: "before") == "before"
     documents[:] = [now]
     store._stale = True
     [second] = store.policies
     assert second.document is now
     assert (second.record is first.record) is is_same
+    # What follows from a policy is worked out again only where the policy changed.
+    assert second.derive("answer", lambda: "after") == ("before" if is_same else "after")

@@ -1,10 +1,13 @@
 """Which policies a scan asks."""
 
+from types import SimpleNamespace
+
 import pytest
 from webhook_samples import make, resource_rule
 
 from lictor.assembly import compile_documents
-from lictor.control.scan.plan import ScanPlanner
+from lictor.cluster.resource import Resource
+from lictor.control.scan.plan import ScanCandidate, ScanPlanner
 
 LABEL = "Object{metadata: Object.metadata{labels: Object.metadata.labels{a: 'b'}}}"
 
@@ -34,3 +37,25 @@ def test_what_changes_others_is_reported_by_whoever_changed_them(existing, is_sc
     assert plan.is_scanned(entry) is is_scanned
     # What was reported when it happened stays as long as the policy is there.
     assert plan.is_alive(entry)
+
+
+class CountedRule:
+    """A rule about Pods that counts how often it is asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def select(self, kind, *_):
+        self.asked += 1
+        return (lambda _: True) if kind.kind == "Pod" else None
+
+
+def test_a_policy_is_asked_once_which_kinds_it_is_about():
+    pods, secrets = Resource("", "v1", "pods", "Pod"), Resource("", "v1", "secrets", "Secret")
+    rule = CountedRule()
+    candidate = ScanCandidate(SimpleNamespace(rules=(rule,)), "1")
+    assert [candidate.choose((pods, secrets)) for _ in range(3)] == [(pods,)] * 3
+    assert rule.asked == 2
+    # A kind that comes later is asked about, too.
+    assert candidate.choose((secrets,)) == ()
+    assert rule.asked == 3

@@ -323,3 +323,11 @@ def test_every_default_is_written():
     assert webhook["objectSelector"] == {}
     assert webhook["reinvocationPolicy"] == "IfNeeded"
     assert "matchConditions" not in webhook
+
+
+def test_kinds_of_a_policy_are_collected_once():
+    policy = classic("a", ["ConfigMap"])
+    [first] = draft(policy)
+    assert policy.derive(("kinds", False), lambda: pytest.fail("collected again"))
+    [second] = draft(policy)
+    assert first.rules == second.rules

@@ -161,12 +161,10 @@ class Scanner:
 
     async def follow(self, plan: ScanPlan) -> frozenset[Resource]:
         """Scan by these policies from now on; answers with the kinds that are left alone now."""
-        wanted: dict[Resource, KindPlan] = {}
-        for resource in await self._list_kinds():
-            if (resource.group, resource.kind) not in _NOISE:
-                made = plan.for_kind(resource)
-                if made is not None:
-                    wanted[resource] = made
+        kinds = await self._list_kinds()
+        wanted = plan.for_kinds(
+            tuple(each for each in kinds if (each.group, each.kind) not in _NOISE)
+        )
         gone = frozenset(self._scans) - frozenset(wanted)
         for resource in gone:
             self._scans.pop(resource)

@@ -1,7 +1,7 @@
 """Which policies apply to existing objects, and which of them to one kind of object?"""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
@@ -33,6 +33,7 @@ from lictor.ports import Lookups
 from lictor.raw import JsonObject
 
 Marked: TypeAlias = list[tuple[Program, str]]
+Kinds: TypeAlias = tuple[Resource, ...]
 
 # Only policies that carry this label are reported about.
 _ENABLED = "reports.kyverno.io/enabled=true"
@@ -164,14 +165,15 @@ class ScanCandidate(msgspec.Struct, frozen=True, eq=False):
 
     program: Program
     mark: str
-    _known: dict[GroupVersionKind, bool] = msgspec.field(default_factory=dict)
+    # Kinds that were asked about last, and those of them that the program is about.
+    _known: dict[str, Kinds] = msgspec.field(default_factory=dict)
 
-    def concerns(self, kind: GroupVersionKind) -> bool:
-        """Can any rule of the program be about this kind? Found out once for each."""
-        found = self._known.get(kind)
-        if found is None:
-            found = self._known[kind] = concerns(self.program, kind)
-        return found
+    def choose(self, kinds: Kinds) -> Kinds:
+        """Those of the kinds that any rule can be about. Found out once for the same kinds."""
+        if self._known.get("asked") != kinds:
+            found = (each for each in kinds if concerns(self.program, _find_kind(each)))
+            self._known.update(asked=kinds, chosen=tuple(found))
+        return self._known["chosen"]
 
 
 class ScanPlan(msgspec.Struct, frozen=True, dict=True):
@@ -189,19 +191,15 @@ class ScanPlan(msgspec.Struct, frozen=True, dict=True):
             key for each in (*self.judging, *self.mutating) for key in _keys(each.program)
         )
 
-    def for_kind(self, resource: Resource) -> KindPlan | None:
-        """What concerns one kind; None where nothing does."""
-        kind = _find_kind(resource)
-        judging = [each for each in self.judging if each.concerns(kind)]
-        mutating = [each for each in self.mutating if each.concerns(kind)]
-        if not judging and not mutating:
-            return None
-        return KindPlan(
-            Engine(each.program for each in judging),
-            tuple(Engine((each.program,)) for each in mutating),
-            hash_text(*(each.mark for each in (*judging, *mutating))),
-            {each.program.policy.key: each.mark for each in (*judging, *mutating)},
-        )
+    def for_kinds(self, kinds: Kinds) -> dict[Resource, KindPlan]:
+        """What concerns each of the kinds; those are left out that nothing concerns."""
+        judging = _sort(self.judging, kinds)
+        mutating = _sort(self.mutating, kinds)
+        return {
+            kind: _plan_kind(judging.get(kind, ()), mutating.get(kind, ()))
+            for kind in kinds
+            if kind in judging or kind in mutating
+        }
 
     def is_scanned(self, entry: JsonObject) -> bool:
         key = entry.get("source", ""), entry.get("policy", ""), entry.get("rule", "")
@@ -276,6 +274,25 @@ class ScanPlanner:
             tuple(ScanCandidate(program, marked) for program in chosen),
             tuple(key for program in programs for key in _keys(program)),
         )
+
+
+def _sort(
+    candidates: Iterable[ScanCandidate], kinds: Kinds
+) -> Mapping[Resource, Sequence[ScanCandidate]]:
+    found: dict[Resource, list[ScanCandidate]] = {}
+    for candidate in candidates:
+        for kind in candidate.choose(kinds):
+            found.setdefault(kind, []).append(candidate)
+    return found
+
+
+def _plan_kind(judging: Sequence[ScanCandidate], mutating: Sequence[ScanCandidate]) -> KindPlan:
+    return KindPlan(
+        Engine(each.program for each in judging),
+        tuple(Engine((each.program,)) for each in mutating),
+        hash_text(*(each.mark for each in (*judging, *mutating))),
+        {each.program.policy.key: each.mark for each in (*judging, *mutating)},
+    )
 
 
 @lru_cache(maxsize=1024)

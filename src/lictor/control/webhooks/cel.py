@@ -119,7 +119,7 @@ class _Drafter:
 
     def _draft_single(self, part: _Part) -> WebhookDraft | None:
         """The webhook of its own that a policy asks for; None where it shares one."""
-        conditions = _list_conditions(part)
+        conditions = part.policy.derive("webhook-conditions", lambda: _list_conditions(part))
         if conditions:
             draft = self._build([part], part, conditions)
             if not self._context.explain(draft):
@@ -185,7 +185,7 @@ def _read_part(policy: StoredPolicy) -> Iterator[_Part]:
     yield _Part(
         policy,
         record,
-        _list_rules(policy, record, constraints),
+        policy.derive("webhook-rules", lambda: _list_rules(policy, record, constraints)),
         write_selector(constraints.namespace_selector),
         write_selector(constraints.object_selector),
     )

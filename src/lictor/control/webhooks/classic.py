@@ -131,7 +131,8 @@ def draft_classic(
     for failure_policy in ("Ignore", "Fail"):
         members = [policy for policy in asked if policy.failure_policy == failure_policy]
         shared = [policy for policy in members if not has_own_conditions(policy)]
-        groups = [(shared, None), *(([each], each) for each in members if each not in shared)]
+        own = [policy for policy in members if has_own_conditions(policy)]
+        groups = [(shared, None), *(([each], each) for each in own)]
         for group, single in groups:
             drafts += _draft_group(group, single, failure_policy, context, mutating=mutating)
     return drafts
@@ -221,15 +222,20 @@ def list_entries(
     """Operations and resources of a policy. A kind that the cluster has not stands for none."""
     if not isinstance(policy.record, Policy):
         return
-    try:
-        kinds: Kinds = collect_kinds(policy.record, mutating=mutating)
-    except CompileError:
-        # It is refused as a whole when it is compiled, and its status says so.
-        return
+    record = policy.record
+    kinds = policy.derive(("kinds", mutating), lambda: _find_kinds(record, mutating=mutating))
     for text, operations in kinds.items():
         for group, version, resource, subresource, scope in _resolve(text, policy, context):
             for operation in operations:
                 yield RuleEntry(group, version, resource, subresource, scope, operation)
+
+
+def _find_kinds(record: Policy, *, mutating: bool) -> Kinds:
+    try:
+        return collect_kinds(record, mutating=mutating)
+    except CompileError:
+        # It is refused as a whole when it is compiled, and its status says so.
+        return {}
 
 
 def _resolve(

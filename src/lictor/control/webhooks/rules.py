@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import msgspec
 
 from lictor.cluster.routes import is_mutating_rule, is_validating_rule
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.store import Record, StoredPolicy
 from lictor.errors import CompileError
 from lictor.lang.wildcard import compile_wildcard, has_wildcard
 from lictor.match.classic import list_descriptions
@@ -58,18 +59,21 @@ def select_labels(policies: Iterable[StoredPolicy], *, mutating: bool) -> JsonOb
     The API server then never asks about other namespaces. What has no namespace it asks about all
     the same, and a Namespace itself such rules never match: nothing is lost.
     """
-    scopes = [_find_scope(policy, mutating=mutating) for policy in policies]
+    scopes = [
+        policy.derive(("scope", mutating), partial(_find_scope, policy.record, mutating=mutating))
+        for policy in policies
+    ]
     first = scopes[0] if scopes else None
     if first is None or any(scope != first for scope in scopes):
         return {}
     return write_selector(first)
 
 
-def _find_scope(policy: StoredPolicy, *, mutating: bool) -> LabelSelector | None:
-    if not isinstance(policy.record, Policy):
+def _find_scope(record: Record | None, *, mutating: bool) -> LabelSelector | None:
+    if not isinstance(record, Policy):
         return None
     is_heard = is_mutating_rule if mutating else is_validating_rule
-    rules = [rule for rule in policy.record.spec.rules if is_heard(rule)]
+    rules = [rule for rule in record.spec.rules if is_heard(rule)]
     scopes = [_find_rule_scope(rule) for rule in rules]
     first = scopes[0] if scopes else None
     return first if all(scope == first for scope in scopes) else None
@@ -117,6 +121,12 @@ def excludes_namespace(selector: JsonObject | None, namespace: str) -> bool:
 
 def names_namespace(policy: StoredPolicy, namespace: str) -> bool:
     """Does a policy say by name that it is about this namespace?"""
+    return policy.derive(
+        ("names_namespace", namespace), lambda: _names_namespace(policy, namespace)
+    )
+
+
+def _names_namespace(policy: StoredPolicy, namespace: str) -> bool:
     if policy.namespace == namespace:
         return True
     if isinstance(policy.record, Policy):
