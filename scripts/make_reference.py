@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from lictor.cli.flag_words import WITHOUT_EFFECT
-from lictor.cli.flags import ControllerCommand
+from lictor.cli.controller_flags import WITHOUT_EFFECT, ControllerCommand
 from lictor.cli.main import PROGRAM, cli
 from lictor.cluster.settings import read_settings
 from lictor.serve.metrics_settings import read_metrics_settings

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 import lictor
-from lictor.cli.rim import run as run_program
+from lictor.cli.exit_codes import run as run_program
 from lictor.model.offline import TestResult
 from lictor.offline.resources import load_resources
 from lictor.offline.responses import TestAnswers

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
+from lictor.cli.exit_codes import run
 from lictor.cli.main import cli
-from lictor.cli.rim import run
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]

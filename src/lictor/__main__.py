@@ -17,7 +17,7 @@ def main() -> int:
             pass  # The command line below meets it again, and knows what to say.
         else:
             return 0
-    from lictor.cli.rim import run
+    from lictor.cli.exit_codes import run
 
     return run(arguments)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lictor.cli.flag_words import IGNORED, REASONS
+from lictor.cli.controller_flags import IGNORED, REASONS
 from lictor.cluster.flags import Flags
 from lictor.cluster.settings import Settings
 from lictor.serve.metrics import HELP, LABELS

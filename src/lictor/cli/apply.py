@@ -1,4 +1,4 @@
-"""`apply`: judge, change and generate resources by policies, from files or from a cluster."""
+"""`apply`: evaluates policies on resources from files or from a cluster."""
 
 import sys
 import time
@@ -50,7 +50,7 @@ from lictor.report.policy_report import REPORT_APIS, ReportFormat
 from lictor.report.summary import Counts
 
 if TYPE_CHECKING:
-    from lictor.cli.live.run import LiveRun
+    from lictor.cli.live_resources import LiveRun
 
 _OWN_FORMATS = {
     "markdown": ApplyOutput.MARKDOWN,
@@ -232,11 +232,10 @@ def run_apply(flags: ApplyFlags) -> int:
     _check_flags(flags)
     if not flags.cluster:
         return _run(flags, None)
-    from lictor.cli.live.cluster import LiveCluster
-    from lictor.cli.live.resources import Choice
-    from lictor.cli.live.run import begin_run
+    from lictor.cli.live_cluster import LiveCluster
+    from lictor.cli.live_resources import ResourceChoice, begin_run
 
-    choice = Choice(
+    choice = ResourceChoice(
         namespace=flags.namespace,
         cluster_wide_only=flags.cluster_wide_resources,
         page=flags.batch_size,

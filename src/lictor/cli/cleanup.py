@@ -1,4 +1,4 @@
-"""`cleanup --dry-run`: what cleanup and deleting policies would take from a cluster."""
+"""`cleanup --dry-run`: what cleanup and deleting policies would delete from a cluster."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Options of commands that look at an installation in a cluster."""
+"""Options and output of commands that inspect an installation in a cluster."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

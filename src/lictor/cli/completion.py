@@ -1,4 +1,4 @@
-"""`completion`: the script that lets a shell complete our commands and flags."""
+"""`completion`: prints the script that lets a shell complete commands and flags."""
 
 import os
 

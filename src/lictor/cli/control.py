@@ -2,7 +2,7 @@
 
 import click
 
-from lictor.cli.flags import ControllerCommand, with_flags
+from lictor.cli.controller_flags import ControllerCommand, with_flags
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 

@@ -1,4 +1,4 @@
-"""`convert`: classic policies into CEL policies, if both judge alike."""
+"""`convert`: converts classic policies to CEL policies that decide alike."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Flags as Kyverno's users write them: lists with commas, switches with values, log flags."""
+"""Commands that read flags as Kyverno does: lists with commas, switches with values, log flags."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence

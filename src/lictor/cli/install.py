@@ -1,4 +1,4 @@
-"""`install`: all manifests of an installation, printed or applied."""
+"""`install`: prints or applies all manifests of an installation."""
 
 import asyncio
 import sys
@@ -119,7 +119,7 @@ def install(
 
 
 def _read_wishes(flags: Iterable[str], settings: Iterable[str], **given: Json) -> "Installation":
-    from lictor.cli.flag_pairs import read_flags, read_pairs
+    from lictor.cli.controller_flags import read_flags, read_pairs
     from lictor.cluster.manifests.installation import Installation
 
     return Installation(

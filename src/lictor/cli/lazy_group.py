@@ -1,4 +1,4 @@
-"""Groups whose commands are imported when they are called, and not before."""
+"""Command groups that import a command only when it is called."""
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module

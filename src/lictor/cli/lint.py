@@ -1,4 +1,4 @@
-"""`lint`: what is wrong with policies, exceptions and test files, before anything runs."""
+"""`lint`: checks policies, exceptions and test files for mistakes."""
 
 import os
 from collections.abc import Iterator, Sequence

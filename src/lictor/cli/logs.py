@@ -1,4 +1,4 @@
-"""How log lines of long-running commands look: a constant message, and facts as fields."""
+"""The format of log lines of long-running commands: a constant message, and facts as fields."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""The tree of commands. Only names and summaries are here; each command comes when it is called."""
+"""The tree of commands: names and summaries only; each command is imported when it is called."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`preview`: what in a cluster a policy would refuse or change if it were enforced now."""
+"""`preview`: which objects of a cluster a policy would refuse or change if it were enforced now."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

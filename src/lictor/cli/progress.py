@@ -1,4 +1,4 @@
-"""A progress bar for people who wait: on a terminal only, and only when it takes longer."""
+"""A progress bar on standard error: on a terminal only, and only when a command takes longer."""
 
 import sys
 import time

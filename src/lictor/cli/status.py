@@ -1,4 +1,4 @@
-"""`status`: how an installation is, and what its reports say in sum."""
+"""`status`: the state of an installation, and a summary of its reports."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`test`: do policies say about resources what their test files expect?"""
+"""`test`: runs test files, which name policies, resources and expected results."""
 
 import sys
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""`uninstall`: an installation out of a cluster, also when nothing of it runs."""
+"""`uninstall`: removes an installation from a cluster, even if none of its Pods run."""
 
 import asyncio
 import sys

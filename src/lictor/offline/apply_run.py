@@ -1,4 +1,4 @@
-"""`apply`, all but the printing: policies compiled once, documents judged one by one."""
+"""A run of `apply`: policies are compiled once, documents evaluated one by one."""
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Policies that delete, on given resources: which of them would go, and when."""
+"""Cleanup and deleting policies on given resources: which would be deleted, and when?"""
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The files that tell of the world: values, user info, context, cluster resources, manifests."""
+"""Loads values, user info, context and cluster resource files, and CustomResourceDefinitions."""
 
 from collections.abc import Callable, Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""What a cluster would answer, told by files: values, given resources and image data."""
+"""Answers what a cluster would answer, from files: values, given resources and image data."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

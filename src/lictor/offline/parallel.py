@@ -1,4 +1,4 @@
-"""Work spread over processes: forked after everything is compiled, answers merged in order.
+"""Work spread over processes, forked after compiling; results keep their order.
 
 Worker k of n does the chunks k, k+n, k+2n... and writes each answer to its own pipe; the parent
 reads the pipes in turn. Nobody waits for a queue, the order is that of one process, and a full pipe

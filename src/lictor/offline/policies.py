@@ -1,4 +1,4 @@
-"""Policy files sorted by what can be done with them: use, except, or say why neither."""
+"""Policy files sorted into policies, exceptions, other kinds, and those that cannot be used."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Everything that was given, compiled: the same way for `apply`, `test` and `explain`."""
+"""Compiles all given policies, in the same way for `apply`, `test` and `explain`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING

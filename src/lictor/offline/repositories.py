@@ -1,4 +1,4 @@
-"""Git repositories as a source of files: cloned into a folder that vanishes at exit.
+"""Git repositories as a source of files: cloned into a folder that is removed at exit.
 
 What a stranger put into a repository must not make us read this machine's files: links that lead
 out of a clone are taken away, and paths that its files name stay inside.

@@ -1,4 +1,4 @@
-"""A resource from a file as a request: who asks, for what, and with which values."""
+"""Makes requests from resources in files: caller, operation, and values given for variables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType

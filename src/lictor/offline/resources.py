@@ -1,4 +1,4 @@
-"""Resources as commands take them: documents found in a text, parsed one by one, with defaults."""
+"""Resources and payloads in files: split into documents, parsed one by one, with defaults."""
 
 import re
 from collections.abc import Iterable, Iterator

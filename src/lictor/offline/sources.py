@@ -1,4 +1,4 @@
-"""Where do policies and resources come from? Paths, globs, stdin and URLs become named bytes."""
+"""Reads policies and resources from paths, globs, standard input and URLs."""
 
 import fnmatch
 import glob

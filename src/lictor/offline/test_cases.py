@@ -1,4 +1,4 @@
-"""Test files, found and read."""
+"""Test files: found, read, and all the files that they name loaded."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Does what the policies said agree with what a test file expects? One outcome per comparison."""
+"""Compares the results of policies with the results that a test file expects."""
 
 from collections.abc import Callable, Iterator, Sequence
 

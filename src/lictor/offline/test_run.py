@@ -1,4 +1,4 @@
-"""A test, run: what its policies say about its resources, ready to be compared."""
+"""Runs a test: evaluates its policies on its resources, and its checks on the results."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain

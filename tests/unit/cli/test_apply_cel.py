@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from lictor.cli.rim import run
+from lictor.cli.exit_codes import run
 
 VALIDATING = """
 apiVersion: policies.kyverno.io/v1

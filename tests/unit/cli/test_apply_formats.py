@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lictor.cli.rim import run
+from lictor.cli.exit_codes import run
 from lictor.offline.generated_exceptions import make_object_name
 
 POLICY = """

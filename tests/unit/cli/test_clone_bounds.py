@@ -6,7 +6,7 @@ import pytest
 import yaml
 from git_http import make_repository
 
-from lictor.cli.rim import run
+from lictor.cli.exit_codes import run
 
 POLICY = """
 apiVersion: kyverno.io/v1

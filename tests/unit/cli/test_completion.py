@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lictor.cli import rim
+from lictor.cli import exit_codes
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from lictor.cli import rim
     ],
 )
 def test_scripts(capsys, shell, words):
-    assert rim.run(["completion", shell]) == 0
+    assert exit_codes.run(["completion", shell]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert all(word in out for word in words)

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from lictor.cli.flag_words import IGNORED, WORDS
-from lictor.cli.flags import ControllerCommand, with_flags
+from lictor.cli.controller_flags import IGNORED, WORDS, ControllerCommand, with_flags
 from lictor.cli.logs import set_up_logging
 from lictor.cluster.flags import Flags
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from lictor.cli import rim
+from lictor.cli import exit_codes
 
 POLICY = """\
 apiVersion: kyverno.io/v1
@@ -59,7 +59,7 @@ def run(capsys, tmp_path, monkeypatch):
     def call(*arguments, **files):
         for name, text in files.items():
             (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
-        code = rim.run(["convert", *arguments])
+        code = exit_codes.run(["convert", *arguments])
         out, err = capsys.readouterr()
         return code, out, err
 

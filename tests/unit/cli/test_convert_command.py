@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lictor.assembly import compile_documents
-from lictor.cli.rim import run
+from lictor.cli.exit_codes import run
 from lictor.engine import Engine
 from lictor.load.policies import load_documents
 

@@ -3,13 +3,13 @@
 import pytest
 import yaml
 
-from lictor.cli import rim
+from lictor.cli import exit_codes
 
 
 @pytest.fixture
 def create(capsys):
     def call(*arguments):
-        code = rim.run(["create", *arguments])
+        code = exit_codes.run(["create", *arguments])
         out, err = capsys.readouterr()
         assert (code, err) == (0, "")
         return out
@@ -256,7 +256,7 @@ def test_output_goes_to_a_file(create, tmp_path):
     ],
 )
 def test_what_makes_no_sense_is_refused(capsys, arguments):
-    assert rim.run(["create", *arguments]) == 1
+    assert exit_codes.run(["create", *arguments]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("Error: ")

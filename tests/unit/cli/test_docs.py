@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import click
 import pytest
 
-from lictor.cli.docs_page import PageOptions, list_pages
+from lictor.cli.docs import PageOptions, list_pages
 from lictor.cli.flag_command import FlagCommand
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

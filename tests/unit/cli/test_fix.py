@@ -3,10 +3,9 @@
 import pytest
 import yaml
 
-from lictor.cli import rim
-from lictor.cli.fix.repair_policy import repair_policy
-from lictor.cli.fix.repair_test import repair_kind, repair_test
+from lictor.cli import exit_codes
 from lictor.errors import LoadError
+from lictor.offline.repairs import repair_kind, repair_policy, repair_test
 
 
 def policy(**rule):
@@ -226,7 +225,7 @@ def test_policy_files(tmp_path, capsys):
     file.write_text(yaml.safe_dump_all([old, other]))
     (tmp_path / "broken.yml").write_text("{{ template }}: [")
     (tmp_path / "note.txt").write_text("x: [")
-    assert rim.run(["fix", "policy", str(tmp_path)]) == 0
+    assert exit_codes.run(["fix", "policy", str(tmp_path)]) == 0
     assert list(yaml.safe_load_all(file.read_text())) == [old, other]
     out, _ = capsys.readouterr()
     assert out.startswith(f"Skipping file ({tmp_path}/broken.yml): ")
@@ -234,10 +233,10 @@ def test_policy_files(tmp_path, capsys):
         f"Processing file ({file})...\n  WARNING: match uses old syntax, moving to any\nDone.\n"
         in out
     )
-    assert rim.run(["fix", "policy", str(tmp_path), "--save"]) == 0
+    assert exit_codes.run(["fix", "policy", str(tmp_path), "--save"]) == 0
     assert list(yaml.safe_load_all(file.read_text())) == [repair_policy(old).document, other]
     assert f"  Saving file ({file})...\n    OK\nDone.\n" in capsys.readouterr().out
-    assert rim.run(["fix", "policy", str(file), "--save"]) == 0
+    assert exit_codes.run(["fix", "policy", str(file), "--save"]) == 0
     assert capsys.readouterr().out == f"Processing file ({file})...\nDone.\n"
 
 
@@ -250,7 +249,7 @@ def test_test_files(tmp_path, capsys):
     )
     (folder / "values.yaml").write_text("globalValues: {a: b}\n")
     (folder / "ui.yaml").write_text("[")
-    assert rim.run(["fix", "test", str(tmp_path), "--save"]) == 0
+    assert exit_codes.run(["fix", "test", str(tmp_path), "--save"]) == 0
     out, _ = capsys.readouterr()
     assert (
         "  WARNING: name is deprecated, moving it into `metadata.name`\n  Processing user info file (ui.yaml)...\n    ERROR: failed to load user info: "
@@ -266,7 +265,7 @@ def test_test_files(tmp_path, capsys):
 def test_what_cannot_be_read_is_not_written(tmp_path, capsys, text):
     file = tmp_path / "kyverno-test.yaml"
     file.write_text(text)
-    assert rim.run(["fix", "test", str(tmp_path), "--save", "--force"]) == 0
+    assert exit_codes.run(["fix", "test", str(tmp_path), "--save", "--force"]) == 0
     assert file.read_text() == text
     assert "  ERROR: loading test file" in capsys.readouterr().out
 
@@ -283,7 +282,7 @@ def test_what_cannot_be_read_is_not_written(tmp_path, capsys, text):
     ],
 )
 def test_wrong_calls(capsys, arguments):
-    assert rim.run(["fix", *arguments]) == 1
+    assert exit_codes.run(["fix", *arguments]) == 1
     assert capsys.readouterr().err.startswith("Error: ")
 
 
@@ -336,9 +335,9 @@ def test_a_test_of_an_older_form_is_refused_with_a_hint_and_then_fixed(tmp_path,
         "patched.yaml": patched,
     }.items():
         (tmp_path / name).write_text(text)
-    assert rim.run(["test", str(tmp_path)]) == 1
+    assert exit_codes.run(["test", str(tmp_path)]) == 1
     assert f"`lictor fix test {tmp_path} --save` brings it up to date" in capsys.readouterr().out
-    assert rim.run(["fix", "test", str(tmp_path), "--save"]) == 0
+    assert exit_codes.run(["fix", "test", str(tmp_path), "--save"]) == 0
     fixed = yaml.safe_load((tmp_path / "kyverno-test.yaml").read_text())
     assert [(row["policy"], row["resources"]) for row in fixed["results"]] == [
         ("need-team", ["bare"]),
@@ -346,7 +345,7 @@ def test_a_test_of_an_older_form_is_refused_with_a_hint_and_then_fixed(tmp_path,
         ("red/add-owner", ["good"]),
     ]
     capsys.readouterr()
-    rim.run(["test", str(tmp_path)])
+    exit_codes.run(["test", str(tmp_path)])
     out = capsys.readouterr().out
     assert "3 tests passed and 0 tests failed" in out, out
 
@@ -355,7 +354,7 @@ def test_a_test_without_kind_is_refused_with_a_hint(tmp_path, capsys):
     (tmp_path / "t.yaml").write_text(
         "name: x\npolicies: [p.yaml]\nresources: [r.yaml]\nresults: []\n"
     )
-    assert rim.run(["test", str(tmp_path), "-f", "t.yaml"]) == 1
+    assert exit_codes.run(["test", str(tmp_path), "-f", "t.yaml"]) == 1
     err = capsys.readouterr().err
     assert f"`lictor fix test {tmp_path} --file-name t.yaml --save` brings it up to date" in err
 

@@ -5,11 +5,11 @@ import json
 import pytest
 import yaml
 
-from lictor.cli import rim
+from lictor.cli import exit_codes
 
 
 def print_manifests(capsys, *words):
-    assert rim.run(["install", *words]) == 0
+    assert exit_codes.run(["install", *words]) == 0
     return list(yaml.load_all(capsys.readouterr().out, Loader=yaml.CSafeLoader))
 
 
@@ -32,7 +32,7 @@ def test_the_kinds_may_come_from_elsewhere(capsys):
 
 
 def test_json_is_one_list(capsys):
-    assert rim.run(["install", "--format=json", "--all-in-one"]) == 0
+    assert exit_codes.run(["install", "--format=json", "--all-in-one"]) == 0
     whole = json.loads(capsys.readouterr().out)
     assert sum(each["kind"] == "Deployment" for each in whole["items"]) == 1
 
@@ -66,15 +66,15 @@ WRONG = [
 
 @pytest.mark.parametrize(("words", "said"), WRONG, ids=[said for _, said in WRONG])
 def test_a_wrong_call(capsys, words, said):
-    assert rim.run(["install", *words]) != 0
+    assert exit_codes.run(["install", *words]) != 0
     assert said in capsys.readouterr().err
 
 
 def test_uninstalling_from_nowhere_says_so(capsys):
-    assert rim.run(["uninstall", "--kubeconfig", "/nowhere/config"]) == 1
+    assert exit_codes.run(["uninstall", "--kubeconfig", "/nowhere/config"]) == 1
     assert "/nowhere/config" in capsys.readouterr().err
 
 
 def test_kinds_cannot_be_kept_and_deleted_at_once(capsys):
-    assert rim.run(["uninstall", "--keep-crds", "--delete-crds"]) == 2
+    assert exit_codes.run(["uninstall", "--keep-crds", "--delete-crds"]) == 2
     assert "give one of them" in capsys.readouterr().err

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from lictor.cli import rim
-from lictor.cli.jp.tree import render_tree
+from lictor.cli import exit_codes
+from lictor.cli.jp import render_tree
 
 DOCUMENT = {
     "a": {"b": "x<y>&é", "n": 1.0, "f": 1e21, "l": [1, {"z": 1, "a": None}], "e": {}, "el": []}
@@ -18,7 +18,7 @@ DOCUMENT = {
 def jp(capsys, monkeypatch):
     def call(*arguments, typed=""):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
-        code = rim.run(["jp", *arguments])
+        code = exit_codes.run(["jp", *arguments])
         return code, *capsys.readouterr()
 
     return call

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import lictor
-from lictor.cli.rim import run
+from lictor.cli.exit_codes import run
 from lictor.cli.up.policy_files import read_objects
 from lictor.serve.file_policies import FilePolicies
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lictor.cli import rim
+from lictor.cli import exit_codes
 from lictor.lint.catalog import CHECKS
 
 GOOD = """\
@@ -56,7 +56,7 @@ def run(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments):
-        code = rim.run(["lint", *arguments])
+        code = exit_codes.run(["lint", *arguments])
         out, err = capsys.readouterr()
         return code, out, err
 

@@ -1,4 +1,4 @@
-"""The rim: wrong calls, broken files and pipes end in words and exit codes, never in a traceback."""
+"""Exit codes: wrong calls, broken files and pipes end in words and exit codes, never in a traceback."""
 
 import os
 import signal
@@ -9,8 +9,8 @@ import time
 import click
 import pytest
 
+from lictor.cli import exit_codes
 from lictor.cli import main as tree
-from lictor.cli import rim
 from lictor.cli.flag_command import (
     FlagCommand,
     read_bool,
@@ -27,15 +27,15 @@ FAKES = {}
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    """Run one of our own fakes, or the real tree, through the rim."""
+    """Run one of our own fakes, or the real tree, through the exit_codes."""
 
     def call(*arguments, fake=None, name="apply"):
         if fake is not None:
             FAKES[name] = fake
             lazy = {name: LazyCommand(__name__, f"fake_{name}", "")}
             monkeypatch.setattr(sys.modules[__name__], f"fake_{name}", fake, raising=False)
-            monkeypatch.setattr(rim, "cli", LazyGroup(name="lictor", lazy=lazy))
-        code = rim.run(list(arguments))
+            monkeypatch.setattr(exit_codes, "cli", LazyGroup(name="lictor", lazy=lazy))
+        code = exit_codes.run(list(arguments))
         out, err = capsys.readouterr()
         return code, out, err
 
@@ -156,7 +156,7 @@ def test_wrong_calls_of_our_own_commands(run, name, code):
 
 
 def test_debug_shows_where(run, monkeypatch):
-    monkeypatch.setenv(rim.DEBUG_VARIABLE, "1")
+    monkeypatch.setenv(exit_codes.DEBUG_VARIABLE, "1")
     with pytest.raises(KeyError):
         run("apply", fake=fake_that_raises(KeyError("bug")))
 
@@ -284,10 +284,10 @@ def test_how_much_is_told(arguments, kept, verbosity):
     ],
 )
 def test_what_may_have_been_meant(capsys, arguments, said):
-    assert rim.run(arguments) == 1
+    assert exit_codes.run(arguments) == 1
     assert said in capsys.readouterr().err
 
 
 def test_the_version_is_a_flag_too(capsys):
-    assert rim.run(["--version"]) == 0
+    assert exit_codes.run(["--version"]) == 0
     assert capsys.readouterr().out == f"lictor {VERSION}\n"

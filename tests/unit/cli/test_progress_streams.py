@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lictor.cli.rim import run
+from lictor.cli.exit_codes import run
 
 POLICY = """
 apiVersion: kyverno.io/v1
@@ -29,7 +29,7 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: pod-%d}\n---\n"
 # The bar comes at once instead of after a second of work.
 SCRIPT = (
     "import sys, lictor.cli.progress as progress; progress.PATIENCE_SECONDS = 0.0\n"
-    "from lictor.cli.rim import run; sys.exit(run(sys.argv[1:]))"
+    "from lictor.cli.exit_codes import run; sys.exit(run(sys.argv[1:]))"
 )
 FORMATS = [
     [],

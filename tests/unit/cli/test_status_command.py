@@ -86,7 +86,7 @@ def test_preview_for_people():
 def test_wrong_calls(words, code, said):
     done = CliRunner().invoke(cli, words)
     assert done.exit_code != 0
-    assert code  # the exit code itself is given at the rim
+    assert code  # the exit code itself is given by exit_codes
     assert said in done.output or said in str(done.exception)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.cli.rim import run
+from lictor.cli.exit_codes import run
 
 POLICY = """
 apiVersion: policies.kyverno.io/v1

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from lictor.cli.rim import run
+from lictor.cli.exit_codes import run
 
 POLICY = """
 apiVersion: kyverno.io/v1

@@ -18,7 +18,7 @@ import httpx
 import pytest
 import yaml
 
-from lictor.cli.rim import run
+from lictor.cli.exit_codes import run
 from lictor.cli.up.credentials import Credentials
 from lictor.cli.up.kubeconfig import hold_kubeconfig, remove_kubeconfig, write_admin_kubeconfig
 from lictor.cluster.client import Client

@@ -85,7 +85,7 @@ def up(  # noqa: PLR0913  (one for each option)
     is nothing that would run them. Whoever has the kubeconfig may do everything.
     """
     began = time.monotonic()
-    from lictor.cli.flag_pairs import read_flags
+    from lictor.cli.controller_flags import read_flags
     from lictor.cli.up import plan
     from lictor.cli.up.kubeconfig import hold_kubeconfig
     from lictor.cli.up.policy_files import read_objects

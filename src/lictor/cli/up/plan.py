@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from lictor.cli.flag_pairs import change_flags
+from lictor.cli.controller_flags import change_flags
 from lictor.cli.up.lock import hold
 from lictor.cluster.flags import Flags
 from lictor.cluster.manifests.installation import Installation, check_installation

@@ -1,4 +1,4 @@
-"""Where errors become words and exit codes: the only place, so that no traceback reaches a user."""
+"""Turns errors into messages and exit codes, in one place, so that no user sees a traceback."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
         return _close_pipe()
     except KeyboardInterrupt:
         return _fail("interrupted", _INTERRUPTED)
-    except Exception as error:  # noqa: BLE001  (the rim: nothing may pass it as a traceback)
+    except Exception as error:  # noqa: BLE001  (no traceback may reach a user)
         return _fail_unforeseen(error)
     return code
 

@@ -1,4 +1,121 @@
-"""What each flag of the controllers means, and which of Kyverno's mean nothing here."""
+"""The flags of the controllers: what each means, and how the command line reads them."""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+
+import click
+import msgspec
+
+from lictor.cli.flag_command import FlagCommand, read_bool
+from lictor.cluster.flags import Flags
+from lictor.cluster.names import Names
+from lictor.errors import UsageError
+from lictor.lang.duration import parse_duration
+from lictor.raw import Json
+
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class ControllerCommand(FlagCommand):
+    """A command whose flags may have one dash, as Go's; Kyverno's that mean nothing are told."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(_read_go_style(args)))
+
+
+def with_flags(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command all flags of the controllers; its function gets `flags` and `names`.
+
+    For commands of the class ControllerCommand.
+    """
+
+    @wraps(function)
+    def call(**given: Json) -> None:
+        fields = {field.name: given.pop(field.name) for field in _FIELDS.values()}
+        names = Names(prefix=given.pop("prefix"), namespace=given.pop("namespace"))
+        function(flags=Flags(**fields), names=names, **given)
+
+    options = [_build_option(name) for name in sorted(_FIELDS, key=str.lower)]
+    for option in reversed([*_build_name_options(), *options]):
+        option(call)
+    return call
+
+
+def _build_name_options() -> list[Callable[..., Json]]:
+    return [
+        click.option(
+            "--namespace",
+            default=_find_namespace,
+            show_default="the Pod's own, or lictor",
+            help="Namespace of this installation.",
+        ),
+        click.option(
+            "--prefix",
+            default="lictor",
+            show_default=True,
+            help="How the names of this installation's objects begin.",
+        ),
+    ]
+
+
+def _build_option(name: str) -> Callable[..., Json]:
+    field = _FIELDS[name]
+    more: dict[str, Json] = {"show_default": field.default != ""}
+    if field.type is bool:
+        more |= {"is_flag": True, "flag_value": True}
+    elif field.name in CHOICES:
+        more["type"] = click.Choice(CHOICES[field.name], case_sensitive=False)
+    elif field.type is int:
+        more["type"] = click.IntRange(min=0)
+    elif is_duration(field.default):
+        more["callback"] = _check_duration
+        more["metavar"] = "DURATION"
+    return click.option(
+        f"--{name}", field.name, default=field.default, help=WORDS[field.name], **more
+    )
+
+
+def _check_duration(_: click.Context, parameter: click.Parameter, text: str) -> str:
+    if is_duration(text):
+        return text
+    name = parameter.opts[0]
+    raise click.UsageError(
+        f'invalid argument "{text}" for "{name}" flag: write a duration such as 30s or 15m'
+    )
+
+
+def _find_namespace() -> str:
+    for variable in ("POD_NAMESPACE", "KYVERNO_NAMESPACE"):
+        if os.environ.get(variable):
+            return os.environ[variable]
+    try:
+        return _NAMESPACE_FILE.read_text(encoding="utf-8").strip() or "lictor"
+    except OSError:
+        return "lictor"
+
+
+def _read_go_style(args: Sequence[str]) -> Iterator[str]:
+    """One dash becomes two, and flags that mean nothing here are left out with a warning."""
+    waiting = iter(args)
+    for argument in waiting:
+        if argument == "--":
+            yield argument
+            yield from waiting
+            return
+        name, equals, value = argument.lstrip("-").partition("=")
+        if not argument.startswith("-") or name not in _FIELDS | IGNORED:
+            yield argument
+        elif name in IGNORED:
+            if not equals and not IGNORED[name]:
+                next(waiting, None)
+            click.echo(
+                f"Warning: --{name} is accepted but has no effect: {REASONS[name]}", err=True
+            )
+        else:
+            yield f"--{name}{equals}{value}"
+
 
 WORDS = {
     "kubeconfig": "File that says where the API server is; inside a Pod it is not needed.",
@@ -143,3 +260,76 @@ WITHOUT_EFFECT = {
 }
 IGNORED = {name: switch for flags in WITHOUT_EFFECT.values() for name, switch in flags.items()}
 REASONS = {name: reason for reason, flags in WITHOUT_EFFECT.items() for name in flags}
+
+
+_FIELDS = {field.encode_name: field for field in msgspec.structs.fields(Flags)}
+CHOICES = {"logging_format": ("text", "json"), "tls_key_algorithm": ("RSA", "ECDSA", "Ed25519")}
+
+
+def read_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """`NAME=VALUE`, each once; the last one counts."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{option} {text}: write NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def read_flags(texts: Iterable[str], own: Collection[str]) -> dict[str, str]:
+    """Flags that the controllers know and will take; `own` are those that the command sets."""
+    pairs = read_pairs("--flag", texts)
+    for name, value in pairs.items():
+        if name in own:
+            raise UsageError(f"--flag {name}: cannot be set here")
+        if name not in _FIELDS and name not in IGNORED:
+            raise UsageError(_describe_unknown(name))
+        if name in _FIELDS:
+            _convert(name, value)
+    return pairs
+
+
+def change_flags(flags: Flags, pairs: Mapping[str, str]) -> Flags:
+    """The same flags but for those that were given, which `read_flags` has checked."""
+    changes = {_FIELDS[name].name: _convert(name, pairs[name]) for name in pairs if name in _FIELDS}
+    return msgspec.structs.replace(flags, **changes)
+
+
+def _describe_unknown(name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, _FIELDS, n=1)
+    return f"--flag {name}: no such flag" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _convert(name: str, text: str) -> Json:
+    field = _FIELDS[name]
+    if field.type is bool:
+        value = read_bool(text)
+        if value is None:
+            raise UsageError(f"--flag {name}={text}: write true or false")
+        return value
+    if field.type is int:
+        if not text.isdecimal():
+            raise UsageError(f"--flag {name}={text}: write a number")
+        return int(text)
+    if is_duration(field.default) and not is_duration(text):
+        raise UsageError(f"--flag {name}={text}: write a duration such as 30s or 15m")
+    return _choose(name, text) if field.name in CHOICES else text
+
+
+def _choose(name: str, text: str) -> str:
+    choices = CHOICES[_FIELDS[name].name]
+    for choice in choices:
+        if choice.lower() == text.lower():
+            return choice
+    raise UsageError(f"--flag {name}={text}: write one of {', '.join(choices)}")
+
+
+def is_duration(text: Json) -> bool:
+    """Is it a length of time, as Go writes it?"""
+    try:
+        return parse_duration(text) >= 0
+    except ValueError:
+        return False

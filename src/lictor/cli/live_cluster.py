@@ -1,0 +1,202 @@
+"""A connection to a cluster for a command without an event loop: policies, exceptions, lookups."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import TypeVar
+
+import orjson
+
+from lictor.cluster.cache import drop_managed_fields
+from lictor.cluster.client import Client
+from lictor.cluster.config import load_config
+from lictor.cluster.discovery import Collection, ServedKinds
+from lictor.cluster.flags import Flags
+from lictor.cluster.lookups import ClusterLookups
+from lictor.cluster.resource import CEL_EXCEPTION, NAMESPACE, POLICY_EXCEPTION, Resource
+from lictor.cluster.store import CEL_KINDS, CLASSIC_KINDS
+from lictor.control.cleanup.sweep import SweepLookups
+from lictor.errors import NotFoundError
+from lictor.offline.lookups import GivenObjects
+from lictor.offline.requests import GivenValues
+from lictor.offline.sources import SourceText
+from lictor.ports import ApiCall
+from lictor.raw import Json, JsonObject
+
+T = TypeVar("T")
+
+# Pages that may wait to be judged, of each collection that is being read.
+_PAGES_AHEAD = 2
+
+
+class LiveCluster:
+    """Answers questions about a cluster; the client runs on a thread of its own."""
+
+    def __init__(self, kubeconfig: str = "", context: str = "") -> None:
+        config = load_config(kubeconfig, context)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="cluster")
+        self._thread.start()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.client = self.ask(_build(lambda: Client(config)))
+        flags = Flags(enable_config_map_caching=False)
+        self.lookups = self.ask(_build(lambda: ClusterLookups(self.client, self._loop, flags)))
+        self._served: tuple[Collection, ...] | None = None
+
+    def __enter__(self) -> "LiveCluster":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.ask(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def served(self) -> tuple[Collection, ...]:
+        """What the API server has, asked once."""
+        if self._served is None:
+            self._served = self.ask(ServedKinds(self.client).read())
+        return self._served
+
+    def ask(self, question: Coroutine[None, None, T]) -> T:
+        """Wait for the answer of a coroutine."""
+        return asyncio.run_coroutine_threadsafe(question, self._loop).result()
+
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Let a coroutine run beside everything else, until the end."""
+
+        async def begin() -> None:
+            task = asyncio.create_task(work)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        self.ask(begin())
+
+    def stream(self, sources: list[AsyncIterator[T]], at_once: int) -> Iterator[T]:
+        """What the sources give, one source after the other, while `at_once` of them are read.
+
+        Each may be a little ahead, and no more: memory does not grow with what they give.
+        """
+        queues: list[asyncio.Queue[T | Exception | None]] = [
+            asyncio.Queue(_PAGES_AHEAD) for _ in sources
+        ]
+        gate = asyncio.Semaphore(max(at_once, 1))
+        for source, queue in zip(sources, queues, strict=True):
+            self.start(_fill(source, queue, gate))
+        for queue in queues:
+            while (item := self.ask(queue.get())) is not None:
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+
+    async def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.lookups.close()
+        await self.client.close()
+
+
+async def _fill(
+    source: AsyncIterator[T], queue: "asyncio.Queue[T | Exception | None]", gate: asyncio.Semaphore
+) -> None:
+    async with gate:
+        try:
+            async for item in source:
+                await queue.put(item)
+        except Exception as error:  # noqa: BLE001  (raised again by whoever waits for the items)
+            await queue.put(error)
+        await queue.put(None)
+
+
+async def _build(make: Callable[[], T]) -> T:
+    return make()
+
+
+def _read(cluster: LiveCluster, kinds: Iterable[Resource]) -> Iterator[SourceText]:
+    for kind in kinds:
+        for item in cluster.ask(_list(cluster.client, kind)):
+            metadata = item["metadata"]
+            place = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+            yield SourceText(f"{kind.kind} {place}", orjson.dumps(drop_managed_fields(item)))
+
+
+async def _list(client: Client, kind: Resource) -> list[JsonObject]:
+    try:
+        return await client.list(kind)
+    except NotFoundError:
+        return []
+
+
+class LiveLookups:
+    """A cluster as it was when first asked: one run sees each thing once."""
+
+    def __init__(self, cluster: LiveCluster, values: GivenValues, given: GivenObjects) -> None:
+        self._cluster = cluster
+        self._sweep = SweepLookups(cluster.lookups)
+        self._values = values
+        self._given = given
+        self._follows_entries = False
+        self._namespaces: dict[str, JsonObject] | None = None
+
+    @property
+    def namespaces(self) -> Mapping[str, JsonObject]:
+        """All namespaces by name, read once."""
+        if self._namespaces is None:
+            found = self._cluster.ask(self._cluster.client.list(NAMESPACE))
+            self._namespaces = {item["metadata"]["name"]: item for item in found}
+        return self._namespaces
+
+    def config_map(self, namespace: str, name: str) -> JsonObject:
+        return self._sweep.config_map(namespace, name)
+
+    def call_api(self, call: ApiCall) -> Json:
+        return self._sweep.call_api(call)
+
+    def global_reference(self, name: str, namespace: str) -> Json:
+        if not self._follows_entries:
+            self._follows_entries = True
+            entries = self._cluster.lookups.global_context
+            self._cluster.start(entries.run())
+            self._cluster.ask(entries.wait())
+        return self._sweep.global_reference(name, namespace)
+
+    def image_data(self, reference: str) -> JsonObject:
+        found = self._given.images.get(reference)
+        return found if found is not None else self._sweep.image_data(reference)
+
+    def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
+        if (api_version, kind) == ("v1", "Namespace"):
+            given = self._values.namespace(name)
+            return given if given is not None else self.namespaces.get(name)
+        return self._sweep.resource(api_version, kind, namespace, name)
+
+    def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
+        return self._sweep.resources(api_version, kind, namespace)
+
+    def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:
+        return self._values.of_rule(policy, rule)
+
+    def foreach_values(self, policy: str, rule: str, index: int) -> Mapping[str, Json]:
+        return self._values.of_rule(policy, rule, index)
+
+    def now(self) -> datetime:
+        return self._sweep.now()
+
+
+def read_cluster_policies(cluster: LiveCluster) -> Iterator[SourceText]:
+    """The policies of the cluster, each as the file that it might have been."""
+    yield from _read(cluster, (*CLASSIC_KINDS, *CEL_KINDS))
+
+
+def read_cluster_exceptions(cluster: LiveCluster) -> Iterator[SourceText]:
+    """The exceptions of the cluster."""
+    yield from _read(cluster, (POLICY_EXCEPTION, CEL_EXCEPTION))
