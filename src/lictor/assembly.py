@@ -2,46 +2,38 @@
 
 import gc
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 import orjson
 
-from lictor.compile.autogen import expand_rules
-from lictor.compile.classic import Surroundings, compile_failing, compile_policies
-from lictor.compile.cleanup import CleanupProgram, compile_cleanup
+from lictor.compile.context import CompileContext
 from lictor.engine import Adapt, Engine
 from lictor.errors import LictorError, LoadError, UsageError
-from lictor.evaluate.expressions import Expressions
+from lictor.families.registry import Role, registry, resolve
 from lictor.files import is_object_file, list_files, read_bytes
-from lictor.lang.watch import Heard, Recorder, WatchRule, watch_nothing
+from lictor.lang.watch import Heard, Recorder, WatchRule
 from lictor.load.policies import Loaded, load_documents, refuse_errors
-from lictor.model.cleanup import CleanupPolicy
-from lictor.model.exception import PolicyException
-from lictor.model.policy import Policy, Rule
-from lictor.model.program import Program
+from lictor.model.metadata import PolicyRecord
+from lictor.model.program import CleanupProgram, Program
 from lictor.model.request import Request
 from lictor.model.result import Verdict
 from lictor.ports import HttpLimits, Lookups, NoLookups
 from lictor.raw import Json, JsonObject
 
 if TYPE_CHECKING:
-    from lictor.evaluate.cel.context import CelContext
     from lictor.lang.resource_names import ResourceNames
-    from lictor.model.admission import AdmissionPolicy, Binding
-    from lictor.model.cel_policy import CelException, CelPolicy
 
 
-class CelDocuments(TypedDict, total=False):
-    """Policies in CEL, and what belongs to them."""
+class CompileOptions(TypedDict, total=False):
+    """What policies are compiled with, beside the documents."""
 
-    admission_policies: "Sequence[AdmissionPolicy]"
-    bindings: "Sequence[Binding]"
-    cel_policies: "Sequence[CelPolicy]"
-    cel_exceptions: "Sequence[CelException]"
+    # Who answers what policies ask; left out, nothing is there.
+    lookups: Lookups | None
+    watch_rule: WatchRule
     # Parameter objects given by hand; left out, the cluster is asked for them.
     params: Sequence[JsonObject]
     # The names of resources, with those of given CRDs; left out, those of Kubernetes' own kinds.
@@ -51,27 +43,51 @@ class CelDocuments(TypedDict, total=False):
 
 
 def compile_documents(
-    policies: Iterable[Policy],
-    *,
-    exceptions: Sequence[PolicyException] = (),
-    lookups: Lookups | None = None,
-    watch_rule: WatchRule = watch_nothing,
-    **cel: Unpack[CelDocuments],
+    documents: Iterable[PolicyRecord], **options: Unpack[CompileOptions]
 ) -> tuple[Program, ...]:
-    """Compile policies together with the exceptions from them."""
-    world = lookups if lookups is not None else NoLookups()
-    surround_cel = _surround_cel(cel, world, watch_rule)
-    around = Surroundings(
-        Expressions(world.now), world, tuple(exceptions), watch_rule, surround_cel
-    )
-    others = (*cel.get("admission_policies", ()), *cel.get("cel_policies", ()))
+    """Compile the policies among the documents, with the exceptions and bindings among them."""
+    context = _make_context(documents, options)
     with _keeping_garbage():
-        programs = compile_policies(policies, around)
-        if not others:
-            return programs
-        from lictor.compile.cel import compile_cel_policies
+        return tuple(_compile_role(Role.POLICY, context))
 
-        return (*programs, *compile_cel_policies(others, surround_cel()))
+
+def compile_cleanups(
+    documents: Iterable[PolicyRecord], **options: Unpack[CompileOptions]
+) -> tuple[CleanupProgram, ...]:
+    """Compile the policies that delete among the documents."""
+    return tuple(_compile_role(Role.DELETION, _make_context(documents, options)))
+
+
+def fail_policy(
+    policy: PolicyRecord, error: LictorError, **options: Unpack[CompileOptions]
+) -> tuple[Program, ...]:
+    """Programs that answer with an error where the policy would be asked, without compiling it."""
+    kind = registry().of(policy)
+    if kind.role is not Role.POLICY:
+        return ()
+    context = _make_context((policy,), options)
+    return (resolve(kind.compile_failing)(policy, error, context),)
+
+
+def _make_context(documents: Iterable[PolicyRecord], options: CompileOptions) -> CompileContext:
+    params = options.get("params")
+    made = CompileContext(
+        options.get("lookups") or NoLookups(),
+        tuple(documents),
+        None if params is None else tuple(params),
+        options.get("resource_names"),
+        options.get("http_limits") or HttpLimits(),
+    )
+    watch_rule = options.get("watch_rule")
+    return made if watch_rule is None else msgspec.structs.replace(made, watch_rule=watch_rule)
+
+
+def _compile_role(role: Role, context: CompileContext) -> Iterator[Any]:
+    known = registry()
+    chosen = [(known.of(record), record) for record in context.documents]
+    chosen = [(kind, record) for kind, record in chosen if kind.role is role]
+    for kind, record in sorted(chosen, key=lambda each: known.order(each[1])):
+        yield resolve(kind.compile)(record, context)
 
 
 @contextmanager
@@ -86,39 +102,6 @@ def _keeping_garbage() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
-
-
-def fail_policy(
-    policy: "Policy | CelPolicy", error: LictorError, **cel: Unpack[CelDocuments]
-) -> tuple[Program, ...]:
-    """Programs that answer with an error where the policy would be asked, without compiling it."""
-    world = NoLookups()
-    if isinstance(policy, Policy):
-        return (compile_failing(policy, error, Surroundings(Expressions(world.now), world)),)
-    from lictor.compile.cel.failing import fail_cel_policy
-
-    return fail_cel_policy(policy, error, _surround_cel(cel, world, watch_nothing)())
-
-
-def compile_cleanups(
-    cleanups: Iterable[CleanupPolicy],
-    *,
-    lookups: Lookups | None = None,
-    watch_rule: WatchRule = watch_nothing,
-    **cel: Unpack[CelDocuments],
-) -> tuple[CleanupProgram, ...]:
-    """Compile cleanup policies, and the DeletingPolicies among `cel_policies`."""
-    world = lookups if lookups is not None else NoLookups()
-    around = Surroundings(Expressions(world.now), world)
-    programs = tuple(compile_cleanup(cleanup, around) for cleanup in cleanups)
-    if not any(policy.kind.endswith("DeletingPolicy") for policy in cel.get("cel_policies", ())):
-        return programs
-    from lictor.compile.cel.deleting import compile_deleting
-    from lictor.model.cel_policy import DeletingPolicy
-
-    around_cel = _surround_cel(cel, world, watch_rule)()
-    deleting = (p for p in cel.get("cel_policies", ()) if isinstance(p, DeletingPolicy))
-    return (*programs, *(compile_deleting(policy, around_cel) for policy in deleting))
 
 
 def load_policies(*paths: str | Path, lookups: Lookups | None = None) -> tuple[Program, ...]:
@@ -167,77 +150,34 @@ def _write_text(document: str | bytes | Mapping[str, Json], source: str) -> str 
 
 def _compile_loaded(loaded: Loaded, where: str, lookups: Lookups | None) -> tuple[Program, ...]:
     refuse_errors(loaded)
-    if not (loaded.policies or loaded.admission_policies or loaded.cel_policies):
+    if not loaded.listed:
         # Without policies everything would be allowed.
         raise LoadError("there are no policies", where=where)
-    return compile_documents(
-        [sourced.record for sourced in loaded.policies],
-        exceptions=[sourced.record for sourced in loaded.exceptions],
-        lookups=lookups,
-        admission_policies=[sourced.record for sourced in loaded.admission_policies],
-        bindings=[sourced.record for sourced in loaded.bindings],
-        cel_policies=[sourced.record for sourced in loaded.cel_policies],
-        cel_exceptions=[sourced.record for sourced in loaded.cel_exceptions],
-    )
+    return compile_documents(loaded.records, lookups=lookups)
 
 
 class Told(msgspec.Struct, frozen=True):
     """What a policy said of a request, and what each of its parts answered on the way."""
 
     verdict: Verdict
-    # Those of a classic policy, with the ones that were made from them.
-    rules: tuple[Rule, ...]
     heard: tuple[Heard, ...]
 
 
 def explain(
-    policy: "Policy | AdmissionPolicy | CelPolicy",
+    policy: PolicyRecord,
     request: Request,
     *,
-    exceptions: Sequence[PolicyException] = (),
-    lookups: Lookups | None = None,
+    companions: Iterable[PolicyRecord] = (),
     adapt: Adapt | None = None,
-    **cel: Unpack[CelDocuments],
+    **options: Unpack[CompileOptions],
 ) -> Told:
-    """Judge a request by one policy while listening to every closure of it."""
+    """Judge a request by one policy while listening to every closure of it.
+
+    `companions` are the exceptions and bindings that may belong to it.
+    """
     recorder = Recorder()
-    classic: tuple[Policy, ...] = ()
-    rules: tuple[Rule, ...] = ()
-    if isinstance(policy, Policy):
-        classic, rules = (policy,), expand_rules(policy)
-    elif policy.kind.endswith("AdmissionPolicy"):
-        cel["admission_policies"] = (cast("AdmissionPolicy", policy),)
-    else:
-        cel["cel_policies"] = (cast("CelPolicy", policy),)
-    programs = compile_documents(
-        classic, exceptions=exceptions, lookups=lookups, watch_rule=recorder.for_rule, **cel
+    options["watch_rule"] = recorder.for_rule
+    verdict = Engine(compile_documents((policy, *companions), **options)).evaluate(
+        request, adapt=adapt
     )
-    verdict = Engine(programs).evaluate(request, adapt=adapt)
-    return Told(verdict, rules, tuple(recorder.heard))
-
-
-def _surround_cel(
-    cel: CelDocuments, lookups: Lookups, watch_rule: WatchRule
-) -> "Callable[[], CelContext]":
-    """What CEL needs, made when the first policy asks: the engine of that language is heavy."""
-    made: list[CelContext] = []
-
-    def surround() -> "CelContext":
-        if not made:
-            from lictor.evaluate.cel.context import CelContext
-            from lictor.lang.resource_names import builtin_names
-
-            params = cel.get("params")
-            surroundings = CelContext(
-                lookups,
-                cel.get("resource_names") or builtin_names(),
-                bindings=tuple(cel.get("bindings", ())),
-                exceptions=tuple(cel.get("cel_exceptions", ())),
-                params=None if params is None else tuple(params),
-                watch_rule=watch_rule,
-                http_limits=cel.get("http_limits") or HttpLimits(),
-            )
-            made.append(surroundings)
-        return made[0]
-
-    return surround
+    return Told(verdict, tuple(recorder.heard))

@@ -90,10 +90,8 @@ def needs_signatures(row):
 )
 def test_matrix(row, resources):
     loaded = load_documents((LIBRARY / row["policy"]).read_bytes(), row["policy"])
-    policies = [sourced.record for sourced in (*loaded.policies, *loaded.cel_policies)]  # type: ignore[attr-defined]
-    classic = [sourced.record for sourced in loaded.policies]
-    cel = [sourced.record for sourced in loaded.cel_policies]
-    engine = Engine(compile_documents(classic, cel_policies=cel))
+    policies = [sourced.record for sourced in loaded.policies]
+    engine = Engine(compile_documents(policies))
     want = {
         (rule, name): result
         for rule, verdicts in row["verdicts"].items()

@@ -14,18 +14,18 @@ from targets import Parts, Target
 from world import NOW, OddWorld
 
 from lictor.assembly import compile_cleanups, compile_documents, explain
-from lictor.compile.cleanup import CleanupProgram
 from lictor.engine import Engine
 from lictor.errors import LictorError
 from lictor.lint.exceptions import lint_cleanup, lint_exception
 from lictor.lint.policy import lint_policy
 from lictor.load.policies import Loaded, load_documents
+from lictor.model.program import CleanupProgram
 from lictor.model.request import Caller, Operation, Request
 from lictor.model.result import Action, Result, RuleType, Status, Verdict
 from lictor.raw import Json, JsonObject
 from lictor.report.explanation import (
     Explanation,
-    explain_rule,
+    explain_classic,
     explanation_to_json,
     render_explanation,
 )
@@ -114,8 +114,7 @@ def _judge_large(**parts: Any) -> None:
 def _judge_twice(loaded: Loaded, world: OddWorld, parts: dict[str, Any]) -> Request:
     engine = Engine(
         compile_documents(
-            [found.record for found in loaded.policies],
-            exceptions=[found.record for found in loaded.exceptions],
+            loaded.records,
             lookups=world,
         )
     )
@@ -185,11 +184,11 @@ def _explain(loaded: Loaded, request: Request, world: OddWorld) -> None:
         told = explain(
             found.record,
             request,
-            exceptions=[each.record for each in loaded.exceptions],
+            companions=loaded.records,
             lookups=world,
         )
         _check_verdict(told.verdict)
-        rules = tuple(explain_rule(rule, told.heard, told.verdict.results) for rule in told.rules)
+        rules = explain_classic(found.record, (), told.heard, told.verdict.results)
         story = Explanation(found.record.metadata.name, name_resource(request.resource), rules)
         assert all(type(line) is str for line in render_explanation(story))
         render_json(explanation_to_json(story))
@@ -263,7 +262,7 @@ def _make_cleanup(source: Source) -> Parts:
 
 def _sweep(policies: str, subject: JsonObject) -> None:
     loaded = load_documents(policies, "policies.yaml")
-    programs = compile_cleanups([f.record for f in loaded.cleanups], lookups=OddWorld({}))
+    programs = compile_cleanups(loaded.records, lookups=OddWorld({}))
     for program in programs:
         _run_cleanup(program, subject)
 
@@ -292,11 +291,8 @@ def _judge_cel(**parts: Any) -> None:
     loaded = load_documents(parts["policies"], "policies.yaml")
     engine = Engine(
         compile_documents(
-            [found.record for found in loaded.policies],
+            loaded.records,
             lookups=OddWorld({}),
-            admission_policies=[found.record for found in loaded.admission_policies],
-            bindings=[found.record for found in loaded.bindings],
-            cel_policies=[found.record for found in loaded.cel_policies],
         )
     )
     verdicts = [engine.evaluate(request) for request in _requests(parts)]

@@ -22,10 +22,8 @@ def judge(documents, resource, **how):
     text = b"\n---\n".join(map(orjson.dumps, documents))
     loaded = load_documents(text, "test")
     programs = compile_documents(
-        [each.record for each in loaded.policies],
-        exceptions=[each.record for each in loaded.exceptions],
+        loaded.records,
         lookups=NoLookups(),
-        cel_policies=[each.record for each in loaded.cel_policies],
     )
     return Engine(programs).evaluate(Request.of(resource, **how)).results
 

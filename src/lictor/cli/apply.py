@@ -11,6 +11,7 @@ from lictor.cli.apply_output import ApplyPrinter, print_summary, print_unusable
 from lictor.cli.flag_command import FlagCommand, WordText, slice_option
 from lictor.errors import UsageError
 from lictor.lang.duration import parse_duration
+from lictor.model.metadata import PolicyRecord
 from lictor.offline.apply_run import (
     ApplyOutput,
     ApplyPlan,
@@ -29,7 +30,6 @@ from lictor.offline.inputs import (
 from lictor.offline.lookups import GivenObjects
 from lictor.offline.notes import tell_notes
 from lictor.offline.policies import (
-    GivenExceptions,
     LoadedPolicies,
     load_exceptions,
     load_policy_files,
@@ -278,7 +278,7 @@ def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
 
 def _print_cleanups(plan: ApplyPlan, printer: ApplyPrinter, live: "LiveRun | None") -> None:
     """What policies would delete; that is no verdict, and counts for nothing."""
-    if not (plan.policies.cleanups or plan.policies.cel.deleting):
+    if not plan.policies.deletions:
         return
     from lictor.offline.deletions import list_cleanups
 
@@ -355,7 +355,7 @@ def _load_policies(
     tell_notes(policies.notes)
     if flags.registry:
         click.echo("warning: --registry: asking registries comes with a later release", err=True)
-    if not (len(policies) or policies.unusable or policies.cleanups):
+    if not (len(policies) or policies.unusable or policies.deletions):
         printer.say("no policies were found")
     return policies
 
@@ -420,12 +420,12 @@ def _read_values(flags: ApplyFlags) -> GivenValues:
 
 def _find_exceptions(
     flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[SourceText, ...]
-) -> GivenExceptions:
+) -> tuple[PolicyRecord, ...]:
     if flags.exceptions_with_resources or flags.exceptions_within_resources:
         found = load_exceptions(select_documents(texts, b"PolicyException"))
     else:
         found = load_exceptions(map(read_file, flags.exception + flags.exceptions))
-    return found + policies.all_exceptions if flags.exceptions_within_policies else found
+    return (*found, *policies.exceptions) if flags.exceptions_within_policies else found
 
 
 def _print_banner(

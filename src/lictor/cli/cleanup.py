@@ -10,6 +10,7 @@ from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.errors import LoadError, UsageError
+from lictor.families.registry import Role
 from lictor.load.policies import load_documents, refuse_errors
 from lictor.offline.sources import read_policies
 from lictor.raw import JsonObject
@@ -90,10 +91,7 @@ def _load(paths: Sequence[str]) -> Iterator[JsonObject]:
     for text in read_policies(paths):
         loaded = load_documents(text.content, text.path)
         refuse_errors(loaded)
-        bodies = [each.body for each in loaded.cleanups]
-        bodies += [
-            each.body for each in loaded.cel_policies if each.record.kind.endswith("DeletingPolicy")
-        ]
+        bodies = [each.body for each in loaded.with_role(Role.DELETION)]
         found = found or bool(bodies)
         yield from bodies
     if not found:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.convert.conversion import ConversionTarget
 from lictor.errors import CompileError, LoadError
+from lictor.families.registry import registry
 from lictor.load.policies import Loaded, load_documents, refuse_errors
 from lictor.model.policy import Policy
 from lictor.offline.sources import read_policies
@@ -58,7 +59,7 @@ def convert(
     work = _Work(ConversionTarget(target), [*given, *crds], as_json=form == "json")
     is_good = True
     texts = []
-    for policy in (each.record for each in loaded.policies):
+    for policy in _list_convertible(loaded):
         text, agrees = work.convert(policy)
         is_good = is_good and agrees
         if text and output:
@@ -113,14 +114,7 @@ class _Work:
         text = render_documents(documents, as_json=False).encode()
         made = load_documents(text, f"{policy.metadata.name} (converted)")
         refuse_errors(made)
-        new = compile_documents(
-            (),
-            lookups=self._world,
-            admission_policies=[each.record for each in made.admission_policies],
-            bindings=[each.record for each in made.bindings],
-            cel_policies=[each.record for each in made.cel_policies],
-            resource_names=self._names,
-        )
+        new = compile_documents(made.records, lookups=self._world, resource_names=self._names)
         old = compile_documents([policy], lookups=self._world, resource_names=self._names)
         samples = make_requests(policy, self._names, self._groups)
         requests = [*(Request.of(each) for each in self._resources), *samples]
@@ -132,7 +126,7 @@ def _load(paths: tuple[str, ...]) -> Loaded:
     for text in read_policies(paths):
         loaded += load_documents(text.content, text.path)
     refuse_errors(loaded)
-    if not loaded.policies:
+    if not _list_convertible(loaded):
         raise LoadError("no classic policies were found")
     return loaded
 
@@ -156,3 +150,8 @@ def _groups(resources: Iterable[JsonObject]) -> Iterator[str]:
 def _write(folder: Path, name: str, text: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name.replace("/", "-")).write_text(text, encoding="utf-8")
+
+
+def _list_convertible(loaded: Loaded) -> "list[Policy]":
+    found = [each.record for each in loaded.policies if registry().of(each.record).convert]
+    return cast("list[Policy]", found)

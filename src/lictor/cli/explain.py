@@ -1,18 +1,18 @@
 """`explain`: why did each rule of a policy match or not, pass or fail?"""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import click
 import msgspec
 import orjson
 
-from lictor.assembly import Told, compile_cleanups
+from lictor.assembly import compile_cleanups
 from lictor.assembly import explain as explain_request
 from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.errors import LoadError, UsageError
+from lictor.families.registry import Role, registry, resolve
 from lictor.lang.watch import Heard, Recorder
-from lictor.model.policy import Policy
+from lictor.model.metadata import PolicyRecord
 from lictor.model.request import Request
 from lictor.model.result import Result
 from lictor.offline.deletions import judge_deletion
@@ -24,27 +24,21 @@ from lictor.offline.inputs import (
 )
 from lictor.offline.lookups import GivenObjects, OfflineLookups
 from lictor.offline.policies import (
-    GivenExceptions,
     LoadedPolicies,
     load_exceptions,
     load_policy_files,
 )
-from lictor.offline.programs import describe_given
+from lictor.offline.programs import choose_options
 from lictor.offline.requests import GivenValues, RequestFactory
 from lictor.offline.resources import load_resources
 from lictor.offline.sources import read_file, read_policies
 from lictor.raw import JsonObject
 from lictor.report.explanation import (
     Explanation,
-    explain_rule,
     explanation_to_json,
     render_explanation,
 )
 from lictor.report.resource_name import name_resource
-
-if TYPE_CHECKING:
-    from lictor.model.admission import AdmissionPolicy
-    from lictor.model.cel_policy import CelPolicy, DeletingPolicy
 
 _EXAMPLES = """\
 # Why is this Pod refused?
@@ -93,7 +87,7 @@ def explain(  # noqa: PLR0913  (one parameter per flag)
     params = _load_params(parameter_resource)
     given = GivenObjects(params=params, objects=params or None, crds=policies.crds)
     given = load_context(context_file, given) if context_file else given
-    exceptions = policies.all_exceptions + load_exceptions(map(read_file, exception))
+    exceptions = (*policies.exceptions, *load_exceptions(map(read_file, exception)))
     teller = _Teller(policies, exceptions, requests, given, rule)
     told = [each for r in _load_resources(resource) for each in teller.explain(r)]
     if form == "json":
@@ -126,7 +120,7 @@ class _Teller(msgspec.Struct, frozen=True):
     """Explains what policies say of resources."""
 
     policies: LoadedPolicies
-    exceptions: GivenExceptions
+    exceptions: tuple[PolicyRecord, ...]
     requests: RequestFactory
     given: GivenObjects
     # Tell of this rule only.
@@ -135,48 +129,33 @@ class _Teller(msgspec.Struct, frozen=True):
     def explain(self, resource: JsonObject) -> Iterator[Explanation]:
         """The story of each policy about one resource."""
         request, name = self.requests.make_request(resource), name_resource(resource)
-        for policy in self.policies.usable:
-            told = self._listen(policy, request)
-            rules = tuple(
-                explain_rule(rule, told.heard, told.verdict.results)
-                for rule in told.rules
-                if self.rule in ("", rule.name)
-            )
+        for policy in (*self.policies.about_resources, *self.policies.listed_deletions):
+            kind = registry().of(policy)
+            listen = self._listen if kind.role is Role.POLICY else self._listen_to_deletion
+            heard, results = listen(policy, request)
+            rules = resolve(kind.explain)(policy, self.policies.bindings, heard, results)
+            if kind.has_named_rules and self.rule:
+                rules = tuple(rule for rule in rules if rule.rule == self.rule)
             yield Explanation(policy.metadata.name, name, rules)
-        if len(self.policies.cel):
-            yield from self._explain_cel(request, name)
-
-    def _explain_cel(self, request: Request, name: str) -> Iterator[Explanation]:
-        from lictor.report.cel_explanation import explain_cel
-
-        cel = self.policies.cel
-        for policy in (*cel.admission_policies, *cel.judging):
-            told = self._listen(policy, request)
-            rules = explain_cel(policy, cel.bindings, told.heard, told.verdict.results)
-            yield Explanation(policy.metadata.name, name, rules)
-        for deleting in cel.deleting:
-            heard, results = self._listen_to_deletion(deleting, request)
-            rules = explain_cel(deleting, (), heard, results)
-            yield Explanation(deleting.metadata.name, name, rules)
 
     def _listen_to_deletion(
-        self, policy: "DeletingPolicy", request: Request
-    ) -> tuple[list[Heard], list[Result]]:
+        self, policy: PolicyRecord, request: Request
+    ) -> tuple[Sequence[Heard], Sequence[Result]]:
         recorder = Recorder()
-        documents = describe_given(self.exceptions, self.given)
-        documents["cel_policies"] = (policy,)
-        lookups = OfflineLookups(self.requests.values, self.given)
-        programs = compile_cleanups((), lookups=lookups, watch_rule=recorder.for_rule, **documents)
+        options = choose_options(self.given, OfflineLookups(self.requests.values, self.given))
+        options["watch_rule"] = recorder.for_rule
+        programs = compile_cleanups((policy, *self.exceptions), **options)
         return recorder.heard, [judge_deletion(program, request) for program in programs]
 
-    def _listen(self, policy: "Policy | AdmissionPolicy | CelPolicy", request: Request) -> Told:
-        documents = describe_given(self.exceptions, self.given)
-        documents["bindings"] = self.policies.cel.bindings
-        return explain_request(
+    def _listen(
+        self, policy: PolicyRecord, request: Request
+    ) -> tuple[Sequence[Heard], Sequence[Result]]:
+        options = choose_options(self.given, OfflineLookups(self.requests.values, self.given))
+        told = explain_request(
             policy,
             request,
-            exceptions=self.exceptions.classic,
-            lookups=OfflineLookups(self.requests.values, self.given),
+            companions=(*self.policies.bindings, *self.exceptions),
             adapt=self.requests.adapt,
-            **documents,
+            **options,
         )
+        return told.heard, told.verdict.results

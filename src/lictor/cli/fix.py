@@ -104,8 +104,7 @@ def _find_namespaced(document: Json, path: str) -> frozenset[str]:
 
 def _list_policies(text: SourceText) -> Iterator[tuple[str, bool]]:
     found = load_documents(text.content, text.path)
-    heads = [each.record.metadata for each in found.policies]
-    heads += [each.record.metadata for each in found.cel_policies]
+    heads = [each.record.metadata for each in found.listed]
     yield from ((head.name, bool(head.namespace)) for head in heads)
 
 

@@ -22,11 +22,12 @@ from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import Resource
 from lictor.errors import ApiError, LictorError, LoadError, UsageError
 from lictor.lang.resource_names import Resource as NamedResource
+from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
 from lictor.model.request import GroupVersionKind, Operation
 from lictor.offline.apply_run import ApplyPlan, ApplyRun, DocumentResult, OutputOptions
 from lictor.offline.lookups import GivenObjects
-from lictor.offline.policies import GivenExceptions, load_exceptions
+from lictor.offline.policies import load_exceptions
 from lictor.offline.sources import STDIN, SourceText, is_url
 from lictor.raw import JsonObject
 
@@ -227,7 +228,7 @@ class LiveRun(msgspec.Struct, frozen=True):
         """The policies in force in the cluster."""
         return read_cluster_policies(self.cluster)
 
-    def load_exceptions(self) -> GivenExceptions:
+    def load_exceptions(self) -> tuple[PolicyRecord, ...]:
         """The exceptions in force in the cluster."""
         return load_exceptions(read_cluster_exceptions(self.cluster))
 

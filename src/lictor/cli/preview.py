@@ -12,11 +12,12 @@ from lictor.cli.flag_command import FlagCommand
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.errors import LoadError
+from lictor.families.registry import registry
 from lictor.load.policies import load_documents, refuse_errors
+from lictor.model.metadata import PolicyRecord
 from lictor.offline.sources import read_policies
 
 if TYPE_CHECKING:
-    from lictor.cluster.store import Record
     from lictor.control.scan.preview import PolicyPreview, PreviewFinding
 
 _EXAMPLES = """\
@@ -64,7 +65,7 @@ def preview(
     be decided, and with 2 on a wrong call.
     """
     (policy,) = arguments
-    given: Sequence[Record] | str = _load(policy) if Path(policy).exists() else policy
+    given: Sequence[PolicyRecord] | str = _load(policy) if Path(policy).exists() else policy
     flags = Flags(
         kubeconfig=cluster["kubeconfig"],
         context=cluster["context"],
@@ -76,20 +77,21 @@ def preview(
     return 1 if affected or found.problems else 0
 
 
-def _load(path: str) -> "list[Record]":
-    records: list[Record] = []
+def _load(path: str) -> "list[PolicyRecord]":
+    records: list[PolicyRecord] = []
     for text in read_policies([path]):
         loaded = load_documents(text.content, text.path)
         refuse_errors(loaded)
-        records += [each.record for each in loaded.policies]
-        records += [each.record for each in loaded.cel_policies]
+        records += [
+            each.record for each in loaded.listed if not registry().of(each.record).is_native
+        ]
     if not records:
         raise LoadError(f"{path}: there is no policy in it")
     return records
 
 
 async def _ask(
-    flags: Flags, names: Names, given: "Sequence[Record] | str", limit: int
+    flags: Flags, names: Names, given: "Sequence[PolicyRecord] | str", limit: int
 ) -> "PolicyPreview":
     from lictor.cluster.client import Client
     from lictor.cluster.config import load_config

@@ -13,21 +13,22 @@ from lictor.cluster.access import Access, AccessCheck
 from lictor.cluster.client import Client
 from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import Resource
-from lictor.compile.cleanup import CleanupProgram
 from lictor.errors import LoadError
+from lictor.families.classic.records import CleanupPolicy
+from lictor.families.kyverno_cel.records import DeletingPolicy
+from lictor.families.registry import Role
 from lictor.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
 from lictor.lang.resource_names import ResourceNames
 from lictor.lang.wildcard import has_wildcard
 from lictor.load.policies import Loaded, has_errors, load_documents
-from lictor.model.admission import ResourceRule
-from lictor.model.cel_policy import CelException, DeletingPolicy
-from lictor.model.cleanup import CleanupPolicy
+from lictor.model.constraints import ResourceRule
 from lictor.model.finding import Severity
-from lictor.model.policy import LabelSelector
+from lictor.model.metadata import LabelSelector, PolicyRecord
+from lictor.model.program import CleanupProgram
 from lictor.ports import HttpLimits, Lookups
 from lictor.raw import JsonObject
 
-CleanupRecord: TypeAlias = CleanupPolicy | DeletingPolicy
+CleanupRecord: TypeAlias = PolicyRecord
 
 _NEEDED = frozenset(("list", "delete"))
 
@@ -282,26 +283,21 @@ def read_cleanup(document: JsonObject) -> CleanupRecord:
 
 def list_cleanups(loaded: Loaded) -> tuple[CleanupRecord, ...]:
     """All policies that delete among what was loaded."""
-    return (
-        *(each.record for each in loaded.cleanups),
-        *(each.record for each in loaded.cel_policies if isinstance(each.record, DeletingPolicy)),
-    )
+    return tuple(each.record for each in loaded.with_role(Role.DELETION))
 
 
 def compile_record(
     record: CleanupRecord,
     lookups: Lookups,
     *,
-    exceptions: Iterable[CelException] = (),
+    exceptions: Iterable[PolicyRecord] = (),
     names: ResourceNames,
     http_limits: HttpLimits,
 ) -> CleanupProgram:
     """The program of a record; CompileError where it makes no sense."""
     (program,) = compile_cleanups(
-        [record] if isinstance(record, CleanupPolicy) else (),
+        (record, *exceptions),
         lookups=lookups,
-        cel_policies=[record] if isinstance(record, DeletingPolicy) else (),
-        cel_exceptions=tuple(exceptions),
         resource_names=names,
         http_limits=http_limits,
     )

@@ -199,13 +199,7 @@ def compile_alone(job: Job) -> "ResourceNames":
     loaded = Loaded()
     for document in (job.policy, *job.exceptions):
         loaded += load_documents(msgspec.json.encode(document), "policy")
-    compile_documents(
-        [each.record for each in loaded.policies],
-        exceptions=[each.record for each in loaded.exceptions],
-        cel_policies=[each.record for each in loaded.cel_policies],
-        cel_exceptions=[each.record for each in loaded.cel_exceptions],
-        resource_names=names,
-    )
+    compile_documents(loaded.records, resource_names=names)
     return names
 
 

@@ -21,19 +21,17 @@ from lictor.cluster.policy_compiler import CompileTask, PolicyCompiler
 from lictor.cluster.resource import Resource
 from lictor.cluster.service_calls import read_http_limits
 from lictor.errors import CompileError
+from lictor.families.registry import PolicyKind, Role, registry, resolve
 from lictor.lang.resource_names import ResourceNames, builtin_names
 from lictor.load.policies import Loaded, has_errors, load_documents
-from lictor.model.cel_policy import CelException, CelPolicy
-from lictor.model.exception import PolicyException
 from lictor.model.finding import Finding
-from lictor.model.policy import Policy
+from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
 from lictor.ports import Lookups
 from lictor.raw import JsonObject
 
 _T = TypeVar("_T")
-Record: TypeAlias = Policy | CelPolicy
-Exceptions: TypeAlias = tuple[PolicyException | CelException, ...]
+Exceptions: TypeAlias = tuple[PolicyRecord, ...]
 
 CLASSIC_KINDS = (kinds.CLUSTER_POLICY, kinds.POLICY)
 CEL_KINDS = (
@@ -62,7 +60,7 @@ class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
 
     resource: Resource
     document: JsonObject
-    record: Record | None
+    record: PolicyRecord | None
     problems: tuple[Finding, ...] = ()
     # The installation may turn every failure policy into Ignore.
     always_ignore: bool = False
@@ -75,6 +73,11 @@ class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
             self._derived[question] = work_out()
         found: _T = self._derived[question]
         return found
+
+    @cached_property
+    def kind(self) -> PolicyKind:
+        """What is declared of its kind."""
+        return registry().get(self.resource.group, self.resource.kind)
 
     @cached_property
     def name(self) -> str:
@@ -320,7 +323,7 @@ class PolicyStore:
     def _compile(
         self,
         policy: StoredPolicy,
-        exceptions: Iterable[PolicyException | CelException],
+        exceptions: Iterable[PolicyRecord],
         names: ResourceNames,
     ) -> tuple[Program, ...]:
         record = policy.record
@@ -328,14 +331,9 @@ class PolicyStore:
             # The CRD and our own policy webhook keep such policies out; where one got in all the
             # same, its status is not ready and says why. It must not hold up everything else.
             return ()
-        classic = [each for each in exceptions if isinstance(each, PolicyException)]
-        cel = [each for each in exceptions if not isinstance(each, PolicyException)]
         return compile_documents(
-            [record] if isinstance(record, Policy) else (),
-            exceptions=classic,
+            (record, *exceptions),
             lookups=self._lookups,
-            cel_policies=() if isinstance(record, Policy) else (record,),
-            cel_exceptions=cel,
             resource_names=names,
             http_limits=self._http_limits,
         )
@@ -418,27 +416,19 @@ def _keep_names(crd: JsonObject) -> JsonObject:
     }
 
 
-def _first_record(loaded: Loaded) -> Record | None:
+def _first_record(loaded: Loaded) -> PolicyRecord | None:
     if has_errors(loaded.problems):
         return None
-    if loaded.policies:
-        return loaded.policies[0].record
-    return loaded.cel_policies[0].record if loaded.cel_policies else None
+    return loaded.records[0] if loaded.documents else None
 
 
-def _read_exceptions(document: JsonObject) -> Iterable[PolicyException | CelException]:
+def _read_exceptions(document: JsonObject) -> Iterable[PolicyRecord]:
     metadata = document["metadata"]
     source = f"PolicyException/{metadata.get('namespace')}/{metadata['name']}"
     loaded = load_documents(orjson.dumps(document), source)
-    classic = [sourced.record for sourced in loaded.exceptions]
-    return classic or [sourced.record for sourced in loaded.cel_exceptions]
+    return [sourced.record for sourced in loaded.with_role(Role.EXCEPTION)]
 
 
-def _concerns(exception: PolicyException | CelException, policy: StoredPolicy) -> bool:
-    if isinstance(exception, PolicyException):
-        return policy.resource in CLASSIC_KINDS and any(
-            entry.policy_name == policy.key for entry in exception.spec.exceptions
-        )
-    return policy.resource not in CLASSIC_KINDS and any(
-        ref.name == policy.name for ref in exception.spec.policy_refs
-    )
+def _concerns(exception: PolicyRecord, policy: StoredPolicy) -> bool:
+    names = resolve(registry().of(exception).excepts)
+    return bool(names(exception, policy.kind, policy.key))

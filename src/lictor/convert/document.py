@@ -6,9 +6,6 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from lictor.compile.autogen import expand_rules
-from lictor.compile.autogen.controllers import ANNOTATION
-from lictor.compile.autogen.pod_template import IN_CRON_JOB, IN_TEMPLATE
 from lictor.convert.cel_tests import FALSE, TRUE, Test, render
 from lictor.convert.cel_values import ResourceRoot, find_shape
 from lictor.convert.condition import translate_conditions
@@ -18,6 +15,9 @@ from lictor.convert.selection import ResolvedKind, resource_rules, select, trans
 from lictor.convert.value import ExpressionScope
 from lictor.convert.writing import PolicyVariables
 from lictor.errors import CompileError
+from lictor.families.classic.autogen import expand_rules
+from lictor.families.classic.autogen.controllers import ANNOTATION
+from lictor.families.classic.autogen.pod_template import IN_CRON_JOB, IN_TEMPLATE
 from lictor.model.policy import Policy, Rule
 from lictor.model.result import Action
 from lictor.raw import JsonObject

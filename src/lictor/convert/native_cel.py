@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from lictor.compile.cel.autogen import list_floors
 from lictor.convert.native_objects import (
     AdmissionPolicyPair,
     PolicyOwner,
@@ -14,15 +13,11 @@ from lictor.convert.native_objects import (
     write,
 )
 from lictor.errors import CompileError
+from lictor.families.kyverno_cel.autogen import list_floors
+from lictor.families.kyverno_cel.records import MutatingPolicy, ValidatingPolicy
 from lictor.lang.cel.environment import kubernetes_environment
-from lictor.model.admission import MatchResources
-from lictor.model.cel_policy import (
-    CelException,
-    Evaluation,
-    MutatingPolicy,
-    PodControllers,
-    ValidatingPolicy,
-)
+from lictor.model.cel_policy import CelException, Evaluation, PodControllers
+from lictor.model.constraints import MatchResources
 from lictor.model.policy import MatchCondition
 from lictor.raw import Json, JsonObject
 

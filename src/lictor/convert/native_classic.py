@@ -17,11 +17,10 @@ from lictor.convert.native_objects import (
 from lictor.errors import CompileError
 from lictor.lang.wildcard import has_wildcard, match_wildcard
 from lictor.model.exception import PolicyException
+from lictor.model.metadata import LabelRequirement, LabelSelector
 from lictor.model.policy import (
     ActionOverride,
     Cel,
-    LabelRequirement,
-    LabelSelector,
     Match,
     Policy,
     ResourceDescription,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from lictor.compile.actions import base_action
 from lictor.convert.body import translate_fails
 from lictor.convert.cel_tests import (
     FALSE,
@@ -25,6 +24,7 @@ from lictor.convert.selection import ResolvedKind, RuleSelection, select, transl
 from lictor.convert.value import ExpressionScope, as_cel_value
 from lictor.convert.writing import PolicyVariables
 from lictor.errors import CompileError
+from lictor.families.classic.actions import base_action
 from lictor.lang.resource_names import ResourceNames
 from lictor.lang.template import has_variables
 from lictor.model.policy import Cel, Policy, Rule, Validate

@@ -10,14 +10,8 @@ from lictor.lang.jmespath.nodes import Kind, Node
 from lictor.lang.jmespath.parser import parse
 from lictor.lang.pattern.anchor import Modifier, parse_anchor, strip_anchor
 from lictor.lang.template import find_expressions, has_variables
-from lictor.model.policy import (
-    ForEachValidate,
-    LabelSelector,
-    Match,
-    ResourceDescription,
-    Rule,
-    Validate,
-)
+from lictor.model.metadata import LabelSelector
+from lictor.model.policy import ForEachValidate, Match, ResourceDescription, Rule, Validate
 from lictor.raw import Json
 
 # Steps into a resource; ALL stands for the elements of a list, KEYS for the keys of a map.

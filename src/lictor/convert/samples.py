@@ -8,11 +8,11 @@ from copy import deepcopy
 import msgspec
 from msgspec.structs import replace
 
-from lictor.compile.autogen import expand_rules
 from lictor.convert.cel_values import ValueShape, find_shape
 from lictor.convert.sample_fields import ALL, KEYS, ComparedField, Path, list_compared_fields
 from lictor.convert.selection import ResolvedKind, select
 from lictor.errors import CompileError
+from lictor.families.classic.autogen import expand_rules
 from lictor.lang.resource_names import ResourceNames
 from lictor.model.policy import Match, Policy, ResourceFilter
 from lictor.model.request import Caller, Operation, Request

@@ -24,14 +24,8 @@ from lictor.lang.kind_schema import find_form
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.resource_names import Resource, ResourceNames
 from lictor.lang.wildcard import has_wildcard
-from lictor.model.policy import (
-    LabelRequirement,
-    LabelSelector,
-    Match,
-    ResourceDescription,
-    ResourceFilter,
-    Rule,
-)
+from lictor.model.metadata import LabelRequirement, LabelSelector
+from lictor.model.policy import Match, ResourceDescription, ResourceFilter, Rule
 from lictor.model.policy import (
     Subject as Caller,
 )

@@ -8,16 +8,10 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import LoadError
+from lictor.families.registry import AbsentFields, PolicyKind, registry
 from lictor.lint.catalog import as_lint_finding, flag
-from lictor.load.fields import Absent, check_fields
-from lictor.load.kinds import (
-    RAW,
-    RECORDS,
-    absent_fields,
-    find_kind,
-    find_unknown,
-    is_unsupported,
-)
+from lictor.load.fields import check_fields
+from lictor.load.kinds import find_unknown, is_raw
 from lictor.load.policies import is_list, locate_error
 from lictor.load.yaml import Document, decode_text, read_documents
 from lictor.model.finding import FieldPath, Finding, Location, TextOffset
@@ -174,22 +168,25 @@ class LintObject(msgspec.Struct, frozen=True):
         return _text(metadata.get("namespace")) if isinstance(metadata, dict) else ""
 
     @property
+    def policy_kind(self) -> PolicyKind | None:
+        """Which kind of policy it is, or of what belongs to policies."""
+        return registry().find(self.group, self.kind)
+
+    @property
     def record(self) -> type[msgspec.Struct] | None:
         """The record of a policy, or of what belongs to policies."""
-        found = find_kind(self.group, self.kind)
-        return None if found is None else found[0]
+        found = self.policy_kind
+        return None if found is None else found.load_record()
 
     @property
     def is_classic(self) -> bool:
         """Whether its kind is of the family whose rules have names."""
-        return (self.group, self.kind) in RECORDS
+        return self.policy_kind is not None and self.policy_kind.family == "classic"
 
     @property
     def is_raw(self) -> bool:
         """Whether it is of a kind that has no record, and no checks."""
-        return is_unsupported(self.group, self.kind) or (
-            (self.group, self.kind) in RAW and self.record is None
-        )
+        return is_raw(self.group, self.kind)
 
     @property
     def offline(self) -> type[msgspec.Struct] | None:
@@ -248,11 +245,11 @@ def _unfold(
 def check_head(item: LintObject) -> Iterator[Finding]:
     """Is it of a kind and version that exist, if it seems to be meant as a policy?"""
     version = item.api_version.rpartition("/")[2]
-    known = find_kind(item.group, item.kind)
-    if known is not None and version not in known[1]:
-        versions = " and ".join(known[1])
+    known = item.policy_kind
+    if known is not None and version not in known.versions:
+        versions = " and ".join(known.versions)
         message = f'{item.kind} has no version "{version}"; known are {versions}'
-        yield flag("unknown-kind", ("apiVersion",), message, f"{item.group}/{known[1][0]}")
+        yield flag("unknown-kind", ("apiVersion",), message, f"{item.group}/{known.versions[0]}")
         return
     unknown = find_unknown(item.group, item.kind)
     if unknown is not None:
@@ -263,15 +260,15 @@ def check_head(item: LintObject) -> Iterator[Finding]:
         meant = f"{meant}/{version}" if field == "apiVersion" and meant else meant
         message = f'no policy has the {"kind" if field == "kind" else "group"} "{word}"'
         yield flag("unknown-kind", (field,), message, meant)
-    elif not item.api_version and any(kind == item.kind for _, kind in RECORDS):
+    elif not item.api_version and any(kind.kind == item.kind for kind in registry().kinds):
         yield flag("unknown-kind", (), f'"apiVersion" of the {item.kind} is missing')
 
 
 def check_record(item: LintObject, record: type[msgspec.Struct], *, offline: bool) -> list[Finding]:
     """Fields that are unknown, missing or of the wrong type, and keys that stand twice."""
-    absent: Absent | None = None
-    if not offline:
-        absent = absent_fields(record, item.api_version.rpartition("/")[2])
+    absent: AbsentFields = {}
+    if not offline and item.policy_kind is not None:
+        absent = item.policy_kind.find_absent(item.api_version.rpartition("/")[2])
     return [
         item.locate(as_lint_finding(each))
         for each in check_fields(item.body, record, absent=absent, lenient=offline)

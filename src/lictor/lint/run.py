@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
+from lictor.families.classic.records import CleanupPolicy
 from lictor.lang.resource_names import ResourceNames, builtin_names
 from lictor.lint.catalog import flag
 from lictor.lint.documents import (
@@ -22,7 +23,6 @@ from lictor.lint.exceptions import KnownRules, lint_cleanup, lint_exception
 from lictor.lint.policy import lint_policy
 from lictor.lint.render import LintReport
 from lictor.lint.test_files import ReadFiles, TestInputs, check_test, list_rule_names
-from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
 from lictor.model.finding import FieldPath, Finding, Location
 from lictor.model.offline import Test

@@ -1,34 +1,22 @@
-"""A file into policies, exceptions, cleanup policies and everything else, with what is wrong in it.
+"""A file into policies, what belongs to them and everything else, with what is wrong in it.
 
 A broken document becomes a problem; the others in the same file are loaded all the same.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import LoadError
+from lictor.families.registry import PolicyKind, Role, registry
 from lictor.load.fields import describe, read_record
-from lictor.load.kinds import (
-    RAW,
-    KnownKind,
-    absent_fields,
-    find_kind,
-    find_unknown,
-    is_unsupported,
-)
+from lictor.load.kinds import find_unknown, is_raw, is_unsupported
 from lictor.load.yaml import Document, read_documents
-from lictor.model.cleanup import CleanupPolicy
-from lictor.model.exception import PolicyException
 from lictor.model.finding import FieldPath, Finding, Location, Severity
-from lictor.model.policy import Policy
+from lictor.model.metadata import PolicyRecord
 from lictor.raw import Json, JsonObject
-
-if TYPE_CHECKING:
-    from lictor.model.admission import AdmissionPolicy, Binding
-    from lictor.model.cel_policy import CelException, CelPolicy
 
 Noun = TypeVar("Noun")
 
@@ -68,19 +56,36 @@ class RawPolicy(msgspec.Struct, frozen=True):
 class Loaded(msgspec.Struct, frozen=True):
     """What a file holds."""
 
-    policies: tuple[Sourced[Policy], ...] = ()
-    exceptions: tuple[Sourced[PolicyException], ...] = ()
-    cleanups: tuple[Sourced[CleanupPolicy], ...] = ()
+    # Policies and what belongs to them, of every registered kind.
+    documents: tuple[Sourced[PolicyRecord], ...] = ()
     # Documents of kinds that have no records.
     raw: tuple[Sourced[RawPolicy], ...] = ()
     resources: tuple[Sourced[JsonObject], ...] = ()
     # What Kubernetes does not know: descriptions of packages and the like.
     others: tuple[Sourced[JsonObject], ...] = ()
     problems: tuple[Finding, ...] = ()
-    admission_policies: "tuple[Sourced[AdmissionPolicy], ...]" = ()
-    bindings: "tuple[Sourced[Binding], ...]" = ()
-    cel_policies: "tuple[Sourced[CelPolicy], ...]" = ()
-    cel_exceptions: "tuple[Sourced[CelException], ...]" = ()
+
+    @property
+    def policies(self) -> tuple[Sourced[PolicyRecord], ...]:
+        """The policies that are asked about requests."""
+        return self.with_role(Role.POLICY)
+
+    @property
+    def listed(self) -> tuple[Sourced[PolicyRecord], ...]:
+        """All that is counted as a policy, in the order of the families."""
+        found = self.with_role(Role.POLICY, Role.DELETION)
+        return tuple(each for each in found if registry().of(each.record).is_listed)
+
+    @property
+    def records(self) -> tuple[PolicyRecord, ...]:
+        """Policies and what belongs to them, without where they stand."""
+        return tuple(each.record for each in self.documents)
+
+    def with_role(self, *roles: Role) -> tuple[Sourced[PolicyRecord], ...]:
+        """The documents that are for one of these purposes, in the order of their families."""
+        order = registry().order
+        found = [each for each in self.documents if registry().of(each.record).role in roles]
+        return tuple(sorted(found, key=lambda each: order(each.record)))
 
     @property
     def unsupported(self) -> tuple[Sourced[RawPolicy], ...]:
@@ -165,10 +170,10 @@ class _Sorter:
         self.problems: list[Finding] = self.shelves["problems"]
 
     def add(self, piece: _Piece) -> None:
-        known = find_kind(piece.group, piece.kind)
+        known = registry().find(piece.group, piece.kind)
         if known is not None:
             self._add_record(piece, known)
-        elif (piece.group, piece.kind) in RAW or is_unsupported(piece.group, piece.kind):
+        elif is_raw(piece.group, piece.kind):
             self._add_raw(piece)
         else:
             self._add_other(piece)
@@ -205,21 +210,21 @@ class _Sorter:
         )
         self._shelve("raw", piece, raw)
 
-    def _add_record(self, piece: _Piece, known: KnownKind) -> None:
-        record, versions, shelf = known
-        if piece.version not in versions:
-            listed = " and ".join(versions)
+    def _add_record(self, piece: _Piece, known: PolicyKind) -> None:
+        if piece.version not in known.versions:
+            listed = " and ".join(known.versions)
             message = f'{piece.kind} has no version "{piece.version}"; known are {listed}'
             self._refuse(piece, message, field="apiVersion")
             return
-        absent = absent_fields(record, piece.version)
-        made, faults = read_record(piece.body, record, absent=absent)
+        made, faults = read_record(
+            piece.body, known.load_record(), absent=known.find_absent(piece.version)
+        )
         if made is not None and not piece.name:
             faults.append(Finding(("metadata",), 'required field "name" is missing'))
             made = None
         self.problems.extend(piece.locate(fault) for fault in faults)
         if made is not None and not self._has_duplicates(piece):
-            self._shelve(shelf, piece, made)
+            self._shelve("documents", piece, made)
 
     def _has_duplicates(self, piece: _Piece) -> bool:
         for key, line, column in piece.document.duplicates:

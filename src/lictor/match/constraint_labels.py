@@ -9,8 +9,8 @@ from lictor.match.combine import Clause, RequestClass, always, settle_all
 from lictor.match.metadata import clean_map, read_map
 from lictor.match.selector import compile_selector
 from lictor.match.target import is_namespaced, read_told
-from lictor.model.admission import MatchResources
-from lictor.model.policy import LabelSelector
+from lictor.model.constraints import MatchResources
+from lictor.model.metadata import LabelSelector
 from lictor.model.program import Matcher
 from lictor.model.request import Request
 

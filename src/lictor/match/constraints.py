@@ -24,7 +24,7 @@ from lictor.match.combine import (
 from lictor.match.constraint_labels import compile_label_clauses
 from lictor.match.metadata import read_text
 from lictor.match.target import is_namespaced, read_place, read_told
-from lictor.model.admission import MatchResources, ResourceRule
+from lictor.model.constraints import MatchResources, ResourceRule
 from lictor.model.program import Matcher, Select
 from lictor.model.request import GroupVersionKind, Operation, Request
 

@@ -12,7 +12,8 @@ from lictor.match.combine import Clause, RequestClass, always, settle_all, settl
 from lictor.match.metadata import clean_map, read_map, read_name, read_text
 from lictor.match.selector import compile_selector
 from lictor.match.texts import compile_any_wildcard
-from lictor.model.policy import LabelSelector, ResourceDescription
+from lictor.model.metadata import LabelSelector
+from lictor.model.policy import ResourceDescription
 from lictor.model.program import Matcher
 from lictor.model.request import GroupVersionKind, Request, UnknownNamespace
 

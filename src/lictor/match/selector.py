@@ -2,7 +2,7 @@
 
 from lictor.lang.entries import MapTest
 from lictor.lang.label_selector import Requirement, compile_label_selector
-from lictor.model.policy import LabelSelector
+from lictor.model.metadata import LabelSelector
 
 
 def compile_selector(selector: LabelSelector) -> MapTest:

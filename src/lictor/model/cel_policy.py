@@ -1,37 +1,31 @@
-"""Kyverno's CEL policies (policies.kyverno.io) as records, and the exceptions from them.
+"""What Kyverno's CEL policies say: the specs of its kinds, and exceptions from such policies."""
 
-The versions v1, v1beta1 and v1alpha1 have the same fields. One record serves a kind and its
-namespaced twin: `kind` tells them apart. An attribute is the snake_case of the YAML name.
-"""
-
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import msgspec
 
-from lictor.model.admission import (
+from lictor.model.constraints import (
     MatchResources,
     Mutation,
     ReinvocationPolicy,
     ValidationAction,
 )
 from lictor.model.image_validation import (
-    Attestation,
-    Attestor,
-    Credentials,
+    ImageAttestation,
+    ImageAttestor,
+    ImageCredentials,
     ImagesExpression,
     MatchImageReference,
     ValidationConfiguration,
 )
+from lictor.model.metadata import Metadata, Strings
 from lictor.model.policy import (
     AuditAnnotation,
     CelExpression,
     CelVariable,
     FailurePolicy,
     MatchCondition,
-    Metadata,
-    Strings,
 )
-from lictor.raw import Json
 
 # --- settings
 
@@ -79,21 +73,21 @@ class PodControllers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class ValidatingAutogen(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What else is made of a ValidatingPolicy."""
+    """What else is made of a policy that validates."""
 
     pod_controllers: PodControllers | None = None
     validating_admission_policy: DisabledByDefault = DisabledByDefault()
 
 
 class MutatingAutogen(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What else is made of a MutatingPolicy."""
+    """What else is made of a policy that mutates."""
 
     pod_controllers: PodControllers | None = None
     mutating_admission_policy: DisabledByDefault = DisabledByDefault()
 
 
 class ImageAutogen(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What else is made of an ImageValidatingPolicy."""
+    """What else is made of a policy about images."""
 
     pod_controllers: PodControllers | None = None
 
@@ -104,7 +98,7 @@ class WebhookTimeout(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     timeout_seconds: int | None = None
 
 
-# --- ValidatingPolicy
+# --- validate
 
 
 class ValidatingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -123,17 +117,7 @@ class ValidatingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     evaluation: Evaluation = Evaluation()
 
 
-class ValidatingPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A check."""
-
-    api_version: str
-    kind: Literal["ValidatingPolicy", "NamespacedValidatingPolicy"]
-    metadata: Metadata
-    spec: ValidatingSpec
-    status: Json = None
-
-
-# --- MutatingPolicy
+# --- mutate
 
 
 class TargetMatchConstraints(MatchResources, frozen=True, rename="camel", omit_defaults=True):
@@ -157,17 +141,7 @@ class MutatingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     reinvocation_policy: ReinvocationPolicy = "Never"
 
 
-class MutatingPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A change."""
-
-    api_version: str
-    kind: Literal["MutatingPolicy", "NamespacedMutatingPolicy"]
-    metadata: Metadata
-    spec: MutatingSpec
-    status: Json = None
-
-
-# --- GeneratingPolicy
+# --- generate
 
 
 class Generation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -187,17 +161,7 @@ class GeneratingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     webhook_configuration: WebhookTimeout = WebhookTimeout()
 
 
-class GeneratingPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Objects that shall exist because another one does."""
-
-    api_version: str
-    kind: Literal["GeneratingPolicy", "NamespacedGeneratingPolicy"]
-    metadata: Metadata
-    spec: GeneratingSpec
-    status: Json = None
-
-
-# --- DeletingPolicy
+# --- delete
 
 
 class DeletingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -210,23 +174,13 @@ class DeletingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     deletion_propagation_policy: Literal["Foreground", "Background", "Orphan"] | None = None
 
 
-class DeletingPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A cleanup."""
-
-    api_version: str
-    kind: Literal["DeletingPolicy", "NamespacedDeletingPolicy"]
-    metadata: Metadata
-    spec: DeletingSpec
-    status: Json = None
-
-
-# --- ImageValidatingPolicy
+# --- images
 
 
 class ImageValidatingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Which images must be signed by whom, and what must hold for their attestations."""
 
-    attestors: tuple[Attestor, ...]
+    attestors: tuple[ImageAttestor, ...]
     validations: tuple[CelExpression, ...]
     match_constraints: MatchResources | None = None
     failure_policy: FailurePolicy = "Fail"
@@ -237,27 +191,12 @@ class ImageValidatingSpec(msgspec.Struct, frozen=True, rename="camel", omit_defa
     variables: tuple[CelVariable, ...] = ()
     validation_configurations: ValidationConfiguration = ValidationConfiguration()
     match_image_references: tuple[MatchImageReference, ...] = ()
-    credentials: Credentials | None = None
+    credentials: ImageCredentials | None = None
     images: tuple[ImagesExpression, ...] = ()
-    attestations: tuple[Attestation, ...] = ()
+    attestations: tuple[ImageAttestation, ...] = ()
     webhook_configuration: WebhookTimeout = WebhookTimeout()
     evaluation: Evaluation = Evaluation()
     autogen: ImageAutogen = ImageAutogen()
-
-
-class ImageValidatingPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A check of container images."""
-
-    api_version: str
-    kind: Literal["ImageValidatingPolicy", "NamespacedImageValidatingPolicy"]
-    metadata: Metadata
-    spec: ImageValidatingSpec
-    status: Json = None
-
-
-CelPolicy: TypeAlias = (
-    ValidatingPolicy | MutatingPolicy | GeneratingPolicy | DeletingPolicy | ImageValidatingPolicy
-)
 
 
 # --- exceptions

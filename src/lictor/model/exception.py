@@ -4,7 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from lictor.model.policy import Conditions, Match, Metadata, PodSecurityStandard
+from lictor.model.metadata import Metadata
+from lictor.model.policy import Conditions, Match, PodSecurityStandard
 from lictor.raw import Json
 
 

@@ -1,8 +1,9 @@
-"""What an ImageValidatingPolicy says of images: which ones, who signed them, what they attest."""
+"""What a policy says of images: which ones, who signed them, what they attest."""
 
 import msgspec
 
-from lictor.model.policy import CredentialProvider, Strings
+from lictor.model.metadata import Strings
+from lictor.model.policy import CredentialProvider
 
 
 class MatchImageReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -27,7 +28,7 @@ class ValidationConfiguration(msgspec.Struct, frozen=True, rename="camel", omit_
     required: bool = True
 
 
-class Credentials(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ImageCredentials(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """How to log in to the registry."""
 
     allow_insecure_registry: bool = False
@@ -42,7 +43,7 @@ class StringOrExpression(msgspec.Struct, frozen=True, rename="camel", omit_defau
     expression: str = ""
 
 
-class Key(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class SignerKey(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A public key."""
 
     data: str = ""
@@ -51,7 +52,7 @@ class Key(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     expression: str = ""
 
 
-class Identity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class SignerIdentity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Who signed, as an identity provider says."""
 
     issuer: str = ""
@@ -60,14 +61,14 @@ class Identity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     subject_reg_exp: str = ""
 
 
-class Keyless(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class KeylessSigner(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Signatures without a lasting key."""
 
-    identities: tuple[Identity, ...]
+    identities: tuple[SignerIdentity, ...]
     roots: str = ""
 
 
-class Certificate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class SignerCertificate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A certificate, and what leads from it to a root."""
 
     cert: StringOrExpression | None = None
@@ -80,7 +81,7 @@ class PullSecret(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     name: str = ""
 
 
-class Source(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class SignatureSource(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Where the signatures lie, if not beside the image."""
 
     repository: str = ""
@@ -117,10 +118,10 @@ class Tuf(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class Cosign(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a signature made with cosign must be."""
 
-    key: Key | None = None
-    keyless: Keyless | None = None
-    certificate: Certificate | None = None
-    source: Source | None = None
+    key: SignerKey | None = None
+    keyless: KeylessSigner | None = None
+    certificate: SignerCertificate | None = None
+    source: SignatureSource | None = None
     ctlog: TransparencyLog | None = None
     tuf: Tuf | None = None
     annotations: dict[str, str] = {}
@@ -133,7 +134,7 @@ class Notary(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     tsa_certs: StringOrExpression | None = None
 
 
-class Attestor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ImageAttestor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Someone whose signature counts."""
 
     name: str
@@ -147,7 +148,7 @@ class PredicateType(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     type: str
 
 
-class Attestation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ImageAttestation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A statement about an image."""
 
     name: str

@@ -5,7 +5,7 @@ All are cli.kyverno.io/v1alpha1. Older files have no apiVersion and kind; `load`
 
 import msgspec
 
-from lictor.model.policy import Metadata, Strings
+from lictor.model.metadata import Metadata, Strings
 from lictor.raw import Json, JsonObject
 
 

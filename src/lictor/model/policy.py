@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from lictor.model.metadata import LabelSelector, Metadata, Strings
 from lictor.raw import Json
 
 
@@ -26,42 +27,6 @@ FailureAction: TypeAlias = Literal["Audit", "Enforce"]
 AnyCaseAction: TypeAlias = Literal["audit", "enforce", "Audit", "Enforce"]
 FailurePolicy: TypeAlias = Literal["Ignore", "Fail"]
 CredentialProvider: TypeAlias = Literal["default", "amazon", "azure", "google", "github"]
-Strings: TypeAlias = tuple[str, ...]
-
-
-class Metadata(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Kubernetes' ObjectMeta; what the API server adds is kept as it is."""
-
-    name: str = ""
-    namespace: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    generate_name: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    generation: int | None = None
-    creation_timestamp: Json = None
-    deletion_timestamp: Json = None
-    deletion_grace_period_seconds: int | None = None
-    owner_references: Json = None
-    finalizers: Strings = ()
-    managed_fields: Json = None
-    self_link: str = ""
-
-
-class LabelRequirement(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One entry of a label selector's `matchExpressions`."""
-
-    key: str
-    operator: str
-    values: Strings = ()
-
-
-class LabelSelector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Which labels an object must have; the empty selector takes everything."""
-
-    match_labels: dict[str, str] = {}
-    match_expressions: tuple[LabelRequirement, ...] = ()
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

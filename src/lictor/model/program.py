@@ -1,6 +1,7 @@
 """What `compile` makes and `engine` runs: policies turned into closures."""
 
 from collections.abc import Callable
+from datetime import datetime
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -92,3 +93,13 @@ class Program(msgspec.Struct, frozen=True):
     background: bool = True
     # Failures are also told to the caller as warnings.
     emit_warning: bool = False
+
+
+class CleanupProgram(msgspec.Struct, frozen=True):
+    """A policy that deletes on a schedule, ready to run."""
+
+    policy: PolicyRef
+    # From a time to that of the run after it.
+    next_run: Callable[[datetime], datetime]
+    concerns: Matcher
+    propagation: str = ""

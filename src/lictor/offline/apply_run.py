@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from lictor.engine import Engine
 from lictor.errors import LictorError
+from lictor.families.registry import registry
+from lictor.model.metadata import PolicyRecord
 from lictor.model.request import Request
 from lictor.model.result import Result, RuleType, Status, Verdict
 from lictor.offline.lookups import GivenObjects, OfflineLookups
 from lictor.offline.parallel import choose_processes, map_chunks, split_evenly
-from lictor.offline.policies import GivenExceptions, LoadedPolicies
+from lictor.offline.policies import LoadedPolicies
 from lictor.offline.programs import compile_for_payloads, compile_given, report_guessed_names
 from lictor.offline.requests import RequestFactory
 from lictor.offline.resources import DocumentSpan, find_documents, parse_payloads, parse_resources
@@ -202,7 +204,7 @@ class ApplyPlan(msgspec.Struct, frozen=True):
     texts: tuple[SourceText, ...]
     requests: RequestFactory
     given: GivenObjects = msgspec.field(default_factory=GivenObjects)
-    exceptions: GivenExceptions = GivenExceptions()
+    exceptions: tuple[PolicyRecord, ...] = ()
     # Texts that are no resources, by the mode of the policies that judge them.
     payloads: Mapping[str, tuple[SourceText, ...]] = msgspec.field(default_factory=dict)
     continue_on_fail: bool = False
@@ -236,10 +238,15 @@ class ApplyRun:
 
     @property
     def rule_count(self) -> int:
-        """How many rules judge: those of classic policies, and each policy in CEL as one."""
-        programs = self._engines[""].programs
-        classic = [p for p in programs if p.policy.kind in ("ClusterPolicy", "Policy")]
-        return sum(len(program.rules) for program in classic) + len(self._plan.policies.cel)
+        """How many rules judge: those that have names, and each other policy as one."""
+        known, policies = registry(), self._plan.policies
+        named = [
+            program.rules
+            for program in self._engines[""].programs
+            if known.of_result(program.policy).has_named_rules
+        ]
+        unnamed = [each for each in policies.policies if not known.of(each).has_named_rules]
+        return sum(map(len, named)) + len(unnamed) + len(policies.listed_deletions)
 
     @property
     def unusable_count(self) -> Counts:
@@ -296,7 +303,7 @@ def _make_engines(plan: ApplyPlan) -> dict[str, Engine]:
     policies, exceptions, given = plan.policies, plan.exceptions, plan.given
     engines = {"": Engine(compile_given(policies, exceptions, lookups, given))}
     for mode in plan.payloads:
-        chosen = policies.cel.of_mode(mode)
+        chosen = policies.of_mode(mode)
         engines[mode] = Engine(compile_for_payloads(chosen, exceptions, lookups, given))
     return engines
 

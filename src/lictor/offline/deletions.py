@@ -1,29 +1,25 @@
 """Cleanup and deleting policies on given resources: which would be deleted, and when?"""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from lictor.assembly import compile_cleanups
-from lictor.compile.cleanup import CleanupProgram
 from lictor.errors import CompileError, EvaluationError, LookupFailedError
+from lictor.model.metadata import PolicyRecord
+from lictor.model.program import CleanupProgram
 from lictor.model.request import Request
 from lictor.model.result import Result, RuleType, Status
 from lictor.offline.apply_run import ApplyPlan
 from lictor.offline.lookups import GivenObjects, OfflineLookups
-from lictor.offline.policies import GivenExceptions, LoadedPolicies
-from lictor.offline.programs import describe_given
+from lictor.offline.policies import LoadedPolicies
+from lictor.offline.programs import choose_options
 from lictor.offline.requests import RequestFactory
 from lictor.offline.resources import load_resources
 from lictor.ports import Lookups
 from lictor.raw import Json, JsonObject
 from lictor.report.resource_name import name_resource
-
-if TYPE_CHECKING:
-    from lictor.model.cel_policy import CelPolicy
-    from lictor.model.cleanup import CleanupPolicy
-
 
 # One answer for each policy: pass where the object would go.
 JudgeDeletions: TypeAlias = Callable[[Request], tuple[Result, ...]]
@@ -31,17 +27,16 @@ JudgeDeletions: TypeAlias = Callable[[Request], tuple[Result, ...]]
 
 def compile_deletions(
     policies: LoadedPolicies,
-    exceptions: GivenExceptions,
+    exceptions: Sequence[PolicyRecord],
     lookups: OfflineLookups,
     given: GivenObjects,
 ) -> JudgeDeletions:
-    """All DeletingPolicies as one question."""
-    deleting = policies.cel.deleting
+    """All policies that delete as one question."""
+    deleting = policies.listed_deletions
     if not deleting:
         return lambda _: ()
-    documents = describe_given(exceptions, given)
-    documents["cel_policies"] = deleting
-    programs = compile_cleanups((), lookups=lookups, **documents)
+    options = choose_options(given, lookups)
+    programs = compile_cleanups((*deleting, *exceptions), **options)
     return lambda request: tuple(judge_deletion(program, request) for program in programs)
 
 
@@ -90,14 +85,11 @@ def _read_given(plan: ApplyPlan) -> FindResources:
 
 def _list_policies(
     plan: ApplyPlan, lookups: Lookups
-) -> "Iterator[tuple[CleanupPolicy | CelPolicy, Callable[[], tuple[CleanupProgram, ...]]]]":
+) -> Iterator[tuple[PolicyRecord, Callable[[], tuple[CleanupProgram, ...]]]]:
     """Each policy by itself, so that one that cannot be used stops no other."""
-    for cleanup in plan.policies.cleanups:
-        yield cleanup, partial(compile_cleanups, [cleanup], lookups=lookups)
-    documents = describe_given(plan.exceptions, plan.given)
-    for policy in plan.policies.cel.deleting:
-        documents = {**documents, "cel_policies": (policy,)}
-        yield policy, partial(compile_cleanups, (), lookups=lookups, **documents)
+    options = choose_options(plan.given, lookups)
+    for policy in plan.policies.deletions:
+        yield policy, partial(compile_cleanups, (policy, *plan.exceptions), **options)
 
 
 def _next_run(program: CleanupProgram, now: datetime) -> str:

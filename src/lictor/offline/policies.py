@@ -1,100 +1,20 @@
 """Policy files sorted into policies, exceptions, other kinds, and those that cannot be used."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from lictor.errors import LoadError
+from lictor.families.registry import Role, registry
 from lictor.load.policies import Loaded, describe_unsupported, load_documents
-from lictor.model.cleanup import CleanupPolicy
-from lictor.model.exception import PolicyException
 from lictor.model.finding import Finding, Severity
-from lictor.model.policy import Policy
+from lictor.model.metadata import PolicyRecord
 from lictor.offline.sources import SourceText
 from lictor.raw import JsonObject
 
-if TYPE_CHECKING:
-    from lictor.load.policies import Loaded
-    from lictor.model.admission import AdmissionPolicy, Binding
-    from lictor.model.cel_policy import CelException, CelPolicy, DeletingPolicy
-    from lictor.model.policy import Policy
-
-
+_DEFINITION = "CustomResourceDefinition"
 # Evaluators of their own: what they judge are requests to a service, not resources.
 AUTHORIZING_MODES = ("HTTP", "Envoy")
-
-
-class CelRecords(msgspec.Struct, frozen=True):
-    """The policies that files hold, and what belongs to them."""
-
-    admission_policies: "tuple[AdmissionPolicy, ...]" = ()
-    bindings: "tuple[Binding, ...]" = ()
-    policies: "tuple[CelPolicy, ...]" = ()
-    exceptions: "tuple[CelException, ...]" = ()
-
-    def __len__(self) -> int:
-        """How many policies there are."""
-        return len(self.admission_policies) + len(self.policies)
-
-    @property
-    def judging(self) -> "tuple[CelPolicy, ...]":
-        """Kyverno's policies about resources."""
-        return tuple(
-            policy
-            for policy in self.policies
-            if kind_of(policy) != "DeletingPolicy" and mode_of(policy) not in AUTHORIZING_MODES
-        )
-
-    @property
-    def deleting(self) -> "tuple[DeletingPolicy, ...]":
-        return tuple(self._of_kind("DeletingPolicy"))
-
-    def of_mode(self, *modes: str) -> "tuple[CelPolicy, ...]":
-        """Those that judge what these modes are about."""
-        return tuple(policy for policy in self.policies if mode_of(policy) in modes)
-
-    def _of_kind(self, kind: str) -> "Iterator[DeletingPolicy]":
-        for policy in self.policies:
-            if kind_of(policy) == kind:
-                yield policy  # type: ignore[misc]  # the kind tells the record
-
-
-def collect_records(loaded: "Loaded") -> CelRecords:
-    """The records of loaded files."""
-    return CelRecords(
-        tuple(each.record for each in loaded.admission_policies),
-        tuple(each.record for each in loaded.bindings),
-        tuple(each.record for each in loaded.cel_policies),
-        tuple(each.record for each in loaded.cel_exceptions),
-    )
-
-
-def kind_of(policy: "Policy | AdmissionPolicy | CelPolicy") -> str:
-    """The kind; a namespaced one and its twin are one."""
-    return policy.kind.removeprefix("Namespaced")
-
-
-def mode_of(policy: "CelPolicy") -> str:
-    """What is judged: `Kubernetes` requests unless the policy says otherwise."""
-    evaluation = getattr(policy.spec, "evaluation", None)
-    return getattr(evaluation, "mode", "") or "Kubernetes"
-
-
-_DEFINITION = "CustomResourceDefinition"
-
-
-class GivenExceptions(msgspec.Struct, frozen=True):
-    """Exceptions from classic policies, and those from policies in CEL."""
-
-    classic: tuple[PolicyException, ...] = ()
-    cel: "tuple[CelException, ...]" = ()
-
-    def __len__(self) -> int:
-        return len(self.classic) + len(self.cel)
-
-    def __add__(self, other: "GivenExceptions") -> "GivenExceptions":
-        return GivenExceptions(self.classic + other.classic, self.cel + other.cel)
 
 
 class UnusablePolicy(msgspec.Struct, frozen=True):
@@ -110,24 +30,42 @@ class UnusablePolicy(msgspec.Struct, frozen=True):
 class LoadedPolicies(msgspec.Struct, frozen=True):
     """What policy files hold."""
 
-    usable: tuple[Policy, ...] = ()
-    exceptions: tuple[PolicyException, ...] = ()
+    # Those that are asked about requests, in the order in which they are.
+    policies: tuple[PolicyRecord, ...] = ()
+    # Those that delete on a schedule.
+    deletions: tuple[PolicyRecord, ...] = ()
+    exceptions: tuple[PolicyRecord, ...] = ()
+    bindings: tuple[PolicyRecord, ...] = ()
     unusable: tuple[UnusablePolicy, ...] = ()
-    cleanups: tuple[CleanupPolicy, ...] = ()
     warnings: tuple[str, ...] = ()
     # What was left out, for those who ask.
     notes: tuple[str, ...] = ()
-    cel: CelRecords = CelRecords()
     # Definitions of custom resources: they tell how kinds are called in policies.
     crds: tuple[JsonObject, ...] = ()
 
     def __len__(self) -> int:
         """How many policies can be used."""
-        return len(self.usable) + len(self.cel)
+        return len(self.policies) + len(self.listed_deletions)
 
     @property
-    def all_exceptions(self) -> GivenExceptions:
-        return GivenExceptions(self.exceptions, self.cel.exceptions)
+    def listed_deletions(self) -> tuple[PolicyRecord, ...]:
+        """Policies that delete, and that are tested and explained as the others are."""
+        return tuple(each for each in self.deletions if registry().of(each).is_listed)
+
+    @property
+    def about_resources(self) -> tuple[PolicyRecord, ...]:
+        """The policies that judge resources, not requests to a service."""
+        return tuple(each for each in self.policies if mode_of(each) not in AUTHORIZING_MODES)
+
+    def of_mode(self, *modes: str) -> tuple[PolicyRecord, ...]:
+        """Those that judge what these modes are about."""
+        return tuple(each for each in self.policies if mode_of(each) in modes)
+
+
+def mode_of(policy: PolicyRecord) -> str:
+    """What is judged: `Kubernetes` requests unless the policy says otherwise."""
+    evaluation = getattr(policy.spec, "evaluation", None)
+    return getattr(evaluation, "mode", "") or "Kubernetes"
 
 
 def load_policy_files(texts: Iterable[SourceText]) -> LoadedPolicies:
@@ -135,9 +73,10 @@ def load_policy_files(texts: Iterable[SourceText]) -> LoadedPolicies:
     loaded = _load(texts)
     errors = [found for found in loaded.problems if found.severity is Severity.ERROR]
     return LoadedPolicies(
-        usable=tuple(policy.record for policy in loaded.policies if policy.record.spec.rules),
-        exceptions=tuple(exception.record for exception in loaded.exceptions),
-        cleanups=tuple(cleanup.record for cleanup in loaded.cleanups),
+        policies=tuple(each.record for each in loaded.policies if not _lacks_rules(each.record)),
+        deletions=_list_records(loaded, Role.DELETION),
+        exceptions=_list_records(loaded, Role.EXCEPTION),
+        bindings=_list_records(loaded, Role.BINDING),
         unusable=(
             *_list_broken(errors),
             *_list_without_rules(loaded),
@@ -145,25 +84,29 @@ def load_policy_files(texts: Iterable[SourceText]) -> LoadedPolicies:
         ),
         warnings=tuple(str(found) for found in loaded.problems if found not in errors),
         notes=tuple(_list_left_out(loaded)),
-        cel=collect_records(loaded),
         crds=tuple(
             found.record for found in loaded.resources if found.record.get("kind") == _DEFINITION
         ),
     )
 
 
-def load_exceptions(texts: Iterable[SourceText]) -> GivenExceptions:
+def load_exceptions(texts: Iterable[SourceText]) -> tuple[PolicyRecord, ...]:
     """Files that hold exceptions and nothing else."""
     loaded = _load(texts)
     for problem in loaded.problems:
         if problem.severity is Severity.ERROR:
             raise LoadError(f"failed to load exceptions ({problem})")
-    for policy in _list_policies(loaded):
-        raise LoadError(f"policy exception type not supported {policy.kind}")
-    return GivenExceptions(
-        tuple(exception.record for exception in loaded.exceptions),
-        tuple(exception.record for exception in loaded.cel_exceptions),
-    )
+    for policy in loaded.listed:
+        raise LoadError(f"policy exception type not supported {policy.record.kind}")
+    return _list_records(loaded, Role.EXCEPTION)
+
+
+def _list_records(loaded: Loaded, role: Role) -> tuple[PolicyRecord, ...]:
+    return tuple(each.record for each in loaded.with_role(role))
+
+
+def _lacks_rules(policy: PolicyRecord) -> bool:
+    return registry().of(policy).has_named_rules and not policy.spec.rules
 
 
 def _load(texts: Iterable[SourceText]) -> Loaded:
@@ -171,12 +114,6 @@ def _load(texts: Iterable[SourceText]) -> Loaded:
     for text in texts:
         loaded += load_documents(text.content, text.path)
     return loaded
-
-
-def _list_policies(loaded: Loaded) -> "Iterator[Policy | AdmissionPolicy | CelPolicy]":
-    yield from (sourced.record for sourced in loaded.policies)
-    yield from (sourced.record for sourced in loaded.admission_policies)
-    yield from (sourced.record for sourced in loaded.cel_policies)
 
 
 def _list_broken(errors: Iterable[Finding]) -> list[UnusablePolicy]:
@@ -198,7 +135,7 @@ def _list_without_rules(loaded: Loaded) -> list[UnusablePolicy]:
             f"{policy.source}:{policy.position()[0]}: the policy has no rules",
         )
         for policy in loaded.policies
-        if not policy.record.spec.rules
+        if _lacks_rules(policy.record)
     ]
 
 

@@ -3,55 +3,48 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lictor.assembly import CelDocuments, compile_documents
+from lictor.assembly import CompileOptions, compile_documents
+from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
 from lictor.model.request import GroupVersionKind
 from lictor.offline.lookups import GivenObjects
-from lictor.offline.policies import GivenExceptions, LoadedPolicies
+from lictor.offline.policies import LoadedPolicies
 from lictor.ports import Lookups
 
 if TYPE_CHECKING:
     from lictor.lang.resource_names import ResourceNames
-    from lictor.model.admission import MatchResources
-    from lictor.model.cel_policy import CelPolicy
+    from lictor.model.constraints import MatchResources
 
 
 def compile_given(
     policies: LoadedPolicies,
-    exceptions: GivenExceptions,
+    exceptions: Sequence[PolicyRecord],
     lookups: Lookups,
     given: GivenObjects,
 ) -> tuple[Program, ...]:
     """The programs of all policies about resources."""
-    documents = describe_given(exceptions, given)
-    documents["admission_policies"] = policies.cel.admission_policies
-    documents["bindings"] = policies.cel.bindings
-    documents["cel_policies"] = policies.cel.judging
-    return compile_documents(
-        policies.usable, exceptions=exceptions.classic, lookups=lookups, **documents
-    )
+    documents = (*policies.about_resources, *policies.bindings, *exceptions)
+    return compile_documents(documents, **choose_options(given, lookups))
 
 
 def compile_for_payloads(
-    policies: "Sequence[CelPolicy]",
-    exceptions: GivenExceptions,
+    policies: Sequence[PolicyRecord],
+    exceptions: Sequence[PolicyRecord],
     lookups: Lookups,
     given: GivenObjects,
 ) -> tuple[Program, ...]:
     """The programs of the policies that judge one kind of payload."""
-    documents = describe_given(exceptions, given)
-    documents["cel_policies"] = policies
-    return compile_documents((), lookups=lookups, **documents)
+    return compile_documents((*policies, *exceptions), **choose_options(given, lookups))
 
 
-def describe_given(exceptions: GivenExceptions, given: GivenObjects) -> CelDocuments:
-    """What belongs to policies in CEL, besides the policies."""
-    documents = CelDocuments(cel_exceptions=exceptions.cel)
+def choose_options(given: GivenObjects, lookups: Lookups) -> CompileOptions:
+    """What policies are compiled with, as far as it was given."""
+    options = CompileOptions(lookups=lookups)
     if given.params or given.served is None:
-        documents["params"] = given.params
+        options["params"] = given.params
     if given.crds or given.served:
-        documents["resource_names"] = name_resources(given)
-    return documents
+        options["resource_names"] = name_resources(given)
+    return options
 
 
 def name_resources(given: GivenObjects) -> "ResourceNames":
@@ -88,8 +81,8 @@ def report_guessed_names(
 
 
 def _list_constraints(policies: LoadedPolicies) -> "Iterator[MatchResources]":
-    for policy in (*policies.cel.admission_policies, *policies.cel.policies):
-        constraints = policy.spec.match_constraints
+    for policy in (*policies.policies, *policies.deletions):
+        constraints = getattr(policy.spec, "match_constraints", None)
         if constraints is not None:
             yield constraints
 

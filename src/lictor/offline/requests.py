@@ -6,6 +6,7 @@ from types import MappingProxyType
 import msgspec
 from msgspec.structs import replace
 
+from lictor.families.registry import registry
 from lictor.lang.dotted import merge_dotted, merge_objects
 from lictor.load.test_files import parse_settings
 from lictor.model.offline import Subresource, ValuesSpec
@@ -118,8 +119,6 @@ def _read_subresources(
 Adapt = Callable[[PolicyRef, Request], Request]
 
 _OPERATION = "request.operation"
-# Values stand for what classic rules ask for; CEL policies judge the creation of what is given.
-_CLASSIC = ("ClusterPolicy", "Policy")
 _OBJECT = "request.object."
 _OLD_OBJECT = "request.oldObject."
 
@@ -153,7 +152,8 @@ class RequestFactory(msgspec.Struct, frozen=True):
         return self._adapt if self.values.change_requests else None
 
     def _adapt(self, policy: PolicyRef, request: Request) -> Request:
-        if policy.kind not in _CLASSIC:
+        # Values stand for what named rules ask for; others judge the creation of what is given.
+        if not registry().of_result(policy).has_named_rules:
             return request
         variables = self.values.of_resource(policy.name, _metadata(request.resource, "name"))
         if not variables:

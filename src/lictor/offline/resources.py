@@ -24,7 +24,7 @@ class Payload(msgspec.Struct, frozen=True):
         """The payload for policies of a mode; its kind is never what it says of itself."""
         if mode == "JSON":
             return Request(kind=_NO_KIND, object=self.body)
-        from lictor.compile.cel.authorizing import REQUEST_KINDS
+        from lictor.families.kyverno_cel.authorizing import REQUEST_KINDS
 
         return Request(kind=REQUEST_KINDS[mode], object=self.body)
 

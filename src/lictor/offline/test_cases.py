@@ -11,6 +11,7 @@ from lictor.errors import LictorError, LoadError
 from lictor.files import walk_folder
 from lictor.lang.wildcard import compile_wildcard
 from lictor.load.test_files import is_older_form, load_tests
+from lictor.model.metadata import PolicyRecord
 from lictor.model.offline import Test, TestResult, ValuesSpec
 from lictor.model.request import Caller
 from lictor.offline.inputs import (
@@ -24,7 +25,6 @@ from lictor.offline.inputs import (
 from lictor.offline.lookups import GivenObjects
 from lictor.offline.notes import tell_notes
 from lictor.offline.policies import (
-    GivenExceptions,
     LoadedPolicies,
     load_exceptions,
     load_policy_files,
@@ -117,7 +117,7 @@ class CaseInputs(msgspec.Struct, frozen=True):
     resources: list[JsonObject]
     targets: list[JsonObject]
     given: GivenObjects
-    exceptions: GivenExceptions
+    exceptions: tuple[PolicyRecord, ...]
     # By the mode of the policies that judge them.
     payloads: Mapping[str, tuple[Payload, ...]] = {}
 

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.engine import Engine
+from lictor.families.registry import registry
 from lictor.lang.assertion import compile_assertion
 from lictor.model.offline import Check
 from lictor.model.request import Request
@@ -151,7 +152,7 @@ def _judge_resources(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[Pol
     lookups = OfflineLookups(inputs.values, given)
     engine = Engine(compile_given(policies, exceptions, lookups, given))
     judge_deletions = compile_deletions(policies, exceptions, lookups, given)
-    tested_policies = list_tested_policies(policies.usable, policies.cel)
+    tested_policies = list_tested_policies((*policies.policies, *policies.listed_deletions))
     requests = RequestFactory(inputs.values, inputs.caller, _read_namespace_labels(given))
     for resource in inputs.resources:
         request = requests.make_request(resource)
@@ -164,12 +165,16 @@ def _judge_resources(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[Pol
 
 
 def _judge_payloads(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[PolicyResponse]]]:
-    cel, given = inputs.policies.cel, inputs.given
+    policies, given = inputs.policies, inputs.given
     lookups = OfflineLookups(inputs.values, given)
-    tested_policies = list_tested_policies((), cel)
-    judge_deletions = compile_deletions(inputs.policies, inputs.exceptions, lookups, given)
+    tested_policies = list_tested_policies(
+        policy
+        for policy in (*policies.policies, *policies.listed_deletions)
+        if not registry().of(policy).has_named_rules
+    )
+    judge_deletions = compile_deletions(policies, inputs.exceptions, lookups, given)
     for mode, payloads in inputs.payloads.items():
-        chosen = cel.of_mode(mode)
+        chosen = policies.of_mode(mode)
         engine = Engine(compile_for_payloads(chosen, inputs.exceptions, lookups, given))
         for payload in payloads:
             verdict = engine.evaluate(payload.make_request(mode))

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from lictor.families.kyverno_cel.autogen import list_variants
 from lictor.lang.watch import Heard
-from lictor.model.admission import AdmissionPolicy, Binding
-from lictor.model.cel_policy import CelPolicy, MutatingPolicy, ValidatingPolicy
+from lictor.model.metadata import PolicyRecord
 from lictor.model.result import Result
 from lictor.raw import Json
 from lictor.report.explanation import (
@@ -29,8 +29,8 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 def explain_cel(
-    policy: AdmissionPolicy | CelPolicy,
-    bindings: Sequence[Binding],
+    policy: PolicyRecord,
+    bindings: Sequence[PolicyRecord],
     heard: Sequence[Heard],
     results: Sequence[Result],
 ) -> tuple[RuleExplanation, ...]:
@@ -47,9 +47,7 @@ def explain_cel(
     return tuple(_share(matched, results))
 
 
-def _list_versions(
-    policy: AdmissionPolicy | CelPolicy, bindings: Sequence[Binding]
-) -> Iterator[_Version]:
+def _list_versions(policy: PolicyRecord, bindings: Sequence[PolicyRecord]) -> Iterator[_Version]:
     own = [
         binding.metadata.name
         for binding in bindings
@@ -59,22 +57,8 @@ def _list_versions(
     yield from (_Version(f"binding {name}", policy.spec) for name in own)
     if not own:
         yield _Version("policy", policy.spec)
-    if isinstance(policy, ValidatingPolicy | MutatingPolicy):
-        yield from _list_floors(policy)
-
-
-def _list_floors(policy: ValidatingPolicy | MutatingPolicy) -> Iterator[_Version]:
-    from lictor.compile.cel.autogen import list_floors
-    from lictor.compile.cel.templates import rewrite_mutating
-
-    controllers = policy.spec.autogen.pod_controllers
-    for floor in list_floors(policy.spec.match_constraints, controllers):
-        spec: Json = (
-            floor.rewrite(policy.spec)
-            if isinstance(policy, ValidatingPolicy)
-            else rewrite_mutating(policy.spec, floor)
-        )
-        yield _Version(_TITLES[floor.name], spec)
+    for variant in list_variants(policy):
+        yield _Version(_TITLES[variant.name], variant.spec)
 
 
 def _split(heard: Sequence[Heard]) -> Iterator[list[Heard]]:
@@ -93,7 +77,7 @@ def _split(heard: Sequence[Heard]) -> Iterator[list[Heard]]:
 
 
 def _explain_part(
-    heard: Sequence[Heard], version: _Version, bindings: Sequence[Binding]
+    heard: Sequence[Heard], version: _Version, bindings: Sequence[PolicyRecord]
 ) -> RuleExplanation:
     clauses = tuple(
         MatchClause(each.what, bool(each.answer), _find_wanted(each.what, version, bindings))
@@ -114,7 +98,7 @@ def _is_binding(path: str) -> bool:
     return path.endswith(": matchResources")
 
 
-def _find_wanted(path: str, version: _Version, bindings: Sequence[Binding]) -> Json:
+def _find_wanted(path: str, version: _Version, bindings: Sequence[PolicyRecord]) -> Json:
     name, colon, rest = path.partition(": ")
     if not colon:
         return dig(version.spec, path)

@@ -6,7 +6,8 @@ import msgspec
 
 from lictor.lang.go_json import dump_go_json
 from lictor.lang.watch import Heard
-from lictor.model.policy import Rule
+from lictor.model.metadata import PolicyRecord
+from lictor.model.policy import Policy, Rule
 from lictor.model.result import Result
 from lictor.raw import Json, JsonObject
 from lictor.report.summary import render_failure
@@ -72,9 +73,43 @@ class Explanation(msgspec.Struct, frozen=True):
     rules: tuple[RuleExplanation, ...] = ()
 
 
+def explain_classic(
+    policy: Policy, _: Sequence[PolicyRecord], heard: Sequence[Heard], results: Sequence[Result]
+) -> tuple[RuleExplanation, ...]:
+    """Each rule of a classic policy, also those that autogen makes."""
+    from lictor.families.classic.autogen import expand_rules
+
+    return tuple(explain_rule(rule, heard, results) for rule in expand_rules(policy))
+
+
+def explain_results(
+    policy: PolicyRecord,
+    _: Sequence[PolicyRecord],
+    heard: Sequence[Heard],
+    results: Sequence[Result],
+) -> tuple[RuleExplanation, ...]:
+    """For kinds that have no explanation of their own: each rule that answered, and its answer."""
+    rules = dict.fromkeys(result.rule for result in results)
+    if not rules:
+        return (RuleExplanation(policy.metadata.name, matched=False),)
+    return tuple(
+        RuleExplanation(
+            rule,
+            matched=True,
+            expressions=tuple(list_expressions(_select(heard, rule), lambda _: None)),
+            results=tuple(each for each in results if each.rule == rule),
+        )
+        for rule in rules
+    )
+
+
+def _select(heard: Sequence[Heard], rule: str) -> list[Heard]:
+    return [each for each in heard if each.rule == rule]
+
+
 def explain_rule(rule: Rule, heard: Sequence[Heard], results: Iterable[Result]) -> RuleExplanation:
     """Put together what was heard from the closures of one rule."""
-    own = [h for h in heard if h.rule == rule.name]
+    own = _select(heard, rule.name)
     clauses = tuple(_clauses(rule, own))
     matched = _answer(clauses, "match", default=True) and not _answer(
         clauses, "exclude", default=False

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from lictor.model.cel_policy import (
-    CelPolicy,
+from lictor.families.kyverno_cel.records import (
     ImageValidatingPolicy,
-    ImageValidatingSpec,
     MutatingPolicy,
     ValidatingPolicy,
 )
+from lictor.model.cel_policy import ImageValidatingSpec
+from lictor.model.metadata import PolicyRecord
 from lictor.model.policy import Policy, Rule
 from lictor.raw import Json, JsonObject
 
@@ -49,7 +49,7 @@ class PolicyFacts(msgspec.Struct, frozen=True):
 
 
 def build_policy_status(
-    record: Policy | CelPolicy | None, kind: str, old: JsonObject, facts: PolicyFacts, now: str
+    record: PolicyRecord | None, kind: str, old: JsonObject, facts: PolicyFacts, now: str
 ) -> JsonObject:
     """The status that a policy should have; `old` is the one it has.
 
@@ -116,7 +116,7 @@ def _count_rules(rules: Iterable[Rule]) -> JsonObject:
 
 
 def _expand(policy: Policy) -> list[JsonObject]:
-    from lictor.compile.autogen import expand_rules
+    from lictor.families.classic.autogen import expand_rules
 
     rules = expand_rules(policy)
     return [_write_rule(rule) for rule in rules if rule.name.startswith("autogen-")]
@@ -138,7 +138,7 @@ def _write_rule(rule: Rule) -> JsonObject:
 
 
 def _build_cel(
-    policy: CelPolicy | None, kind: str, old: JsonObject, facts: PolicyFacts, now: str
+    policy: PolicyRecord | None, kind: str, old: JsonObject, facts: PolicyFacts, now: str
 ) -> JsonObject:
     before = old.get("conditionStatus")
     before = before if isinstance(before, dict) else {}
@@ -184,8 +184,7 @@ def build_configs(
     policy: ValidatingPolicy | MutatingPolicy | ImageValidatingPolicy,
 ) -> dict[str, JsonObject]:
     """What a policy about Pods says about the controllers that make Pods."""
-    from lictor.compile.cel.autogen import list_floors
-    from lictor.compile.cel.templates import rewrite_mutating
+    from lictor.families.kyverno_cel.autogen import list_floors, rewrite_mutating
 
     constraints, wanted = policy.spec.match_constraints, policy.spec.autogen.pod_controllers
     configs: dict[str, JsonObject] = {}

@@ -7,11 +7,11 @@ from lictor.assembly import compile_documents
 from lictor.cluster.resource import Resource
 from lictor.cluster.store import CEL_KINDS, CLASSIC_KINDS, StoredPolicy
 from lictor.errors import LoadError
+from lictor.families.registry import Role, registry
 from lictor.files import is_object_file, list_files, read_bytes
 from lictor.lang.resource_names import ResourceNames, builtin_names
 from lictor.load.policies import Loaded, Sourced, load_documents, refuse_errors
-from lictor.model.cel_policy import CelPolicy
-from lictor.model.policy import Policy
+from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
 
 _KINDS: dict[str, Resource] = {kind.kind: kind for kind in (*CLASSIC_KINDS, *CEL_KINDS)}
@@ -22,12 +22,9 @@ class FilePolicies:
 
     def __init__(self, *paths: Path) -> None:
         self._loaded = _load(paths)
-        found: tuple[Sourced[Policy] | Sourced[CelPolicy], ...] = (
-            *self._loaded.policies,
-            *self._loaded.cel_policies,
-        )
         self.policies: tuple[StoredPolicy, ...] = tuple(
-            StoredPolicy(_KINDS[each.record.kind], each.body, each.record) for each in found
+            StoredPolicy(_KINDS[each.record.kind], each.body, each.record)
+            for each in _list_policies(self._loaded)
         )
         self.names: ResourceNames = builtin_names()
         self._programs: dict[int, tuple[Program, ...]] = {}
@@ -46,15 +43,8 @@ class FilePolicies:
         record = policy.record
         if record is None:
             return ()
-        is_classic = isinstance(record, Policy)
-        return compile_documents(
-            (record,) if isinstance(record, Policy) else (),
-            exceptions=[sourced.record for sourced in self._loaded.exceptions],
-            cel_policies=() if isinstance(record, Policy) else (record,),
-            cel_exceptions=()
-            if is_classic
-            else [sourced.record for sourced in self._loaded.cel_exceptions],
-        )
+        exceptions = (each.record for each in self._loaded.with_role(Role.EXCEPTION))
+        return compile_documents((record, *exceptions))
 
 
 def _load(paths: Iterable[Path]) -> Loaded:
@@ -63,6 +53,11 @@ def _load(paths: Iterable[Path]) -> Loaded:
         for file in list_files(str(path), is_object_file):
             loaded += load_documents(read_bytes(file), file)
     refuse_errors(loaded)
-    if not loaded.policies and not loaded.cel_policies:
+    if not _list_policies(loaded):
         raise LoadError("no policies there", where=", ".join(map(str, paths)))
     return loaded
+
+
+def _list_policies(loaded: Loaded) -> list[Sourced[PolicyRecord]]:
+    """Those that the API server does not evaluate itself."""
+    return [each for each in loaded.listed if not registry().of(each.record).is_native]

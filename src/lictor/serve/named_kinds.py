@@ -11,7 +11,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from lictor.cluster.store import StoredPolicy
-from lictor.compile.autogen import expand_rules
+from lictor.families.classic.autogen import expand_rules
 from lictor.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
 from lictor.match.classic import list_descriptions
 from lictor.model.policy import Policy

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
+from lictor.families.classic.records import CleanupPolicy
+from lictor.families.registry import PolicyKind, registry
 from lictor.lang.resource_names import ResourceNames, builtin_names
 from lictor.lint.catalog import as_lint_finding, flag
 from lictor.lint.context import lint_global_context
@@ -10,8 +12,6 @@ from lictor.lint.exceptions import lint_cleanup, lint_exception
 from lictor.lint.images import find_unsupported
 from lictor.lint.policy import lint_policy
 from lictor.load.fields import check_fields
-from lictor.load.kinds import absent_fields, find_kind
-from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
 from lictor.model.finding import Finding, write_path
 from lictor.model.policy import Policy
@@ -127,10 +127,9 @@ def _review_unsupported(document: JsonObject) -> ReviewResult:
     return ReviewResult(warnings=tuple(f"{write_path(path)}: {message}" for path, message in found))
 
 
-def _find_record(document: JsonObject) -> type | None:
+def _find_kind(document: JsonObject) -> PolicyKind | None:
     group, _, _ = str(document.get("apiVersion") or "").rpartition("/")
-    known = find_kind(group, str(document.get("kind") or ""))
-    return None if known is None else known[0]
+    return registry().find(group, str(document.get("kind") or ""))
 
 
 def _is_global_context(document: JsonObject) -> bool:
@@ -139,29 +138,30 @@ def _is_global_context(document: JsonObject) -> bool:
 
 def _check_form(document: JsonObject) -> Iterator[Finding]:
     """Fields that are missing, unknown or of the wrong type."""
-    record = _find_record(document)
-    if record is None:
+    kind = _find_kind(document)
+    if kind is None:
         if not _is_global_context(document):
             message = f'no policy has the kind "{document.get("kind")}"'
             yield flag("unknown-kind", ("kind",), message)
         return
     version = str(document.get("apiVersion")).rpartition("/")[2]
-    for fault in check_fields(document, record, absent=absent_fields(record, version)):
+    absent = kind.find_absent(version)
+    for fault in check_fields(document, kind.load_record(), absent=absent):
         yield as_lint_finding(fault)
 
 
 def _lint(document: JsonObject, names: ResourceNames) -> Iterable[Finding]:
     if _is_global_context(document):
         return lint_global_context(document)
-    record = _find_record(document)
-    if record is None:
+    kind = _find_kind(document)
+    if kind is None:
         return ()
     checks: Mapping[type, _Lint] = {
         Policy: lint_policy,
         CleanupPolicy: lint_cleanup,
         PolicyException: lambda body: lint_exception(body, {}),
     }
-    check = checks.get(record)
+    check = checks.get(kind.load_record())
     return _lint_cel(document, names) if check is None else check(document)
 
 

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from lictor.cluster.flags import Flags
 from lictor.cluster.routes import find_policies, is_served, list_routes
 from lictor.cluster.store import StoredPolicy
-from lictor.compile.autogen import expand_rules
 from lictor.engine import Engine
+from lictor.families.classic.autogen import expand_rules
+from lictor.families.kyverno_cel.records import MutatingPolicy
 from lictor.lang.resource_names import ResourceNames
-from lictor.model.cel_policy import MutatingPolicy
 from lictor.model.policy import Policy
 from lictor.model.program import CompiledRule, Phase, Program
 from lictor.model.request import GroupVersionKind, Operation

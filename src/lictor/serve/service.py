@@ -42,8 +42,8 @@ _SHARED = (
     "lictor.serve.worker",
 )
 _SHARED_WITH_CLUSTER = (
-    "lictor.compile.cel.mutating",
-    "lictor.compile.cel.validating",
+    "lictor.families.kyverno_cel.mutating",
+    "lictor.families.kyverno_cel.validating",
     "lictor.lint.exceptions",
     "lictor.lint.cel_expressions",
     "lictor.serve.cluster_backend",

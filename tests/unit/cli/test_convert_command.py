@@ -45,7 +45,7 @@ def test_examples_are_converted_without_a_difference(capsys, name, kind):
     assert code == 0, err
     loaded = load_documents(out, "converted")
     assert not [problem for problem in loaded.problems if problem.severity == "error"]
-    assert {policy.record.kind for policy in loaded.cel_policies} == {kind}
+    assert {policy.record.kind for policy in loaded.policies} == {kind}
 
 
 def test_both_forms_refuse_the_same_pods(capsys):
@@ -55,7 +55,7 @@ def test_both_forms_refuse_the_same_pods(capsys):
     modern = load_documents(out, "converted")
     engines = [
         Engine(compile_documents([p.record for p in classic.policies])),
-        Engine(compile_documents([], cel_policies=[p.record for p in modern.cel_policies])),
+        Engine(compile_documents(modern.records)),
     ]
     pods = load_documents((EXAMPLES / "resources" / "pods.yaml").read_bytes(), "pods").resources
     answers = [[engine.evaluate(pod.record).allowed for pod in pods] for engine in engines]

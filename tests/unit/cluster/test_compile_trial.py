@@ -302,7 +302,7 @@ def test_policies_in_cel_answer_with_an_error_too(kind: str, spec: dict[str, Any
     }
     found = load_documents(msgspec.json.encode(document), "p")
     assert not found.problems
-    (loaded,) = found.cel_policies
+    (loaded,) = found.policies
     results = Engine(fail_policy(loaded.record, CompileError("not now"))).evaluate(POD).results
     assert [(result.status, result.message) for result in results] == [(Status.ERROR, "not now")]
 

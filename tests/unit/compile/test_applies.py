@@ -113,9 +113,8 @@ MUTATING = cel(
 def compile_one(document):
     loaded = load_documents(orjson.dumps(document), "test")
     (program,) = compile_documents(
-        [each.record for each in loaded.policies],
+        loaded.records,
         lookups=Guarded(),
-        cel_policies=[each.record for each in loaded.cel_policies],
     )
     return program
 

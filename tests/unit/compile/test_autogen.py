@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from lictor.compile.autogen import expand_rules
 from lictor.errors import CompileError
+from lictor.families.classic.autogen import expand_rules
 from lictor.model.policy import Policy
 
 ALL = ("r", "autogen-r", "autogen-cronjob-r")

@@ -59,9 +59,8 @@ class Everything(NoLookups):
 def judge(document, lookups):
     loaded = load_documents(orjson.dumps(document), "test")
     programs = compile_documents(
-        [each.record for each in loaded.policies],
+        loaded.records,
         lookups=lookups,
-        cel_policies=[each.record for each in loaded.cel_policies],
     )
     return Engine(programs).evaluate(Request.of(GO)).results
 
@@ -138,7 +137,7 @@ def test_a_cleanup_policy_reads_nothing_outside(context):
     text = orjson.dumps({**document, "spec": spec}).replace(b"request.object", b"target")
     loaded = load_documents(text, "test")
     lookups = Everything()
-    records = [each.record for each in loaded.cleanups]
+    records = loaded.records
     (program,) = compile_cleanups(records, lookups=lookups)
     with pytest.raises((EvaluationError, LookupFailedError)):
         program.concerns(Request.of(GO))
@@ -216,8 +215,8 @@ def test_a_policy_on_web_requests_reads_nothing_outside(mode, unit):
     del document["spec"]["matchConstraints"]
     loaded = load_documents(orjson.dumps(document), "test")
     lookups = Everything()
-    records = [each.record for each in loaded.cel_policies]
-    engine = Engine(compile_documents([], lookups=lookups, cel_policies=records))
+    records = loaded.records
+    engine = Engine(compile_documents(records, lookups=lookups))
     group = "http" if unit == "http" else "envoy.service.auth.v3"
     engine.evaluate(Request.of({"apiVersion": f"{group}/", "kind": "CheckRequest"}))
     assert lookups.asked == []

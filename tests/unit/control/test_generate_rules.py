@@ -8,7 +8,6 @@ from lictor.cluster.resource import CLUSTER_POLICY, GENERATING_POLICY, NAMESPACE
 from lictor.cluster.store import StoredPolicy
 from lictor.control.generate.rules import list_generate_rules
 from lictor.load.policies import load_documents
-from lictor.model.policy import Policy
 from lictor.model.request import Operation
 
 CONFIG_MAP = Resource("", "v1", "configmaps", "ConfigMap")
@@ -22,19 +21,15 @@ class Store:
 
     def _read(self, document):
         loaded = load_documents(orjson.dumps(document), "test")
-        records = [*loaded.policies, *loaded.cel_policies]
+        records = loaded.listed
         kind = CLUSTER_POLICY if document["kind"] == "ClusterPolicy" else GENERATING_POLICY
-        return StoredPolicy(kind, document, records[0].record)  # type: ignore[attr-defined]
+        return StoredPolicy(kind, document, records[0].record)
 
     def mark(self, policy):
         return "1"
 
     def programs(self, policy):
-        record = policy.record
-        classic = isinstance(record, Policy)
-        return compile_documents(
-            [record] if classic else (), cel_policies=() if classic else (record,)
-        )
+        return compile_documents([policy.record])
 
 
 def classic(generate, *, operations=(), spec=None, **rule):

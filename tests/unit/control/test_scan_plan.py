@@ -17,7 +17,7 @@ class Store:
         self.policies = policies
 
     def programs(self, policy):
-        return compile_documents([], cel_policies=[policy.record])
+        return compile_documents([policy.record])
 
     def mark(self, policy):
         return str(policy.generation)

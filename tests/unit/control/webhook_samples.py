@@ -62,7 +62,7 @@ def make(kind, name, spec, *, namespace="", annotations=None, status=None):
         "status": status or {},
     }
     loaded = load_documents(orjson.dumps(document), name)
-    found = loaded.policies or loaded.cel_policies
+    found = loaded.listed
     assert found, loaded.problems
     return StoredPolicy(resource, document, found[0].record, loaded.problems)
 

@@ -41,15 +41,7 @@ def compare(policy, documents, resources=()):
     made = load(*documents)
     world = SampleLookups(builtin_names())
     old = Engine(compile_documents([policy], lookups=world))
-    new = Engine(
-        compile_documents(
-            (),
-            lookups=world,
-            admission_policies=[each.record for each in made.admission_policies],
-            bindings=[each.record for each in made.bindings],
-            cel_policies=[each.record for each in made.cel_policies],
-        )
-    )
+    new = Engine(compile_documents(made.records, lookups=world))
     requests = [*map(Request.of, resources), *make_requests(policy, builtin_names(), ())]
     return compare_forms(old.evaluate, new.evaluate, requests)
 

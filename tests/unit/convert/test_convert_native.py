@@ -7,7 +7,8 @@ from lictor.convert.native_cel import build_mutating, build_validating
 from lictor.convert.native_classic import build_classic
 from lictor.convert.native_objects import AdmittedResource, PolicyOwner
 from lictor.errors import CompileError
-from lictor.model.cel_policy import CelException, MutatingPolicy, ValidatingPolicy
+from lictor.families.kyverno_cel.records import MutatingPolicy, ValidatingPolicy
+from lictor.model.cel_policy import CelException
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Policy
 

@@ -173,7 +173,7 @@ def test_mutations_in_cel_that_put_the_object_into_itself_have_an_end() -> None:
         },
     }
     loaded = load_documents(orjson.dumps(policy), "p")
-    programs = compile_documents([], cel_policies=[each.record for each in loaded.cel_policies])
+    programs = compile_documents(loaded.records)
     pod = {**POD, "spec": {"text": "x" * 300_000}}
     (result,) = Engine(programs).evaluate(pod).results
     assert result.status is Status.ERROR

@@ -47,9 +47,8 @@ def judge(kind, spec, namespace="red"):
     loaded = load_documents(orjson.dumps(document), "test")
     lookups = Secrets()
     programs = compile_documents(
-        [each.record for each in loaded.policies],
+        loaded.records,
         lookups=lookups,
-        cel_policies=[each.record for each in loaded.cel_policies],
     )
     (result,) = Engine(programs).evaluate(Request.of(GO)).results
     return result, lookups.asked

@@ -5,11 +5,12 @@ import json
 import msgspec
 import pytest
 
-from lictor.load.cel_kinds import CEL_RECORDS
+from lictor.families.registry import Role, registry
 from lictor.load.policies import Loaded, load_documents
 from lictor.model.finding import Severity
 
-SHELVES = ("admission_policies", "bindings", "cel_policies", "cel_exceptions")
+# Of policies, bindings, policies that delete and exceptions.
+ROLES = (Role.POLICY, Role.BINDING, Role.DELETION, Role.EXCEPTION)
 KYVERNO = ("Validating", "Mutating", "Generating", "Deleting", "ImageValidating")
 SPECS = {
     "ValidatingPolicy": {},
@@ -29,12 +30,12 @@ def write(kind, spec, *, group="policies.kyverno.io", version="v1", metadata=Non
 def load_one(text):
     loaded = load_documents(text, "f.yaml")
     assert loaded.problems == ()
-    (found,) = (sourced for shelf in SHELVES for sourced in getattr(loaded, shelf))
-    return found.record
+    (found,) = loaded.records
+    return found
 
 
 def count(loaded):
-    return tuple(len(getattr(loaded, shelf)) for shelf in SHELVES)
+    return tuple(len(loaded.with_role(role)) for role in ROLES)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,8 @@ def test_kubernetes_kinds(kind, version, counts):
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha1"])
 def test_kyverno_kinds(kind, version):
     loaded = load_documents(write(kind, SPECS[kind], version=version), "f.yaml")
-    assert count(loaded) == ((0, 0, 0, 1) if kind == "PolicyException" else (0, 0, 1, 0))
+    counts = {"PolicyException": (0, 0, 0, 1), "DeletingPolicy": (0, 0, 1, 0)}
+    assert count(loaded) == counts.get(kind, (1, 0, 0, 0))
     assert loaded.problems == ()
 
 
@@ -67,7 +69,7 @@ def test_kyverno_kinds(kind, version):
 def test_namespaced_kinds_are_newer(kind, version, known):
     text = write(f"Namespaced{kind}", SPECS[kind], version=version)
     loaded = load_documents(text, "f.yaml")
-    assert len(loaded.cel_policies) == known
+    assert len(loaded.listed) == known
     assert len(loaded.problems) == 1 - known
 
 
@@ -85,8 +87,8 @@ def test_files_add_up():
     loaded = Loaded()
     for kind in kinds:
         loaded += load_documents(write(kind, SPECS[kind]), f"{kind}.yaml")
-    assert count(loaded) == (0, 0, 2, 1)
-    assert [sourced.source for sourced in loaded.cel_policies] == [
+    assert count(loaded) == (2, 0, 0, 1)
+    assert [sourced.source for sourced in loaded.policies] == [
         "ValidatingPolicy.yaml",
         "MutatingPolicy.yaml",
     ]
@@ -319,6 +321,5 @@ def test_nothing_that_was_written_is_lost(group, kind, spec):
 
 
 def test_every_record_is_frozen():
-    for record, _, shelf in CEL_RECORDS.values():
-        assert record.__struct_config__.frozen
-        assert shelf in SHELVES
+    for kind in registry().kinds:
+        assert kind.load_record().__struct_config__.frozen

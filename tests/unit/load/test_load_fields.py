@@ -6,9 +6,9 @@ import yaml
 from msgspec import inspect
 
 import lictor.model.policy as shapes
+from lictor.families.classic.records import CleanupPolicy
 from lictor.load.fields import check_fields, read_record
 from lictor.load.yaml import iter_documents
-from lictor.model.cleanup import CleanupPolicy
 from lictor.model.exception import PolicyException
 from lictor.model.finding import Severity
 from lictor.model.offline import ClusterResource, Context, Test, UserInfo, Values

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lictor.families.registry import Role
 from lictor.load.policies import has_errors, load_documents
 from lictor.model.finding import Severity
 
@@ -24,7 +25,8 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"
 
 
 def count(loaded):
-    groups = (loaded.policies, loaded.exceptions, loaded.cleanups, loaded.raw, loaded.resources)
+    roles = (Role.POLICY, Role.EXCEPTION, Role.DELETION)
+    groups = (*(loaded.with_role(role) for role in roles), loaded.raw, loaded.resources)
     return tuple(len(group) for group in groups)
 
 

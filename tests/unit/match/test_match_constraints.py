@@ -8,7 +8,7 @@ from lictor.lang.resource_names import builtin_names
 from lictor.lang.watch import Recorder
 from lictor.match.combine import always
 from lictor.match.constraints import compile_constraints, is_exempt
-from lictor.model.admission import MatchResources
+from lictor.model.constraints import MatchResources
 from lictor.model.request import GroupVersionKind, Operation, Request
 
 NAMES = builtin_names()

@@ -5,7 +5,7 @@ import pytest
 
 from lictor.errors import CompileError
 from lictor.match.selector import compile_selector
-from lictor.model.policy import LabelSelector
+from lictor.model.metadata import LabelSelector
 
 
 def expression(operator, *values, key="tier"):

@@ -35,7 +35,7 @@ spec:
 
 def read(text):
     loaded = load_documents(text, "policy.yaml")
-    return (loaded.policies or loaded.cel_policies)[0].record
+    return loaded.listed[0].record
 
 
 def build(text, facts, old=None):

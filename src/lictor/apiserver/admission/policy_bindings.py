@@ -6,14 +6,14 @@ import msgspec
 
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.object_reader import ObjectReader, read_object
-from lictor.compile.cel.bindings import select_bound
 from lictor.errors import EvaluationError
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.expressions import ExpressionCompiler
+from lictor.families.admission_policy.bindings import select_bound
+from lictor.families.admission_policy.records import AdmissionPolicy, Binding
 from lictor.lang.cel.environment import kubernetes_environment
 from lictor.lang.entries import MapTest
 from lictor.match.selector import compile_selector
-from lictor.model.admission import AdmissionPolicy, Binding
 from lictor.model.policy import ParamKind, ParamRef
 from lictor.model.program import Case, Select
 from lictor.model.request import Request

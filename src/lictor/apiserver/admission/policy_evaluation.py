@@ -35,14 +35,14 @@ from lictor.evaluate.cel.expressions import (
 from lictor.evaluate.cel.mutations import Change, compile_mutations
 from lictor.evaluate.cel.validations import Decide, Ruling, compile_decisions, list_decision_texts
 from lictor.evaluate.cel.views import View
-from lictor.lang.cel.environment import Activation
-from lictor.lang.resource_names import Resource, ResourceNames, builtin_names
-from lictor.model.admission import (
+from lictor.families.admission_policy.records import (
     MutatingAdmissionPolicy,
     MutatingAdmissionPolicyBinding,
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
 )
+from lictor.lang.cel.environment import Activation
+from lictor.lang.resource_names import Resource, ResourceNames, builtin_names
 from lictor.model.program import Case
 from lictor.model.request import Caller, Request
 from lictor.ports import Lookups

@@ -7,10 +7,7 @@ import msgspec
 
 from lictor.cluster.manifests.schema import SchemaWriter, keep_defaults
 from lictor.errors import UsageError
-from lictor.load.kinds import absent_fields
-from lictor.model.cleanup import CleanupPolicy
-from lictor.model.exception import PolicyException
-from lictor.model.policy import Policy
+from lictor.families.registry import registry
 from lictor.raw import JsonObject
 
 KYVERNO = "kyverno.io"
@@ -89,7 +86,7 @@ status | string | .status.state
 Age | date | .metadata.creationTimestamp
 """
 _REPORT_COLUMNS = """
-CrdKind | string | .scope.kind
+Kind | string | .scope.kind
 Name | string | .scope.name
 Pass | integer | .summary.pass
 Fail | integer | .summary.fail
@@ -104,7 +101,7 @@ _OPEN_REPORT_COLUMNS = _REPORT_COLUMNS.replace("kind\n", "kind | +\n").replace(
 _EPHEMERAL_COLUMNS = r"""
 Source | string | .metadata.labels['audit\.kyverno\.io/source']
 Group | string | .metadata.labels['audit\.kyverno\.io/resource\.group']
-CrdKind | string | .metadata.labels['audit\.kyverno\.io/resource\.kind']
+Kind | string | .metadata.labels['audit\.kyverno\.io/resource\.kind']
 Owner | string | .metadata.annotations['audit\.kyverno\.io/resource\.name']
 Pass | integer | .spec.summary.pass
 Fail | integer | .spec.summary.fail
@@ -133,17 +130,17 @@ _COLUMNS = {
 # spec and status or the whole, columns, description
 
 _CLASSIC = """
-ClusterPolicy | cpol | Cluster | v1* v2beta1 | policy.Spec PolicyStatus | policy | Rules for the \
+ClusterPolicy | cpol | Cluster | v1* v2beta1 | Spec PolicyStatus | policy | Rules for the \
 whole cluster: what resources must look like, how they are changed, what is made for them, whose \
 images they may use.
-Policy | pol | Namespaced | v1* v2beta1 | policy.Spec PolicyStatus | policy | Rules for the \
+Policy | pol | Namespaced | v1* v2beta1 | Spec PolicyStatus | policy | Rules for the \
 namespace that the policy is in: what resources must look like, how they are changed, what is made \
 for them, whose images they may use.
-PolicyException | polex | Namespaced | v2* v2beta1! | exception.ExceptionSpec | - | Resources that \
+PolicyException | polex | Namespaced | v2* v2beta1! | ExceptionSpec | - | Resources that \
 need not keep some rules of ClusterPolicies and Policies.
-CleanupPolicy | cleanpol | Namespaced | v2* v2beta1! | cleanup.CleanupSpec CleanupStatus | cleanup \
+CleanupPolicy | cleanpol | Namespaced | v2* v2beta1! | CleanupSpec CleanupStatus | cleanup \
 | Objects of this namespace that are deleted on a schedule.
-ClusterCleanupPolicy | ccleanpol | Cluster | v2* v2beta1! | cleanup.CleanupSpec CleanupStatus \
+ClusterCleanupPolicy | ccleanpol | Cluster | v2* v2beta1! | CleanupSpec CleanupStatus \
 | cleanup | Objects of the whole cluster that are deleted on a schedule.
 GlobalContextEntry | gctxentry | Cluster | v2 v2beta1* v2alpha1! | GlobalContextSpec \
 GlobalContextStatus | globalcontext | Data that policies use by name: objects of the cluster, or \
@@ -152,18 +149,18 @@ UpdateRequest | ur | Namespaced | v2* v1beta1-! | UpdateRequestSpec? UpdateReque
 | updaterequest | Work that waits: objects to make or to change because of a request.
 """
 _CEL = """
-ValidatingPolicy | vpol | cel_policy.ValidatingSpec CelStatus | What must hold, in CEL
-MutatingPolicy | mpol | cel_policy.MutatingSpec CelStatus | What is changed, in CEL
-GeneratingPolicy | gpol | cel_policy.GeneratingSpec GeneratingStatus | Objects that are made \
+ValidatingPolicy | vpol | ValidatingSpec CelStatus | What must hold, in CEL
+MutatingPolicy | mpol | MutatingSpec CelStatus | What is changed, in CEL
+GeneratingPolicy | gpol | GeneratingSpec GeneratingStatus | Objects that are made \
 because of others, in CEL
-DeletingPolicy | dpol | cel_policy.DeletingSpec DeletingStatus | Objects that are deleted on a \
+DeletingPolicy | dpol | DeletingSpec DeletingStatus | Objects that are deleted on a \
 schedule, in CEL
-ImageValidatingPolicy | ivpol | cel_policy.ImageValidatingSpec ImageStatus | Whose images may be \
+ImageValidatingPolicy | ivpol | ImageValidatingSpec ImageStatus | Whose images may be \
 used, in CEL
 """
 # The short name polex belongs to the other PolicyException.
 _CEL_EXCEPTION = """
-PolicyException | - | Namespaced | v1 v1beta1* v1alpha1! | cel_policy.CelExceptionSpec | - \
+PolicyException | - | Namespaced | v1 v1beta1* v1alpha1! | CelExceptionSpec | - \
 | Requests, images or values that need not keep some CEL policies.
 """
 _EPHEMERAL = """
@@ -230,14 +227,6 @@ KINDS: Final[tuple[CrdKind, ...]] = (
     *_read_kinds(REPORTS, _REPORTS),
     *_read_kinds(OPEN_REPORTS, _OPEN_REPORTS),
 )
-
-
-# Whose versions lack some fields that others have.
-_OWNERS: dict[str, type[msgspec.Struct]] = {
-    "policy.Spec": Policy,
-    "exception.ExceptionSpec": PolicyException,
-    "cleanup.CleanupSpec": CleanupPolicy,
-}
 
 
 def build_crds(groups: Iterable[str] = (), *, open_reports: bool = False) -> list[JsonObject]:
@@ -321,8 +310,8 @@ def _build_schema(kind: CrdKind, version: str) -> JsonObject:
 def _build_parts(kind: CrdKind, version: str) -> JsonObject:
     """The schemas of spec and status."""
     name = kind.spec.rstrip("?")
-    owner = _OWNERS.get(name)
-    absent = absent_fields(owner, version) if owner is not None else {}
+    known = registry().find(kind.group, kind.name)
+    absent = known.find_absent(version) if known is not None else {}
     spec = SchemaWriter(version, absent).write_shape(name)
     if not kind.status:
         return {"spec": spec}

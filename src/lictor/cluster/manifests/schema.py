@@ -8,7 +8,7 @@ Types, enums and required fields follow from the records of the model; what a re
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
+from importlib import import_module, resources
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -16,8 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from lictor.errors import LoadError
-from lictor.load.fields import Absent
-from lictor.model import admission, cel_policy, cleanup, exception, image_validation, policy
+from lictor.families.registry import AbsentFields, registry
 from lictor.raw import JsonObject
 
 FLAGS = frozenset(("atomic", "free", "nullable", "open", "set"))
@@ -101,7 +100,8 @@ _FLAGS: dict[str, JsonObject] = {
     "set": {_LIST_TYPE: "set"},
 }
 _NONE: Mapping[str, JsonObject] = MappingProxyType({})
-_MODULES = (admission, cel_policy, cleanup, exception, image_validation, policy)
+# The records that all kinds share; those of a kind are found by its declaration.
+_SHARED = ("policy", "metadata", "constraints", "cel_policy", "image_validation", "exception")
 
 
 # The same records are parts of many kinds.
@@ -112,7 +112,10 @@ class SchemaWriter:
     """Writes schemas for one version of a kind; fields that this version lacks are left out."""
 
     def __init__(
-        self, version: str, absent: Absent | None = None, parts: Mapping[str, JsonObject] = _NONE
+        self,
+        version: str,
+        absent: AbsentFields | None = None,
+        parts: Mapping[str, JsonObject] = _NONE,
     ) -> None:
         self._version = version
         self._absent = absent or {}
@@ -193,8 +196,8 @@ class SchemaWriter:
 
 
 def name_record(record: Record) -> str:
-    """What a record is called in our tables: `policy.Rule`."""
-    return f"{record.__module__.rpartition('.')[2]}.{record.__name__}"
+    """What a record is called in our tables: `Rule`."""
+    return record.__name__
 
 
 def keep_defaults(schema: JsonObject) -> JsonObject:
@@ -227,7 +230,9 @@ def _has_default(schema: JsonObject) -> bool:
 @cache
 def _list_records() -> dict[str, Record]:
     """All records that a schema may need, by name."""
-    found = (value for module in _MODULES for value in vars(module).values())
+    modules = {f"lictor.model.{name}" for name in _SHARED}
+    modules |= {kind.load_record().__module__ for kind in registry().kinds}
+    found = (value for name in modules for value in vars(import_module(name)).values())
     return {
         name_record(value): value
         for value in found

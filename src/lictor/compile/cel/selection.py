@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from lictor.evaluate.cel.context import CelContext
 from lictor.match.combine import asked_within, remember
 from lictor.match.constraints import compile_constraints
-from lictor.model.admission import MatchResources
+from lictor.model.constraints import MatchResources
 from lictor.model.program import Matcher, Select
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Action, PolicyRef

@@ -19,7 +19,7 @@ from lictor.control.generate.watch import GenerationWatch
 from lictor.control.policy_writes import PolicyWrites
 from lictor.engine import Engine
 from lictor.errors import ApiError, ConflictError, EvaluationError, NotFoundError
-from lictor.model.cel_policy import MutatingPolicy
+from lictor.families.kyverno_cel.records import MutatingPolicy
 from lictor.model.policy import Policy
 from lictor.model.program import Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request

@@ -22,10 +22,11 @@ from lictor.cluster.settings import read_settings
 from lictor.control.cleanup.run import format_time, read_status, read_time
 from lictor.control.cleanup.sweep import Page, Sweep, SweepContext
 from lictor.errors import ApiError, LictorError, NotFoundError, UsageError
+from lictor.families.registry import Role
 from lictor.lang.resource_names import Resource as ResourceName
 from lictor.lang.resource_names import ResourceNames, builtin_names
 from lictor.load.policies import load_documents
-from lictor.model.cel_policy import CelException
+from lictor.model.metadata import PolicyRecord
 from lictor.raw import JsonObject
 
 
@@ -194,7 +195,7 @@ async def _find_settings(client: Client, names: Names) -> JsonObject | None:
         ) from error
 
 
-async def _list_exceptions(client: Client, flags: Flags) -> tuple[CelException, ...]:
+async def _list_exceptions(client: Client, flags: Flags) -> tuple[PolicyRecord, ...]:
     if not flags.exception_namespace:
         return ()
     namespace = flags.exception_namespace.replace("*", "")
@@ -205,7 +206,7 @@ async def _list_exceptions(client: Client, flags: Flags) -> tuple[CelException, 
     return tuple(_read_exceptions(documents))
 
 
-def _read_exceptions(documents: Iterable[JsonObject]) -> Iterator[CelException]:
+def _read_exceptions(documents: Iterable[JsonObject]) -> Iterator[PolicyRecord]:
     for document in documents:
         loaded = load_documents(orjson.dumps(document), "PolicyException")
-        yield from (each.record for each in loaded.cel_exceptions)
+        yield from (each.record for each in loaded.with_role(Role.EXCEPTION))

@@ -10,10 +10,10 @@ import msgspec
 
 from lictor.cluster.cleanup_policies import CleanupTarget
 from lictor.cluster.resource import Resource
-from lictor.compile.cleanup import CleanupProgram
 from lictor.control.cleanup.sweep import Page, Sweep, SweepContext, Undecided, name_object
 from lictor.control.policy_writes import PolicyWrites
 from lictor.errors import ApiError, ConflictError, UnreachableError
+from lictor.model.program import CleanupProgram
 from lictor.raw import JsonObject
 from lictor.report import events
 from lictor.report.events import Event, EventReason, EventSource, ObjectReference

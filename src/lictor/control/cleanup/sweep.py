@@ -26,10 +26,10 @@ from lictor.cluster.cleanup_policies import (
 from lictor.cluster.client import Client
 from lictor.cluster.discovery import Collection
 from lictor.cluster.names import Names
-from lictor.compile.cleanup import CleanupProgram
 from lictor.errors import ApiError, EvaluationError, GoneError, LookupFailedError
 from lictor.lang.resource_names import ResourceNames, builtin_names
-from lictor.model.cel_policy import CelException
+from lictor.model.metadata import PolicyRecord
+from lictor.model.program import CleanupProgram
 from lictor.model.request import Request
 from lictor.ports import ApiCall, HttpLimits, Lookups
 from lictor.raw import Json, JsonObject
@@ -122,7 +122,7 @@ class SweepContext(msgspec.Struct, frozen=True):
     lookups: Lookups
     # Objects that no policy concerns, by the settings of the installation.
     is_protected: IsProtected = lambda _: False
-    exceptions: Callable[[], Iterable[CelException]] = tuple
+    exceptions: Callable[[], Iterable[PolicyRecord]] = tuple
     names: Callable[[], ResourceNames] = builtin_names
     http_limits: HttpLimits = HttpLimits()
     # What our own objects are called, which no policy deletes.

@@ -20,9 +20,9 @@ from lictor.control.loop import ReconcileLoop
 from lictor.control.policy_writes import PolicyWrites
 from lictor.control.ttl.deletion import TtlDeletionLoop, TtlDeletions
 from lictor.control.ttl.watch import Agenda, TtlLoop, TtlWatches
+from lictor.families.registry import Role, registry
 from lictor.lang.duration import NANOSECONDS, parse_duration
-from lictor.model.cel_policy import CelException
-from lictor.model.exception import PolicyException
+from lictor.model.metadata import PolicyRecord
 from lictor.model.request import Request
 from lictor.ports import Lookups
 from lictor.raw import JsonObject
@@ -118,7 +118,11 @@ class ProtectedObjects:
         return bool(labels.get(_MANAGED_BY) == _MANAGER)
 
 
-def _list_exceptions(context: ControllerContext) -> Iterator[CelException]:
+def _list_exceptions(context: ControllerContext) -> Iterator[PolicyRecord]:
+    """Exceptions from policies that delete; the others are not asked about what is deleted."""
     for exception in context.store.exceptions:
-        if not isinstance(exception, PolicyException):
+        if registry().of(exception).family in _FAMILIES:
             yield exception
+
+
+_FAMILIES = {kind.family for kind in registry().with_role(Role.DELETION) if kind.is_listed}

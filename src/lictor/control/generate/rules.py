@@ -21,7 +21,7 @@ from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
 from lictor.cluster.update_requests import UpdateTrigger
 from lictor.control.generate.labels import GenerationUnit
 from lictor.engine import Engine
-from lictor.model.cel_policy import GeneratingPolicy
+from lictor.families.kyverno_cel.records import GeneratingPolicy
 from lictor.model.policy import ForEachGenerate, Generate, Policy
 from lictor.model.program import Phase, Program
 from lictor.model.request import GroupVersionKind, Operation

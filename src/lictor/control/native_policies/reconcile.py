@@ -34,7 +34,8 @@ from lictor.convert.native_objects import (
     PolicyOwner,
 )
 from lictor.errors import ApiError, CompileError
-from lictor.model.cel_policy import CelException, MutatingPolicy, ValidatingPolicy
+from lictor.families.kyverno_cel.records import MutatingPolicy, ValidatingPolicy
+from lictor.model.cel_policy import CelException
 from lictor.model.exception import PolicyException
 from lictor.model.policy import Policy
 from lictor.raw import JsonObject

@@ -22,9 +22,9 @@ from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
 from lictor.control.context import evaluate_now
 from lictor.control.scan.progress import hash_text
 from lictor.engine import Engine
+from lictor.families.kyverno_cel.records import MutatingPolicy
 from lictor.lang.resource_names import ResourceNames
 from lictor.load.policies import load_documents
-from lictor.model.cel_policy import MutatingPolicy
 from lictor.model.policy import Policy
 from lictor.model.program import Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request
@@ -105,11 +105,7 @@ class NativePrograms:
         for binding in bindings:
             loaded += load_documents(orjson.dumps(binding), binding["metadata"]["name"])
         return compile_documents(
-            (),
-            lookups=self._lookups,
-            admission_policies=[sourced.record for sourced in loaded.admission_policies],
-            bindings=[sourced.record for sourced in loaded.bindings],
-            resource_names=self._names(),
+            loaded.records, lookups=self._lookups, resource_names=self._names()
         )
 
 

@@ -16,13 +16,12 @@ from lictor.cluster.namespaces import NamespaceCache
 from lictor.cluster.request_filter import RequestFilter, build_filter
 from lictor.cluster.resource import CONFIG_MAP, Resource
 from lictor.cluster.settings import read_settings
-from lictor.cluster.store import PolicyStore, Record
+from lictor.cluster.store import PolicyStore
 from lictor.control.context import evaluate_now
 from lictor.control.scan.plan import concerns
 from lictor.engine import Engine
 from lictor.errors import ApiError, LictorError, UsageError
-from lictor.model.exception import PolicyException
-from lictor.model.policy import Policy
+from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Status
@@ -77,7 +76,12 @@ class _Engines(msgspec.Struct, frozen=True):
 
 
 async def preview_policies(
-    client: Client, flags: Flags, names: Names, given: Sequence[Record] | str, *, limit: int = 1000
+    client: Client,
+    flags: Flags,
+    names: Names,
+    given: Sequence[PolicyRecord] | str,
+    *,
+    limit: int = 1000,
 ) -> PolicyPreview:
     """Judge everything in the cluster by policies that are given, or by the one called so."""
     async with _open_cluster(client, flags, names) as cluster:
@@ -101,14 +105,10 @@ def _find(cluster: _Cluster, name: str) -> tuple[Program, ...]:
     return programs
 
 
-def _compile(cluster: _Cluster, records: Sequence[Record]) -> tuple[Program, ...]:
-    exceptions = cluster.store.exceptions
+def _compile(cluster: _Cluster, records: Sequence[PolicyRecord]) -> tuple[Program, ...]:
     return compile_documents(
-        [record for record in records if isinstance(record, Policy)],
-        exceptions=[each for each in exceptions if isinstance(each, PolicyException)],
+        (*records, *cluster.store.exceptions),
         lookups=cluster.lookups,
-        cel_policies=[record for record in records if not isinstance(record, Policy)],
-        cel_exceptions=[each for each in exceptions if not isinstance(each, PolicyException)],
         resource_names=cluster.store.names,
     )
 

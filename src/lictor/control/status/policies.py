@@ -18,7 +18,7 @@ from lictor.errors import ConflictError, NotFoundError
 from lictor.lang.resource_names import ResourceNames
 from lictor.lint.images import find_unsupported
 from lictor.lint.policy import lint_policy
-from lictor.model.admission import MatchResources
+from lictor.model.constraints import MatchResources
 from lictor.model.finding import Finding, Severity, write_path
 from lictor.model.policy import Policy
 from lictor.raw import JsonObject

@@ -12,8 +12,6 @@ from lictor.cluster.routes import (
     is_asked,
 )
 from lictor.cluster.store import StoredPolicy
-from lictor.compile.cel.autogen import Floor, list_floors
-from lictor.compile.cel.templates import rewrite_mutating
 from lictor.control.webhooks.draft import (
     EQUIVALENT,
     DraftContext,
@@ -29,13 +27,14 @@ from lictor.control.webhooks.rules import (
     select_namespaces,
     write_selector,
 )
-from lictor.model.admission import MatchResources
-from lictor.model.cel_policy import (
+from lictor.families.kyverno_cel.autogen import Floor, list_floors, rewrite_mutating
+from lictor.families.kyverno_cel.records import (
     GeneratingPolicy,
     ImageValidatingPolicy,
     MutatingPolicy,
     ValidatingPolicy,
 )
+from lictor.model.constraints import MatchResources
 from lictor.model.policy import MatchCondition
 from lictor.raw import JsonObject
 

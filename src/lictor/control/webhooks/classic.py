@@ -16,7 +16,6 @@ from lictor.cluster.routes import (
     is_validating_rule,
 )
 from lictor.cluster.store import StoredPolicy
-from lictor.compile.autogen import expand_rules
 from lictor.control.webhooks.draft import (
     NONE_ON_DRY_RUN,
     DraftContext,
@@ -36,6 +35,7 @@ from lictor.control.webhooks.rules import (
     select_namespaces,
 )
 from lictor.errors import CompileError
+from lictor.families.classic.autogen import expand_rules
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
 from lictor.match.classic import list_descriptions

@@ -7,12 +7,13 @@ from functools import partial
 import msgspec
 
 from lictor.cluster.routes import is_mutating_rule, is_validating_rule
-from lictor.cluster.store import Record, StoredPolicy
+from lictor.cluster.store import StoredPolicy
 from lictor.errors import CompileError
 from lictor.lang.wildcard import compile_wildcard, has_wildcard
 from lictor.match.classic import list_descriptions
 from lictor.match.selector import compile_selector
-from lictor.model.policy import LabelSelector, Policy, Rule
+from lictor.model.metadata import LabelSelector, PolicyRecord
+from lictor.model.policy import Policy, Rule
 from lictor.raw import Json, JsonObject
 
 # Every Namespace has this label, and its name as the value.
@@ -69,7 +70,7 @@ def select_labels(policies: Iterable[StoredPolicy], *, mutating: bool) -> JsonOb
     return write_selector(first)
 
 
-def _find_scope(record: Record | None, *, mutating: bool) -> LabelSelector | None:
+def _find_scope(record: PolicyRecord | None, *, mutating: bool) -> LabelSelector | None:
     if not isinstance(record, Policy):
         return None
     is_heard = is_mutating_rule if mutating else is_validating_rule

@@ -1,6 +1,6 @@
 """What all CEL policies of one engine share, and what their expressions may ask of the outside."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -17,11 +17,8 @@ from lictor.lang.cel.host import (
 )
 from lictor.lang.resource_names import ResourceNames
 from lictor.lang.watch import WatchRule, watch_nothing
-from lictor.model.admission import Binding
 from lictor.model.cel_policy import CelException
-from lictor.model.policy import Metadata
 from lictor.model.request import GroupVersionKind
-from lictor.model.result import PolicyRef
 from lictor.ports import ApiCall, HttpAnswer, HttpLimits, Lookups
 from lictor.raw import Json, JsonObject
 
@@ -199,7 +196,6 @@ class CelContext(msgspec.Struct, frozen=True):
 
     lookups: Lookups
     resource_names: ResourceNames
-    bindings: tuple[Binding, ...] = ()
     exceptions: tuple[CelException, ...] = ()
     # Parameter objects that were given by hand; None where the cluster is asked for them.
     params: tuple[JsonObject, ...] | None = None
@@ -220,25 +216,5 @@ class CelContext(msgspec.Struct, frozen=True):
         """What the expressions of a policy may ask of the outside."""
         return bind_host_functions(self.lookups, self.resource_names, namespace, self.http_limits)
 
-    def bindings_of(self, policy: str, kind: str) -> Iterator[Binding]:
-        """The bindings that put a policy into force."""
-        for binding in self.bindings:
-            if binding.kind == f"{kind}Binding" and binding.spec.policy_name == policy:
-                yield binding
-
     def _name_resource(self, kind: GroupVersionKind) -> str:
         return self.resource_names.of_kind(kind.group, kind.version, kind.kind).resource
-
-
-def refer(api_version: str, kind: str, metadata: Metadata, source: str) -> PolicyRef:
-    """Who speaks in results."""
-    namespaced = kind.startswith("Namespaced")
-    return PolicyRef(
-        name=metadata.name,
-        namespace=(metadata.namespace or "default") if namespaced else "",
-        kind=kind,
-        api_version=api_version,
-        annotations=metadata.annotations,
-        labels=metadata.labels,
-        source=source,
-    )

@@ -29,11 +29,11 @@ from lictor.lang.resource_names import Resource
 from lictor.match.combine import remember, within
 from lictor.match.constraints import compile_constraints
 from lictor.match.metadata import read_map, read_text
-from lictor.model.admission import (
+from lictor.model.cel_policy import MutatingSpec
+from lictor.model.constraints import (
     MatchResources,
     ResourceRule,
 )
-from lictor.model.cel_policy import MutatingSpec
 from lictor.model.program import Case, Select
 from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result, Status

@@ -14,8 +14,8 @@ from lictor.lang.cel.types import CelType
 from lictor.lang.patch.apply_configuration import apply_configuration
 from lictor.lang.patch.strict_json_patch import apply_json_patch
 from lictor.lang.written_size import check_written
-from lictor.model.admission import Mutation
 from lictor.model.cel_policy import MutatingSpec
+from lictor.model.constraints import Mutation
 from lictor.model.policy import CelVariable
 from lictor.raw import Json, JsonObject
 
@@ -98,7 +98,7 @@ def _patch_json(evaluate: Evaluate) -> Patch:
         except EvaluationError as error:
             raise EvaluationError(f"JSON Patch: {error}") from error
         if not isinstance(after, dict) or not after.get("kind"):
-            raise EvaluationError("JSON Patch: Object 'CelType' is missing")
+            raise EvaluationError("JSON Patch: Object 'Kind' is missing")
         return after
 
     return patch

@@ -11,8 +11,6 @@ from lictor.load.policies import load_documents
 from lictor.model.request import Request
 from lictor.model.result import Result
 
-COMPANIONS = ("admission_policies", "bindings", "cel_policies", "cel_exceptions")
-
 
 @pytest.fixture
 def compile_all() -> Callable[..., Engine]:
@@ -22,9 +20,7 @@ def compile_all() -> Callable[..., Engine]:
         text = "\n---\n".join(json.dumps(document) for document in documents)
         loaded = load_documents(text, "policy.yaml")
         assert not loaded.problems
-        companions = {name: [s.record for s in getattr(loaded, name)] for name in COMPANIONS}
-        policies = [s.record for s in loaded.policies]
-        return Engine(compile_documents(policies, **companions | options))
+        return Engine(compile_documents(loaded.records, **options))
 
     return compile_all
 

@@ -3,8 +3,8 @@
 import pytest
 
 from lictor.assembly import compile_documents
-from lictor.compile.cel.authorizing import REQUEST_KINDS
 from lictor.engine import Engine
+from lictor.families.kyverno_cel.authorizing import REQUEST_KINDS
 from lictor.load.policies import load_documents
 from lictor.model.request import GroupVersionKind, Request
 
@@ -20,7 +20,7 @@ spec:
 def judge(mode, spec, payload, kind=None):
     loaded = load_documents(HEAD.replace("MODE", mode) + spec, "policy.yaml")
     assert not loaded.problems
-    programs = compile_documents((), cel_policies=[found.record for found in loaded.cel_policies])
+    programs = compile_documents(loaded.records)
     results = (
         Engine(programs).evaluate(Request(kind=kind or REQUEST_KINDS[mode], object=payload)).results
     )

@@ -2,10 +2,11 @@
 
 import pytest
 
-from lictor.compile.cel.autogen import list_floors
-from lictor.model.admission import MatchResources, ResourceRule
+from lictor.families.kyverno_cel.autogen import list_floors
 from lictor.model.cel_policy import PodControllers, ValidatingSpec
-from lictor.model.policy import CelExpression, LabelSelector
+from lictor.model.constraints import MatchResources, ResourceRule
+from lictor.model.metadata import LabelSelector
+from lictor.model.policy import CelExpression
 
 PODS = ResourceRule(
     operations=("CREATE",), api_groups=("",), api_versions=("v1",), resources=("pods",)

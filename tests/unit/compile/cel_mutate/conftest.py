@@ -12,8 +12,6 @@ from lictor.model.request import Request
 from lictor.model.result import Verdict
 from lictor.ports import NoLookups
 
-_RECORDS = ("admission_policies", "bindings", "cel_policies", "cel_exceptions")
-
 
 class Cluster(NoLookups):
     """Answers from a list of objects."""
@@ -40,14 +38,14 @@ def cluster() -> type[Cluster]:
 
 
 @pytest.fixture
-def load() -> Callable[..., dict]:
-    """The records of documents, by the names under which they are compiled."""
+def load() -> Callable[..., tuple]:
+    """The records of documents."""
 
     def load(documents):
         text = "\n---\n".join(json.dumps(document) for document in documents)
         loaded = load_documents(text, "policy.yaml")
         assert not loaded.problems
-        return {name: [each.record for each in getattr(loaded, name)] for name in _RECORDS}
+        return loaded.records
 
     return load
 
@@ -58,6 +56,6 @@ def evaluate(load) -> Callable[..., Verdict]:
 
     def evaluate(documents, subject, **options):
         request = subject if isinstance(subject, Request) else Request.of(subject)
-        return Engine(compile_documents([], **load(documents), **options)).evaluate(request)
+        return Engine(compile_documents(load(documents), **options)).evaluate(request)
 
     return evaluate

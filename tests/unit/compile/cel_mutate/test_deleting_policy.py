@@ -4,10 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lictor.compile.cel.deleting import compile_deleting
+from lictor.compile.context import CompileContext
 from lictor.errors import CompileError, EvaluationError
-from lictor.evaluate.cel.context import CelContext
-from lictor.lang.resource_names import builtin_names
+from lictor.families.kyverno_cel.deleting import compile_deleting
 from lictor.model.request import Request
 
 POD = {
@@ -46,10 +45,7 @@ def policy(*conditions, kind="DeletingPolicy", **spec):
 def sweep(load, cluster):
     def sweep(*documents):
         records = load(documents)
-        around = CelContext(
-            cluster(SWITCH), builtin_names(), exceptions=tuple(records["cel_exceptions"])
-        )
-        return compile_deleting(records["cel_policies"][0], around)
+        return compile_deleting(records[0], CompileContext(cluster(SWITCH), records))
 
     return sweep
 

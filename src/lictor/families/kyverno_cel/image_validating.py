@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from lictor.compile.cel.autogen import Floor, list_floors
 from lictor.compile.cel.deferral import build_when_used, make_rule
 from lictor.compile.cel.selection import choose_action, select_all, select_constrained
-from lictor.evaluate.cel.context import CelContext, refer
+from lictor.compile.context import CompileContext
+from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import (
     Voice,
     compile_exemptions,
@@ -16,18 +16,20 @@ from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_match_co
 from lictor.evaluate.cel.validate import ImageValidatingCheck, compile_images
 from lictor.evaluate.cel.validations import compile_validations
 from lictor.evaluate.cel.views import View, view_payload
+from lictor.families.kyverno_cel.autogen import Floor, list_floors
+from lictor.families.kyverno_cel.records import ImageValidatingPolicy
+from lictor.families.registry import refer
 from lictor.lang.cel.environment import kyverno_environment
-from lictor.model.cel_policy import ImageValidatingPolicy, ImageValidatingSpec
+from lictor.model.cel_policy import ImageValidatingSpec
 from lictor.model.program import Check, CompiledRule, Phase, Program, Select
 from lictor.model.result import Action, PolicyRef, RuleType
 from lictor.raw import JsonObject
 
-_SOURCE = "KyvernoImageValidatingPolicy"
 
-
-def compile_image_validating(policy: ImageValidatingPolicy, around: CelContext) -> Program:
+def compile_image_validating(policy: ImageValidatingPolicy, context: CompileContext) -> Program:
     """Turn a policy into a program; one that does not compile answers with the reason."""
-    ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
+    around = context.cel
+    ref = refer(policy)
     spec = policy.spec
     compiler = _Compiler(ref, around, choose_action(spec.validation_actions))
     return Program(

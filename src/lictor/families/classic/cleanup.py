@@ -2,32 +2,21 @@
 
 from collections.abc import Callable
 
-import msgspec
-
-from lictor.compile.classic import Surroundings
+from lictor.compile.context import CompileContext
 from lictor.evaluate.conditions import ask, compile_conditions
 from lictor.evaluate.context import compile_context
 from lictor.evaluate.scope import build_scope
 from lictor.evaluate.setting import Setting
-from lictor.lang.cron import NextRun, compile_schedule
+from lictor.families.classic.records import CleanupPolicy
+from lictor.lang.cron import compile_schedule
 from lictor.match.classic import CLEANUP, compile_filter
 from lictor.match.combine import remember, within
-from lictor.model.cleanup import CleanupPolicy
-from lictor.model.program import Select
+from lictor.model.program import CleanupProgram, Select
 from lictor.model.request import Operation, Request
 from lictor.model.result import PolicyRef, RuleType
 
 
-class CleanupProgram(msgspec.Struct, frozen=True):
-    """A cleanup policy, ready to run."""
-
-    policy: PolicyRef
-    next_run: NextRun
-    concerns: Callable[[Request], bool]
-    propagation: str = ""
-
-
-def compile_cleanup(policy: CleanupPolicy, around: Surroundings) -> CleanupProgram:
+def compile_cleanup(policy: CleanupPolicy, context: CompileContext) -> CleanupProgram:
     """Turn a cleanup policy into a program; raise CompileError where it makes no sense."""
     ref = PolicyRef(
         name=policy.metadata.name,
@@ -40,21 +29,21 @@ def compile_cleanup(policy: CleanupPolicy, around: Surroundings) -> CleanupProgr
     return CleanupProgram(
         policy=ref,
         next_run=compile_schedule(policy.spec.schedule),
-        concerns=_compile_concern(policy, ref, around),
+        concerns=_compile_concern(policy, ref, context),
         propagation=policy.spec.deletion_propagation_policy or "",
     )
 
 
 def _compile_concern(
-    policy: CleanupPolicy, ref: PolicyRef, around: Surroundings
+    policy: CleanupPolicy, ref: PolicyRef, context: CompileContext
 ) -> Callable[[Request], bool]:
     setting = Setting(
         policy=ref,
         rule="",
         type=RuleType.CLEANUP,
-        expressions=around.expressions,
-        lookups=around.lookups,
-        properties=around.expressions.document({}),
+        expressions=context.expressions,
+        lookups=context.lookups,
+        properties=context.expressions.document({}),
     )
     wanted = _bind(remember(compile_filter(policy.spec.match, CLEANUP)), ref)
     spared = (
@@ -63,7 +52,7 @@ def _compile_concern(
         else remember(compile_filter(policy.spec.exclude, CLEANUP, where="exclude"))
     )
     enter = compile_context(policy.spec.context, setting)
-    asks = compile_conditions(policy.spec.conditions, around.expressions, where="conditions")
+    asks = compile_conditions(policy.spec.conditions, context.expressions, where="conditions")
 
     def concerns(request: Request) -> bool:
         if not _selects(wanted, request) or (spared is not None and _selects(spared, request)):

@@ -4,7 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from lictor.model.policy import Conditions, ContextEntry, Match, Metadata
+from lictor.model.metadata import Metadata
+from lictor.model.policy import Conditions, ContextEntry, Match
 from lictor.raw import Json
 
 

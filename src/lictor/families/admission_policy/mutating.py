@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.compile.cel.bindings import select_bound
 from lictor.compile.cel.deferral import make_rule
-from lictor.evaluate.cel.context import CelContext, refer
+from lictor.compile.context import CompileContext
+from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import Voice
 from lictor.evaluate.cel.expressions import (
     ExpressionCompiler,
@@ -16,27 +16,29 @@ from lictor.evaluate.cel.expressions import (
 from lictor.evaluate.cel.mutate import AdmissionMutatingCheck
 from lictor.evaluate.cel.mutations import compile_mutations
 from lictor.evaluate.cel.params import FindParams, compile_params
+from lictor.families.admission_policy.bindings import select_bound
+from lictor.families.admission_policy.records import (
+    MutatingAdmissionPolicy,
+    MutatingAdmissionPolicyBinding,
+)
+from lictor.families.registry import refer
 from lictor.lang.cel.environment import kubernetes_environment
-from lictor.model.admission import MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding
 from lictor.model.program import Check, CompiledRule, Phase, Program
 from lictor.model.result import Action, PolicyRef, RuleType
-
-_SOURCE = "MutatingAdmissionPolicy"
 
 _Binding: TypeAlias = MutatingAdmissionPolicyBinding
 
 
-def compile_mutating_admission(policy: MutatingAdmissionPolicy, around: CelContext) -> Program:
+def compile_mutating_admission(policy: MutatingAdmissionPolicy, context: CompileContext) -> Program:
     """Turn a policy into a program.
 
     In a cluster, a policy without binding does nothing; whoever asks offline about such a policy
     wants to know what it would do.
     """
-    ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
+    around = context.cel
+    ref = refer(policy)
     bindings = [
-        binding
-        for binding in around.bindings_of(ref.name, policy.kind)
-        if isinstance(binding, _Binding)
+        binding for binding in context.select(_Binding) if binding.spec.policy_name == ref.name
     ]
     compiler = _Compiler(policy, ref, around)
     return Program(

@@ -4,9 +4,10 @@ from msgspec.structs import replace
 
 from lictor.compile.cel.selection import select_none
 from lictor.evaluate.cel.context import CelContext
+from lictor.families.admission_policy.records import Binding
 from lictor.match.combine import remember
 from lictor.match.constraints import compile_constraints, is_exempt
-from lictor.model.admission import Binding, MatchResources
+from lictor.model.constraints import MatchResources
 from lictor.model.program import Matcher, Select
 from lictor.model.request import GroupVersionKind, Operation
 

@@ -6,7 +6,7 @@ from lictor.lang.wildcard import compile_wildcard
 from lictor.match.selector import compile_selector
 from lictor.model.policy import ActionOverride, Policy, Rule
 from lictor.model.request import Request
-from lictor.model.result import Action
+from lictor.model.result import Action, RuleType
 
 Override = Callable[[Request], Action | None]
 
@@ -64,3 +64,13 @@ def _namespace(request: Request) -> str:
         return ""
     name = metadata.get("name" if request.kind.kind == "Namespace" else "namespace")
     return name if isinstance(name, str) else ""
+
+
+def list_expected_work(policy: Policy) -> frozenset[RuleType]:
+    """What the rules of a policy do; nobody expects to hear of objects that are not generated."""
+    done = {
+        RuleType.MUTATION: any(rule.mutate is not None for rule in policy.spec.rules),
+        RuleType.IMAGE_VERIFY: any(rule.verify_images for rule in policy.spec.rules),
+        RuleType.VALIDATION: any(rule.validate is not None for rule in policy.spec.rules),
+    }
+    return frozenset(work for work, is_done in done.items() if is_done)

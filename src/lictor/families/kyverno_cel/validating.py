@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from lictor.compile.cel.autogen import Floor, list_floors
 from lictor.compile.cel.deferral import build_when_used, make_rule
 from lictor.compile.cel.selection import choose_action, select_all, select_constrained
-from lictor.evaluate.cel.context import CelContext, refer
+from lictor.compile.context import CompileContext
+from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import (
     Voice,
     compile_exemptions,
@@ -16,17 +16,19 @@ from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_match_co
 from lictor.evaluate.cel.validate import check_exempted, report_errors
 from lictor.evaluate.cel.validations import Judge, compile_validations
 from lictor.evaluate.cel.views import View, view_payload
+from lictor.families.kyverno_cel.autogen import Floor, list_floors
+from lictor.families.kyverno_cel.records import ValidatingPolicy
+from lictor.families.registry import refer
 from lictor.lang.cel.environment import kyverno_environment
-from lictor.model.cel_policy import ValidatingPolicy, ValidatingSpec
+from lictor.model.cel_policy import ValidatingSpec
 from lictor.model.program import Check, CompiledRule, Phase, Program, Select
 from lictor.model.result import Action, PolicyRef, RuleType, Status
 
-_SOURCE = "KyvernoValidatingPolicy"
 
-
-def compile_validating(policy: ValidatingPolicy, around: CelContext) -> Program:
+def compile_validating(policy: ValidatingPolicy, context: CompileContext) -> Program:
     """Turn a policy into a program; one that does not compile answers with the reason."""
-    ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
+    around = context.cel
+    ref = refer(policy)
     spec = policy.spec
     return Program(
         policy=ref,
@@ -54,7 +56,7 @@ def _compile_rules(
             yield builder.floor_rule(spec, floor)
     else:
         # Envoy and HTTP: not about resources.
-        from lictor.compile.cel.authorizing import REQUEST_KINDS, compile_authorizing
+        from lictor.families.kyverno_cel.authorizing import REQUEST_KINDS, compile_authorizing
 
         if mode in REQUEST_KINDS:
             yield from compile_authorizing(spec, ref, around)

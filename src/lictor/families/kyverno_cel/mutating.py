@@ -5,11 +5,10 @@ from functools import partial
 
 import msgspec
 
-from lictor.compile.cel.autogen import Floor, list_floors
 from lictor.compile.cel.deferral import build_when_used, make_rule
 from lictor.compile.cel.selection import select_constrained
-from lictor.compile.cel.templates import rewrite_mutating
-from lictor.evaluate.cel.context import CelContext, refer
+from lictor.compile.context import CompileContext
+from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import (
     Voice,
     compile_exemptions,
@@ -21,18 +20,20 @@ from lictor.evaluate.cel.expressions import (
 )
 from lictor.evaluate.cel.mutate import MutatingCheck, aim_at_target, compile_targets
 from lictor.evaluate.cel.mutations import compile_remembering
+from lictor.families.kyverno_cel.autogen import Floor, list_floors, rewrite_mutating
+from lictor.families.kyverno_cel.records import MutatingPolicy
+from lictor.families.registry import refer
 from lictor.lang.cel.environment import kyverno_environment
-from lictor.model.admission import MatchResources
-from lictor.model.cel_policy import MutatingPolicy, MutatingSpec
+from lictor.model.cel_policy import MutatingSpec
+from lictor.model.constraints import MatchResources
 from lictor.model.program import Case, Check, CompiledRule, Phase, Program
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
 
-_SOURCE = "KyvernoMutatingPolicy"
 
-
-def compile_mutating(policy: MutatingPolicy, around: CelContext) -> Program:
+def compile_mutating(policy: MutatingPolicy, context: CompileContext) -> Program:
     """Turn a policy into a program; one that does not compile answers with the reason."""
-    ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
+    around = context.cel
+    ref = refer(policy)
     spec = policy.spec
     return Program(
         policy=ref,

@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from lictor.compile.cel.deferral import make_rule
 from lictor.compile.cel.selection import choose_action, select_none
-from lictor.evaluate.cel.context import CelContext, refer
+from lictor.compile.context import CompileContext
+from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import Voice
 from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_annotations
 from lictor.evaluate.cel.params import FindParams, compile_params
@@ -15,34 +16,32 @@ from lictor.evaluate.cel.validations import (
     decide_with_params,
     list_decision_texts,
 )
-from lictor.lang.cel.environment import kubernetes_environment
-from lictor.match.combine import remember
-from lictor.match.constraints import compile_constraints, is_exempt
-from lictor.model.admission import (
-    MatchResources,
+from lictor.families.admission_policy.records import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
 )
+from lictor.families.registry import refer
+from lictor.lang.cel.environment import kubernetes_environment
+from lictor.match.combine import remember
+from lictor.match.constraints import compile_constraints, is_exempt
+from lictor.model.constraints import MatchResources
 from lictor.model.program import Case, Check, CompiledRule, Matcher, Phase, Program, Select
 from lictor.model.request import GroupVersionKind, Operation
 from lictor.model.result import Action, PolicyRef, Result, RuleType
 
-_SOURCE = "ValidatingAdmissionPolicy"
-
 _Binding = ValidatingAdmissionPolicyBinding
 
 
-def compile_admission(policy: ValidatingAdmissionPolicy, around: CelContext) -> Program:
+def compile_admission(policy: ValidatingAdmissionPolicy, context: CompileContext) -> Program:
     """Turn a policy into a program.
 
     In a cluster, a policy without binding does nothing; whoever asks offline about such a policy
     wants to know what it would say.
     """
-    ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
+    around = context.cel
+    ref = refer(policy)
     bindings = [
-        binding
-        for binding in around.bindings_of(ref.name, policy.kind)
-        if isinstance(binding, _Binding)
+        binding for binding in context.select(_Binding) if binding.spec.policy_name == ref.name
     ]
     compiler = _Compiler(policy, ref, around)
     return Program(

@@ -5,7 +5,8 @@ from dataclasses import replace as replace_field
 
 from lictor.compile.cel.deferral import make_rule
 from lictor.compile.cel.selection import select_constrained
-from lictor.evaluate.cel.context import CelContext, refer
+from lictor.compile.context import CompileContext
+from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import (
     Voice,
     compile_exemptions,
@@ -16,17 +17,18 @@ from lictor.evaluate.cel.expressions import (
     compile_match_conditions,
 )
 from lictor.evaluate.cel.generate import GeneratedObjects, GeneratingCheck
+from lictor.families.kyverno_cel.records import GeneratingPolicy
+from lictor.families.registry import refer
 from lictor.lang.cel.environment import kyverno_environment
-from lictor.model.cel_policy import GeneratingPolicy, GeneratingSpec
+from lictor.model.cel_policy import GeneratingSpec
 from lictor.model.program import Case, Check, Phase, Program
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
 
-_SOURCE = "KyvernoGeneratingPolicy"
 
-
-def compile_generating(policy: GeneratingPolicy, around: CelContext) -> Program:
+def compile_generating(policy: GeneratingPolicy, context: CompileContext) -> Program:
     """Turn a policy into a program; one that does not compile answers with the reason."""
-    ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
+    around = context.cel
+    ref = refer(policy)
     spec = policy.spec
     rule = make_rule(
         ref.name,

@@ -1,21 +1,21 @@
 """Kyverno's classic policies: ClusterPolicy and Policy become programs."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from lictor.compile.actions import base_action, compile_override
-from lictor.compile.autogen import expand_rules
+from lictor.compile.context import CompileContext
 from lictor.errors import CompileError, LictorError
 from lictor.evaluate.conditions import compile_conditions
 from lictor.evaluate.context import compile_context
 from lictor.evaluate.existing_violations import allow_existing
-from lictor.evaluate.expressions import Expressions
 from lictor.evaluate.guard import Exempt, Guard, compile_exceptions, guard
 from lictor.evaluate.setting import Outcome, Setting
 from lictor.evaluate.validate import compile_validate
-from lictor.lang.watch import Watch, WatchRule, watch_nothing
+from lictor.families.classic.actions import base_action, compile_override
+from lictor.families.classic.autogen import expand_rules
+from lictor.families.registry import refer
+from lictor.lang.watch import Watch
 from lictor.match.classic import (
     compile_match,
     names_deletion,
@@ -28,48 +28,29 @@ from lictor.model.policy import Generate, Match, Mutate, Policy, Rule, Validate
 from lictor.model.program import Case, Check, CompiledRule, Matcher, Phase, Program, Select
 from lictor.model.request import Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
-from lictor.ports import Lookups
-
-if TYPE_CHECKING:
-    from lictor.evaluate.cel.context import CelContext
 
 
-def _no_cel() -> "CelContext":
-    raise CompileError("CEL is not available here")
-
-
-class Surroundings(msgspec.Struct, frozen=True):
-    """What all policies of one engine share."""
-
-    expressions: Expressions
-    lookups: Lookups
-    exceptions: tuple[PolicyException, ...] = ()
-    watch_rule: WatchRule = watch_nothing
-    # What rules in CEL need; asked for by those only, as it loads the engine of that language.
-    cel: "Callable[[], CelContext]" = _no_cel
-
-
-def compile_policy(policy: Policy, around: Surroundings) -> Program:
+def compile_policy(policy: Policy, context: CompileContext) -> Program:
     """Turn a policy into a program; a rule that cannot be compiled answers with an error."""
-    around.expressions.begin_policy()
-    return _build_program(policy, around, _RuleCompiler.compile)
+    context.expressions.begin_policy()
+    return _build_program(policy, context, _RuleCompiler.compile)
 
 
-def compile_failing(policy: Policy, error: LictorError, around: Surroundings) -> Program:
+def compile_failing(policy: Policy, error: LictorError, context: CompileContext) -> Program:
     """A program of which every rule answers with an error; of a policy that is not compiled."""
-    return _build_program(policy, around, lambda compiler: compiler.fail(error))
+    return _build_program(policy, context, lambda compiler: compiler.fail(error))
 
 
 def _build_program(
     policy: Policy,
-    around: Surroundings,
+    context: CompileContext,
     compile_rule: "Callable[[_RuleCompiler], Iterator[CompiledRule]]",
 ) -> Program:
-    ref = _refer(policy)
+    ref = refer(policy)
     rules = tuple(
         compiled
         for rule in expand_rules(policy)
-        for compiled in compile_rule(_RuleCompiler(policy, ref, rule, around))
+        for compiled in compile_rule(_RuleCompiler(policy, ref, rule, context))
     )
     return Program(
         policy=ref,
@@ -81,25 +62,11 @@ def _build_program(
     )
 
 
-def _refer(policy: Policy) -> PolicyRef:
-    namespace = policy.metadata.namespace
-    if policy.kind == "Policy" and not namespace:
-        namespace = "default"
-    return PolicyRef(
-        name=policy.metadata.name,
-        namespace=namespace if policy.kind == "Policy" else "",
-        kind=policy.kind,
-        api_version=policy.api_version,
-        annotations=policy.metadata.annotations,
-        labels=policy.metadata.labels,
-    )
-
-
 class _RuleCompiler(msgspec.Struct, frozen=True):
     policy: Policy
     ref: PolicyRef
     rule: Rule
-    around: Surroundings
+    context: CompileContext
 
     def compile(self) -> Iterator[CompiledRule]:
         """One compiled rule for each thing that the rule does."""
@@ -197,7 +164,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
     def _exempt(self, setting: Setting) -> Exempt | None:
         return compile_exceptions(
-            self.around.exceptions, self.ref.key, self.rule.name, setting.expressions
+            self.context.select(PolicyException), self.ref.key, self.rule.name, setting.expressions
         )
 
     def _relax(self, check: Check, setting: Setting) -> Check:
@@ -233,7 +200,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         if validate.cel is not None:
             from lictor.evaluate.cel.classic import compile_cel_check
 
-            return compile_cel_check(validate.cel, self.rule, setting, self.around.cel())
+            return compile_cel_check(validate.cel, self.rule, setting, self.context.cel)
         return compile_validate(validate, setting)
 
     def _match_stored(self) -> Matcher:
@@ -259,9 +226,9 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             policy=self.ref,
             rule=self.rule.name,
             type=kind,
-            expressions=self.around.expressions,
-            lookups=self.around.lookups,
-            properties=self.around.expressions.document(self.rule.report_properties),
+            expressions=self.context.expressions,
+            lookups=self.context.lookups,
+            properties=self.context.expressions.document(self.rule.report_properties),
             action=base_action(self.policy, self.rule),
             override=compile_override(self.policy, self.rule),
             watch=self._watch,
@@ -269,7 +236,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
     @property
     def _watch(self) -> Watch:
-        return self.around.watch_rule(self.rule.name)
+        return self.context.watch_rule(self.rule.name)
 
     def _guard_conditions(self, check: Check) -> Check:
         configuration = self.policy.spec.webhook_configuration
@@ -278,7 +245,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         from lictor.evaluate.cel.classic import compile_webhook_conditions
 
         concerns = compile_webhook_conditions(
-            configuration.match_conditions, self.around.cel(), self.ref.namespace
+            configuration.match_conditions, self.context.cel, self.ref.namespace
         )
         return lambda case: check(case) if concerns(case) else ()
 
@@ -313,8 +280,3 @@ def _failing(error: LictorError) -> Check:
         raise error
 
     return check
-
-
-def compile_policies(policies: Iterable[Policy], around: Surroundings) -> tuple[Program, ...]:
-    """Compile many; they share their expressions."""
-    return tuple(compile_policy(policy, around) for policy in policies)

@@ -5,25 +5,26 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from lictor.compile.cel.selection import select_constrained
-from lictor.compile.cleanup import CleanupProgram
-from lictor.evaluate.cel.context import CelContext, refer
+from lictor.compile.context import CompileContext
+from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import compile_exemptions, find_exceptions
 from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
 from lictor.evaluate.scope import build_scope
+from lictor.families.kyverno_cel.records import DeletingPolicy
+from lictor.families.registry import refer
 from lictor.lang.cel.environment import kyverno_environment
 from lictor.lang.cron import compile_schedule
-from lictor.model.admission import MatchResources
-from lictor.model.cel_policy import DeletingPolicy, DeletingSpec
-from lictor.model.program import Case, Select
+from lictor.model.cel_policy import DeletingSpec
+from lictor.model.constraints import MatchResources
+from lictor.model.program import Case, CleanupProgram, Select
 from lictor.model.request import Request
 from lictor.model.result import PolicyRef
 
-_SOURCE = "KyvernoDeletingPolicy"
 
-
-def compile_deleting(policy: DeletingPolicy, around: CelContext) -> CleanupProgram:
+def compile_deleting(policy: DeletingPolicy, context: CompileContext) -> CleanupProgram:
     """Turn a policy into a program; raise CompileError where it makes no sense."""
-    ref = refer(policy.api_version, policy.kind, policy.metadata, _SOURCE)
+    around = context.cel
+    ref = refer(policy)
     return CleanupProgram(
         policy=ref,
         next_run=compile_schedule(policy.spec.schedule),

@@ -5,14 +5,14 @@ Everything here is settled when a policy is compiled; nothing here looks at a re
 
 from collections.abc import Iterator
 
-from lictor.compile.autogen.controllers import Targets, choose_targets, list_controllers
-from lictor.compile.autogen.pod_template import (
+from lictor.errors import CompileError
+from lictor.families.classic.autogen.controllers import Targets, choose_targets, list_controllers
+from lictor.families.classic.autogen.pod_template import (
     IN_CRON_JOB,
     IN_TEMPLATE,
     IN_VALIDATED_TEMPLATE,
     nest_rule,
 )
-from lictor.errors import CompileError
 from lictor.model.policy import Policy, Rule
 
 _PREFIX = "autogen"

@@ -1,0 +1,58 @@
+"""Kubernetes' own admission policies (admissionregistration.k8s.io) and their bindings."""
+
+from lictor.families.registry import PolicyKind, Role
+from lictor.model.metadata import PolicyRecord
+from lictor.model.program import Phase
+from lictor.model.result import RuleType
+
+_HERE = "lictor.families.admission_policy"
+_MODULES = {
+    Phase.VALIDATE: "validating:compile_admission",
+    Phase.MUTATE: "mutating:compile_mutating_admission",
+}
+
+
+def list_expected_work(_: PolicyRecord) -> frozenset[RuleType]:
+    """A test hears of each policy that validates, whatever it says."""
+    return frozenset([RuleType.VALIDATION])
+
+
+def _declare(kind: str, plural: str, phase: Phase) -> tuple[PolicyKind, PolicyKind]:
+    """A kind of policy, and that of its bindings."""
+    policy = PolicyKind(
+        family="admission_policy",
+        group="admissionregistration.k8s.io",
+        kind=kind,
+        plural=plural,
+        namespaced=False,
+        versions=("v1", "v1beta1", "v1alpha1"),
+        preferred_version="v1",
+        is_native=True,
+        record=f"{_HERE}.records:{kind}",
+        phases=(phase,),
+        compile=f"{_HERE}.{_MODULES[phase]}",
+        # Of a change that is not made, nobody expects to hear.
+        expected_work=list_expected_work if phase is Phase.VALIDATE else "",
+        explain="lictor.report.cel_explanation:explain_cel",
+        report_source=kind,
+    )
+    binding = PolicyKind(
+        family="admission_policy",
+        group=policy.group,
+        kind=f"{kind}Binding",
+        plural=plural.replace("policies", "policybindings"),
+        namespaced=False,
+        versions=policy.versions,
+        preferred_version="v1",
+        is_native=True,
+        role=Role.BINDING,
+        is_listed=False,
+        record=f"{_HERE}.records:{kind}Binding",
+    )
+    return policy, binding
+
+
+KINDS = (
+    *_declare("ValidatingAdmissionPolicy", "validatingadmissionpolicies", Phase.VALIDATE),
+    *_declare("MutatingAdmissionPolicy", "mutatingadmissionpolicies", Phase.MUTATE),
+)

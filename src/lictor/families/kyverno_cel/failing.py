@@ -1,0 +1,61 @@
+"""Policies in CEL that are not compiled become programs all the same: they answer with an error."""
+
+from collections.abc import Iterator
+
+from lictor.compile.cel.deferral import make_rule
+from lictor.compile.cel.selection import choose_action, select_constrained
+from lictor.compile.context import CompileContext
+from lictor.errors import LictorError
+from lictor.families.kyverno_cel.autogen import list_floors
+from lictor.families.kyverno_cel.records import CelPolicy
+from lictor.families.registry import refer, registry
+from lictor.model.constraints import MatchResources
+from lictor.model.program import Case, Check, Program
+from lictor.model.result import Action, Result
+
+
+def fail_cel_policy(policy: CelPolicy, error: LictorError, context: CompileContext) -> Program:
+    """A program whose only answer is the error."""
+    around = context.cel
+    (phase,) = registry().of(policy).phases
+    ref = refer(policy)
+    spec = policy.spec
+    ignores = getattr(spec, "failure_policy", "") == "Ignore"
+    action = choose_action(tuple(getattr(spec, "validation_actions", ())))
+    evaluation = getattr(spec, "evaluation", None)
+    return Program(
+        policy=ref,
+        rules=tuple(
+            make_rule(
+                "",
+                phase,
+                # What cannot be decided: whoever says "Ignore" wants it to pass.
+                Action.AUDIT if ignores else action,
+                select=lambda each=each: select_constrained(each, ref, around),  # type: ignore[misc]
+                check=lambda: _fail(error),
+            )
+            for each in _list_constraints(policy)
+        ),
+        admission=_is_enabled(evaluation, "admission"),
+        background=_is_enabled(evaluation, "background"),
+    )
+
+
+def _list_constraints(policy: CelPolicy) -> Iterator[MatchResources | None]:
+    spec = policy.spec
+    yield spec.match_constraints
+    autogen = getattr(spec, "autogen", None)
+    if autogen is not None:
+        for floor in list_floors(spec.match_constraints, autogen.pod_controllers):
+            yield floor.constraints
+
+
+def _is_enabled(evaluation: object, when: str) -> bool:
+    return bool(getattr(getattr(evaluation, when, None), "enabled", True))
+
+
+def _fail(error: LictorError) -> Check:
+    def check(_: Case) -> tuple[Result, ...]:
+        raise error
+
+    return check

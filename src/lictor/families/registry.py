@@ -1,0 +1,235 @@
+"""Which kinds of policies are there, and what does everything else need to know of a kind?
+
+Each family declares its kinds as `PolicyKind`s. Packages of others add families by entry points of
+the group `lictor.families`. What is heavy is named as text ("package.module:name") and imported
+when it is first used.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from functools import cache
+from importlib import import_module
+from typing import Any, TypeAlias
+
+import msgspec
+
+from lictor.errors import LoadError
+from lictor.model.metadata import PolicyRecord
+from lictor.model.program import Phase
+from lictor.model.result import PolicyRef
+
+ENTRY_POINTS = "lictor.families"
+# Something to call or to use, or where it is: "package.module:name".
+Reference: TypeAlias = "str | Callable[..., Any]"
+# Fields that a record has for the sake of other versions.
+AbsentFields: TypeAlias = Mapping[type[msgspec.Struct], frozenset[str]]
+
+_BUILT_IN = (
+    "lictor.families.classic",
+    "lictor.families.admission_policy",
+    "lictor.families.kyverno_cel",
+)
+
+
+class Role(StrEnum):
+    """What documents of a kind are for."""
+
+    # Is asked about requests.
+    POLICY = "policy"
+    # Chooses objects that are deleted on a schedule.
+    DELETION = "deletion"
+    # Frees resources from policies.
+    EXCEPTION = "exception"
+    # Puts a policy in force.
+    BINDING = "binding"
+
+
+class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of policy, or of what belongs to policies: everything others ask about it."""
+
+    family: str
+    group: str
+    kind: str
+    plural: str
+    namespaced: bool
+    # Those that a document may have.
+    versions: tuple[str, ...]
+    # The one in which the API server is asked for objects.
+    preferred_version: str
+    role: Role = Role.POLICY
+    # Does the API server evaluate such policies itself?
+    is_native: bool = False
+
+    # Is it counted and watched together with the policies that are asked about requests?
+    is_listed: bool = True
+    # The work that its rules may do.
+    phases: tuple[Phase, ...] = ()
+    # Have rules names that their authors gave them?
+    has_named_rules: bool = False
+
+    # --- load: the record type; and (version) -> AbsentFields
+    record: "str | type[msgspec.Struct]"
+    absent_fields: Reference = ""
+
+    # --- compile: (record, CompileContext) -> Program, or a CleanupProgram for a deletion; and the
+    # same for a policy that may not be compiled: (record, error, CompileContext) -> Program
+    compile: Reference = ""
+    compile_failing: Reference = ""
+
+    # --- exceptions: (exception, PolicyKind, key of a policy) -> does it name the policy?
+    excepts: Reference = ""
+
+    # --- convert: (record, target, resource names, groups) -> the same policy in another family
+    convert: Reference = ""
+
+    # --- test: (record) -> the kinds of work that a test expects an answer about, also where the
+    # policy has nothing to say
+    expected_work: Reference = ""
+
+    # --- explain: (record, bindings, what was heard, results) -> an explanation of each rule
+    explain: Reference = "lictor.report.explanation:explain_results"
+
+    # Who reports in results.
+    report_source: str = "kyverno"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.group, self.kind
+
+    def load_record(self) -> type[msgspec.Struct]:
+        """The type that documents of this kind become."""
+        found: type[msgspec.Struct] = resolve(self.record)
+        return found
+
+    def refer(self, record: PolicyRecord) -> PolicyRef:
+        """The policy as results name it; without a namespace, a namespaced one is in `default`."""
+        metadata = record.metadata
+        return PolicyRef(
+            name=metadata.name,
+            namespace=(metadata.namespace or "default") if self.namespaced else "",
+            kind=record.kind,
+            api_version=record.api_version,
+            annotations=metadata.annotations,
+            labels=metadata.labels,
+            source=self.report_source,
+        )
+
+    def find_absent(self, version: str) -> AbsentFields:
+        """The fields of the record that documents of a version do not have."""
+        found: AbsentFields = resolve(self.absent_fields)(version) if self.absent_fields else {}
+        return found
+
+
+@cache
+def _import(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
+
+
+def resolve(reference: Reference) -> Any:
+    """What a reference stands for."""
+    return _import(reference) if isinstance(reference, str) else reference
+
+
+class Registry:
+    """The kinds of all families, in the order in which their policies are asked."""
+
+    def __init__(self) -> None:
+        self._built_in: dict[tuple[str, str], PolicyKind] = {}
+        self._all: dict[tuple[str, str], PolicyKind] | None = None
+        self._registered: list[PolicyKind] = []
+        self._families: list[str] = []
+        for module in _BUILT_IN:
+            _add(self._built_in, import_module(module).KINDS, module)
+
+    @property
+    def kinds(self) -> tuple[PolicyKind, ...]:
+        """Every kind."""
+        return tuple(self._load().values())
+
+    def with_role(self, *roles: Role) -> tuple[PolicyKind, ...]:
+        """The kinds that are for one of these purposes."""
+        return tuple(kind for kind in self.kinds if kind.role in roles)
+
+    def find(self, group: str, kind: str) -> PolicyKind | None:
+        """The declaration of a kind; None where it is no kind of policy."""
+        # Most documents are of our own kinds: families of others are looked for after those.
+        return self._built_in.get((group, kind)) or self._load().get((group, kind))
+
+    def get(self, group: str, kind: str) -> PolicyKind:
+        """The declaration of a kind; LoadError where it is no kind of policy."""
+        found = self.find(group, kind)
+        if found is None:
+            raise LoadError(f"{kind} of {group or 'the core group'} is no kind of policy")
+        return found
+
+    def of(self, record: PolicyRecord) -> PolicyKind:
+        """The declaration of the kind that a record is of."""
+        return self.get(record.api_version.rpartition("/")[0], record.kind)
+
+    def of_result(self, policy: PolicyRef) -> PolicyKind:
+        """The declaration of the kind of a policy that results speak of."""
+        return self.get(policy.api_version.rpartition("/")[0], policy.kind)
+
+    def order(self, record: PolicyRecord) -> int:
+        """A number to sort policies by: those of one family are asked before those of the next."""
+        family = self.of(record).family
+        if family not in self._families:
+            self._families = list(dict.fromkeys(kind.family for kind in self.kinds))
+        return self._families.index(family)
+
+    def register(self, *kinds: PolicyKind) -> None:
+        """Add kinds for as long as the process lives; packages use entry points instead."""
+        self._registered += kinds
+        self._all = None
+        self._load()
+
+    def _load(self) -> dict[tuple[str, str], PolicyKind]:
+        if self._all is None:
+            found = dict(self._built_in)
+            for name, kinds in _load_outside():
+                _add(found, kinds, name)
+            _add(found, self._registered, "register")
+            self._all = found
+        return self._all
+
+
+def _add(found: dict[tuple[str, str], PolicyKind], kinds: Iterable[PolicyKind], name: str) -> None:
+    for kind in kinds:
+        if kind.key in found:
+            taken = found[kind.key].family
+            message = f"policy family {name}: {kind.kind} of {kind.group} is declared by {taken}"
+            raise LoadError(message)
+        found[kind.key] = kind
+
+
+def _load_outside() -> Iterator[tuple[str, tuple[PolicyKind, ...]]]:
+    """The families that installed packages bring. One that cannot be loaded is an error: its
+    policies would be taken for plain resources, and everything they forbid would be allowed.
+    """
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=ENTRY_POINTS):
+        package = entry.dist.name if entry.dist is not None else "an unknown package"
+        where = f"policy family {entry.name} of {package}"
+        try:
+            kinds = tuple(entry.load())
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+            hint = "repair the package or uninstall it"
+            raise LoadError(f"{where} cannot be loaded ({told}): {hint}") from error
+        for kind in kinds:
+            if not isinstance(kind, PolicyKind):
+                raise LoadError(f"{where} declares {type(kind).__name__}, not PolicyKind")
+        yield entry.name, kinds
+
+
+@cache
+def registry() -> Registry:
+    """The registry of this process."""
+    return Registry()
+
+
+def refer(record: PolicyRecord) -> PolicyRef:
+    """A policy as results name it."""
+    return registry().of(record).refer(record)
