@@ -11,6 +11,7 @@ from lictor.model.result import ExceptionRef, PolicyRef, Result, RuleType, Statu
 from lictor.raw import JsonObject
 from lictor.report.resource_name import read_metadata, read_text
 from lictor.report.resource_report import ReportSubject
+from lictor.report.summary import group_by_policy
 
 _BROKEN = (Status.FAIL, Status.ERROR)
 _CHECKING = (RuleType.VALIDATION, RuleType.IMAGE_VERIFY)
@@ -111,7 +112,7 @@ def build_events(verdict: Verdict, options: EventOptions = _ADMITTED) -> list[Ev
         return []
     return [
         event
-        for results in _group(verdict.results)
+        for results in group_by_policy(verdict.results)
         for event in _build_for_policy(results, resource, options)
     ]
 
@@ -131,13 +132,6 @@ def refer_to_resource(request: Request) -> ObjectReference:
         namespace,
         read_text(metadata.get("uid")),
     )
-
-
-def _group(results: Iterable[Result]) -> Iterable[list[Result]]:
-    groups: dict[tuple[str, str], list[Result]] = {}
-    for result in results:
-        groups.setdefault((result.policy.kind, result.policy.key), []).append(result)
-    return groups.values()
 
 
 def _build_for_policy(

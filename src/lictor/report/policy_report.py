@@ -20,7 +20,13 @@ from lictor.model.result import PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
 from lictor.report.json_text import quote_text
 from lictor.report.resource_name import read_metadata, read_text
-from lictor.report.summary import Counts, count_statuses, reported_status
+from lictor.report.summary import (
+    Counts,
+    count_statuses,
+    read_message,
+    read_severity,
+    reported_status,
+)
 from lictor.report.yaml_text import quote_line, render_scalar
 
 # By the group of their API: the version, the kind of the report on cluster-wide policies, and that
@@ -30,7 +36,6 @@ REPORT_APIS = {
     "openreports.io": ("v1alpha1", "ClusterReport", "PolicyReport"),
     "wgpolicyk8s.io": ("v1alpha2", "ClusterPolicyReport", "PolicyReport"),
 }
-_SEVERITIES = frozenset(("critical", "high", "medium", "low", "info"))
 _CACHE_SIZE = 4096
 
 
@@ -177,14 +182,6 @@ def read_properties(result: Result) -> dict[str, str]:
     return made
 
 
-def read_message(result: Result) -> str:
-    """The message of a result; a rule's `reportProperties` can replace it."""
-    properties = result.properties
-    if not properties:
-        return result.message
-    return properties.get("message") or properties.get(f"{result.status}Message") or result.message
-
-
 def _process(result: Result) -> str:
     # Offline every policy that may run in the background is shown as if the scanner had asked; the
     # compiler names another process in the properties of a policy that may not.
@@ -195,11 +192,6 @@ def _process(result: Result) -> str:
 
 def _owner(policy: PolicyRef) -> tuple[str, str]:
     return policy.namespace, policy.name
-
-
-def _severity(policy: PolicyRef) -> str:
-    severity = policy.severity
-    return severity if severity in _SEVERITIES else ""
 
 
 def _describe_subject(resource: JsonObject, form: ReportFormat) -> str:
@@ -231,7 +223,7 @@ def _render_json(result: Result, status: Status, timestamp: int) -> tuple[str, s
     optional = {
         "rule": result.rule,
         "category": policy.category,
-        "severity": _severity(policy),
+        "severity": read_severity(policy),
     }
     named = "".join(f',"{name}":{quote_text(text)}' for name, text in optional.items() if text)
     before = (
@@ -267,7 +259,7 @@ def _render_yaml(result: Result, status: Status, timestamp: int) -> tuple[str, s
         f"result: {status}",
         f"rule: {_yaml(result.rule)}" if result.rule else "",
         f"scored: {'true' if policy.scored else 'false'}",
-        f"severity: {_severity(policy)}" if _severity(policy) else "",
+        f"severity: {read_severity(policy)}" if read_severity(policy) else "",
         f"source: {_yaml(policy.source)}",
         f"timestamp:\n    nanos: 0\n    seconds: {timestamp}",
     ]

@@ -9,7 +9,7 @@ import orjson
 
 from lictor.model.result import PolicyRef, Result, RuleType, Status
 from lictor.raw import JsonObject
-from lictor.report.summary import reported_status
+from lictor.report.summary import read_message, read_severity, reported_status
 
 # Messages may name the object, so that there are as many as there are objects.
 _MOST = 2048
@@ -78,7 +78,6 @@ def stamp_entries(lines: Iterable[ReportEntry], timestamp: int) -> list[JsonObje
 
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "kyverno"}
-_SEVERITIES = frozenset(("critical", "high", "medium", "low", "info"))
 _BACKGROUND = "background scan"
 _ADMISSION = "admission review"
 # An object of etcd may hold 1.5 MiB; a report that would come near is cut, and says so.
@@ -135,23 +134,15 @@ def build_entry(result: Result, *, background: bool, timestamp: int) -> JsonObje
         "source": policy.source,
         "policy": policy.key,
         "rule": result.rule,
-        "message": _shorten(_read_message(result)),
+        "message": _shorten(read_message(result)),
         "result": str(reported_status(result)),
         "scored": policy.scored,
         "category": policy.category,
-        "severity": policy.severity if policy.severity in _SEVERITIES else "",
+        "severity": read_severity(policy),
         "properties": _read_properties(result, background=background),
         "timestamp": {"seconds": timestamp, "nanos": 0},
     }
     return {name: value for name, value in entry.items() if value != ""}
-
-
-def _read_message(result: Result) -> str:
-    properties = result.properties
-    if not properties:
-        return result.message
-    own = properties.get(f"{result.status}Message")
-    return properties.get("message") or own or result.message
 
 
 def _read_properties(result: Result, *, background: bool) -> dict[str, str]:

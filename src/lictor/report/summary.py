@@ -6,11 +6,12 @@ from collections.abc import Iterable
 import msgspec
 
 from lictor.model.request import Request
-from lictor.model.result import Action, Failure, Result, RuleType, Status, Verdict
+from lictor.model.result import Action, Failure, PolicyRef, Result, RuleType, Status, Verdict
 from lictor.report.json_text import render_json
 from lictor.report.resource_name import describe_resource
 
 _LONGEST_VALUE = 120
+_SEVERITIES = frozenset(("critical", "high", "medium", "low", "info"))
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -40,6 +41,19 @@ def reported_status(result: Result, *, audit_warn: bool = False) -> Status:
     if not result.policy.scored or (audit_warn and result.action is Action.AUDIT):
         return Status.WARN
     return Status.FAIL
+
+
+def read_message(result: Result) -> str:
+    """The message of a result; a rule's `reportProperties` can replace it."""
+    properties = result.properties
+    if not properties:
+        return result.message
+    return properties.get("message") or properties.get(f"{result.status}Message") or result.message
+
+
+def read_severity(policy: PolicyRef) -> str:
+    """The severity of a policy; empty where it is none that reports know."""
+    return policy.severity if policy.severity in _SEVERITIES else ""
 
 
 def count_statuses(statuses: Iterable[Status]) -> Counts:
@@ -78,7 +92,7 @@ def render_failures(verdict: Verdict, *, audit_warn: bool = False) -> str:
         return ""
     resource = describe_resource(verdict.request.resource)
     parts: list[str] = []
-    for results in _group_by_policy(told):
+    for results in group_by_policy(told):
         parts += [_render_mutation(result, resource) for result in results]
         parts.append(_render_policy(results, verdict.request, resource, audit_warn=audit_warn))
     return "".join(parts)
@@ -107,7 +121,8 @@ def _is_told(result: Result) -> bool:
     return result.type is RuleType.MUTATION and result.status is not Status.PASS
 
 
-def _group_by_policy(results: Iterable[Result]) -> list[list[Result]]:
+def group_by_policy(results: Iterable[Result]) -> list[list[Result]]:
+    """The results of each policy, in the order in which policies occur."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         groups.setdefault((result.policy.kind, result.policy.key), []).append(result)
