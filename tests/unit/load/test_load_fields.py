@@ -11,6 +11,7 @@ from lictor.load.fields import check_fields, read_record
 from lictor.load.yaml import iter_documents
 from lictor.model.exception import PolicyException
 from lictor.model.finding import Severity
+from lictor.model.metadata import Metadata
 from lictor.model.offline import ClusterResource, Context, Test, UserInfo, Values
 from lictor.model.policy import Match, Policy, Rule
 
@@ -257,7 +258,7 @@ def test_fields_absent_from_a_version():
     [({"Name": "x"}, "x"), ({"NAME": 12}, "12"), ({"name": True}, "true"), ({"name": 1.5}, "1.5")],
 )
 def test_lenient(body, name):
-    made, faults = read_record({**body, "labels": {}}, shapes.Metadata, lenient=True)
+    made, faults = read_record({**body, "labels": {}}, Metadata, lenient=True)
     assert faults == []
     assert made.name == name
 
