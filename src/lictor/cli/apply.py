@@ -9,7 +9,7 @@ import msgspec
 
 from lictor.cli.apply_output import ApplyPrinter, print_summary, print_unusable
 from lictor.cli.flag_command import FlagCommand, WordText, slice_option
-from lictor.errors import UsageError
+from lictor.errors import LoadError, UsageError
 from lictor.lang.duration import parse_duration
 from lictor.model.metadata import PolicyRecord
 from lictor.offline.apply_run import (
@@ -356,6 +356,9 @@ def _load_policies(
     if flags.registry:
         click.echo("warning: --registry: asking registries comes with a later release", err=True)
     if not (len(policies) or policies.unusable or policies.deletions):
+        if flags.policies:
+            # Nothing was judged: whoever names a wrong file must not take that for a pass.
+            raise LoadError(f"no policies were found in {', '.join(flags.policies)}")
         printer.say("no policies were found")
     return policies
 

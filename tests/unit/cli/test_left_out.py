@@ -104,3 +104,22 @@ def test_a_policy_that_lost_its_head_is_an_error(folder: Path, text: str) -> Non
     assert run(["apply", str(folder), "-r", str(folder.parent / "pod.yaml")]) == 1
     with pytest.raises(lictor.LoadError):
         lictor.load_policies(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "---\n---\n", "# nothing\n", POD, BESIDE["kustomization.yaml"], None]
+)
+@pytest.mark.parametrize("command", ["apply", "convert", "explain"])
+def test_nothing_but_what_is_left_out_is_an_error(tmp_path: Path, command, text, capsys) -> None:
+    policies = tmp_path / "policies"
+    policies.mkdir()
+    given = policies
+    if text is not None:
+        given = policies / "policy.yaml"
+        given.write_text(text)
+    resource = tmp_path / "pod.yaml"
+    resource.write_text(POD)
+    assert run([command, str(given), "-r", str(resource)]) != 0
+    out, err = capsys.readouterr()
+    assert "policies were found" in out + err
+    assert "pass: 0" not in out
