@@ -4,15 +4,15 @@ import msgspec
 
 from lictor.apiserver.access.authorization import Authorization
 from lictor.apiserver.admission.chain import AdmissionChain
-from lictor.apiserver.event_views import is_event, view_event
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.catalogue import KindCatalogue
 from lictor.apiserver.request import ApiUser, RequestAttributes
+from lictor.apiserver.resources.event import GROUP as EVENTS
 from lictor.apiserver.status_errors import not_found
 from lictor.apiserver.store import Store
 from lictor.raw import JsonObject
 
-# The server itself, where it keeps its own context.
+# The server itself.
 SYSTEM = ApiUser("system:apiserver", ("system:masters", "system:authenticated"))
 
 
@@ -34,16 +34,11 @@ class ServerContext(msgspec.Struct, frozen=True):
 
     def show(self, kind: ServedKind, document: JsonObject) -> JsonObject:
         """An object as it is served in this version."""
-        if document["apiVersion"] == kind.api_version:
-            return document
-        return (
-            view_event(document, kind) if is_event(kind) else self.catalogue.convert(document, kind)
-        )
+        return self.catalogue.convert(document, kind)
 
     def keep(self, kind: ServedKind, document: JsonObject) -> JsonObject:
         """An object as it is kept, whichever version it was sent in."""
-        if is_event(kind):
-            core = self.catalogue.find("", "v1", kind.plural)
-            return document if core is None else view_event(document, core)
-        kept = self.catalogue.preferred(kind.group, kind.plural) or kind
-        return document if kept is kind else self.catalogue.convert(document, kept)
+        # Both groups of Events are views of the same objects.
+        group = "" if kind.group == EVENTS else kind.group
+        kept = self.catalogue.preferred(group, kind.plural) or kind
+        return self.catalogue.convert(document, kept)

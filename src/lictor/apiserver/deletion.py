@@ -7,12 +7,6 @@ import msgspec
 from lictor.apiserver.context import ServerContext
 from lictor.apiserver.field_errors import Cause
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.kind_habits import (
-    is_namespace,
-    is_pod,
-    is_shown_when_deleted,
-    orphans_by_default,
-)
 from lictor.apiserver.objects import is_ending, key_of, version_of
 from lictor.apiserver.request import RequestAttributes, refuse_options
 from lictor.apiserver.status_errors import bad_request, build_success, conflict
@@ -25,10 +19,6 @@ FOREGROUND = "foregroundDeletion"
 _ATTEMPTS = 5
 _POLICIES = frozenset(("Orphan", "Background", "Foreground"))
 _PATIENCE_OF_PODS = 30
-_CHILDREN = (
-    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
-    "to remove them or set propagationPolicy=Orphan to suppress this warning"
-)
 
 
 class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
@@ -101,8 +91,9 @@ class Deleter:
             old = self._context.find(attributes)
             _check_preconditions(attributes.kind, old, options)
             warnings = await self._admit(attributes, old)
-            if _leaves_children(attributes.kind, options):
-                warnings = (*warnings, _CHILDREN)
+            warning = attributes.kind.traits.deletion_warning
+            if warning and options.propagation_policy is None and options.orphan_dependents is None:
+                warnings = (*warnings, warning)
             try:
                 return await self._end(attributes, old, options, warnings)
             except RefusedRequestError as error:
@@ -130,8 +121,8 @@ class Deleter:
             if not attributes.dry_run:
                 last = context.store.remove(kind, *key_of(old), expected=version)
             # Of a Pod is shown how long it would have been waited for.
-            shown = marked if is_pod(kind) else context.show(kind, last)
-            if not is_shown_when_deleted(kind):
+            shown = marked if kind.is_pod else context.show(kind, last)
+            if not kind.traits.returned_when_deleted:
                 uid = old["metadata"].get("uid") or ""
                 reply = build_success(kind, attributes.name, uid)
                 await context.store.settle()
@@ -146,7 +137,7 @@ class Deleter:
 
     def _choose_grace(self, kind: ServedKind, document: JsonObject, options: DeleteOptions) -> int:
         """How many seconds it may still run. Only Pods on a node run."""
-        if not is_pod(kind):
+        if not kind.is_pod:
             return 0
         spec = document.get("spec") or {}
         node = spec.get("nodeName")
@@ -177,11 +168,6 @@ def _check_preconditions(kind: ServedKind, old: JsonObject, options: DeleteOptio
             )
 
 
-def _leaves_children(kind: ServedKind, options: DeleteOptions) -> bool:
-    is_unsaid = options.propagation_policy is None and options.orphan_dependents is None
-    return is_unsaid and orphans_by_default(kind) and kind.plural == "jobs"
-
-
 def _mark(kind: ServedKind, old: JsonObject, options: DeleteOptions, grace: int) -> JsonObject:
     """The object, deleted, with the finalizers that its dependents need."""
     metadata = {**old["metadata"]}
@@ -195,12 +181,12 @@ def _mark(kind: ServedKind, old: JsonObject, options: DeleteOptions, grace: int)
         metadata["deletionTimestamp"] = until.strftime("%Y-%m-%dT%H:%M:%SZ")
         if metadata.get("generation"):
             metadata["generation"] += 1
-        if not is_namespace(kind):
+        if not kind.is_namespace:
             metadata["deletionGracePeriodSeconds"] = grace
     elif grace < (metadata.get("deletionGracePeriodSeconds") or 0):
         metadata["deletionGracePeriodSeconds"] = grace
     marked = {**old, "metadata": metadata}
-    if is_namespace(kind):
+    if kind.is_namespace:
         marked["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
     return marked
 
@@ -212,7 +198,7 @@ def _choose_finalizers(kind: ServedKind, current: list[str], options: DeleteOpti
     if policy is None:
         if ORPHAN in current or FOREGROUND in current:
             return current
-        policy = "Orphan" if orphans_by_default(kind) else "Background"
+        policy = "Orphan" if kind.traits.orphans_dependents else "Background"
     kept = [each for each in current if each not in (ORPHAN, FOREGROUND)]
     if policy == "Orphan":
         return [*kept, ORPHAN]

@@ -1,5 +1,8 @@
 """The API server's words for what is wrong with a value, and its names for types."""
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import msgspec
 import orjson
 
@@ -39,6 +42,10 @@ class Cause(msgspec.Struct, frozen=True):
     message: str
     # Such as `spec.containers[0].name`.
     field: str
+
+
+# Takes down what is found.
+Say: TypeAlias = Callable[[Cause], None]
 
 
 def invalid(path: str, value: Json, why: str) -> Cause:

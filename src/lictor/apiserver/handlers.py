@@ -20,7 +20,6 @@ from lictor.apiserver.context import ServerContext
 from lictor.apiserver.deletion import DeleteOptions, read_options
 from lictor.apiserver.field_errors import Cause
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.kind_habits import is_namespace
 from lictor.apiserver.lists import ListQuery, list_page
 from lictor.apiserver.loopback_client import LoopbackClient
 from lictor.apiserver.objects import key_of
@@ -118,7 +117,7 @@ class RequestHandlers:
         return await self._verbs[visit.attributes.verb](visit)
 
     def _authorize(self, attributes: RequestAttributes) -> None:
-        if attributes.name and is_namespace(attributes.kind):
+        if attributes.name and attributes.kind.is_namespace:
             # To those who decide, a namespace lies in itself.
             attributes = msgspec.structs.replace(attributes, namespace=attributes.name)
         self._context.authorization.check(attributes)

@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from lictor.apiserver.field_errors import Cause
+from lictor.apiserver.resources.registry import BuiltinResource
 from lictor.lang.kind_schema import Form
 from lictor.raw import JsonObject
 
@@ -47,6 +48,8 @@ class ServedKind(msgspec.Struct, frozen=True):
     )  # fmt: skip
     # status, scale, token, eviction, binding, approval, finalize, ephemeralcontainers, resize ...
     subresources: frozenset[str] = frozenset()
+    # What is particular to the kind.
+    traits: BuiltinResource = BuiltinResource("", "")
     # Custom kinds are pruned, defaulted and checked by their own schema.
     is_custom: bool = False
 
@@ -58,6 +61,16 @@ class ServedKind(msgspec.Struct, frozen=True):
     def has_status(self) -> bool:
         """Is the status written only through its subresource?"""
         return "status" in self.subresources
+
+    @property
+    def is_namespace(self) -> bool:
+        """Are these namespaces themselves?"""
+        return self.plural == "namespaces" and not self.group
+
+    @property
+    def is_pod(self) -> bool:
+        """Are these Pods?"""
+        return self.plural == "pods" and not self.group
 
     @property
     def list_kind(self) -> str:

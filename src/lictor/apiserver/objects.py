@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from lictor.apiserver.field_errors import Cause
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.kind_habits import counts_generations, is_born_with_status
 from lictor.apiserver.status_errors import bad_request
 from lictor.errors import RefusedRequestError
 from lictor.lang.patch.sameness import is_same
@@ -69,7 +68,7 @@ def begin_object(kind: ServedKind, document: JsonObject, namespace: str) -> Json
         raise RefusedRequestError(told, code=500)
     _settle_namespace(metadata, namespace)
     begun = {**document, "metadata": metadata}
-    if not is_born_with_status(kind):
+    if kind.has_status and not kind.traits.created_with_status:
         begun.pop("status", None)
     return begun
 
@@ -86,12 +85,12 @@ def _settle_namespace(metadata: JsonObject, namespace: str) -> None:
         )
 
 
-def complete_birth(kind: ServedKind, document: JsonObject, now: str) -> JsonObject:
+def set_creation_fields(kind: ServedKind, document: JsonObject, now: str) -> JsonObject:
     """The same object with what the server gives it: uid, time, and a name where it has none."""
     metadata = {**document["metadata"], "uid": str(uuid.uuid4()), "creationTimestamp": now}
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = make_name(metadata["generateName"])
-    if counts_generations(kind):
+    if kind.traits.counts_generations:
         metadata["generation"] = 1
     return {**document, "metadata": metadata}
 
@@ -153,7 +152,7 @@ def _with_field(document: JsonObject, field: str, value: Json) -> JsonObject:
 
 def count_generation(kind: ServedKind, old: JsonObject, new: JsonObject) -> JsonObject:
     """One generation more, where the kind counts them and the content is another."""
-    if not counts_generations(kind) or _content(kind, old) == _content(kind, new):
+    if not kind.traits.counts_generations or _content(kind, old) == _content(kind, new):
         return new
     generation = int(old["metadata"].get("generation") or 0) + 1
     return {**new, "metadata": {**new["metadata"], "generation": generation}}
@@ -208,3 +207,12 @@ def _without_managers(document: JsonObject) -> JsonObject:
         return document
     kept = {key: value for key, value in metadata.items() if key != "managedFields"}
     return {**document, "metadata": kept}
+
+
+def find_controller(document: JsonObject) -> JsonObject | None:
+    """The reference to the one owner that controls an object."""
+    for reference in document["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            found: JsonObject = reference
+            return found
+    return None

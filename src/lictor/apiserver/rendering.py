@@ -1,15 +1,70 @@
 """Objects and lists in the form that a client asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import assert_never
 
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.lists import ListPage
 from lictor.apiserver.objects import version_of
 from lictor.apiserver.request import AcceptedForm, ObjectForm
-from lictor.apiserver.tables.partial import list_metadata, show_metadata
-from lictor.apiserver.tables.render import render_table
-from lictor.raw import JsonObject
+from lictor.apiserver.resources.columns import TableColumns
+from lictor.raw import Json, JsonObject
+
+_META = "meta.k8s.io"
+
+
+def show_metadata(document: JsonObject, version: str = "v1") -> JsonObject:
+    """A PartialObjectMetadata."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"{_META}/{version}",
+        "metadata": document["metadata"],
+    }
+
+
+def list_metadata(
+    objects: Iterable[JsonObject], metadata: JsonObject, version: str = "v1"
+) -> JsonObject:
+    """A PartialObjectMetadataList; `metadata` is that of the list."""
+    return {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": f"{_META}/{version}",
+        "metadata": metadata,
+        "items": [show_metadata(each, version) for each in objects],
+    }
+
+
+def render_table(
+    kind: ServedKind,
+    objects: Iterable[JsonObject],
+    *,
+    list_metadata: JsonObject,
+    include_object: str = "Metadata",
+    version: str = "v1",
+    now: datetime | None = None,
+) -> JsonObject:
+    """A table with a row for each object; `include_object` is Metadata, Object or None."""
+    columns = kind.traits.columns
+    moment = now or datetime.now(UTC)
+    return {
+        "kind": "Table",
+        "apiVersion": f"{_META}/{version}",
+        "metadata": list_metadata,
+        "columnDefinitions": [column.describe() for column in columns.columns],
+        "rows": [_build_row(columns, each, include_object, version, moment) for each in objects],
+    }
+
+
+def _build_row(
+    columns: TableColumns, document: JsonObject, include: str, version: str, now: datetime
+) -> JsonObject:
+    shown: Json = None
+    if include == "Object":
+        shown = document
+    elif include != "None":
+        shown = show_metadata(document, version)
+    return {"cells": columns.fill(document, now), "object": shown}
 
 
 def render_object(

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TypeAlias
 
-from lictor.apiserver.event_views import GROUP as EVENTS_GROUP
-from lictor.apiserver.event_views import find_kept_field
 from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.resources.registry import SelectableField, select_by
 from lictor.apiserver.status_errors import bad_request
 from lictor.raw import Json, JsonObject
 
@@ -21,34 +20,7 @@ _SET = re.compile(rf"\s*({_LABEL})\s+(in|notin)\s*\(([^()]*)\)\s*(?:,|$)")
 _COMPARISON = re.compile(rf"\s*({_LABEL})\s*(==|=|!=|>|<)\s*([^,\s()!=<>]*)\s*(?:,|$)")
 _PRESENCE = re.compile(rf"\s*(!?)\s*({_LABEL})\s*(?:,|$)")
 
-_EVERYWHERE = frozenset(("metadata.name", "metadata.namespace"))
-_EVENT_FIELDS = frozenset(
-    (
-        "involvedObject.kind", "involvedObject.namespace", "involvedObject.name",
-        "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
-        "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type",
-    )
-)  # fmt: skip
-# Group and plural -> what else can be selected by.
-_FIELDS: dict[tuple[str, str], frozenset[str]] = {
-    ("", "pods"): frozenset(
-        (
-            "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
-            "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName",
-        )
-    ),
-    ("", "events"): _EVENT_FIELDS,
-    ("", "namespaces"): frozenset(("status.phase", "name")),
-    ("", "nodes"): frozenset(("spec.unschedulable",)),
-    ("", "secrets"): frozenset(("type",)),
-    ("", "services"): frozenset(("spec.clusterIP", "spec.type")),
-    ("", "replicationcontrollers"): frozenset(("status.replicas",)),
-    ("apps", "replicasets"): frozenset(("status.replicas",)),
-    ("batch", "jobs"): frozenset(("status.successful",)),
-    ("certificates.k8s.io", "certificatesigningrequests"): frozenset(("spec.signerName",)),
-}  # fmt: skip
-_FALSE_WHEN_MISSING = frozenset(("spec.unschedulable", "spec.hostNetwork"))
-_ZERO_WHEN_MISSING = frozenset(("status.replicas", "status.successful"))
+_EVERYWHERE = select_by("metadata.name", "metadata.namespace")
 
 
 def compile_selectors(kind: ServedKind, labels: str, fields: str) -> ObjectTest | None:
@@ -147,41 +119,22 @@ def _check_value(value: str) -> str:
 
 
 def _compile_fields(kind: ServedKind, text: str) -> ObjectTest:
-    more = _FIELDS.get((kind.group, kind.plural))
-    known = _EVERYWHERE if more is None else _EVERYWHERE | more
-    if kind.group == EVENTS_GROUP:
-        known = _EVERYWHERE | _EVENT_FIELDS
-        text = ",".join(find_kept_field(part) for part in text.split(","))
-    is_plain = known is _EVERYWHERE and not kind.is_custom
-    tests = [_compile_field(part, known, is_plain=is_plain) for part in text.split(",") if part]
+    tests = [_compile_field(kind, part) for part in text.split(",") if part]
     return lambda document: all([test(document) for test in tests])
 
 
-def _compile_field(part: str, known: frozenset[str], *, is_plain: bool) -> ObjectTest:
+def _compile_field(kind: ServedKind, part: str) -> ObjectTest:
     key, operator, value = _split(part)
     if not operator:
         raise bad_request(f"invalid selector: {part[:200]!r}; can't understand {part[:200]!r}")
-    if key not in known:
-        if not is_plain:
+    field = _EVERYWHERE.get(key) or kind.traits.selectable_fields.get(key)
+    if field is None:
+        if kind.is_custom or kind.traits.selectable_fields:
             raise bad_request(f"field label not supported: {key[:200]}")
-        listed = ", ".join(f'"{each}"' for each in sorted(known))
+        listed = ", ".join(f'"{each}"' for each in sorted(_EVERYWHERE))
         raise bad_request(f'"{key[:200]}" is not a known field selector: only {listed}')
-    path = ("metadata", "name") if key == "name" else tuple(key.split("."))
-    if key == "status.successful":
-        path = ("status", "succeeded")
-    elif key == "source":
-        path = ("source", "component")
-    elif key == "reportingComponent":
-        path = ("reportingComponent",)
-    missing = _text_when_missing(key)
     wanted = operator == "="
-    return lambda document: (_read_text(document, path, missing) == value) is wanted
-
-
-def _text_when_missing(key: str) -> str:
-    if key in _FALSE_WHEN_MISSING:
-        return "false"
-    return "0" if key in _ZERO_WHEN_MISSING else ""
+    return lambda document: (_read_text(document, field) == value) is wanted
 
 
 def _split(part: str) -> tuple[str, str, str]:
@@ -196,12 +149,12 @@ def _unescape(value: str) -> str:
     return re.sub(r"\\([\\,=])", r"\1", value)
 
 
-def _read_text(document: Json, path: tuple[str, ...], missing: str) -> str:
+def _read_text(document: Json, field: SelectableField) -> str:
     value = document
-    for step in path:
+    for step in field.path:
         value = value.get(step) if isinstance(value, dict) else None
     if value is None or value == "":
-        return missing
+        return field.missing
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

@@ -11,16 +11,16 @@ from lictor.apiserver.bodies import read_document, read_json
 from lictor.apiserver.context import ServerContext
 from lictor.apiserver.deletion import read_options
 from lictor.apiserver.field_errors import INVALID
+from lictor.apiserver.json_fields import read_object, read_text
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.custom_kind import CustomSchema
 from lictor.apiserver.loopback_client import LoopbackClient
-from lictor.apiserver.object_reader import read_object, read_text
 from lictor.apiserver.objects import count_generation, is_unchanged, read_clock, version_of
 from lictor.apiserver.ownership.managed_fields import track
 from lictor.apiserver.patches import ObjectEdit, PatchKind, compile_patch, read_patch_kind
 from lictor.apiserver.request import RequestAttributes
+from lictor.apiserver.resources.columns import tell_labels, tell_selector
 from lictor.apiserver.status_errors import bad_request, conflict, invalid, not_allowed
-from lictor.apiserver.tables.table_columns import tell_labels, tell_selector
 from lictor.apiserver.writing import Written
 from lictor.errors import RefusedRequestError
 from lictor.http.messages import HttpRequest, HttpResponse

@@ -5,23 +5,21 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.apiserver.births import complete_with_uid
 from lictor.apiserver.bodies import FieldValidation, check_metadata, read_fields, read_patched
 from lictor.apiserver.context import ServerContext
 from lictor.apiserver.field_errors import Cause
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.kind_habits import is_conditional, is_created_by_update, is_namespace
 from lictor.apiserver.objects import (
     begin_object,
     carry_over,
     check_change,
     check_identity,
-    complete_birth,
     count_generation,
     is_unchanged,
     key_of,
     name_of,
     read_clock,
+    set_creation_fields,
     version_of,
 )
 from lictor.apiserver.ownership.apply import apply_patch
@@ -96,7 +94,7 @@ class ObjectWriter:
         _check_identity(attributes, document)
         if self._is_created_by_update(attributes):
             return await self._create_by_update(attributes, document, warnings)
-        if not version_of(document) and is_conditional(kind):
+        if not version_of(document) and kind.traits.needs_version:
             raise versionless(kind, attributes.name)
         uid = document["metadata"].get("uid")
 
@@ -112,7 +110,7 @@ class ObjectWriter:
     def _is_created_by_update(self, attributes: RequestAttributes) -> bool:
         """Is it missing, and of a kind that is created then? Subresources create nothing."""
         kind = attributes.kind
-        if attributes.subresource or not is_created_by_update(kind):
+        if attributes.subresource or not kind.traits.created_by_update:
             return False
         return self._context.store.get(kind, attributes.namespace, attributes.name) is None
 
@@ -201,9 +199,11 @@ class ObjectWriter:
             document = begin_object(kind, _reread(kind, admitted.document), attributes.namespace)
             document = kind.schema.apply_defaults(document)
         for attempt in range(_NAME_ATTEMPTS):
-            born = complete_with_uid(kind, complete_birth(kind, document, read_clock()))
+            created = set_creation_fields(kind, document, read_clock())
+            if kind.traits.set_uid_defaults is not None:
+                created = kind.traits.set_uid_defaults(created)
             try:
-                return await self._finish_creation(attributes, born, warnings, is_apply=is_apply)
+                return await self._finish_creation(attributes, created, warnings, is_apply=is_apply)
             except RefusedRequestError as error:
                 is_last = attempt == _NAME_ATTEMPTS - 1
                 if is_last or name_of(document) or error.reason != "AlreadyExists":
@@ -323,7 +323,7 @@ def is_finished(kind: ServedKind, document: JsonObject) -> bool:
         return False
     if metadata.get("deletionGracePeriodSeconds"):
         return False
-    if is_namespace(kind):
+    if kind.is_namespace:
         return not (document.get("spec") or {}).get("finalizers")
     return True
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.apiserver.tables.json_path import compile_path
+from lictor.apiserver.kinds.custom_columns import compile_path
 from lictor.errors import SyntaxFaultError
 
 VALUE = {

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from lictor.apiserver.kinds.catalogue import build_catalogue
-from lictor.apiserver.tables.ages import tell_length
-from lictor.apiserver.tables.render import find_layout, render_table
+from lictor.apiserver.rendering import render_table
+from lictor.apiserver.resources.columns import tell_length
 
 NOW = datetime(2024, 1, 1, 12, 0, tzinfo=UTC)
 BORN = "2024-01-01T11:55:00Z"
@@ -143,7 +143,7 @@ def test_what_comes_with_a_row():
 def test_every_kind_has_as_many_cells_as_columns():
     for kind in CATALOGUE:
         document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "a"}}
-        layout = find_layout(kind)
+        layout = kind.traits.columns
         # Addresses have one cell more, in Kubernetes as here.
         extra = kind.kind == "IPAddress"
         assert len(layout.fill(document, NOW)) == len(layout.columns) + extra, kind.resource

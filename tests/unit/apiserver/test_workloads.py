@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from embedded_site import open_site
 
 from lictor.apiserver.controllers.workloads import WorkloadControllers
-from lictor.apiserver.workloads.cron import _find_due
+from lictor.apiserver.resources.cron_job import _find_due
 from lictor.lang.cron import compile_schedule
 
 APPS = "/apis/apps/v1/namespaces/default"

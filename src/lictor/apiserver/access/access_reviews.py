@@ -11,8 +11,8 @@ from lictor.apiserver.access.authorization import Authorization, RbacRule, read_
 from lictor.apiserver.access.service_account_tokens import ServiceTokens
 from lictor.apiserver.admission.submission import describe_user
 from lictor.apiserver.field_errors import Cause
+from lictor.apiserver.json_fields import read_object, read_text, read_texts
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.object_reader import read_object, read_text, read_texts
 from lictor.apiserver.request import ApiUser
 from lictor.apiserver.status_errors import bad_request, invalid_object
 from lictor.errors import RefusedRequestError

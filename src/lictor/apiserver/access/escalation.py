@@ -13,7 +13,8 @@ from lictor.apiserver.access.authorization import (
     RbacRule,
     forbid,
 )
-from lictor.apiserver.object_reader import ObjectReader, read_list, read_object, read_text
+from lictor.apiserver.json_fields import read_list, read_object, read_text
+from lictor.apiserver.object_reader import ObjectReader
 from lictor.apiserver.request import RequestAttributes
 from lictor.apiserver.status_errors import not_found
 from lictor.model.request import Operation

@@ -8,7 +8,8 @@ import msgspec
 
 from lictor.apiserver.access.service_account_tokens import ACCOUNT_PREFIX, account_groups
 from lictor.apiserver.admission.webhooks import compile_fit
-from lictor.apiserver.object_reader import ObjectReader, read_list, read_object, read_text
+from lictor.apiserver.json_fields import read_list, read_object, read_text
+from lictor.apiserver.object_reader import ObjectReader
 from lictor.apiserver.request import ApiUser
 from lictor.errors import CompileError, RefusedRequestError
 from lictor.raw import Json, JsonObject

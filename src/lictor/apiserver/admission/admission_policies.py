@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 from lictor.apiserver.access.service_account_tokens import ACCOUNT_PREFIX, account_groups
 from lictor.apiserver.admission.submission import MutationPasses, Submission
 from lictor.apiserver.admission.webhooks import is_exempt
+from lictor.apiserver.json_fields import read_object, read_text
 from lictor.apiserver.kinds.catalogue import KindCatalogue
-from lictor.apiserver.object_reader import ObjectReader, read_object, read_text
+from lictor.apiserver.object_reader import ObjectReader
 from lictor.apiserver.request import ApiUser
 from lictor.apiserver.status_errors import internal_error
 from lictor.errors import CompileError, RefusedRequestError

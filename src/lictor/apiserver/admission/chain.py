@@ -14,12 +14,9 @@ from lictor.apiserver.admission.pod_security import PodSecurityAdmission
 from lictor.apiserver.admission.submission import MutationPasses, Submission
 from lictor.apiserver.admission.webhook_admission import WebhookAdmission
 from lictor.apiserver.admission.webhooks import MUTATING, VALIDATING, WebhookIndex
+from lictor.apiserver.json_fields import read_object
 from lictor.apiserver.kinds.catalogue import KindCatalogue
-from lictor.apiserver.object_reader import (
-    ObjectReader,
-    ObjectSource,
-    read_object,
-)
+from lictor.apiserver.object_reader import ObjectReader, ObjectSource
 from lictor.apiserver.request import RequestAttributes
 from lictor.errors import NotProvidedError, RefusedRequestError
 from lictor.ports import ApiCall, NoLookups

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from lictor.apiserver.admission.submission import Submission, convert, describe_request
 from lictor.apiserver.admission.webhooks import MatchConditionTest
+from lictor.apiserver.json_fields import read_text
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.object_reader import read_text
 from lictor.evaluate.cel.context import bind_host_functions
 from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
 from lictor.lang.cel.environment import kubernetes_environment, make_activation

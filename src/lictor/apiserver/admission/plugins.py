@@ -3,8 +3,9 @@
 import secrets
 from collections.abc import Iterator
 
-from lictor.apiserver.admission.submission import Submission, is_namespace, missing_namespace
-from lictor.apiserver.object_reader import ObjectReader, read_list, read_object, read_text
+from lictor.apiserver.admission.submission import Submission, missing_namespace
+from lictor.apiserver.json_fields import read_list, read_object, read_text
+from lictor.apiserver.object_reader import ObjectReader
 from lictor.errors import RefusedRequestError
 from lictor.model.request import Operation
 from lictor.raw import Json, JsonObject
@@ -111,7 +112,7 @@ class BuiltinPlugins:
 
     def _check_namespace(self, submission: Submission) -> None:
         kind, name = submission.attributes.kind, submission.attributes.name
-        if is_namespace(kind):
+        if kind.is_namespace:
             if submission.operation is Operation.DELETE and name in _IMMORTAL:
                 raise submission.forbid("this namespace may not be deleted")
             return

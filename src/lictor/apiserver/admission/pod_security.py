@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from lictor.apiserver.admission.submission import Submission
-from lictor.apiserver.object_reader import ObjectReader, read_list, read_object, read_text
+from lictor.apiserver.json_fields import read_list, read_object, read_text
+from lictor.apiserver.object_reader import ObjectReader
 from lictor.errors import CompileError
 from lictor.raw import Json, JsonObject
 

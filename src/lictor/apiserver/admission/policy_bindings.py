@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lictor.apiserver.json_fields import read_object
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.object_reader import ObjectReader, read_object
+from lictor.apiserver.object_reader import ObjectReader
 from lictor.errors import EvaluationError
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.expressions import ExpressionCompiler

@@ -20,10 +20,10 @@ from lictor.apiserver.admission.submission import (
     MutationPasses,
     Submission,
     describe_request,
-    is_namespace,
 )
+from lictor.apiserver.json_fields import read_object, read_text
 from lictor.apiserver.kinds.catalogue import KindCatalogue
-from lictor.apiserver.object_reader import ObjectReader, read_object, read_text
+from lictor.apiserver.object_reader import ObjectReader
 from lictor.errors import CompileError
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.expressions import (
@@ -295,7 +295,7 @@ class CompiledPolicies:
         )
 
     def _labels(self, submission: Submission) -> Mapping[str, str]:
-        if not submission.namespace or is_namespace(submission.attributes.kind):
+        if not submission.namespace or submission.attributes.kind.is_namespace:
             return {}
         namespace = self._reader.get("", "namespaces", "", submission.namespace)
         return read_object(read_object(namespace, "metadata"), "labels")

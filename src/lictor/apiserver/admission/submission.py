@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 import orjson
 
+from lictor.apiserver.json_fields import read_list, read_object, read_text
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.object_reader import read_list, read_object, read_text
 from lictor.apiserver.request import ApiUser, RequestAttributes
 from lictor.errors import LookupFailedError, RefusedRequestError
 from lictor.model.request import GroupVersionKind, Operation
@@ -86,8 +86,8 @@ class Submission:
         kind = attributes.kind
         self.kind = _find_kind(attributes, document if document is not None else old)
         # A namespace counts as lying in itself.
-        self.namespace = attributes.name if is_namespace(kind) else attributes.namespace
-        if is_namespace(kind) and not self.namespace:
+        self.namespace = attributes.name if kind.is_namespace else attributes.namespace
+        if kind.is_namespace and not self.namespace:
             self.namespace = self.name
         self._encoded: dict[tuple[int, str], orjson.Fragment] = {}
 
@@ -150,11 +150,6 @@ def _find_kind(attributes: RequestAttributes, document: JsonObject | None) -> Gr
         if attributes.subresource in _OWN_KINDS:
             return _OWN_KINDS[attributes.subresource]
     return GroupVersionKind(kind.group, kind.version, kind.kind)
-
-
-def is_namespace(kind: ServedKind) -> bool:
-    """Tell whether these are namespaces themselves."""
-    return kind.plural == "namespaces" and not kind.group
 
 
 def missing_namespace(name: str) -> RefusedRequestError:

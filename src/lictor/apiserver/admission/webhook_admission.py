@@ -8,14 +8,14 @@ from lictor.apiserver.admission.submission import (
     MutationPasses,
     Submission,
     WebhookAnswer,
-    is_namespace,
     missing_namespace,
     read_review,
     write_review,
 )
 from lictor.apiserver.admission.webhook_calls import WebhookCaller
 from lictor.apiserver.admission.webhooks import MatchedWebhook, Webhook, WebhookIndex
-from lictor.apiserver.object_reader import ObjectReader, read_object, read_text
+from lictor.apiserver.json_fields import read_object, read_text
+from lictor.apiserver.object_reader import ObjectReader
 from lictor.apiserver.status_errors import internal_error
 from lictor.errors import (
     CompileError,
@@ -119,7 +119,7 @@ class WebhookAdmission:
     def _namespace_labels(self, submission: Submission) -> Mapping[str, str]:
         kind = submission.attributes.kind
         if (
-            is_namespace(kind)
+            kind.is_namespace
             and not submission.attributes.subresource
             and submission.operation in (Operation.CREATE, Operation.UPDATE)
         ):

@@ -7,16 +7,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from lictor.apiserver.admission.submission import Submission, is_namespace
+from lictor.apiserver.admission.submission import Submission
+from lictor.apiserver.json_fields import read_list, read_object, read_text, read_texts
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.catalogue import KindCatalogue
-from lictor.apiserver.object_reader import (
-    ObjectReader,
-    read_list,
-    read_object,
-    read_text,
-    read_texts,
-)
+from lictor.apiserver.object_reader import ObjectReader
 from lictor.errors import CompileError
 from lictor.lang.entries import MapTest
 from lictor.lang.label_selector import Requirement, compile_label_selector
@@ -144,7 +139,7 @@ class WebhookIndex:
         """The webhooks whose rules take a request."""
         attributes = submission.attributes
         kind, subresource = attributes.kind, attributes.subresource
-        inside = bool(submission.namespace) and not is_namespace(kind)
+        inside = bool(submission.namespace) and not kind.is_namespace
         key = (kind.group, kind.version, kind.plural, subresource, submission.operation, inside)
         found = self._classes.get(key)
         if found is None:

@@ -5,16 +5,18 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from lictor.apiserver.access.service_account_tokens import ACCOUNT_PREFIX, account_groups
 from lictor.apiserver.kind import Catalogue, ServedKind
-from lictor.apiserver.loopback_client import LoopbackClient
-from lictor.apiserver.objects import read_clock
+from lictor.apiserver.objects import find_controller, read_clock
 from lictor.apiserver.request import ApiUser
 from lictor.apiserver.store import GroupResource, Store
-from lictor.apiserver.workloads.pods import find_controller
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
+
+if TYPE_CHECKING:
+    from lictor.apiserver.loopback_client import LoopbackClient
 
 log = logging.getLogger(__name__)
 PODS: GroupResource = ("", "pods")
@@ -70,7 +72,7 @@ class ControllerClient:
 
     def __init__(
         self,
-        api: LoopbackClient,
+        api: "LoopbackClient",
         store: Store,
         catalogue: Catalogue,
         owned: OwnedObjects,

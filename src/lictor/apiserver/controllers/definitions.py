@@ -2,14 +2,14 @@
 
 from lictor.apiserver.context import SYSTEM
 from lictor.apiserver.controllers.work_queue import WorkQueue
-from lictor.apiserver.defaults.policy_defaults import CLEANUP
+from lictor.apiserver.json_fields import read_list, read_object
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.catalogue import KindCatalogue
 from lictor.apiserver.kinds.custom_kind import read_storage_version
 from lictor.apiserver.loopback_client import LoopbackClient
-from lictor.apiserver.object_reader import read_list, read_object
 from lictor.apiserver.objects import is_ending, read_clock
 from lictor.apiserver.request import ApiUser
+from lictor.apiserver.resources.custom_resource_definition import CLEANUP
 from lictor.apiserver.store import DELETED, Store, StoreChange
 from lictor.raw import JsonObject
 

@@ -9,9 +9,6 @@ from lictor.errors import LictorError
 
 log = logging.getLogger(__name__)
 
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 30.0
-
 Item = TypeVar("Item", bound=Hashable)
 
 
@@ -19,12 +16,22 @@ class WorkQueue(Generic[Item]):
     """A queue of things to look after. Looking twice does no harm, so each waits only once."""
 
     def __init__(
-        self, name: str, reconcile: Callable[[Item], Awaitable[bool]], workers: int = 2
+        self,
+        name: str,
+        reconcile: Callable[[Item], Awaitable[bool | float]],
+        *,
+        workers: int = 2,
+        pauses: tuple[float, float] = (0.1, 30.0),
+        waits_after_failure: bool = False,
     ) -> None:
-        # `reconcile` gives whether all is done; what is not is looked at again.
+        # `reconcile` gives True where all is done, False where it failed, and a number of seconds
+        # after which to look again. Pauses after failures grow from the first to the second one;
+        # what changed meanwhile does not wait for them, unless it `waits_after_failure`.
         self._name = name
         self._reconcile = reconcile
         self._workers = workers
+        self._pauses = pauses
+        self._waits_after_failure = waits_after_failure
         self._queue: asyncio.Queue[Item] = asyncio.Queue()
         self._waiting: set[Item] = set()
         self._busy: set[Item] = set()
@@ -32,13 +39,15 @@ class WorkQueue(Generic[Item]):
         self._failures: dict[Item, int] = {}
         self._timers: dict[Item, asyncio.TimerHandle] = {}
 
-    def add(self, task: Item) -> None:
+    def add(self, item: Item) -> None:
         """Look at it soon."""
-        if task in self._busy:
-            self._again.add(task)
-        elif task not in self._waiting:
-            self._waiting.add(task)
-            self._queue.put_nowait(task)
+        if timer := self._timers.pop(item, None):
+            timer.cancel()
+        if item in self._busy:
+            self._again.add(item)
+        elif item not in self._waiting:
+            self._waiting.add(item)
+            self._queue.put_nowait(item)
 
     async def run(self) -> None:
         """Look at whatever is asked for, until cancelled."""
@@ -53,39 +62,41 @@ class WorkQueue(Generic[Item]):
 
     async def _work(self) -> None:
         while True:
-            task = await self._queue.get()
-            self._waiting.discard(task)
-            self._busy.add(task)
+            item = await self._queue.get()
+            self._waiting.discard(item)
+            self._busy.add(item)
             try:
-                is_done = await self._try(task)
+                outcome = await self._try(item)
             finally:
-                self._busy.discard(task)
-            if task in self._again:
-                self._again.discard(task)
-                self.add(task)
-            elif is_done:
-                self._failures.pop(task, None)
-            else:
-                self._add_later(task)
+                self._busy.discard(item)
+            self._settle(item, outcome)
 
-    async def _try(self, task: Item) -> bool:
+    async def _try(self, item: Item) -> bool | float:
         try:
-            return await self._reconcile(task)
+            return await self._reconcile(item)
         except LictorError as error:
-            # Someone else was faster, or a webhook said no: the world may be another next time.
+            # Someone else was faster, or a webhook said no: it may be otherwise next time.
             log.info("will be tried again", extra={"what": self._name, "why": str(error)})
         except Exception:
-            log.exception("will be tried again", extra={"what": self._name})
+            log.exception("will be tried again", extra={"what": self._name, "item": item})
         return False
 
-    def _add_later(self, task: Item) -> None:
-        count = self._failures[task] = self._failures.get(task, 0) + 1
-        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(count - 1, 16))
-        if old := self._timers.pop(task, None):
+    def _settle(self, item: Item, outcome: bool | float) -> None:  # noqa: FBT001
+        has_changed = item in self._again
+        self._again.discard(item)
+        if outcome is not False:
+            self._failures.pop(item, None)
+        if has_changed and not (outcome is False and self._waits_after_failure):
+            self.add(item)
+        elif outcome is False:
+            count = self._failures[item] = self._failures.get(item, 0) + 1
+            first, longest = self._pauses
+            self._add_later(item, min(longest, first * 2 ** min(count - 1, 16)))
+        elif outcome is not True:
+            self._add_later(item, outcome)
+
+    def _add_later(self, item: Item, seconds: float) -> None:
+        if old := self._timers.pop(item, None):
             old.cancel()
         loop = asyncio.get_running_loop()
-        self._timers[task] = loop.call_later(pause, self._ring, task)
-
-    def _ring(self, task: Item) -> None:
-        self._timers.pop(task, None)
-        self.add(task)
+        self._timers[item] = loop.call_later(seconds, self.add, item)

@@ -4,15 +4,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 
-from lictor.apiserver.checks.builtin import check_builtin
-from lictor.apiserver.defaults.builtin import complete_builtin
 from lictor.apiserver.field_errors import Cause
+from lictor.apiserver.json_fields import copy_json
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.builtin_forms import ANYTHING, find_place
 from lictor.apiserver.kinds.builtin_table import BuiltinTable, KindFacts, load_builtin_table
-from lictor.apiserver.kinds.conversions import convert_object
 from lictor.apiserver.kinds.custom_kind import read_kinds, read_storage_version
 from lictor.apiserver.kinds.decoding import Pruner, explain_mismatch, list_unknown_fields
+from lictor.apiserver.resources.registry import BuiltinResource, find_resource
+from lictor.apiserver.resources.validation import validate_metadata
 from lictor.errors import RefusedRequestError
 from lictor.lang.kind_schema import DEDUCED, Form, find_form
 from lictor.lang.resource_names import builtin_names
@@ -22,11 +22,12 @@ from lictor.raw import JsonObject
 class BuiltinSchema:
     """One kind of Kubernetes itself. Its form is linked when first asked for."""
 
-    __slots__ = ("_api_version", "_form", "_kind")
+    __slots__ = ("_api_version", "_form", "_kind", "_resource")
 
-    def __init__(self, api_version: str, kind: str) -> None:
+    def __init__(self, api_version: str, resource: BuiltinResource) -> None:
         self._api_version = api_version
-        self._kind = kind
+        self._kind = resource.kind
+        self._resource = resource
         self._form: Form | None = None
 
     @property
@@ -54,16 +55,28 @@ class BuiltinSchema:
 
     def apply_defaults(self, document: JsonObject) -> JsonObject:
         # Whoever changed it meanwhile may write quantities in ways of their own.
-        return complete_builtin(self._kind, self.prune(document))
+        pruned = self.prune(document)
+        if self._resource.set_defaults is None:
+            return pruned
+        filled: JsonObject = copy_json(pruned)
+        self._resource.set_defaults(filled)
+        return filled
 
     def validate(self, document: JsonObject, old: JsonObject | None) -> list[Cause]:
-        return check_builtin(self._kind, document, old)
+        resource = self._resource
+        causes = validate_metadata(
+            document,
+            old,
+            resource.validate_name,
+            takes_any_finalizer=resource.takes_any_finalizer,
+        )
+        if resource.validate is not None:
+            resource.validate(document, old, causes.append)
+        return causes
 
 
 _STAGES = ("", "beta", "alpha")
 _VERSION = re.compile(r"v(?P<major>\d+)(?:(?P<stage>alpha|beta)(?P<minor>\d+))?", re.ASCII)
-# Called whenever kinds come or go.
-Listener = Callable[[], None]
 
 
 class KindCatalogue:
@@ -77,7 +90,7 @@ class KindCatalogue:
         self._storage: dict[tuple[str, str], str] = {}
         self._by_plural: dict[tuple[str, str, str], ServedKind] = {}
         self._by_kind: dict[tuple[str, str], ServedKind] = {}
-        self._listeners: list[Listener] = []
+        self._listeners: list[Callable[[], None]] = []
         self._index()
 
     def _index(self) -> None:
@@ -134,7 +147,7 @@ class KindCatalogue:
             self._storage.pop((kind.group, kind.plural), None)
         self._announce()
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: Callable[[], None]) -> None:
         """Call it whenever kinds came or went."""
         self._listeners.append(listener)
 
@@ -147,7 +160,8 @@ class KindCatalogue:
         """The same object in another version of its kind."""
         if document.get("apiVersion") == kind.api_version:
             return document
-        return convert_object(document, kind.api_version, kind.kind)
+        converted = {**document, "apiVersion": kind.api_version, "kind": kind.kind}
+        return kind.traits.convert(converted) if kind.traits.convert is not None else converted
 
 
 def sort_versions(versions: Iterable[str]) -> tuple[str, ...]:
@@ -178,6 +192,7 @@ def _list_builtin(table: BuiltinTable) -> Iterator[ServedKind]:
 def _make_builtin(api_version: str, kind: str, facts: KindFacts) -> ServedKind:
     group, _, version = api_version.rpartition("/")
     names = builtin_names().of_kind(group, version, kind)
+    resource = find_resource(group, kind)
     return ServedKind(
         group=group,
         version=version,
@@ -185,7 +200,8 @@ def _make_builtin(api_version: str, kind: str, facts: KindFacts) -> ServedKind:
         plural=names.resource,
         singular=kind.lower(),
         namespaced=bool(names.namespaced),
-        schema=BuiltinSchema(api_version, kind),
+        schema=BuiltinSchema(api_version, resource),
+        traits=resource,
         short_names=facts.short,
         categories=facts.categories,
         verbs=facts.verbs,

@@ -11,15 +11,16 @@ import msgspec
 from lictor.apiserver.field_errors import (
     INVALID,
     Cause,
+    Say,
     duplicate,
     forbidden,
     name_type,
     required,
     show,
 )
-from lictor.apiserver.kinds.schema_validation import ABSENT, Say, find_partners
+from lictor.apiserver.json_fields import read_text
+from lictor.apiserver.kinds.schema_validation import ABSENT, find_partners
 from lictor.apiserver.kinds.structural_schema import StructuralSchema
-from lictor.apiserver.object_reader import read_text
 from lictor.errors import EvaluationError, FunctionError, SyntaxFaultError, TooLargeError
 from lictor.lang.cel.environment import Activation, Environment, kubernetes_environment, runtime
 from lictor.lang.cel.expression import (

@@ -3,9 +3,9 @@
 from functools import cache, cached_property
 from http import HTTPStatus
 
-from lictor.apiserver.checks.object_checks import check_metadata
 from lictor.apiserver.field_errors import NOWHERE, Cause
 from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.kinds.custom_columns import read_columns
 from lictor.apiserver.kinds.decoding import explain_metadata
 from lictor.apiserver.kinds.schema_validation import ABSENT, check_lists, check_value
 from lictor.apiserver.kinds.structural_schema import (
@@ -14,6 +14,8 @@ from lictor.apiserver.kinds.structural_schema import (
     list_unknown_values,
     prune_value,
 )
+from lictor.apiserver.resources.registry import BuiltinResource
+from lictor.apiserver.resources.validation import validate_metadata
 from lictor.errors import RefusedRequestError
 from lictor.lang.kind_schema import DEDUCED, UNTYPED, Form, ListForm, MapForm, find_form
 from lictor.raw import Json, JsonObject
@@ -35,6 +37,14 @@ def read_storage_version(crd: JsonObject) -> str:
 def _read_kind(crd: JsonObject, version: JsonObject) -> ServedKind:
     spec = crd["spec"]
     names = spec["names"]
+    schema = CustomSchema(version, names["kind"])
+    traits = BuiltinResource(
+        spec["group"],
+        names["kind"],
+        columns=read_columns(version.get("additionalPrinterColumns") or []),
+        counts_generations=True,
+        needs_version=True,
+    )
     return ServedKind(
         group=spec["group"],
         version=version["name"],
@@ -42,7 +52,8 @@ def _read_kind(crd: JsonObject, version: JsonObject) -> ServedKind:
         plural=names["plural"],
         singular=names.get("singular") or names["kind"].lower(),
         namespaced=spec.get("scope") == "Namespaced",
-        schema=CustomSchema(version, names["kind"]),
+        schema=schema,
+        traits=traits,
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         subresources=frozenset(version.get("subresources") or ()),
@@ -143,7 +154,6 @@ class CustomSchema:
 
     def __init__(self, version: JsonObject, kind: str) -> None:
         self.openapi: JsonObject = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-        self.columns: list[JsonObject] = version.get("additionalPrinterColumns") or []
         # Where replicas and the selector are found, for those that can be scaled.
         self.scale: JsonObject = (version.get("subresources") or {}).get("scale") or {}
         self._version: str = version["name"]
@@ -175,7 +185,7 @@ class CustomSchema:
         return completed
 
     def validate(self, document: JsonObject, old: JsonObject | None) -> list[Cause]:
-        found = check_metadata(document, old, takes_any_finalizer=True)
+        found = validate_metadata(document, old, takes_any_finalizer=True)
         before = ABSENT if old is None else old
         faults: list[Cause] = []
         check_value(self._schema, document, before, "", faults.append)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from lictor.apiserver.field_errors import (
     Cause,
+    Say,
     duplicate,
     invalid,
     name_type,
@@ -102,7 +103,6 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
 }
 # Stands for a value that is not there; null is a value.
 ABSENT: Json = object()
-Say = Callable[[Cause], None]
 
 
 def check_value(schema: StructuralSchema, value: Json, old: Json, path: str, say: Say) -> None:

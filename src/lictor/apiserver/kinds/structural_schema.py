@@ -6,9 +6,9 @@ Parts are read when an object first leads there: most objects touch little of a 
 from collections.abc import Iterator, KeysView
 from functools import cached_property
 
+from lictor.apiserver.json_fields import copy_json
 from lictor.apiserver.kinds.builtin_forms import find_metadata
 from lictor.apiserver.kinds.decoding import Pruner, list_unknown_fields
-from lictor.apiserver.object_reader import copy_json
 from lictor.lang.kind_schema import Form, find_form
 from lictor.raw import Json, JsonObject
 

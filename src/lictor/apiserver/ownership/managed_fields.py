@@ -132,37 +132,13 @@ _SERVER_FIELDS: FieldSet = {
 }
 # What an empty object of a built-in kind holds already, so that nobody adds it.
 _EMPTY: JsonObject = {"metadata": {}, "spec": {}, "status": {}}
-_EMPTY_POD: JsonObject = {"metadata": {}, "spec": {"containers": None}}
-_EMPTY_TEMPLATE: JsonObject = {"spec": {"template": _EMPTY_POD}}
-_EMPTY_KINDS: Mapping[tuple[str, str], JsonObject] = {
-    ("", "Pod"): _EMPTY_POD,
-    ("", "PersistentVolumeClaim"): {"spec": {"resources": {}}},
-    ("", "PodTemplate"): {"template": _EMPTY_POD},
-    ("", "ReplicationController"): {"spec": {}},
-    ("apps", "DaemonSet"): {"spec": {"template": _EMPTY_POD, "updateStrategy": {}}},
-    ("apps", "Deployment"): {"spec": {"template": _EMPTY_POD, "strategy": {}}},
-    ("apps", "ReplicaSet"): _EMPTY_TEMPLATE,
-    ("apps", "StatefulSet"): {"spec": {"template": _EMPTY_POD, "updateStrategy": {}}},
-    ("batch", "CronJob"): {"spec": {"jobTemplate": {"metadata": {}, **_EMPTY_TEMPLATE}}},
-    ("batch", "Job"): _EMPTY_TEMPLATE,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): {"spec": {"names": {}}},
-}
 
 
 def list_reset_fields(kind: ServedKind, subresource: str) -> FieldSet:
     """What a write through this door cannot change, so that nobody owns it by it."""
     if subresource == "status":
-        return _STATUS_RESETS.get((kind.group, kind.kind), {"f:spec": LEAF})
+        return kind.traits.status_resets
     return {"f:status": LEAF} if kind.has_status else {}
-
-
-_STATUS_RESETS: Mapping[tuple[str, str], FieldSet] = {
-    ("apps", "Deployment"): {"f:spec": LEAF, "f:metadata": {"f:labels": LEAF}},
-    ("", "Pod"): {
-        "f:spec": LEAF,
-        "f:metadata": {"f:deletionTimestamp": LEAF, "f:ownerReferences": LEAF},
-    },
-}
 
 
 def compare_objects(
@@ -284,7 +260,7 @@ def make_empty(kind: ServedKind) -> JsonObject:
     """The object that a first write is compared with."""
     if kind.is_custom:
         return {}
-    return {**_EMPTY, **_EMPTY_KINDS.get((kind.group, kind.kind), {})}
+    return {**_EMPTY, **kind.traits.empty_object}
 
 
 def _cap_updaters(shares: Shares) -> Shares:

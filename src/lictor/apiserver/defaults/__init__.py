@@ -1,1 +1,0 @@
-"""What Kubernetes fills in where nothing was said. Nothing is refused here."""

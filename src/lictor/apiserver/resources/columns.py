@@ -1,0 +1,188 @@
+"""Columns of tables for `kubectl get`, and cells that many kinds have."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+import msgspec
+
+from lictor.apiserver.json_fields import read_list, read_object, read_text
+from lictor.raw import Json, JsonObject
+
+UNKNOWN = "<unknown>"
+_MINUTE = 60
+_HOUR = 60
+_DAY = 24
+_YEAR = 365
+
+
+def tell_age(moment: Json, now: datetime) -> str:
+    """How long ago a moment was."""
+    read = read_moment(moment)
+    return UNKNOWN if read is None else tell_length((now - read).total_seconds())
+
+
+def read_moment(text: Json) -> datetime | None:
+    """A moment as objects tell it; None for what is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except (ValueError, TypeError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def tell_length(total: float) -> str:
+    """So many seconds, in the units that people use for them."""
+    seconds = int(total)
+    if seconds < -1:
+        return "<invalid>"
+    if seconds < 2 * _MINUTE:
+        return f"{max(seconds, 0)}s"
+    minutes, rest = divmod(seconds, _MINUTE)
+    if minutes < 10:
+        return _join(minutes, "m", rest, "s")
+    if minutes < 3 * _HOUR:
+        return f"{minutes}m"
+    hours, rest = divmod(minutes, _HOUR)
+    if hours < 8:
+        return _join(hours, "h", rest, "m")
+    if hours < 2 * _DAY:
+        return f"{hours}h"
+    return _tell_days(hours)
+
+
+def _tell_days(hours: int) -> str:
+    days, rest = divmod(hours, _DAY)
+    if days < 8:
+        return _join(days, "d", rest, "h")
+    if days < 2 * _YEAR:
+        return f"{days}d"
+    years, rest = divmod(days, _YEAR)
+    return _join(years, "y", rest, "d") if years < 8 else f"{years}y"
+
+
+def _join(large: int, unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
+
+
+NONE = "<none>"
+UNSET = "<unset>"
+Cells: TypeAlias = Callable[[JsonObject, datetime], list[Json]]
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column; those with a priority are shown by `-o wide` only."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    priority: int = 0
+    description: str = ""
+
+    def describe(self) -> JsonObject:
+        """As a table tells it."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+class TableColumns(msgspec.Struct, frozen=True):
+    """The columns of a kind, and how a row is filled."""
+
+    columns: tuple[Column, ...]
+    fill: Cells
+
+
+def build_columns(columns: str, fill: Cells) -> TableColumns:
+    """Read `Name | Ready | Count:integer | Node!`; the first is the name, `!` is for wide."""
+    return TableColumns(tuple(_read_column(word.strip()) for word in columns.split("|")), fill)
+
+
+def _read_column(word: str) -> Column:
+    name, _, kind = word.partition(":")
+    bare = name.removesuffix("!")
+    shape = "name" if bare in ("Name", "Attacher") else ""
+    return Column(bare, kind or "string", shape, int(name != bare))
+
+
+def name_of(document: JsonObject) -> str:
+    """The name of the object."""
+    return read_text(read_object(document, "metadata"), "name")
+
+
+def age_of(document: JsonObject, now: datetime) -> str:
+    """How long the object has been there."""
+    return tell_age(read_object(document, "metadata").get("creationTimestamp"), now)
+
+
+def born(document: JsonObject) -> Json:
+    """When the object was made."""
+    return read_object(document, "metadata").get("creationTimestamp") or UNKNOWN
+
+
+def join_words(words: Iterable[str]) -> str:
+    """A list in a cell."""
+    return ",".join(words)
+
+
+def list_images(spec: JsonObject) -> list[Json]:
+    """Two cells: the names of the containers, and their images."""
+    containers = read_list(spec, "containers")
+    return [
+        join_words(read_text(each, field) for each in containers) for field in ("name", "image")
+    ]
+
+
+def tell_labels(labels: JsonObject, empty: str = NONE) -> str:
+    """Labels, or the selector of a Service."""
+    return join_words(f"{key}={value}" for key, value in sorted(labels.items())) or empty
+
+
+_OPERATORS = {"In": " in ({})", "NotIn": " notin ({})"}
+
+
+def tell_selector(selector: JsonObject | None, empty: str = NONE) -> str:
+    """A label selector in one line; one that is not there selects nothing."""
+    if selector is None:
+        return "<error>" if empty == NONE else empty
+    parts = [(key, f"{key}={value}") for key, value in read_object(selector, "matchLabels").items()]
+    for each in read_list(selector, "matchExpressions"):
+        parts.append((read_text(each, "key"), _tell_expression(each)))
+    return join_words(text for _, text in sorted(parts)) or empty
+
+
+def _tell_expression(expression: JsonObject) -> str:
+    key, operator = read_text(expression, "key"), read_text(expression, "operator")
+    if operator in _OPERATORS:
+        return key + _OPERATORS[operator].format(
+            join_words(sorted(read_list(expression, "values")))
+        )
+    return f"!{key}" if operator == "DoesNotExist" else key
+
+
+def shorten_list(words: list[str], most: int, total: int | None = None) -> str:
+    """The first few, and how many more there are."""
+    count = len(words) if total is None else total
+    if not words:
+        return NONE
+    if count <= most:
+        return join_words(words)
+    return f"{join_words(words[:most])} + {count - most} more..."
+
+
+def _fill_other(document: JsonObject, now: datetime) -> list[Json]:
+    del now
+    return [name_of(document), born(document)]
+
+
+def _fill_aged(document: JsonObject, now: datetime) -> list[Json]:
+    return [name_of(document), age_of(document, now)]
+
+
+# For all kinds that have no columns of their own.
+OTHER = build_columns("Name | Created At:date", _fill_other)
+AGED = build_columns("Name | Age", _fill_aged)

@@ -1,0 +1,336 @@
+"""Namespace, Node, ConfigMap, Secret, Lease and other small kinds."""
+
+import base64
+from datetime import datetime
+
+from lictor.apiserver.field_errors import Say, forbidden, invalid, required, too_long
+from lictor.apiserver.json_fields import read_list, read_object, read_text
+from lictor.apiserver.resources.columns import (
+    AGED,
+    NONE,
+    age_of,
+    build_columns,
+    name_of,
+)
+from lictor.apiserver.resources.registry import BuiltinResource, SelectableField, select_by
+from lictor.apiserver.resources.validation import (
+    check_config_key,
+    check_counts,
+    check_label,
+    check_same,
+    check_segment,
+    need,
+    say_all,
+    take_any_name,
+)
+from lictor.raw import Json, JsonObject
+
+
+def _set_secret_defaults(secret: JsonObject) -> None:
+    written = secret.pop("stringData", None)
+    if written:
+        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in written.items()}
+        secret["data"] = {**read_object(secret, "data"), **encoded}
+    if not secret.get("type"):
+        secret["type"] = "Opaque"
+
+
+def _set_namespace_defaults(namespace: JsonObject) -> None:
+    metadata = namespace.setdefault("metadata", {})
+    if name := read_text(metadata, "name"):
+        metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+    spec = namespace.setdefault("spec", {})
+    # Finalizers go by way of `finalize` only: those that are gone must not come back.
+    if "deletionTimestamp" not in metadata:
+        spec.setdefault("finalizers", ["kubernetes"])
+    namespace.setdefault("status", {}).setdefault("phase", "Active")
+
+
+def _set_api_service_defaults(service: JsonObject) -> None:
+    reference = read_object(read_object(service, "spec"), "service")
+    if reference:
+        reference.setdefault("port", 443)
+
+
+def _set_resource_claim_defaults(claim: JsonObject) -> None:
+    devices = read_object(read_object(claim, "spec"), "devices")
+    for request in read_list(devices, "requests"):
+        exactly = read_object(request, "exactly")
+        if exactly and exactly.setdefault("allocationMode", "ExactCount") == "ExactCount":
+            exactly.setdefault("count", 1)
+
+
+def validate_runtime_class(runtime_class: JsonObject, old: JsonObject | None, say: Say) -> None:
+    """A RuntimeClass."""
+    need(runtime_class, ("handler",), "", say)
+    check_same(runtime_class, old, ("handler",), "", say)
+
+
+_MAX_SIZE = 1024 * 1024
+_SECRET_KEYS = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+}
+_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105  (a type of Secrets)
+_ACCOUNT_NAME = "kubernetes.io/service-account.name"
+_FROZEN = "field is immutable when `immutable` is set"
+
+
+def validate_config_map(config_map: JsonObject, old: JsonObject | None, say: Say) -> None:
+    """A ConfigMap."""
+    data, binary = read_object(config_map, "data"), read_object(config_map, "binaryData")
+    for key in sorted(data):
+        say_all((invalid(f"data[{key}]", key, why) for why in check_config_key(key)), say)
+        if key in binary:
+            say(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
+    for key in sorted(binary):
+        say_all((invalid(f"binaryData[{key}]", key, why) for why in check_config_key(key)), say)
+    if sum(map(_weigh, (*data.values(), *binary.values()))) > _MAX_SIZE:
+        say(too_long("", _MAX_SIZE))
+    _check_frozen(config_map, old, ("data", "binaryData"), say)
+
+
+def _weigh(value: Json) -> int:
+    return len(value) if isinstance(value, str) else 0
+
+
+def _check_frozen(
+    document: JsonObject, old: JsonObject | None, fields: tuple[str, ...], say: Say
+) -> None:
+    if old is None or old.get("immutable") is not True:
+        return
+    if document.get("immutable") is not True:
+        say(forbidden("immutable", _FROZEN))
+    for field in fields:
+        if read_object(document, field) != read_object(old, field):
+            say(forbidden(field, _FROZEN))
+
+
+def validate_secret(secret: JsonObject, old: JsonObject | None, say: Say) -> None:
+    """A Secret."""
+    data, kind = read_object(secret, "data"), read_text(secret, "type")
+    check_same(secret, old, ("type",), "", say)
+    for key in sorted(data):
+        say_all((invalid(f"data[{key}]", key, why) for why in check_config_key(key)), say)
+    if sum(map(_weigh, data.values())) > _MAX_SIZE * 4 // 3:
+        say(too_long("data", _MAX_SIZE))
+    for key in _SECRET_KEYS.get(kind, ()):
+        if key not in data:
+            say(required(f"data[{key}]"))
+    if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
+        say(required("data[username]"))
+        say(required("data[password]"))
+    annotations = read_object(read_object(secret, "metadata"), "annotations")
+    if kind == _ACCOUNT_TOKEN and not annotations.get(_ACCOUNT_NAME):
+        say(required(f"metadata.annotations[{_ACCOUNT_NAME}]"))
+    _check_frozen(secret, old, ("data",), say)
+
+
+def validate_lease(lease: JsonObject, old: JsonObject | None, say: Say) -> None:
+    """A Lease."""
+    del old
+    spec = read_object(lease, "spec")
+    duration = spec.get("leaseDurationSeconds")
+    if isinstance(duration, int) and duration <= 0:
+        say(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+    check_counts(spec, ("leaseTransitions",), "spec", say)
+
+
+_ROLE = "node-role.kubernetes.io/"
+
+
+def _fill_namespace(namespace: JsonObject, now: datetime) -> list[Json]:
+    phase = read_text(read_object(namespace, "status"), "phase")
+    return [name_of(namespace), phase, age_of(namespace, now)]
+
+
+def _fill_config_map(config_map: JsonObject, now: datetime) -> list[Json]:
+    count = sum(len(read_object(config_map, field)) for field in ("data", "binaryData"))
+    return [name_of(config_map), count, age_of(config_map, now)]
+
+
+def _fill_secret(secret: JsonObject, now: datetime) -> list[Json]:
+    count = len(read_object(secret, "data"))
+    return [name_of(secret), read_text(secret, "type"), count, age_of(secret, now)]
+
+
+def _fill_account(account: JsonObject, now: datetime) -> list[Json]:
+    return [name_of(account), len(read_list(account, "secrets")), age_of(account, now)]
+
+
+def _fill_node(node: JsonObject, now: datetime) -> list[Json]:
+    spec, status = read_object(node, "spec"), read_object(node, "status")
+    facts = read_object(status, "nodeInfo")
+    words = [_tell_ready(status)]
+    if spec.get("unschedulable") is True:
+        words.append("SchedulingDisabled")
+    labels = read_object(read_object(node, "metadata"), "labels")
+    roles = sorted(key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE))
+    return [
+        name_of(node),
+        ",".join(words),
+        ",".join(roles) or NONE,
+        age_of(node, now),
+        read_text(facts, "kubeletVersion"),
+        _find_address(status, "InternalIP"),
+        _find_address(status, "ExternalIP"),
+        read_text(facts, "osImage") or "<unknown>",
+        read_text(facts, "kernelVersion") or "<unknown>",
+        read_text(facts, "containerRuntimeVersion") or "<unknown>",
+    ]
+
+
+def _tell_ready(status: JsonObject) -> str:
+    for condition in read_list(status, "conditions"):
+        if condition.get("type") == "Ready":
+            return "Ready" if condition.get("status") == "True" else "NotReady"
+    return "Unknown"
+
+
+def _find_address(status: JsonObject, kind: str) -> str:
+    found = [each for each in read_list(status, "addresses") if each.get("type") == kind]
+    return read_text(found[0], "address") if found else NONE
+
+
+def _fill_lease(lease: JsonObject, now: datetime) -> list[Json]:
+    holder = read_text(read_object(lease, "spec"), "holderIdentity")
+    return [name_of(lease), holder, age_of(lease, now)]
+
+
+def _fill_revision(revision: JsonObject, now: datetime) -> list[Json]:
+    metadata = read_object(revision, "metadata")
+    owner = next((o for o in read_list(metadata, "ownerReferences") if o.get("controller")), None)
+    told = NONE
+    if owner is not None:
+        group = read_text(owner, "apiVersion").rpartition("/")[0]
+        kind = read_text(owner, "kind").lower()
+        told = f"{kind}.{group}/{read_text(owner, 'name')}" if group else f"{kind}/{owner['name']}"
+    return [name_of(revision), told, revision.get("revision") or 0, age_of(revision, now)]
+
+
+def _fill_runtime_class(runtime_class: JsonObject, now: datetime) -> list[Json]:
+    return [name_of(runtime_class), read_text(runtime_class, "handler"), age_of(runtime_class, now)]
+
+
+def _fill_api_service(service: JsonObject, now: datetime) -> list[Json]:
+    reference = read_object(read_object(service, "spec"), "service")
+    place = f"{read_text(reference, 'namespace')}/{read_text(reference, 'name')}"
+    return [name_of(service), place if reference else "Local", "True", age_of(service, now)]
+
+
+def _fill_resource_claim(claim: JsonObject, now: datetime) -> list[Json]:
+    status = read_object(claim, "status")
+    words = ["allocated"] if "allocation" in status else []
+    words += ["reserved"] if read_list(status, "reservedFor") else []
+    if read_object(claim, "metadata").get("deletionTimestamp"):
+        words.insert(0, "deleted")
+    return [name_of(claim), ",".join(words) or "pending", age_of(claim, now)]
+
+
+def _fill_resource_slice(resource_slice: JsonObject, now: datetime) -> list[Json]:
+    spec = read_object(resource_slice, "spec")
+    node = read_text(spec, "nodeName") or ("<all>" if spec.get("allNodes") else "<unset>")
+    pool = read_text(read_object(spec, "pool"), "name")
+    return [
+        name_of(resource_slice),
+        node,
+        read_text(spec, "driver"),
+        pool,
+        age_of(resource_slice, now),
+    ]
+
+
+NAMESPACE = build_columns("Name | Status | Age", _fill_namespace)
+CONFIG_MAP = build_columns("Name | Data | Age", _fill_config_map)
+SECRET = build_columns("Name | Type | Data | Age", _fill_secret)
+ACCOUNT = build_columns("Name | Secrets | Age", _fill_account)
+NODE = build_columns(
+    "Name | Status | Roles | Age | Version | Internal-IP! | External-IP! | OS-Image! "
+    "| Kernel-Version! | Container-Runtime!",
+    _fill_node,
+)
+LEASE = build_columns("Name | Holder | Age", _fill_lease)
+REVISION = build_columns("Name | Controller | Revision | Age", _fill_revision)
+RUNTIME_CLASS = build_columns("Name | Handler | Age", _fill_runtime_class)
+API_SERVICE = build_columns("Name | Service | Available | Age", _fill_api_service)
+RESOURCE_CLAIM = build_columns("Name | State | Age", _fill_resource_claim)
+RESOURCE_SLICE = build_columns("Name | Node | Driver | Pool | Age", _fill_resource_slice)
+_RESOURCE = "resource.k8s.io"
+RESOURCES = (
+    BuiltinResource(
+        "",
+        "Namespace",
+        set_defaults=_set_namespace_defaults,
+        validate_name=check_label,
+        columns=NAMESPACE,
+        selectable_fields={
+            **select_by("status.phase"), "name": SelectableField(("metadata", "name"))
+        },
+        returned_when_deleted=True,
+    ),
+    BuiltinResource(
+        "",
+        "Node",
+        columns=NODE,
+        selectable_fields=select_by("spec.unschedulable", missing="false"),
+        created_with_status=True,
+    ),
+    BuiltinResource("", "ConfigMap", validate=validate_config_map, columns=CONFIG_MAP),
+    BuiltinResource(
+        "",
+        "Secret",
+        set_defaults=_set_secret_defaults,
+        validate=validate_secret,
+        columns=SECRET,
+        selectable_fields=select_by("type"),
+    ),
+    BuiltinResource("", "ServiceAccount", columns=ACCOUNT, returned_when_deleted=True),
+    # Requests of these kinds are answered, never kept.
+    BuiltinResource("", "Binding", validate_name=take_any_name),
+    *(
+        BuiltinResource("authorization.k8s.io", kind, validate_name=take_any_name)
+        for kind in (
+            "LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview",
+            "SubjectAccessReview",
+        )
+    ),
+    BuiltinResource("authentication.k8s.io", "SelfSubjectReview", validate_name=take_any_name),
+    BuiltinResource("authentication.k8s.io", "TokenReview", validate_name=take_any_name),
+    BuiltinResource(
+        "coordination.k8s.io",
+        "Lease",
+        validate=validate_lease,
+        columns=LEASE,
+        created_by_update=True,
+        needs_version=True,
+    ),
+    BuiltinResource("apps", "ControllerRevision", columns=REVISION),
+    BuiltinResource(
+        "node.k8s.io",
+        "RuntimeClass",
+        validate=validate_runtime_class,
+        columns=RUNTIME_CLASS,
+        created_by_update=True,
+        needs_version=True,
+    ),
+    BuiltinResource(
+        "apiregistration.k8s.io",
+        "APIService",
+        set_defaults=_set_api_service_defaults,
+        validate_name=check_segment,
+        takes_any_finalizer=True,
+        columns=API_SERVICE,
+    ),
+    BuiltinResource(_RESOURCE, "DeviceClass", columns=AGED, counts_generations=True),
+    BuiltinResource(_RESOURCE, "DeviceTaintRule", counts_generations=True),
+    BuiltinResource(
+        _RESOURCE,
+        "ResourceClaim",
+        set_defaults=_set_resource_claim_defaults,
+        columns=RESOURCE_CLAIM,
+    ),
+    BuiltinResource(_RESOURCE, "ResourceClaimTemplate", columns=AGED),
+    BuiltinResource(_RESOURCE, "ResourceSlice", columns=RESOURCE_SLICE, counts_generations=True),
+)  # fmt: skip

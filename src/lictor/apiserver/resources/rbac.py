@@ -1,0 +1,139 @@
+"""Roles and their bindings."""
+
+from datetime import datetime
+
+from lictor.apiserver.field_errors import Say, invalid, required, unsupported
+from lictor.apiserver.json_fields import read_list, read_object, read_text
+from lictor.apiserver.resources.columns import age_of, build_columns, name_of
+from lictor.apiserver.resources.registry import BuiltinResource
+from lictor.apiserver.resources.validation import (
+    check_choice,
+    check_named,
+    check_segment,
+    check_subdomain,
+    need,
+)
+from lictor.raw import Json, JsonObject
+
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def _set_binding_defaults(binding: JsonObject) -> None:
+    reference = read_object(binding, "roleRef")
+    if reference and not reference.get("apiGroup"):
+        reference["apiGroup"] = _RBAC
+    for subject in read_list(binding, "subjects"):
+        if subject.get("kind") in ("User", "Group") and not subject.get("apiGroup"):
+            subject["apiGroup"] = _RBAC
+
+
+_GROUP = "rbac.authorization.k8s.io"
+_SUBJECTS = ("ServiceAccount", "User", "Group")
+
+
+def validate_role(role: JsonObject, old: JsonObject | None, say: Say) -> None:
+    """A Role or a ClusterRole."""
+    del old
+    is_namespaced = role.get("kind") == "Role"
+    for index, rule in enumerate(read_list(role, "rules")):
+        _check_rule(rule, f"rules[{index}]", say, is_namespaced=is_namespaced)
+
+
+def _check_rule(rule: JsonObject, path: str, say: Say, *, is_namespaced: bool) -> None:
+    if not rule.get("verbs"):
+        say(required(f"{path}.verbs", "verbs must contain at least one value"))
+    urls = rule.get("nonResourceURLs")
+    if urls:
+        if is_namespaced:
+            told = "namespaced rules cannot apply to non-resource URLs"
+            say(invalid(f"{path}.nonResourceURLs", urls, told))
+        if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+            told = "rules cannot apply to both regular resources and non-resource URLs"
+            say(invalid(f"{path}.nonResourceURLs", urls, told))
+        return
+    if not rule.get("apiGroups"):
+        say(required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
+    if not rule.get("resources"):
+        say(required(f"{path}.resources", "resource rules must supply at least one resource"))
+
+
+def validate_binding(binding: JsonObject, old: JsonObject | None, say: Say) -> None:
+    """A RoleBinding or a ClusterRoleBinding."""
+    is_namespaced = binding.get("kind") == "RoleBinding"
+    reference = read_object(binding, "roleRef")
+    check_choice(reference.get("apiGroup"), (_GROUP,), "roleRef.apiGroup", say)
+    kinds = ("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)
+    if reference.get("kind") not in kinds:
+        say(unsupported("roleRef.kind", reference.get("kind") or "", kinds))
+    need(reference, ("name",), "roleRef", say)
+    for index, subject in enumerate(read_list(binding, "subjects")):
+        _check_subject(subject, f"subjects[{index}]", say, is_namespaced=is_namespaced)
+    if old is not None and reference != read_object(old, "roleRef"):
+        fields = ("apiGroup", "kind", "name")
+        shown = {f"{field[:1].upper()}{field[1:]}": read_text(reference, field) for field in fields}
+        shown["APIGroup"] = shown.pop("ApiGroup")
+        ordered = {key: shown[key] for key in ("APIGroup", "Kind", "Name")}
+        say(invalid("roleRef", ordered, "cannot change roleRef"))
+
+
+def _check_subject(subject: JsonObject, path: str, say: Say, *, is_namespaced: bool) -> None:
+    kind = read_text(subject, "kind")
+    need(subject, ("name",), path, say)
+    match kind:
+        case "ServiceAccount":
+            check_named(subject.get("name"), check_subdomain, f"{path}.name", say)
+            if subject.get("apiGroup"):
+                say(unsupported(f"{path}.apiGroup", subject["apiGroup"], ("",)))
+            if not is_namespaced:
+                need(subject, ("namespace",), path, say)
+        case "User" | "Group":
+            check_choice(subject.get("apiGroup"), (_GROUP,), f"{path}.apiGroup", say)
+        case _:
+            say(unsupported(f"{path}.kind", kind, _SUBJECTS))
+
+
+def _fill_binding(binding: JsonObject, now: datetime) -> list[Json]:
+    reference = read_object(binding, "roleRef")
+    subjects = read_list(binding, "subjects")
+    return [
+        name_of(binding),
+        f"{read_text(reference, 'kind')}/{read_text(reference, 'name')}",
+        age_of(binding, now),
+        *(_list_subjects(subjects, kind) for kind in ("User", "Group")),
+        ", ".join(
+            f"{read_text(each, 'namespace')}/{read_text(each, 'name')}"
+            for each in subjects
+            if each.get("kind") == "ServiceAccount"
+        ),
+    ]
+
+
+def _list_subjects(subjects: list[Json], kind: str) -> str:
+    return ", ".join(read_text(each, "name") for each in subjects if each.get("kind") == kind)
+
+
+BINDING = build_columns("Name | Role | Age | Users! | Groups! | ServiceAccounts!", _fill_binding)
+RESOURCES = (
+    *(
+        BuiltinResource(
+            _GROUP,
+            kind,
+            validate=validate_role,
+            validate_name=check_segment,
+            created_by_update=True,
+        )
+        for kind in ("Role", "ClusterRole")
+    ),
+    *(
+        BuiltinResource(
+            _GROUP,
+            kind,
+            set_defaults=_set_binding_defaults,
+            validate=validate_binding,
+            validate_name=check_segment,
+            columns=BINDING,
+            created_by_update=True,
+        )
+        for kind in ("RoleBinding", "ClusterRoleBinding")
+    ),
+)

@@ -1,1 +1,0 @@
-"""Objects as rows and columns, for `kubectl get`. Nothing is read from the store here."""

@@ -1,1 +1,0 @@
-"""Controllers that make Pods of Deployments, Jobs and the like; they come in as any client does."""
