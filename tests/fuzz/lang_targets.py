@@ -28,32 +28,31 @@ from lictor.evaluate.expressions import Expressions
 from lictor.evaluate.pod_security import compile_pod_security
 from lictor.lang.assertion import compile_assertion
 from lictor.lang.condition import compile_operator, compile_operator_with
-from lictor.lang.document import compile_document
-from lictor.lang.dotted import merge_dotted
 from lictor.lang.duration import format_duration, parse_duration
-from lictor.lang.external_url import is_external_url
-from lictor.lang.go_json import dump_go_json
+from lictor.lang.go_number import dump_go_json
 from lictor.lang.gotime import parse_rfc3339, parse_time
 from lictor.lang.image_reference import parse_image
 from lictor.lang.jmespath import compile_query, parse_query, render_query
+from lictor.lang.json_type import merge_dotted
 from lictor.lang.kind_selector import compile_kind_selector, parse_kind_selector
 from lictor.lang.label_selector import Requirement, compile_label_selector
 from lictor.lang.patch import (
     ConditionNotMet,
     compile_json_patch,
     compile_overlay,
-    diff,
     merge_strategic,
     parse_json_patch,
 )
+from lictor.lang.patch.pointer import diff
 from lictor.lang.pattern import Mismatch, compile_pattern
 from lictor.lang.quantity import parse_quantity
 from lictor.lang.random_text import make_random_text
-from lictor.lang.regex import compile_regex
-from lictor.lang.regex_replace import compile_template, replace_matches
+from lictor.lang.regex import compile_regex, compile_template, replace_matches
 from lictor.lang.semver import parse_range, parse_version
+from lictor.lang.template import compile_document
+from lictor.lang.url import is_external_url
 from lictor.lang.wildcard import compile_wildcard
-from lictor.lang.yaml.text import parse_yaml_text
+from lictor.lang.yaml.build import parse_yaml_text
 from lictor.model.policy import PodSecurityStandard
 from lictor.raw import Json
 

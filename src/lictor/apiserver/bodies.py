@@ -109,7 +109,7 @@ def read_yaml(body: bytes) -> Json:
             pass
     # Few send YAML, and reading it takes a while to learn.
     from lictor.lang.yaml.build import Builder
-    from lictor.lang.yaml.nodes import Fault, check_aliases, compose
+    from lictor.lang.yaml.nodes import YamlFault, check_aliases, compose
 
     try:
         root = next(compose(body.decode()), None)
@@ -117,7 +117,7 @@ def read_yaml(body: bytes) -> Json:
             return None
         check_aliases(root)
         value = Builder().build(root)
-    except (Fault, ValueError, RecursionError) as error:
+    except (YamlFault, ValueError, RecursionError) as error:
         raise bad_request(f"error decoding YAML: {error}") from error
     _check_depth(value)
     return value

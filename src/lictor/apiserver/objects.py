@@ -8,7 +8,7 @@ from lictor.apiserver.field_errors import Cause
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.status_errors import bad_request
 from lictor.errors import RefusedRequestError
-from lictor.lang.patch.sameness import is_same
+from lictor.lang.patch.pointer import is_same
 from lictor.raw import Json, JsonObject
 
 # No vowels and nothing that looks like another: generated names shall not become words.

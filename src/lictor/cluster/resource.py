@@ -2,7 +2,7 @@
 
 import msgspec
 
-from lictor.lang.api_path import escape_segment
+from lictor.lang.url import escape_segment
 
 
 class Resource(msgspec.Struct, frozen=True):

@@ -16,9 +16,9 @@ import orjson
 
 from lictor.cluster.flags import Flags
 from lictor.errors import LictorError, LookupFailedError, UsageError
-from lictor.lang.cel.go_url import parse_url
 from lictor.lang.cel.host import BLOCKED_HOSTS, BLOCKED_NETWORKS
 from lictor.lang.cel.library.http import check_url, find_blocked_network
+from lictor.lang.url import parse_url
 from lictor.ports import ApiCall, HttpAnswer, HttpLimits
 from lictor.raw import Json
 

@@ -37,8 +37,8 @@ from lictor.convert.value import (
 from lictor.convert.writing import literal, wrap
 from lictor.errors import CompileError, EvaluationError
 from lictor.lang.condition import compile_operator
-from lictor.lang.pattern.amount import read_duration, read_quantity
 from lictor.lang.pattern.go_values import parse_float
+from lictor.lang.pattern.scalar import read_duration, read_quantity
 from lictor.raw import Json, JsonObject
 
 Build: TypeAlias = Callable[[ExpressionScope, Value, Value], Test]

@@ -26,14 +26,14 @@ from lictor.convert.value import (
 )
 from lictor.convert.writing import quote, wrap
 from lictor.errors import CompileError
-from lictor.lang.jmespath.nodes import Kind, Node
+from lictor.lang.jmespath.syntax import Node, NodeKind
 
 _CONTAINERS = frozenset(("containers", "initContainers", "ephemeralContainers"))
 
 
 def is_images(node: Node) -> bool:
     """Tell whether a node is the variable."""
-    return node.kind is Kind.FIELD and node.value == "images"
+    return node.kind is NodeKind.FIELD and node.value == "images"
 
 
 def images_of(field: str, subject: ResourceRoot, names: LoopNames) -> Value:
@@ -54,7 +54,11 @@ def _is_pod(subject: ResourceRoot) -> bool:
 
 def image_parts(images: Value, part: Node) -> Value:
     """One part of each image's name."""
-    if part.kind is not Kind.FIELD or part.value != "registry" or not isinstance(images, LoopList):
+    if (
+        part.kind is not NodeKind.FIELD
+        or part.value != "registry"
+        or not isinstance(images, LoopList)
+    ):
         # Kyverno's CEL writes out what is left out (`library/`, digests without tags).
         raise CompileError(f"images.*.{part.value}: CEL takes image names apart in another way")
     image = settle(images.item)

@@ -25,8 +25,13 @@ from lictor.convert.scalar import accepts_absence, match_text, translate_scalar
 from lictor.convert.writing import wrap
 from lictor.errors import CompileError
 from lictor.lang.pattern import resolve_references
-from lictor.lang.pattern.anchor import Modifier, holds_anchors, parse_anchor, strip_anchor
-from lictor.lang.pattern.shape import check_shape
+from lictor.lang.pattern.anchor import (
+    Modifier,
+    check_shape,
+    holds_anchors,
+    parse_anchor,
+    strip_anchor,
+)
 from lictor.lang.template import has_variables
 from lictor.lang.wildcard import has_wildcard
 from lictor.raw import Json

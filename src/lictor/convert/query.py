@@ -42,9 +42,8 @@ from lictor.convert.value import (
 )
 from lictor.convert.writing import quote, wrap
 from lictor.errors import CompileError
-from lictor.lang.jmespath.nodes import Kind, Node
 from lictor.lang.jmespath.parser import parse
-from lictor.lang.jmespath.tokens import Token
+from lictor.lang.jmespath.syntax import Node, NodeKind, Token
 from lictor.lang.template import has_variables
 
 _INNER = re.compile(r"'\s*\{\{([^{}]*)\}\}\s*'")
@@ -172,8 +171,9 @@ class _Translator(msgspec.Struct, frozen=True):
         if is_images(left):
             return self._images(node, at)
         first = self.visit(left, at)
-        if right.kind is Kind.FIELD or (
-            right.kind is Kind.MULTI_SELECT_LIST and isinstance(first, ResourcePath | RequestValue)
+        if right.kind is NodeKind.FIELD or (
+            right.kind is NodeKind.MULTI_SELECT_LIST
+            and isinstance(first, ResourcePath | RequestValue)
         ):
             return self.visit(right, at.move(first))
         if at.strict:
@@ -293,7 +293,7 @@ class _Translator(msgspec.Struct, frozen=True):
             return Several(tuple(self.visit(right, lenient.move(one)) for one in stream.items))
         if not isinstance(stream, LoopList):
             return NOTHING
-        if right.kind is Kind.IDENTITY:
+        if right.kind is NodeKind.IDENTITY:
             return stream
         item = settle(stream.item)
         if isinstance(item, CelValue) and item.guards:
@@ -304,7 +304,7 @@ class _Translator(msgspec.Struct, frozen=True):
 
     def values(self, node: Node, at: _At) -> Value:
         left, right = node.children
-        if left.kind is Kind.SUBEXPRESSION and is_images(left.children[0]):
+        if left.kind is NodeKind.SUBEXPRESSION and is_images(left.children[0]):
             return image_parts(self._images(left, at), right)
         found = self.visit(left, at.leniently())
 
@@ -342,23 +342,23 @@ class _Translator(msgspec.Struct, frozen=True):
         return call(self.scope, at.names, *arguments)
 
 
-_BUILDERS: dict[Kind, Callable[[_Translator, Node, _At], Value]] = {
-    Kind.AND: _Translator.both,
-    Kind.COMPARATOR: _Translator.comparison,
-    Kind.CURRENT: _Translator.current,
-    Kind.FIELD: _Translator.field,
-    Kind.FILTER_PROJECTION: _Translator.filter,
-    Kind.FLATTEN: _Translator.flatten,
-    Kind.FUNCTION: _Translator.function,
-    Kind.IDENTITY: _Translator.current,
-    Kind.INDEX: _Translator.index,
-    Kind.INDEX_EXPRESSION: _Translator.chain,
-    Kind.LITERAL: _Translator.literal,
-    Kind.MULTI_SELECT_LIST: _Translator.several,
-    Kind.NOT: _Translator.negation,
-    Kind.OR: _Translator.either,
-    Kind.PIPE: _Translator.pipe,
-    Kind.PROJECTION: _Translator.projection,
-    Kind.SUBEXPRESSION: _Translator.chain,
-    Kind.VALUE_PROJECTION: _Translator.values,
+_BUILDERS: dict[NodeKind, Callable[[_Translator, Node, _At], Value]] = {
+    NodeKind.AND: _Translator.both,
+    NodeKind.COMPARATOR: _Translator.comparison,
+    NodeKind.CURRENT: _Translator.current,
+    NodeKind.FIELD: _Translator.field,
+    NodeKind.FILTER_PROJECTION: _Translator.filter,
+    NodeKind.FLATTEN: _Translator.flatten,
+    NodeKind.FUNCTION: _Translator.function,
+    NodeKind.IDENTITY: _Translator.current,
+    NodeKind.INDEX: _Translator.index,
+    NodeKind.INDEX_EXPRESSION: _Translator.chain,
+    NodeKind.LITERAL: _Translator.literal,
+    NodeKind.MULTI_SELECT_LIST: _Translator.several,
+    NodeKind.NOT: _Translator.negation,
+    NodeKind.OR: _Translator.either,
+    NodeKind.PIPE: _Translator.pipe,
+    NodeKind.PROJECTION: _Translator.projection,
+    NodeKind.SUBEXPRESSION: _Translator.chain,
+    NodeKind.VALUE_PROJECTION: _Translator.values,
 }

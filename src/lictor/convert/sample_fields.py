@@ -6,8 +6,8 @@ from typing import TypeAlias
 import msgspec
 
 from lictor.errors import CompileError
-from lictor.lang.jmespath.nodes import Kind, Node
 from lictor.lang.jmespath.parser import parse
+from lictor.lang.jmespath.syntax import Node, NodeKind
 from lictor.lang.pattern.anchor import Modifier, parse_anchor, strip_anchor
 from lictor.lang.template import find_expressions, has_variables
 from lictor.model.metadata import LabelSelector
@@ -20,7 +20,7 @@ ALL = "[]"
 KEYS = "keys()"
 
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
-_PROJECTIONS = (Kind.FLATTEN, Kind.PROJECTION, Kind.FILTER_PROJECTION)
+_PROJECTIONS = (NodeKind.FLATTEN, NodeKind.PROJECTION, NodeKind.FILTER_PROJECTION)
 
 
 class ComparedField(msgspec.Struct, frozen=True):
@@ -186,21 +186,21 @@ def _walk(
     node: Node, current: list[Path | None], bound: dict[str, Path], found: list[Path]
 ) -> list[Path | None]:
     """Where the value of a node lies; None is the root, and a path that leads nowhere is ()."""
-    if node.kind is Kind.FIELD:
+    if node.kind is NodeKind.FIELD:
         return [_step(at, node.value, bound) for at in current]
-    if node.kind in (Kind.SUBEXPRESSION, Kind.INDEX_EXPRESSION, Kind.PIPE):
+    if node.kind in (NodeKind.SUBEXPRESSION, NodeKind.INDEX_EXPRESSION, NodeKind.PIPE):
         left, right = node.children
         return _walk(right, _walk(left, current, bound, found), bound, found)
     if node.kind in _PROJECTIONS:
         return _project(node, current, bound, found)
-    if node.kind is Kind.VALUE_PROJECTION:
+    if node.kind is NodeKind.VALUE_PROJECTION:
         left, right = node.children
         return _walk(right, _walk(left, current, bound, found), bound, found)
-    if node.kind in (Kind.CURRENT, Kind.IDENTITY):
+    if node.kind in (NodeKind.CURRENT, NodeKind.IDENTITY):
         return current
-    if node.kind is Kind.INDEX:
+    if node.kind is NodeKind.INDEX:
         return [_element(at) for at in current]
-    if node.kind is Kind.FUNCTION and node.value == "keys":
+    if node.kind is NodeKind.FUNCTION and node.value == "keys":
         inner = _walk(node.children[0], current, bound, found)
         return [(*at, KEYS) if at else () for at in inner]
     return [end for child in node.children for end in _walk(child, current, bound, found)]
@@ -247,6 +247,6 @@ def _literals(text: str) -> Iterator[Json]:
         return
     while pending:
         node = pending.pop()
-        if node.kind is Kind.LITERAL and isinstance(node.value, str | int | float):
+        if node.kind is NodeKind.LITERAL and isinstance(node.value, str | int | float):
             yield node.value
         pending += node.children

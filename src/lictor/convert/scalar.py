@@ -16,8 +16,7 @@ from lictor.convert.cel_tests import (
 from lictor.convert.cel_values import CelValue
 from lictor.convert.writing import literal, quote, regex_of, wrap
 from lictor.errors import CompileError
-from lictor.lang.pattern.amount import read_duration, read_quantity
-from lictor.lang.pattern.scalar import compile_scalar, split_operator
+from lictor.lang.pattern.scalar import compile_scalar, read_duration, read_quantity, split_operator
 from lictor.lang.wildcard import has_wildcard
 from lictor.raw import Json
 

@@ -16,8 +16,7 @@ from lictor.errors import (
 from lictor.evaluate.expressions import Expressions
 from lictor.evaluate.namespace_bounds import check_path
 from lictor.evaluate.setting import Setting
-from lictor.lang.dotted import merge_objects, split_dotted
-from lictor.lang.json_type import name_json_type
+from lictor.lang.json_type import merge_objects, name_json_type, split_dotted
 from lictor.lang.template import Fill
 from lictor.lang.written_size import check_written
 from lictor.model import policy as model

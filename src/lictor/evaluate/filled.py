@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import orjson
 
-from lictor.lang.memory_room import ensure_room
+from lictor.lang.written_size import ensure_room
 from lictor.raw import Json
 
 Made = TypeVar("Made")

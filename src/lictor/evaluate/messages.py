@@ -4,7 +4,7 @@ import msgspec
 
 from lictor.errors import EvaluationError, LookupFailedError
 from lictor.evaluate.setting import Setting
-from lictor.lang.document import Document
+from lictor.lang.template import CompiledDocument
 from lictor.model.program import Case
 
 
@@ -13,7 +13,7 @@ class Message(msgspec.Struct, frozen=True):
 
     rule: str
     text: str
-    document: Document
+    document: CompiledDocument
 
     def of_path(self, case: Case, path: str) -> str:
         """A pattern that does not fit at `path`."""
@@ -70,7 +70,7 @@ def compile_message(text: str, setting: Setting) -> Message:
     return Message(setting.rule, text, setting.expressions.template(text))
 
 
-def _filled(document: Document, case: Case) -> str | None:
+def _filled(document: CompiledDocument, case: Case) -> str | None:
     if document.is_constant:
         return str(document.constant)
     try:

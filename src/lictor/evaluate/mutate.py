@@ -13,8 +13,8 @@ from lictor.evaluate.namespace_bounds import check_same_object
 from lictor.evaluate.setting import Outcome, Setting
 from lictor.evaluate.targets import Target, compile_targets
 from lictor.evaluate.validate import element_values
-from lictor.lang.document import Document
 from lictor.lang.patch import ConditionNotMet, compile_json_patch, compile_overlay, parse_json_patch
+from lictor.lang.template import CompiledDocument
 from lictor.lang.written_size import check_written, measure_written
 from lictor.model.policy import ForEachMutate, Mutate
 from lictor.model.program import Case, Check
@@ -121,7 +121,7 @@ def _compile_json_patch_text(text: Json) -> Callable[[Json], Json]:
 
 
 def _compile_filled(
-    document: Document, compile_one: Callable[[Json], Callable[[Json], Json]]
+    document: CompiledDocument, compile_one: Callable[[Json], Callable[[Json], Json]]
 ) -> Change:
     """A patch that is compiled now, or per request where it holds variables."""
     if document.is_constant:

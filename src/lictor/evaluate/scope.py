@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lictor.evaluate.images import extract_images
-from lictor.lang.dotted import merge_dotted
+from lictor.lang.json_type import merge_dotted
 from lictor.model.request import Caller, Operation, Request
 from lictor.model.scope import Scope
 from lictor.raw import Json, JsonObject

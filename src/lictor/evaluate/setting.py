@@ -6,7 +6,7 @@ import msgspec
 
 from lictor.errors import EvaluationError, LookupFailedError
 from lictor.evaluate.expressions import Expressions
-from lictor.lang.document import Document
+from lictor.lang.template import CompiledDocument
 from lictor.lang.watch import Watch, unwatched
 from lictor.model.program import Case
 from lictor.model.request import Request
@@ -40,7 +40,7 @@ class Setting(msgspec.Struct, frozen=True):
     type: RuleType
     expressions: Expressions
     lookups: Lookups
-    properties: Document
+    properties: CompiledDocument
     # What follows from a failure, and how namespaces change that; None where they do not.
     action: Action = Action.AUDIT
     override: Callable[[Request], Action | None] | None = None

@@ -10,11 +10,11 @@ from lictor.evaluate.conditions import Conditions, compile_conditions
 from lictor.evaluate.context import Enter, compile_foreach_context
 from lictor.evaluate.namespace_bounds import check_kind, check_namespace
 from lictor.evaluate.setting import Setting
-from lictor.lang.api_path import escape_segment
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.label_selector import compile_label_selector, read_requirements
 from lictor.lang.resource_names import builtin_names
 from lictor.lang.template import Fill
+from lictor.lang.url import escape_segment
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.policy import MutateTarget
 from lictor.model.program import Case

@@ -7,7 +7,7 @@ from functools import lru_cache
 import msgspec
 
 from lictor.lang.duration import NANOSECONDS
-from lictor.lang.gotime_layout import Chunk, Part, split_layout
+from lictor.lang.gotime_layout import Chunk, LayoutPart, split_layout
 
 RFC3339 = "2006-01-02T15:04:05Z07:00"
 _INT64_MAX = (1 << 63) - 1
@@ -355,20 +355,20 @@ def _read_nothing(_: _Reader, __: Chunk) -> None:
     return
 
 
-_READERS: dict[Part, Callable[[_Reader, Chunk], None]] = {
-    Part.YEAR: _read_year,
-    Part.MONTH: _read_month,
-    Part.MONTH_NAME: _read_month_name,
-    Part.WEEKDAY: _read_weekday,
-    Part.DAY: _read_day,
-    Part.DAY_OF_YEAR: _read_day_of_year,
-    Part.HOUR: _read_hour,
-    Part.HOUR12: _read_hour12,
-    Part.MINUTE: _read_minute,
-    Part.SECOND: _read_second,
-    Part.FRACTION: _read_fraction,
-    Part.HALF: _read_half,
-    Part.OFFSET: _read_offset,
-    Part.ZONE_NAME: _read_zone_name,
-    Part.END: _read_nothing,
+_READERS: dict[LayoutPart, Callable[[_Reader, Chunk], None]] = {
+    LayoutPart.YEAR: _read_year,
+    LayoutPart.MONTH: _read_month,
+    LayoutPart.MONTH_NAME: _read_month_name,
+    LayoutPart.WEEKDAY: _read_weekday,
+    LayoutPart.DAY: _read_day,
+    LayoutPart.DAY_OF_YEAR: _read_day_of_year,
+    LayoutPart.HOUR: _read_hour,
+    LayoutPart.HOUR12: _read_hour12,
+    LayoutPart.MINUTE: _read_minute,
+    LayoutPart.SECOND: _read_second,
+    LayoutPart.FRACTION: _read_fraction,
+    LayoutPart.HALF: _read_half,
+    LayoutPart.OFFSET: _read_offset,
+    LayoutPart.ZONE_NAME: _read_zone_name,
+    LayoutPart.END: _read_nothing,
 }

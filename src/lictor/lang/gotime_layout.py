@@ -7,7 +7,7 @@ from functools import lru_cache
 import msgspec
 
 
-class Part(Enum):
+class LayoutPart(Enum):
     """What a piece of a layout stands for."""
 
     YEAR = auto()
@@ -35,37 +35,37 @@ class Chunk(msgspec.Struct, frozen=True):
     """
 
     prefix: str
-    part: Part
+    part: LayoutPart
     width: int = 0
     padded: bool = False
     colons: bool = False
     before_fraction: bool = False
 
 
-_SHAPES: dict[str, tuple[Part, int, bool]] = {
-    "2006": (Part.YEAR, 4, False),
-    "06": (Part.YEAR, 2, False),
-    "01": (Part.MONTH, 2, False),
-    "1": (Part.MONTH, 1, False),
-    "January": (Part.MONTH_NAME, 0, False),
-    "Jan": (Part.MONTH_NAME, 3, False),
-    "Monday": (Part.WEEKDAY, 0, False),
-    "Mon": (Part.WEEKDAY, 3, False),
-    "02": (Part.DAY, 2, False),
-    "_2": (Part.DAY, 1, True),
-    "2": (Part.DAY, 1, False),
-    "002": (Part.DAY_OF_YEAR, 3, False),
-    "__2": (Part.DAY_OF_YEAR, 1, True),
-    "15": (Part.HOUR, 1, False),
-    "03": (Part.HOUR12, 2, False),
-    "3": (Part.HOUR12, 1, False),
-    "04": (Part.MINUTE, 2, False),
-    "4": (Part.MINUTE, 1, False),
-    "05": (Part.SECOND, 2, False),
-    "5": (Part.SECOND, 1, False),
-    "PM": (Part.HALF, 2, False),
-    "pm": (Part.HALF, 2, True),
-    "MST": (Part.ZONE_NAME, 3, False),
+_SHAPES: dict[str, tuple[LayoutPart, int, bool]] = {
+    "2006": (LayoutPart.YEAR, 4, False),
+    "06": (LayoutPart.YEAR, 2, False),
+    "01": (LayoutPart.MONTH, 2, False),
+    "1": (LayoutPart.MONTH, 1, False),
+    "January": (LayoutPart.MONTH_NAME, 0, False),
+    "Jan": (LayoutPart.MONTH_NAME, 3, False),
+    "Monday": (LayoutPart.WEEKDAY, 0, False),
+    "Mon": (LayoutPart.WEEKDAY, 3, False),
+    "02": (LayoutPart.DAY, 2, False),
+    "_2": (LayoutPart.DAY, 1, True),
+    "2": (LayoutPart.DAY, 1, False),
+    "002": (LayoutPart.DAY_OF_YEAR, 3, False),
+    "__2": (LayoutPart.DAY_OF_YEAR, 1, True),
+    "15": (LayoutPart.HOUR, 1, False),
+    "03": (LayoutPart.HOUR12, 2, False),
+    "3": (LayoutPart.HOUR12, 1, False),
+    "04": (LayoutPart.MINUTE, 2, False),
+    "4": (LayoutPart.MINUTE, 1, False),
+    "05": (LayoutPart.SECOND, 2, False),
+    "5": (LayoutPart.SECOND, 1, False),
+    "PM": (LayoutPart.HALF, 2, False),
+    "pm": (LayoutPart.HALF, 2, True),
+    "MST": (LayoutPart.ZONE_NAME, 3, False),
 }
 _PIECE = re.compile(
     r"January|Jan(?![a-z])|Monday|Mon(?![a-z])|MST|002|0[1-6]|15|1|2006|__2|_2(?!006)|2|3|4|5|PM|pm"
@@ -82,7 +82,7 @@ def split_layout(layout: str) -> tuple[Chunk, ...]:
         following = pieces[index + 1][0] if index + 1 < len(pieces) else ""
         chunks.append(_read_piece(layout[start : piece.start()], piece[0], following))
         start = piece.end()
-    return (*chunks, Chunk(layout[start:], Part.END))
+    return (*chunks, Chunk(layout[start:], LayoutPart.END))
 
 
 def _read_piece(prefix: str, piece: str, following: str) -> Chunk:
@@ -91,6 +91,8 @@ def _read_piece(prefix: str, piece: str, following: str) -> Chunk:
         part, width, padded = shape
         return Chunk(prefix, part, width, padded, before_fraction=following[:1] in (".", ","))
     if piece[0] in ".,":
-        return Chunk(prefix, Part.FRACTION, len(piece) - 1, padded=piece[1] == "9")
+        return Chunk(prefix, LayoutPart.FRACTION, len(piece) - 1, padded=piece[1] == "9")
     digits = piece[1:].replace(":", "")
-    return Chunk(prefix, Part.OFFSET, len(digits) // 2, padded=piece[0] == "Z", colons=":" in piece)
+    return Chunk(
+        prefix, LayoutPart.OFFSET, len(digits) // 2, padded=piece[0] == "Z", colons=":" in piece
+    )

@@ -1,14 +1,26 @@
-"""Kubernetes' label selectors, with Kyverno's wildcards in them, as tests of labels."""
+"""Do labels match a label selector, or an entry with wildcards in key and value?"""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 
 from lictor.errors import CompileError
-from lictor.lang.entries import MapTest, compile_entry
-from lictor.lang.wildcard import has_wildcard
+from lictor.lang.wildcard import compile_wildcard, has_wildcard
 from lictor.raw import Json
+
+MapTest: TypeAlias = Callable[[Mapping[str, str]], bool]
+
+
+def compile_entry(key: str, value: str) -> MapTest:
+    """A test that passes where a map has an entry whose key and value fit these patterns."""
+    fits_value = compile_wildcard(value)
+    if has_wildcard(key):
+        fits_key = compile_wildcard(key)
+        return lambda entries: any(fits_key(k) and fits_value(v) for k, v in entries.items())
+    return lambda entries: key in entries and fits_value(entries[key])
+
 
 _NAME = r"(?:[A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]"
 _DOMAIN = r"(?=.{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"

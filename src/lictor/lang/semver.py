@@ -6,17 +6,17 @@ from functools import lru_cache
 from typing import TypeAlias
 
 # Major, minor, patch, 1 without and 0 with a pre-release, the parts of the pre-release: ordered.
-Version: TypeAlias = tuple[int, int, int, int, tuple[tuple[int, int, str], ...]]
-Range: TypeAlias = Callable[[Version], bool]
+SemVer: TypeAlias = tuple[int, int, int, int, tuple[tuple[int, int, str], ...]]
+Range: TypeAlias = Callable[[SemVer], bool]
 
 _NUMBER = "(0|[1-9][0-9]*)"
 _WORDS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
 _VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-({_WORDS}))?(?:\+{_WORDS})?")
 _LIMIT = 1 << 64
 _MAX_TEXT = 1024
-_ZERO: Version = (0, 0, 0, 1, ())
+_ZERO: SemVer = (0, 0, 0, 1, ())
 
-_COMPARATORS: dict[str, Callable[[Version, Version], bool]] = {
+_COMPARATORS: dict[str, Callable[[SemVer, SemVer], bool]] = {
     "": lambda left, right: left == right,
     "=": lambda left, right: left == right,
     "==": lambda left, right: left == right,
@@ -41,7 +41,7 @@ _WITH_WILDCARD: dict[str, tuple[str | None, str | None]] = {
 }
 
 
-def parse_version(text: str) -> Version:
+def parse_version(text: str) -> SemVer:
     """Read `major.minor.patch` with pre-release and build; ValueError for anything else."""
     found = _VERSION.fullmatch(text) if len(text) <= _MAX_TEXT else None
     if found is None:
@@ -53,7 +53,7 @@ def parse_version(text: str) -> Version:
     return major, minor, patch, 0, tuple(_read_word(word) for word in release.split("."))
 
 
-def parse_version_or_zero(text: str) -> Version:
+def parse_version_or_zero(text: str) -> SemVer:
     """Read a version; what is none counts as 0.0.0."""
     try:
         return parse_version(text)
@@ -120,7 +120,7 @@ def _increment(version: str, position: int) -> str:
     return ".".join(numbers)
 
 
-def _compare(operator: str, bound: Version) -> Range:
+def _compare(operator: str, bound: SemVer) -> Range:
     compare = _COMPARATORS[operator]
     return lambda version: compare(version, bound)
 

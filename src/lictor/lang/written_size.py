@@ -1,14 +1,34 @@
-"""How large is a value when it is written out? Parts that it holds twice count twice.
+"""How large is a value when it is written out, and is there memory for it?
 
 `{a: v, b: v}` costs next to nothing in memory, and thirty of them inside each other stand for a
 billion copies. Whoever writes, compares or copies such a value would never come to an end, so that
 values that expressions make are measured first. What was read from JSON needs no measuring.
+
+Where a process has a memory limit, native code that asks for more gets nothing; orjson and msgspec
+then end the process instead of raising MemoryError. Whoever writes values of policies asks first.
 """
 
+import mmap
 from typing import Final
 
 from lictor.errors import TooLargeError
 from lictor.raw import Json
+
+# Also for small values, as others may have taken everything.
+_LEAST: Final = 1024 * 1024
+# While a buffer is doubled there are two of them; what is measured is no more than a rough size.
+_TIMES: Final = 4
+
+
+def ensure_room(value: Json) -> None:
+    """Raise MemoryError where this value could not be written, TooLargeError beyond all limits."""
+    size = measure_written(value)
+    try:
+        # Asked for and given back untouched: this costs some microseconds, and no memory.
+        mmap.mmap(-1, _LEAST + size * _TIMES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except OSError:
+        raise MemoryError("no room to write a value out") from None
+
 
 # No object that an API server takes is half as large.
 MAX_WRITTEN: Final = 8 * 1024 * 1024

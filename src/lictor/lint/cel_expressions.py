@@ -14,7 +14,7 @@ from lictor.lang.cel.expression import (
     declare_variable,
 )
 from lictor.lang.cel.inspection import ExpressionIssue, inspect_expression
-from lictor.lang.cel.rewriting import Token, read_tokens
+from lictor.lang.cel.rewriting import CelToken, read_tokens
 from lictor.lang.kind_schema import Form
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
@@ -87,7 +87,7 @@ def check_expression(
     return list(_inspect(part, context))
 
 
-def list_used_variables(text: str) -> Iterator[Token]:
+def list_used_variables(text: str) -> Iterator[CelToken]:
     """Each `x` of `variables.x`."""
     if "variables" not in text:
         return
@@ -113,7 +113,7 @@ def _is_fatal(findings: Iterable[Finding]) -> bool:
     return any(finding.check == _CHECK for finding in findings)
 
 
-def _blame(part: Field, token: Token, context: ExpressionContext) -> Finding:
+def _blame(part: Field, token: CelToken, context: ExpressionContext) -> Finding:
     message = f'there is no variable "{token.text}"'
     if not context.names:
         message += " (nor any other here)"

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from lictor.errors import SyntaxFaultError
 from lictor.lang.jmespath import FUNCTIONS
-from lictor.lang.jmespath.nodes import Kind, Node
 from lictor.lang.jmespath.parser import parse
+from lictor.lang.jmespath.syntax import Node, NodeKind
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.load.fields import suggest
@@ -130,7 +130,7 @@ def _check_expression(
         yield _fault("bad-expression", part, offset + error.position, _lower(message))
         return
     for node in _walk(tree):
-        if node.kind is Kind.FUNCTION:
+        if node.kind is NodeKind.FUNCTION:
             yield from _check_call(part, node, offset)
     for reference in _list_references(tree):
         yield from _check_reference(part, reference, offset, variables)
@@ -175,12 +175,12 @@ def _count(number: int) -> str:
 # Nodes whose first child sees what they see, and whose other children see something else.
 _NARROWING = frozenset(
     (
-        Kind.SUBEXPRESSION,
-        Kind.PIPE,
-        Kind.PROJECTION,
-        Kind.VALUE_PROJECTION,
-        Kind.FILTER_PROJECTION,
-        Kind.INDEX_EXPRESSION,
+        NodeKind.SUBEXPRESSION,
+        NodeKind.PIPE,
+        NodeKind.PROJECTION,
+        NodeKind.VALUE_PROJECTION,
+        NodeKind.FILTER_PROJECTION,
+        NodeKind.INDEX_EXPRESSION,
     )
 )
 
@@ -190,13 +190,13 @@ def _list_references(tree: Node) -> Iterator[_Reference]:
     waiting: list[tuple[Node, str]] = [(tree, "")]
     while waiting:
         node, field = waiting.pop()
-        if node.kind is Kind.FIELD:
+        if node.kind is NodeKind.FIELD:
             yield _Reference(str(node.value), field, node.position)
         elif node.kind in _NARROWING:
-            below = node.children[1] if node.kind is Kind.SUBEXPRESSION else None
-            plain = below is not None and below.kind is Kind.FIELD
+            below = node.children[1] if node.kind is NodeKind.SUBEXPRESSION else None
+            plain = below is not None and below.kind is NodeKind.FIELD
             waiting.append((node.children[0], str(below.value) if below and plain else ""))
-        elif node.kind is not Kind.EXPRESSION_REFERENCE:
+        elif node.kind is not NodeKind.EXPRESSION_REFERENCE:
             waiting.extend((child, "") for child in node.children)
 
 

@@ -8,7 +8,7 @@ import orjson
 
 from lictor.errors import LoadError
 from lictor.lang.yaml.build import check_depth
-from lictor.lang.yaml.nodes import MAX_DEPTH, Fault
+from lictor.lang.yaml.nodes import MAX_DEPTH, YamlFault
 from lictor.model.request import Caller, GroupVersionKind, Operation, Request
 from lictor.raw import Json, JsonObject
 
@@ -108,7 +108,7 @@ def load_review(data: bytes, *, namespace_labels: Mapping[str, str] | None = Non
             check_depth(body)
     except orjson.JSONDecodeError as error:
         raise LoadError(f"not JSON: {error}", where=_WHERE) from error
-    except Fault as fault:
+    except YamlFault as fault:
         raise LoadError(fault.message, where=_WHERE) from fault
     review = build_review(body, namespace_labels=namespace_labels)
     return Review(review.uid, review.api_version, review.request, len(data))

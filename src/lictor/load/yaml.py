@@ -14,7 +14,7 @@ import orjson
 
 from lictor.errors import LoadError
 from lictor.lang.yaml.build import Builder, Duplicate, check_depth, settle_json
-from lictor.lang.yaml.nodes import MAX_DEPTH, Fault, check_aliases, compose, find_node
+from lictor.lang.yaml.nodes import MAX_DEPTH, YamlFault, check_aliases, compose, find_node
 from lictor.raw import Json
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -34,7 +34,7 @@ class _Chunk(msgspec.Struct, frozen=True):
     source: str
     line: int
 
-    def locate(self, fault: Fault) -> LoadError:
+    def locate(self, fault: YamlFault) -> LoadError:
         where = f"{self.source}:{self.line + fault.line}:{fault.column + 1}"
         return LoadError(fault.message, where=where)
 
@@ -68,7 +68,7 @@ class Document:
         """The line and column, counted from one, of what a path leads to; as near as it goes."""
         try:
             root = next(islice(compose(self._chunk.text), self._index, None), None)
-        except Fault:
+        except YamlFault:
             root = None
         if root is None:
             return self.line, 1
@@ -156,7 +156,7 @@ def read_documents(data: str | bytes, source: str) -> Iterator[Document | LoadEr
     for chunk in _split(text, source):
         try:
             yield from _read_chunk(chunk)
-        except Fault as fault:
+        except YamlFault as fault:
             yield chunk.locate(fault)
 
 

@@ -6,8 +6,8 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import LookupFailedError
-from lictor.lang.entries import compile_entry
 from lictor.lang.kind_selector import compile_kind_selector, parse_kind_selector
+from lictor.lang.label_selector import compile_entry
 from lictor.match.combine import Clause, RequestClass, always, settle_all, settled
 from lictor.match.metadata import clean_map, read_map, read_name, read_text
 from lictor.match.selector import compile_selector

@@ -1,7 +1,6 @@
 """Do these labels fit the label selector of a policy?"""
 
-from lictor.lang.entries import MapTest
-from lictor.lang.label_selector import Requirement, compile_label_selector
+from lictor.lang.label_selector import MapTest, Requirement, compile_label_selector
 from lictor.model.metadata import LabelSelector
 
 

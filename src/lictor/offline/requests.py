@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.families.registry import registry
-from lictor.lang.dotted import merge_dotted, merge_objects
+from lictor.lang.json_type import merge_dotted, merge_objects
 from lictor.load.test_files import parse_settings
 from lictor.model.offline import Subresource, ValuesSpec
 from lictor.model.request import Caller, GroupVersionKind, Operation, Request

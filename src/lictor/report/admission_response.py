@@ -11,8 +11,8 @@ import msgspec
 import orjson
 import yaml
 
-from lictor.lang.memory_room import ensure_room
-from lictor.lang.patch.diff import diff
+from lictor.lang.patch.pointer import diff
+from lictor.lang.written_size import ensure_room
 from lictor.model.request import Operation, Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from lictor.lang.go_json import dump_go_json
+from lictor.lang.go_number import dump_go_json
 from lictor.lang.watch import Heard
 from lictor.model.metadata import PolicyRecord
 from lictor.model.policy import Policy, Rule

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import orjson
 
 from lictor.errors import SlowRequestError
-from lictor.lang.memory_room import ensure_room
+from lictor.lang.written_size import ensure_room
 from lictor.model.request import Request
 from lictor.raw import JsonObject
 from lictor.report.admission_response import API_VERSION, AdmissionAnswer

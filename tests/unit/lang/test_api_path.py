@@ -4,7 +4,7 @@ import pytest
 
 from lictor.cluster.resource import CONFIG_MAP, Resource
 from lictor.errors import ApiError
-from lictor.lang.api_path import escape_segment
+from lictor.lang.url import escape_segment
 
 
 @pytest.mark.parametrize(

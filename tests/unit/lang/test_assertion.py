@@ -7,7 +7,7 @@ import pytest
 
 from lictor.errors import CompileError, EvaluationError, LictorError, SyntaxFaultError
 from lictor.lang.assertion import compile_assertion, compile_expression
-from lictor.lang.assertion.clause import Clause, parse_clause
+from lictor.lang.assertion.tree import Clause, parse_clause
 
 SHOP = {
     "name": "corner shop",

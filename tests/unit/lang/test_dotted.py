@@ -3,7 +3,7 @@
 import pytest
 
 from lictor.errors import EvaluationError
-from lictor.lang.dotted import merge_dotted, split_dotted
+from lictor.lang.json_type import merge_dotted, split_dotted
 
 
 @pytest.mark.parametrize(

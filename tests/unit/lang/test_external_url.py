@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.lang.external_url import is_external_url
+from lictor.lang.url import is_external_url
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from lictor.errors import CompileError
-from lictor.lang.growth import check_growth
+from lictor.evaluate.expressions import check_growth
 
 
 def repeat(step, times):

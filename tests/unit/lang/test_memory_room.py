@@ -28,8 +28,8 @@ except MemoryError:
             "remember_compiled(lambda filled: None)(value)",
         ),
         (
-            "from lictor.report.admission_response import Answer, render_review",
-            "render_review('1', Answer(patch=(value,)))",
+            "from lictor.report.admission_response import AdmissionAnswer, render_review",
+            "render_review('1', AdmissionAnswer(patch=(value,)))",
         ),
     ],
 )

@@ -11,11 +11,10 @@ from lictor.errors import EvaluationError, LictorError, TooLargeError
 from lictor.lang.patch import (
     compile_json_patch,
     compile_overlay,
-    diff,
     merge_strategic,
     parse_json_patch,
 )
-from lictor.lang.patch.sameness import is_same
+from lictor.lang.patch.pointer import diff, is_same
 
 # The first call may import what it needs.
 unhurried = settings(deadline=None)

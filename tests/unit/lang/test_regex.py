@@ -5,8 +5,7 @@ import time
 import pytest
 
 from lictor.errors import SyntaxFaultError, TooLargeError
-from lictor.lang.regex import compile_regex
-from lictor.lang.regex_replace import compile_template, replace_matches
+from lictor.lang.regex import compile_regex, compile_template, replace_matches
 
 
 @pytest.mark.parametrize(

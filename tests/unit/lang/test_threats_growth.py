@@ -4,8 +4,8 @@ import pytest
 
 from lictor.errors import TooLargeError
 from lictor.lang.jmespath import compile_query
-from lictor.lang.patch.copying import MAX_COPY, check_copy
 from lictor.lang.patch.json_patch import compile_json_patch
+from lictor.lang.patch.pointer import MAX_COPY, check_copy
 from lictor.lang.patch.strict_json_patch import apply_json_patch
 
 INTO_ITSELF = [{"op": "copy", "from": "/a", "path": f"/a/{number}"} for number in range(40)]

@@ -13,8 +13,7 @@ from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.catalogue import KindCatalogue
 from lictor.apiserver.object_reader import ObjectReader
 from lictor.errors import CompileError
-from lictor.lang.entries import MapTest
-from lictor.lang.label_selector import Requirement, compile_label_selector
+from lictor.lang.label_selector import MapTest, Requirement, compile_label_selector
 from lictor.model.request import Operation
 from lictor.ports import Lookups
 from lictor.raw import Json, JsonObject

@@ -40,9 +40,8 @@ from lictor.apiserver.ownership.managed_fields import (
     write_shares,
 )
 from lictor.errors import EvaluationError, RefusedRequestError
-from lictor.lang.go_json import dump_go_json
-from lictor.lang.patch.apply_configuration import merge_values
-from lictor.lang.patch.conformity import check_form
+from lictor.lang.go_number import dump_go_json
+from lictor.lang.patch.apply_configuration import check_form, merge_values
 from lictor.raw import JsonObject
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

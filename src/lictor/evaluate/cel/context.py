@@ -6,16 +6,16 @@ import msgspec
 
 from lictor.errors import LookupFailedError, NotFoundError, NotProvidedError
 from lictor.evaluate.cel.views import Viewpoint
-from lictor.lang.api_path import escape_segment
 from lictor.lang.cel.host import (
     BLOCKED_HOSTS,
     BLOCKED_NETWORKS,
-    AccessAnswer,
-    AccessQuestion,
+    AuthorizerCheck,
+    AuthorizerDecision,
     HostFunctions,
     HttpCall,
 )
 from lictor.lang.resource_names import ResourceNames
+from lictor.lang.url import escape_segment
 from lictor.lang.watch import WatchRule, watch_nothing
 from lictor.model.cel_policy import CelException
 from lictor.model.request import GroupVersionKind
@@ -58,7 +58,7 @@ class _Reader(msgspec.Struct, frozen=True):
     # The namespace of the policy; empty where it has none.
     own: str
 
-    def authorize(self, question: AccessQuestion) -> AccessAnswer:
+    def authorize(self, question: AuthorizerCheck) -> AuthorizerDecision:
         """What the API server's own authorizers say."""
         self._check_question(question)
         call = ApiCall(_ACCESS_PATH, "POST", _review_access(question))
@@ -68,13 +68,13 @@ class _Reader(msgspec.Struct, frozen=True):
             raise NotProvidedError("there is no authorizer to ask") from None
         status = answer.get("status") if isinstance(answer, dict) else None
         status = status if isinstance(status, dict) else {}
-        return AccessAnswer(
+        return AuthorizerDecision(
             status.get("allowed") is True,
             str(status.get("reason") or ""),
             str(status.get("evaluationError") or ""),
         )
 
-    def _check_question(self, question: AccessQuestion) -> None:
+    def _check_question(self, question: AuthorizerCheck) -> None:
         """Who may do what elsewhere is nothing that a policy of a namespace may find out."""
         account = question.service_account
         is_foreign = account is not None and account[0] != self.own
@@ -161,7 +161,7 @@ def _path(api_version: str, resource: str, namespace: str, name: str = "") -> st
     return f"/{root}/{api}/{inside}{rest}"
 
 
-def _review_access(question: AccessQuestion) -> JsonObject:
+def _review_access(question: AuthorizerCheck) -> JsonObject:
     user, groups = question.user, list(question.groups)
     if question.service_account is not None:
         namespace, name = question.service_account

@@ -9,7 +9,7 @@ from lictor.errors import EvaluationError
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.views import namespace_of
 from lictor.evaluate.namespace_bounds import check_namespace
-from lictor.lang.entries import MapTest
+from lictor.lang.label_selector import MapTest
 from lictor.match.metadata import read_map, read_text
 from lictor.match.selector import compile_selector
 from lictor.model.policy import ParamKind, ParamRef

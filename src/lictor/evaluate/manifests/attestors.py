@@ -11,7 +11,7 @@ from lictor.errors import CompileError, EvaluationError
 from lictor.evaluate.manifests.difference import Difference
 from lictor.evaluate.manifests.evidence import NO_MANIFEST, Evidence
 from lictor.evaluate.manifests.message import decode_base64
-from lictor.lang.go_json import dump_go_json
+from lictor.lang.go_number import dump_go_json
 from lictor.model.policy import Attestor, AttestorSet, StaticKeys
 from lictor.raw import Json
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lictor.errors import EvaluationError
 from lictor.evaluate.manifests.archive import read_archive, unpack_gzip
-from lictor.lang.yaml.text import parse_yaml_text
+from lictor.lang.yaml.build import parse_yaml_text
 from lictor.raw import Json, JsonObject
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9+/=]")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from lictor.families.kyverno_cel.records import CelPolicy, MutatingPolicy
 from lictor.families.registry import registry
-from lictor.lang.cel.rewriting import Token, find_close, read_tokens
+from lictor.lang.cel.rewriting import CelToken, find_close, read_tokens
 from lictor.model.cel_policy import MutatingSpec, PodControllers
 from lictor.model.constraints import MatchResources, Mutation, ResourceRule
 from lictor.model.metadata import PolicyRecord
@@ -160,7 +160,7 @@ def _wrap_objects(text: str, template: str) -> str:
     return text
 
 
-def _opens_object(tokens: list[Token], index: int) -> bool:
+def _opens_object(tokens: list[CelToken], index: int) -> bool:
     token = tokens[index]
     follows_dot = index > 0 and tokens[index - 1].text == "."
     return token.text == "Object" and tokens[index + 1].text == "{" and not follows_dot

@@ -13,7 +13,7 @@ from lictor.errors import CompileError, EvaluationError
 from lictor.lang.assertion.operators import Lookup
 from lictor.lang.assertion.parser import parse_expression
 from lictor.lang.assertion.tree import AssertionMismatch, compile_tree
-from lictor.lang.jmespath.functions import Surroundings
+from lictor.lang.jmespath.functions import JmesPathHost
 from lictor.raw import Json
 
 __all__ = ["Assertion", "AssertionMismatch", "compile_assertion", "compile_expression"]
@@ -34,8 +34,8 @@ def _look_up(bindings: Bindings) -> Lookup:
     return lookup
 
 
-def _surround(now: Clock | None) -> Surroundings:
-    return Surroundings() if now is None else Surroundings(now=now)
+def _make_host(now: Clock | None) -> JmesPathHost:
+    return JmesPathHost() if now is None else JmesPathHost(now=now)
 
 
 def compile_assertion(tree: Json, *, now: Clock | None = None) -> Assertion:
@@ -44,7 +44,7 @@ def compile_assertion(tree: Json, *, now: Clock | None = None) -> Assertion:
     `bindings` are the variables, by name without the `$`; each is looked up when first used.
     """
     try:
-        test = compile_tree(tree, partial(parse_expression, surroundings=_surround(now)))
+        test = compile_tree(tree, partial(parse_expression, host=_make_host(now)))
     except RecursionError:
         raise CompileError("the assertion is nested too deeply") from None
 
@@ -59,7 +59,7 @@ def compile_assertion(tree: Json, *, now: Clock | None = None) -> Assertion:
 
 def compile_expression(text: str, *, now: Clock | None = None) -> Callable[[Json, Bindings], Json]:
     """One expression, as it stands between the parentheses of an assertion."""
-    evaluate = parse_expression(text, _surround(now))
+    evaluate = parse_expression(text, _make_host(now))
 
     def query(value: Json, bindings: Bindings) -> Json:
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from lictor.errors import CompileError, FunctionError
 from lictor.lang.assertion.operators import Function
 from lictor.lang.go_number import decode_json, settle_number
-from lictor.lang.jmespath.functions import FUNCTIONS, FunctionSpec, Surroundings
+from lictor.lang.jmespath.functions import FUNCTIONS, FunctionSpec, JmesPathHost
 from lictor.lang.jmespath.functions.spec import accepts, check_size, define
 from lictor.lang.wildcard import match_wildcard
 from lictor.raw import Json, JsonObject
@@ -118,7 +118,7 @@ def _list_specs() -> Mapping[str, tuple[FunctionSpec, ...]]:
 SPECS = _list_specs()
 
 
-def find_function(name: str, count: int, surroundings: Surroundings) -> Function:
+def find_function(name: str, count: int, host: JmesPathHost) -> Function:
     """The function of this name that takes so many arguments."""
     specs = SPECS.get(name)
     if specs is None:
@@ -127,14 +127,14 @@ def find_function(name: str, count: int, surroundings: Surroundings) -> Function
     if spec is None:
         signatures = ", ".join(each.signature for each in specs)
         raise CompileError(f"{name} does not take {count} arguments: {signatures}")
-    return _check_arguments(spec, count, surroundings)
+    return _check_arguments(spec, count, host)
 
 
-def _check_arguments(spec: FunctionSpec, count: int, surroundings: Surroundings) -> Function:
+def _check_arguments(spec: FunctionSpec, count: int, host: JmesPathHost) -> Function:
     tests = [accepts(types) for types in spec.arguments]
     tests.extend(tests[-1:] * (count - len(tests)))
     handler = spec.handler
-    ahead = () if spec.pure else (surroundings,)
+    ahead = () if spec.pure else (host,)
 
     def call(arguments: list[Json]) -> Json:
         for at, test in enumerate(tests):

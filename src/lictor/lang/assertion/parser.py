@@ -1,15 +1,68 @@
 """Tokens into a closure, by binding powers: each operator takes what binds tighter than itself."""
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+
+import msgspec
 
 from lictor.errors import SyntaxFaultError
-from lictor.lang.assertion import operators, tokens
+from lictor.lang.assertion import operators
 from lictor.lang.assertion.functions import find_function
 from lictor.lang.assertion.operators import Evaluate
-from lictor.lang.assertion.tokens import Token, read_tokens
-from lictor.lang.jmespath.functions import Surroundings
+from lictor.lang.jmespath.functions import JmesPathHost
 from lictor.raw import Json
+
+NAME = "name"
+QUOTED = "quoted"
+VARIABLE = "variable"
+NUMBER = "number"
+TEXT = "text"
+JSON = "json"
+END = "end"
+
+_LEXEME = re.compile(
+    r"""(?P<space>[ \t\n\r]+)
+    | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    | (?P<variable>\$[A-Za-z0-9_]*)
+    | (?P<number>-?[0-9]+)
+    | (?P<symbol>\|\||&&|==|!=|<=|>=|//|\[\?|\[\]|[]\[|&=!<>.,:@{}()*+%/\u2212\u00d7\u00f7-])
+    | '(?P<text>(?:\\.|[^'\\])*)'
+    | "(?P<quoted>(?:\\.|[^"\\])*)"
+    | `(?P<json>(?:\\.|[^`\\])*)`""",
+    re.VERBOSE | re.DOTALL,
+)
+# Signs that mean the same.
+_ALIASES = {"\u2212": "-", "\u00f7": "/"}
+
+
+class AssertionToken(msgspec.Struct, frozen=True):
+    """A sign, or a value of one of the kinds above; `kind` of a sign is the sign."""
+
+    kind: str
+    value: str
+    position: int
+
+
+def read_tokens(text: str) -> Iterator[AssertionToken]:
+    """Cut the text into tokens, the last one being END."""
+    position = 0
+    while position < len(text):
+        found = _LEXEME.match(text, position)
+        if found is None:
+            raise SyntaxFaultError(
+                f"SyntaxError: unknown or unclosed {text[position]!r}", text=text, position=position
+            )
+        kind = found.lastgroup or ""
+        value = found[kind]
+        if kind == "symbol":
+            sign = _ALIASES.get(value, value)
+            yield AssertionToken(sign, sign, position)
+        elif kind != "space":
+            yield AssertionToken(kind, value, position)
+        position = found.end()
+    yield AssertionToken(END, "", len(text))
+
 
 _POWERS = {
     "=": 1,
@@ -42,16 +95,16 @@ _MAX_LENGTH = 64 * 1024
 _MAX_DIGITS = 18
 
 
-def parse_expression(text: str, surroundings: Surroundings) -> Evaluate:
+def parse_expression(text: str, host: JmesPathHost) -> Evaluate:
     """Compile an expression; SyntaxFaultError says what is wrong and where."""
     if len(text) > _MAX_LENGTH:
         raise SyntaxFaultError("the expression is too long", text=text, position=_MAX_LENGTH)
-    parser = _Parser(text, surroundings)
+    parser = _Parser(text, host)
     try:
         evaluate = parser.expression(0)
     except RecursionError:
         raise SyntaxFaultError("the expression is nested too deeply", text=text) from None
-    if parser.kind != tokens.END:
+    if parser.kind != END:
         raise parser.fault("unexpected token at the end of the expression")
     return evaluate
 
@@ -59,17 +112,17 @@ def parse_expression(text: str, surroundings: Surroundings) -> Evaluate:
 class _Parser:
     """A position in the tokens of one text."""
 
-    def __init__(self, text: str, surroundings: Surroundings) -> None:
+    def __init__(self, text: str, host: JmesPathHost) -> None:
         self._text = text
-        self._surroundings = surroundings
+        self._host = host
         self._tokens = list(read_tokens(text))
         self._at = 0
-        self._prefixes: dict[str, Callable[[Token], Evaluate]] = {
-            tokens.NAME: self._name,
-            tokens.QUOTED: self._quoted,
-            tokens.VARIABLE: self._variable,
-            tokens.TEXT: self._literal_text,
-            tokens.JSON: self._literal,
+        self._prefixes: dict[str, Callable[[AssertionToken], Evaluate]] = {
+            NAME: self._name,
+            QUOTED: self._quoted,
+            VARIABLE: self._variable,
+            TEXT: self._literal_text,
+            JSON: self._literal,
             "@": lambda _: operators.identity,
             "+": lambda _: operators.build_sign("+", self.expression(_POWERS["+"])),
             "-": lambda _: operators.build_sign("-", self.expression(_POWERS["-"])),
@@ -104,13 +157,13 @@ class _Parser:
             position=token.position,
         )
 
-    def _advance(self) -> Token:
+    def _advance(self) -> AssertionToken:
         token = self._tokens[self._at]
-        if token.kind != tokens.END:
+        if token.kind != END:
             self._at += 1
         return token
 
-    def _take(self, kind: str) -> Token:
+    def _take(self, kind: str) -> AssertionToken:
         if self.kind != kind:
             raise self.fault(f"expected {kind!r}")
         return self._advance()
@@ -118,9 +171,7 @@ class _Parser:
     def expression(self, power: int) -> Evaluate:
         prefix = self._prefixes.get(self.kind)
         if prefix is None:
-            raise self.fault(
-                "incomplete expression" if self.kind == tokens.END else "invalid token"
-            )
+            raise self.fault("incomplete expression" if self.kind == END else "invalid token")
         left = prefix(self._advance())
         while power < _POWERS.get(self.kind, 0):
             left = self._infix(left)
@@ -140,24 +191,24 @@ class _Parser:
             return operators.build_arithmetic(sign, left, self.expression(_POWERS[sign]))
         raise self.fault("unexpected token")
 
-    def _name(self, token: Token) -> Evaluate:
-        if token.value == "let" and self.kind == tokens.VARIABLE:
+    def _name(self, token: AssertionToken) -> Evaluate:
+        if token.value == "let" and self.kind == VARIABLE:
             return self._let()
         if self.kind == "(":
             self._advance()
             return self._call(token)
         return operators.build_field(token.value)
 
-    def _quoted(self, token: Token) -> Evaluate:
+    def _quoted(self, token: AssertionToken) -> Evaluate:
         if self.kind == "(":
             raise self.fault("a quoted name cannot be the name of a function")
         return operators.build_field(self._read_json(f'"{token.value}"', token))
 
-    def _variable(self, token: Token) -> Evaluate:
+    def _variable(self, token: AssertionToken) -> Evaluate:
         name = token.value[1:]
         return operators.build_variable(name) if name else operators.nothing
 
-    def _literal_text(self, token: Token) -> Evaluate:
+    def _literal_text(self, token: AssertionToken) -> Evaluate:
         text = token.value
         if "\\" in text:
             # Only the quote and the backslash itself are escaped; any other backslash stands.
@@ -165,30 +216,30 @@ class _Parser:
             text = "\\".join(half.replace("\\'", "'") for half in halves)
         return operators.build_literal(text)
 
-    def _literal(self, token: Token) -> Evaluate:
+    def _literal(self, token: AssertionToken) -> Evaluate:
         return operators.build_literal(self._read_json(token.value.replace("\\`", "`"), token))
 
-    def _read_json(self, text: str, token: Token) -> Json:
+    def _read_json(self, text: str, token: AssertionToken) -> Json:
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
             message = f"SyntaxError: {text!r} is not JSON: {error}"
             raise SyntaxFaultError(message, text=self._text, position=token.position) from error
 
-    def _call(self, name: Token) -> Evaluate:
+    def _call(self, name: AssertionToken) -> Evaluate:
         arguments = []
         while self.kind != ")":
             arguments.append(self.expression(0))
             if self.kind == ",":
                 self._advance()
         self._advance()
-        function = find_function(name.value, len(arguments), self._surroundings)
+        function = find_function(name.value, len(arguments), self._host)
         return operators.build_call(function, arguments)
 
     def _let(self) -> Evaluate:
         parts = []
         while not self._is_keyword("in"):
-            name = self._take(tokens.VARIABLE).value[1:]
+            name = self._take(VARIABLE).value[1:]
             self._take("=")
             parts.append((name, self.expression(0)))
             if self.kind == ",":
@@ -197,7 +248,7 @@ class _Parser:
         return operators.build_let(parts, self.expression(0))
 
     def _is_keyword(self, word: str) -> bool:
-        return self.kind == tokens.NAME and self._tokens[self._at].value == word
+        return self.kind == NAME and self._tokens[self._at].value == word
 
     def _parenthesis(self) -> Evaluate:
         inner = self.expression(0)
@@ -219,14 +270,14 @@ class _Parser:
         return operators.build_flatten(left, self._after_projection(_POWERS["[]"]))
 
     def _bracket(self) -> Evaluate:
-        if self.kind in (tokens.NUMBER, ":"):
+        if self.kind in (NUMBER, ":"):
             return self._index(operators.identity)
         if self.kind == "*" and self._tokens[self._at + 1].kind == "]":
             return self._star(operators.identity)
         return self._list()
 
     def _bracket_after(self, left: Evaluate) -> Evaluate:
-        if self.kind in (tokens.NUMBER, ":"):
+        if self.kind in (NUMBER, ":"):
             return self._index(left)
         return self._star(left)
 
@@ -253,7 +304,7 @@ class _Parser:
     def _integer(self) -> int:
         if len(self._tokens[self._at].value) > _MAX_DIGITS:
             raise self.fault("the number is too large")
-        return int(self._take(tokens.NUMBER).value)
+        return int(self._take(NUMBER).value)
 
     def _list(self) -> Evaluate:
         parts = [self.expression(0)]
@@ -267,9 +318,9 @@ class _Parser:
         parts: dict[str, Evaluate] = {}
         while True:
             token = self._advance()
-            if token.kind not in (tokens.NAME, tokens.QUOTED):
+            if token.kind not in (NAME, QUOTED):
                 raise self.fault("expected a name")
-            quoted = token.kind == tokens.QUOTED
+            quoted = token.kind == QUOTED
             key = self._read_json(f'"{token.value}"', token) if quoted else token.value
             self._take(":")
             parts[key] = self.expression(0)
@@ -286,7 +337,7 @@ class _Parser:
         return operators.build_sub(left, self._after_dot(_POWERS["."]))
 
     def _after_dot(self, power: int) -> Evaluate:
-        if self.kind in (tokens.NAME, tokens.QUOTED, "*"):
+        if self.kind in (NAME, QUOTED, "*"):
             return self.expression(power)
         if self.kind == "[":
             self._advance()

@@ -3,7 +3,7 @@
 import math
 
 from lictor.errors import EvaluationError
-from lictor.lang.go_json import dump_go_json
+from lictor.lang.go_number import dump_go_json
 from lictor.raw import Json
 
 

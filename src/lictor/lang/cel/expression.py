@@ -31,17 +31,17 @@ from lictor.lang.cel.wire import bind_name, extract_expression, pack_expression,
 from lictor.raw import Json
 
 
-class Variable(msgspec.Struct, frozen=True):
+class CompiledVariable(msgspec.Struct, frozen=True):
     """A named part of a policy's expressions: its slot, its code, the variables it uses itself."""
 
     name: str
     text: str
     slot: Slot
     code: bytes
-    uses: tuple["Variable", ...]
+    uses: tuple["CompiledVariable", ...]
     growth: Growth = Growth()
 
-    def closure(self) -> tuple["Variable", ...]:
+    def closure(self) -> tuple["CompiledVariable", ...]:
         """The variables it needs, each after those that it uses, and itself."""
         return (*_closure(self.uses), self)
 
@@ -52,7 +52,7 @@ class Variables(msgspec.Struct, frozen=True):
     `counts` tells how many of each type there were, hidden ones too: others may use those.
     """
 
-    declared: Mapping[str, Variable] = {}
+    declared: Mapping[str, CompiledVariable] = {}
     counts: Mapping[CelType, int] = {}
 
     @property
@@ -96,7 +96,7 @@ class Expression:
         text: str,
         result_type: str,
         code: bytes,
-        parts: tuple[Variable, ...] = (),
+        parts: tuple[CompiledVariable, ...] = (),
         degree: int = 0,
     ) -> None:
         self.text = text
@@ -160,7 +160,9 @@ class Expression:
             self._blame(part, activation, error)
         raise error
 
-    def _blame(self, part: Variable, activation: Activation, error: EvaluationError) -> None:
+    def _blame(
+        self, part: CompiledVariable, activation: Activation, error: EvaluationError
+    ) -> None:
         """Raise the error in the name of the variable that it comes from, if it does."""
         try:
             _name_part(part)(activation, current_host.get())
@@ -226,7 +228,7 @@ def declare_variable(
     """The variables and one more, which may use those before it as `variables.x`."""
     code, kind, used = _check(text, environment, variables)
     count = variables.counts.get(kind, 0)
-    variable = Variable(name, text, (kind, count), code, used, _measure(code, used, text))
+    variable = CompiledVariable(name, text, (kind, count), code, used, _measure(code, used, text))
     return Variables({**variables.declared, name: variable}, {**variables.counts, kind: count + 1})
 
 
@@ -242,7 +244,7 @@ def serialize_expression(
 
 def _check(
     text: str, environment: Environment, variables: Variables
-) -> tuple[bytes, CelType, tuple[Variable, ...]]:
+) -> tuple[bytes, CelType, tuple[CompiledVariable, ...]]:
     rewritten, used = _rewrite(text, environment, variables)
     slots = uncommon_slots(variable.slot for variable in used)
     code, kind = _checked(environment, slots, rewritten)
@@ -251,7 +253,7 @@ def _check(
 
 def _rewrite(
     text: str, environment: Environment, variables: Variables
-) -> tuple[Rewritten, tuple[Variable, ...]]:
+) -> tuple[Rewritten, tuple[CompiledVariable, ...]]:
     _refuse_forbidden(text, environment)
     slots = {name: slot_name(variable.slot) for name, variable in variables.declared.items()}
     rewritten = rewrite_expression(text, slots, environment.rewrites)
@@ -268,33 +270,33 @@ def _refuse_forbidden(text: str, environment: Environment) -> None:
             raise SyntaxFaultError(told, text=text, position=token.start)
 
 
-def _used(rewritten: Rewritten, variables: Variables) -> tuple[Variable, ...]:
+def _used(rewritten: Rewritten, variables: Variables) -> tuple[CompiledVariable, ...]:
     texts = {edit.text for edit in rewritten.edits}
     return tuple(each for each in variables.declared.values() if slot_name(each.slot) in texts)
 
 
 @lru_cache(maxsize=4096)
-def _closure(used: tuple[Variable, ...]) -> tuple[Variable, ...]:
+def _closure(used: tuple[CompiledVariable, ...]) -> tuple[CompiledVariable, ...]:
     """The variables used, each after those that it uses."""
-    ordered: dict[Slot, Variable] = {}
+    ordered: dict[Slot, CompiledVariable] = {}
     for variable in used:
         for needed in variable.closure():
             ordered.setdefault(needed.slot, needed)
     return tuple(ordered.values())
 
 
-def _bind(code: bytes, used: tuple[Variable, ...]) -> bytes:
+def _bind(code: bytes, used: tuple[CompiledVariable, ...]) -> bytes:
     for variable in reversed(_closure(used)):
         code = bind_name(slot_name(variable.slot), variable.code, code)
     return code
 
 
 @lru_cache(maxsize=8192)
-def _measure(code: bytes, used: tuple[Variable, ...], text: str) -> Growth:
+def _measure(code: bytes, used: tuple[CompiledVariable, ...], text: str) -> Growth:
     return measure_growth(code, {slot_name(each.slot): each.growth for each in used}, text)
 
 
-def _name_part(part: Variable) -> Expression:
+def _name_part(part: CompiledVariable) -> Expression:
     """A variable by itself."""
     code = value_or_null(part.code) if part.slot[0].name == "optional_type" else part.code
     return _program(part.text, str(part.slot[0]), _bind(code, part.uses), part.uses)
@@ -346,7 +348,11 @@ def _compile(
 
 @lru_cache(maxsize=8192)
 def _program(
-    text: str, result_type: str, code: bytes, parts: tuple[Variable, ...] = (), degree: int = 0
+    text: str,
+    result_type: str,
+    code: bytes,
+    parts: tuple[CompiledVariable, ...] = (),
+    degree: int = 0,
 ) -> Expression:
     return Expression(text, result_type, code, parts, degree)
 
@@ -358,9 +364,3 @@ def _explain(status: str) -> Exception:
         return error
     fault = evaluation_fault(status)
     return _NoFieldsError(str(fault)) if _NO_FIELDS.search(status) else fault
-
-
-__all__ = [
-    "NO_VARIABLES", "EvaluationError", "Expression", "Variable", "Variables", "compile_expression",
-    "declare_variable",
-]  # fmt: skip

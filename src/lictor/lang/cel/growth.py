@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from lictor.errors import SyntaxFaultError
-from lictor.lang.cel.tree import Node, read_expression
+from lictor.lang.cel.tree import CelNode, read_expression
 
 MAX_FACTOR: Final = 1000
 # A loop that answers with all of a list for each of its elements makes the square of it, and so on.
@@ -51,14 +51,14 @@ def measure_growth(code: bytes, known: Mapping[str, Growth], text: str) -> Growt
 class _Measure(msgspec.Struct, frozen=True):
     text: str
 
-    def measure(self, node: Node, known: dict[str, Growth]) -> Growth:
+    def measure(self, node: CelNode, known: dict[str, Growth]) -> Growth:
         growth = self._choose(node)(node, known)
         if growth.factor > MAX_FACTOR or growth.degree > MAX_DEGREE:
             told = f"its value can be more than {MAX_FACTOR} times as large as what it is made from"
             raise SyntaxFaultError(told, text=self.text)
         return growth
 
-    def _choose(self, node: Node) -> Callable[[Node, dict[str, Growth]], Growth]:
+    def _choose(self, node: CelNode) -> Callable[[CelNode, dict[str, Growth]], Growth]:
         match node.kind:
             case "ident":
                 return lambda found, known: known.get(found.name, _GIVEN)
@@ -69,10 +69,10 @@ class _Measure(msgspec.Struct, frozen=True):
             case _:
                 return self._add_up
 
-    def _add_up(self, node: Node, known: dict[str, Growth]) -> Growth:
+    def _add_up(self, node: CelNode, known: dict[str, Growth]) -> Growth:
         return _add(*(self.measure(part, known) for part in node.parts))
 
-    def _measure_call(self, node: Node, known: dict[str, Growth]) -> Growth:
+    def _measure_call(self, node: CelNode, known: dict[str, Growth]) -> Growth:
         parts = [self.measure(part, known) for part in node.parts]
         if node.name in _SMALL:
             return _ONE
@@ -85,7 +85,7 @@ class _Measure(msgspec.Struct, frozen=True):
             return Growth(added.factor * max((*texts, 1)), added.degree)
         return added
 
-    def _measure_loop(self, node: Node, known: dict[str, Growth]) -> Growth:
+    def _measure_loop(self, node: CelNode, known: dict[str, Growth]) -> Growth:
         over, start, condition, step, result = node.parts
         element, second, total = node.names
         if over.kind == "list" and not over.parts:
@@ -100,14 +100,14 @@ class _Measure(msgspec.Struct, frozen=True):
         return self.measure(result, {**known, total: _ONE if _is_small(step) else grown})
 
 
-def _is_small(step: Node) -> bool:
+def _is_small(step: CelNode) -> bool:
     """Whether a loop answers yes or no, or counts."""
     return step.kind == "call" and (
         step.name in _SMALL or (step.name == "_?_:_" and all(map(_is_count, step.parts[1:])))
     )
 
 
-def _is_count(node: Node) -> bool:
+def _is_count(node: CelNode) -> bool:
     if node.kind == "ident":
         return True
     return node.kind == "call" and node.name == "_+_" and isinstance(node.parts[1].value, int)

@@ -30,7 +30,7 @@ class HttpCall(msgspec.Struct, frozen=True):
     ca_bundle: str = ""
 
 
-class AccessQuestion(msgspec.Struct, frozen=True):
+class AuthorizerCheck(msgspec.Struct, frozen=True):
     """May this user do that? What `authorizer…check(verb)` asks; empty means not given."""
 
     verb: str
@@ -48,7 +48,7 @@ class AccessQuestion(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] = ()
 
 
-class AccessAnswer(msgspec.Struct, frozen=True):
+class AuthorizerDecision(msgspec.Struct, frozen=True):
     """What the authorizer says: allowed, or not, and why."""
 
     allowed: bool
@@ -107,7 +107,7 @@ class HostFunctions:
     verify_signatures: Callable[[str, Sequence[Json]], int] = _no_verifier
     verify_attestations: Callable[[str, str, Sequence[Json]], int] = _no_verifier
     attestation_payload: Callable[[str, str], Json] = _no_verifier
-    authorize: Callable[[AccessQuestion], AccessAnswer] = _no_authorizer
+    authorize: Callable[[AuthorizerCheck], AuthorizerDecision] = _no_authorizer
     choose: Callable[[int], int] = SystemRandom().randrange
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     namespace: str = ""

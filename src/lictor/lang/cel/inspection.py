@@ -12,7 +12,7 @@ from lictor.errors import SyntaxFaultError
 from lictor.lang.cel.environment import Environment, slot_name
 from lictor.lang.cel.expression import NO_VARIABLES, Variables, serialize_expression
 from lictor.lang.cel.rewriting import Rewritten
-from lictor.lang.cel.tree import Node, Tree, read_tree
+from lictor.lang.cel.tree import CelNode, Tree, read_tree
 from lictor.lang.duration import parse_duration
 from lictor.lang.gotime import parse_rfc3339
 from lictor.lang.kind_schema import Form, MapForm, find_form
@@ -114,7 +114,7 @@ class _Inspector(msgspec.Struct):
     rewritten: Rewritten
     findings: list[ExpressionIssue] = []
 
-    def visit(self, node: Node, scope: Mapping[str, Form | None]) -> Form | None:
+    def visit(self, node: CelNode, scope: Mapping[str, Form | None]) -> Form | None:
         """Walk through a part; answers the form of its value, where it is known."""
         match node.kind:
             case "ident":
@@ -132,17 +132,17 @@ class _Inspector(msgspec.Struct):
         return None
 
     def _report(
-        self, node: Node, message: str, name: str = "", known: tuple[str, ...] = ()
+        self, node: CelNode, message: str, name: str = "", known: tuple[str, ...] = ()
     ) -> None:
         place = self.rewritten.original_offset(self.tree.places.get(node.number, 0))
         self.findings.append(ExpressionIssue(message, place, name, known))
 
-    def _is_untyped(self, node: Node) -> bool:
+    def _is_untyped(self, node: CelNode) -> bool:
         # What was `Object{…}` or `JSONPatch{…}` has fields of any types.
         place = self.rewritten.original_offset(self.tree.places.get(node.number, 0))
         return self.rewritten.original[place : place + 1] in {"[", "{"}
 
-    def _select(self, node: Node, form: Form | None, name: str) -> Form | None:
+    def _select(self, node: CelNode, form: Form | None, name: str) -> Form | None:
         if form is None or form.map is None:
             return None
         found = form.map.fields.get(name, form.map.others)
@@ -150,7 +150,7 @@ class _Inspector(msgspec.Struct):
             self._report(node, f"undefined field '{name}'", name, tuple(form.map.fields))
         return found
 
-    def _call(self, node: Node, scope: Mapping[str, Form | None]) -> Form | None:
+    def _call(self, node: CelNode, scope: Mapping[str, Form | None]) -> Form | None:
         if node.name == "format" and len(node.parts) == 2 and node.parts[1].kind == "list":
             # What is formatted may be of many types.
             for part in (node.parts[0], *node.parts[1].parts):
@@ -164,7 +164,7 @@ class _Inspector(msgspec.Struct):
             return next((form for form in forms if form is not None), None)
         return None
 
-    def _index(self, node: Node, form: Form | None) -> Form | None:
+    def _index(self, node: CelNode, form: Form | None) -> Form | None:
         key = node.parts[1]
         if form is None:
             return None
@@ -174,7 +174,7 @@ class _Inspector(msgspec.Struct):
             return self._select(node, form, key.value)
         return form.map.others if form.map is not None else None
 
-    def _comprehend(self, node: Node, scope: Mapping[str, Form | None]) -> Form | None:
+    def _comprehend(self, node: CelNode, scope: Mapping[str, Form | None]) -> Form | None:
         around, start, condition, step, result = node.parts
         form = self.visit(around, scope)
         element, second, accumulator = node.names
@@ -186,7 +186,7 @@ class _Inspector(msgspec.Struct):
         self.visit(step, inner)
         return self.visit(result, {**scope, accumulator: inner[accumulator]})
 
-    def _check_constant(self, node: Node) -> None:
+    def _check_constant(self, node: CelNode) -> None:
         check = _CONSTANT_CHECKS.get(node.name)
         argument = node.parts[-1] if node.parts else None
         if check is None or argument is None or not isinstance(argument.value, str):
@@ -197,13 +197,13 @@ class _Inspector(msgspec.Struct):
         except (ValueError, SyntaxFaultError):
             self._report(argument, told)
 
-    def _check_literal(self, node: Node) -> None:
+    def _check_literal(self, node: CelNode) -> None:
         groups = [node.parts] if node.kind == "list" else [node.parts[::2], node.parts[1::2]]
         for group in groups:
             for part, told in self._mixed(group):
                 self._report(part, told)
 
-    def _mixed(self, group: tuple[Node, ...]) -> Iterator[tuple[Node, str]]:
+    def _mixed(self, group: tuple[CelNode, ...]) -> Iterator[tuple[CelNode, str]]:
         # An empty list or map fits any other, and so does an optional of the same.
         solid = [part for part in group if part.kind not in {"list", "map"} or part.parts]
         kinds = [self.tree.kinds.get(part.number) for part in solid]

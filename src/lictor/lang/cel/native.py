@@ -17,7 +17,7 @@ from cel_expr_python import cel  # type: ignore[import-untyped]  # it ships no p
 from lictor.errors import FunctionError, LictorError
 from lictor.lang.cel.types import CelType, Implementation, Overload
 from lictor.lang.cel.values import admit, admit_text
-from lictor.lang.memory_room import ensure_room
+from lictor.lang.written_size import ensure_room
 from lictor.raw import Json
 
 Checker: TypeAlias = Json

@@ -28,7 +28,7 @@ _TOKEN = re.compile(
 )
 
 
-class Token(msgspec.Struct, frozen=True):
+class CelToken(msgspec.Struct, frozen=True):
     """A piece of text and where it starts; `kind` is name, string, number or sign."""
 
     kind: str
@@ -40,16 +40,16 @@ class Token(msgspec.Struct, frozen=True):
         return self.start + len(self.text)
 
 
-def read_tokens(text: str) -> list[Token]:
+def read_tokens(text: str) -> list[CelToken]:
     """All tokens but blanks and comments. What is odd becomes a sign: the parser will complain."""
     return [
-        Token(match.lastgroup or "sign", match.group(), match.start())
+        CelToken(match.lastgroup or "sign", match.group(), match.start())
         for match in _TOKEN.finditer(text)
         if match.lastgroup != "space"
     ]
 
 
-def find_close(tokens: list[Token], index: int) -> int:
+def find_close(tokens: list[CelToken], index: int) -> int:
     """The index of the bracket that closes the one at `index`, or -1."""
     depth = 0
     for position in range(index, len(tokens)):
@@ -95,7 +95,7 @@ class Rewritten(msgspec.Struct, frozen=True):
         return offset - shift
 
 
-Rewrite = Callable[[str, list[Token]], list[Edit]]
+Rewrite = Callable[[str, list[CelToken]], list[Edit]]
 
 
 def apply_edits(text: str, edits: list[Edit]) -> Rewritten:
@@ -111,7 +111,7 @@ def apply_edits(text: str, edits: list[Edit]) -> Rewritten:
     return Rewritten("".join((*parts, text[at:])), text, tuple(ordered))
 
 
-def replace_variables(text: str, tokens: list[Token], slots: Mapping[str, str]) -> list[Edit]:
+def replace_variables(text: str, tokens: list[CelToken], slots: Mapping[str, str]) -> list[Edit]:
     """`variables.x` becomes the name that the checker knows; an unknown one is an error here."""
     edits = []
     for index, token in enumerate(tokens):
@@ -126,7 +126,7 @@ def replace_variables(text: str, tokens: list[Token], slots: Mapping[str, str]) 
     return edits
 
 
-def unwrap_lists(tokens: list[Token]) -> list[Edit]:
+def unwrap_lists(tokens: list[CelToken]) -> list[Edit]:
     """`f.validate(x)` and `format.named(x)` answer an optional, which no function of ours can make.
 
     They answer a list of none or one instead, and the engine's own `first()` makes it an optional.
@@ -144,7 +144,7 @@ def unwrap_lists(tokens: list[Token]) -> list[Edit]:
     return edits
 
 
-def rename_methods(tokens: list[Token]) -> list[Edit]:
+def rename_methods(tokens: list[CelToken]) -> list[Edit]:
     """Functions that the engine computes otherwise than Kubernetes are replaced by ours."""
     edits = []
     for index, token in enumerate(tokens):
@@ -170,16 +170,16 @@ def rewrite_expression(
     return apply_edits(text, edits)
 
 
-def _follows_dot(tokens: list[Token], index: int) -> bool:
+def _follows_dot(tokens: list[CelToken], index: int) -> bool:
     return index > 0 and tokens[index - 1].text == "."
 
 
-def _is_selection(tokens: list[Token], index: int) -> bool:
+def _is_selection(tokens: list[CelToken], index: int) -> bool:
     following = tokens[index + 1 : index + 3]
     return len(following) == 2 and following[0].text == "." and following[1].kind == "name"
 
 
-def _replace_variable(tokens: list[Token], index: int, slot: str) -> Edit:
+def _replace_variable(tokens: list[CelToken], index: int, slot: str) -> Edit:
     around = (*tokens[max(index - 2, 0) : index], *tokens[index + 3 : index + 4])
     if [token.text for token in around] == ["has", "(", ")"]:
         # A declared variable is always there; has() takes nothing but a selection.
@@ -214,7 +214,7 @@ def read_fields(rewritten: Rewritten, refusal: str) -> Rewritten | None:
     return apply_edits(rewritten.original, edits)
 
 
-def _change(text: str, tokens: list[Token], offset: int, kind: str) -> Iterator[Edit]:
+def _change(text: str, tokens: list[CelToken], offset: int, kind: str) -> Iterator[Edit]:
     index = next((i for i, token in enumerate(tokens) if token.start == offset), -1)
     if index < 0:
         return
@@ -250,7 +250,7 @@ class _Literal(msgspec.Struct, frozen=True):
         return self.opens < index < self.closes
 
 
-def replace_literals(text: str, tokens: list[Token]) -> list[Edit]:
+def replace_literals(text: str, tokens: list[CelToken]) -> list[Edit]:
     """The edits that make maps of all literals; a type that does not fit its field is an error."""
     literals = list(_find_literals(tokens))
     edits = []
@@ -265,7 +265,7 @@ def replace_literals(text: str, tokens: list[Token]) -> list[Edit]:
     return edits
 
 
-def _find_literals(tokens: list[Token]) -> Iterator[_Literal]:
+def _find_literals(tokens: list[CelToken]) -> Iterator[_Literal]:
     for index, token in enumerate(tokens):
         if token.text not in {"Object", "JSONPatch"} or token.kind != "name":
             continue
@@ -280,7 +280,7 @@ def _find_literals(tokens: list[Token]) -> Iterator[_Literal]:
             yield _Literal(index, end, closes, name)
 
 
-def _find_fields(tokens: list[Token], literal: _Literal) -> Iterator[Token]:
+def _find_fields(tokens: list[CelToken], literal: _Literal) -> Iterator[CelToken]:
     index = literal.opens + 1
     while index < literal.closes:
         if _text(tokens, index) == "?":
@@ -295,7 +295,7 @@ def _find_fields(tokens: list[Token], literal: _Literal) -> Iterator[Token]:
 
 
 def _check_type(
-    text: str, tokens: list[Token], literal: _Literal, literals: list[_Literal]
+    text: str, tokens: list[CelToken], literal: _Literal, literals: list[_Literal]
 ) -> None:
     around = [each for each in literals if each.holds(literal.first) and each.name != "JSONPatch"]
     if not around or literal.name == "JSONPatch":
@@ -314,7 +314,7 @@ def _check_type(
         )
 
 
-def _check_fields(text: str, literal: _Literal, fields: list[Token]) -> None:
+def _check_fields(text: str, literal: _Literal, fields: list[CelToken]) -> None:
     if literal.name != "JSONPatch":
         return
     for field in fields:
@@ -324,7 +324,7 @@ def _check_fields(text: str, literal: _Literal, fields: list[Token]) -> None:
             )
 
 
-def _brackets(tokens: list[Token], literal: _Literal) -> tuple[str, str]:
+def _brackets(tokens: list[CelToken], literal: _Literal) -> tuple[str, str]:
     if literal.name in {"Object", "JSONPatch"}:
         return f"{OBJECT_MARK if literal.name == 'Object' else PATCH_MARK}({{", "})"
     # Of the inner types nothing is known but that they are objects: they fit anywhere. As the whole
@@ -333,9 +333,9 @@ def _brackets(tokens: list[Token], literal: _Literal) -> tuple[str, str]:
     return ("{", "}") if before == ":" and after in {",", "}"} else ("dyn({", "})")
 
 
-def _start(tokens: list[Token], literal: _Literal) -> int:
+def _start(tokens: list[CelToken], literal: _Literal) -> int:
     return tokens[literal.first].start
 
 
-def _text(tokens: list[Token], index: int) -> str:
+def _text(tokens: list[CelToken], index: int) -> str:
     return tokens[index].text if index < len(tokens) else ""

@@ -13,7 +13,7 @@ _PRIMITIVES = ("dyn", "bool", "int", "uint", "double", "string", "bytes")
 _WELL_KNOWN = ("dyn", "dyn", "timestamp", "duration")
 
 
-class Node(msgspec.Struct, frozen=True):
+class CelNode(msgspec.Struct, frozen=True):
     """One part of an expression.
 
     `kind` is constant, ident, select, call, list, map or comprehension; `name` the identifier, the
@@ -24,7 +24,7 @@ class Node(msgspec.Struct, frozen=True):
     number: int
     kind: str
     name: str = ""
-    parts: tuple["Node", ...] = ()
+    parts: tuple["CelNode", ...] = ()
     value: Json = None
     is_test: bool = False
     names: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Node(msgspec.Struct, frozen=True):
 class Tree(msgspec.Struct, frozen=True):
     """The root, and the type and the place of each part by its number."""
 
-    root: Node
+    root: CelNode
     kinds: dict[int, CelType] = {}
     places: dict[int, int] = {}
 
@@ -42,7 +42,7 @@ class Tree(msgspec.Struct, frozen=True):
 def read_tree(checked: bytes) -> Tree:
     """Decode a serialized checked expression."""
     message = _message(dict(fields(checked)).get(2, b""))
-    root = Node(0, "constant")
+    root = CelNode(0, "constant")
     kinds: dict[int, CelType] = {}
     places: dict[int, int] = {}
     for number, value in fields(message):
@@ -56,7 +56,7 @@ def read_tree(checked: bytes) -> Tree:
     return Tree(root, kinds, places)
 
 
-def read_expression(code: bytes) -> Node:
+def read_expression(code: bytes) -> CelNode:
     """Decode an expression without types and places."""
     return _read_node(code)
 
@@ -103,46 +103,46 @@ def _read_opaque(message: bytes) -> CelType:
     return CelType(name, inner)
 
 
-def _read_node(message: bytes) -> Node:
+def _read_node(message: bytes) -> CelNode:
     number = 0
     for key, value in fields(message):
         if key == 2:
             number = _integer(value)
         elif key in _READERS:
             return _READERS[key](number, _message(value))
-    return Node(number, "constant")
+    return CelNode(number, "constant")
 
 
-def _read_constant(number: int, message: bytes) -> Node:
+def _read_constant(number: int, message: bytes) -> CelNode:
     for key, value in fields(message):
-        return Node(number, "constant", value=_text(value) if key == 6 else value)
-    return Node(number, "constant")
+        return CelNode(number, "constant", value=_text(value) if key == 6 else value)
+    return CelNode(number, "constant")
 
 
-def _read_ident(number: int, message: bytes) -> Node:
-    return Node(number, "ident", _text(dict(fields(message)).get(1, b"")))
+def _read_ident(number: int, message: bytes) -> CelNode:
+    return CelNode(number, "ident", _text(dict(fields(message)).get(1, b"")))
 
 
-def _read_select(number: int, message: bytes) -> Node:
+def _read_select(number: int, message: bytes) -> CelNode:
     parts = dict(fields(message))
     operand = _read_node(_message(parts.get(1, b"")))
-    return Node(
+    return CelNode(
         number, "select", _text(parts.get(2, b"")), (operand,), is_test=bool(parts.get(3, 0))
     )
 
 
-def _read_call(number: int, message: bytes) -> Node:
+def _read_call(number: int, message: bytes) -> CelNode:
     parts = list(fields(message))
     name = next((_text(value) for key, value in parts if key == 2), "")
     inner = tuple(_read_node(_message(value)) for key, value in parts if key in {1, 3})
-    return Node(number, "call", name, inner)
+    return CelNode(number, "call", name, inner)
 
 
-def _read_list(number: int, message: bytes) -> Node:
+def _read_list(number: int, message: bytes) -> CelNode:
     items = tuple(_read_node(_message(value)) for key, value in fields(message) if key == 1)
     # Which elements are optional: their type is not that of the list's elements.
     optional = tuple(_varints(value for key, value in fields(message) if key == 2))
-    return Node(number, "list", parts=items, value=optional)
+    return CelNode(number, "list", parts=items, value=optional)
 
 
 def _varints(values: Iterable[bytes | int]) -> Iterable[int]:
@@ -153,8 +153,8 @@ def _varints(values: Iterable[bytes | int]) -> Iterable[int]:
             yield value
 
 
-def _read_map(number: int, message: bytes) -> Node:
-    parts: list[Node] = []
+def _read_map(number: int, message: bytes) -> CelNode:
+    parts: list[CelNode] = []
     for key, value in fields(message):
         if key == 2:
             entry = dict(fields(_message(value)))
@@ -162,17 +162,17 @@ def _read_map(number: int, message: bytes) -> Node:
                 _read_node(_message(entry.get(3, b""))),
                 _read_node(_message(entry.get(4, b""))),
             ]
-    return Node(number, "map", parts=tuple(parts))
+    return CelNode(number, "map", parts=tuple(parts))
 
 
-def _read_comprehension(number: int, message: bytes) -> Node:
+def _read_comprehension(number: int, message: bytes) -> CelNode:
     parts = dict(fields(message))
     inner = tuple(_read_node(_message(parts.get(key, b""))) for key in (2, 4, 5, 6, 7))
     names = tuple(_text(parts.get(key, b"")) for key in (1, 8, 3))
-    return Node(number, "comprehension", parts=inner, names=names)
+    return CelNode(number, "comprehension", parts=inner, names=names)
 
 
-_READERS: dict[int, Callable[[int, bytes], Node]] = {
+_READERS: dict[int, Callable[[int, bytes], CelNode]] = {
     3: _read_constant,
     4: _read_ident,
     5: _read_select,

@@ -6,9 +6,10 @@ Some pairs cannot be compared at all; neither operator holds for them, and the a
 from collections.abc import Callable
 
 from lictor.errors import TooLargeError
-from lictor.lang.condition.moment import count_seconds, is_number, read_length
-from lictor.lang.pattern.amount import read_quantity
+from lictor.lang.condition.ordering import count_seconds, read_length
+from lictor.lang.go_number import is_number
 from lictor.lang.pattern.go_values import parse_float
+from lictor.lang.pattern.scalar import read_quantity
 from lictor.lang.wildcard import compile_wildcard
 from lictor.raw import Json
 

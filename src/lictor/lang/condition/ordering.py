@@ -1,12 +1,27 @@
-"""GreaterThan, LessThan and their kin, over durations, quantities, numbers and versions."""
+"""GreaterThan, LessThan and so on, over durations, quantities, numbers and versions."""
 
+import math
 from collections.abc import Callable
 
-from lictor.lang.condition.moment import count_seconds, is_number, read_length
-from lictor.lang.condition.version import parse_version
-from lictor.lang.pattern.amount import read_duration, read_quantity
+from lictor.lang.duration import NANOSECONDS
+from lictor.lang.go_number import is_number
 from lictor.lang.pattern.go_values import parse_float
+from lictor.lang.pattern.scalar import read_duration, read_quantity
+from lictor.lang.semver import SemVer, parse_version
 from lictor.raw import Json
+
+
+def count_seconds(value: Json) -> int | None:
+    """Take a number for whole seconds, and give them in nanoseconds; None for anything else."""
+    if not is_number(value) or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return int(value) * NANOSECONDS
+
+
+def read_length(text: str) -> int | None:
+    """Read a duration, in nanoseconds; a bare `0` may as well be a number, and is taken for one."""
+    return None if text == "0" else read_duration(text)
+
 
 Compare = Callable[[Json, Json], bool]
 NumberOrder = Callable[[float], bool]
@@ -59,7 +74,7 @@ def _never(key: float) -> bool:  # noqa: ARG001
 def _compile_text_order(compare: Compare, value: Json, order_number: NumberOrder) -> TextOrder:
     text = value if isinstance(value, str) else ""
     length = read_length(text) if text else count_seconds(value)
-    quantity, version = read_quantity(text), parse_version(text)
+    quantity, version = read_quantity(text), _read_version(text)
 
     def holds(key: str) -> bool:
         if length is not None and (key_length := read_length(key)) is not None:
@@ -69,8 +84,15 @@ def _compile_text_order(compare: Compare, value: Json, order_number: NumberOrder
         key_number = parse_float(key)
         if key_number is not None:
             return order_number(key_number)
-        if version is not None and (key_version := parse_version(key)) is not None:
+        if version is not None and (key_version := _read_version(key)) is not None:
             return compare(key_version, version)
         return False
 
     return holds
+
+
+def _read_version(text: str) -> SemVer | None:
+    try:
+        return parse_version(text)
+    except ValueError:
+        return None

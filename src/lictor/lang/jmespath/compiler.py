@@ -9,20 +9,22 @@ from collections.abc import Callable
 
 from lictor.errors import EvaluationError, SyntaxFaultError, UnknownKeyError
 from lictor.lang.go_number import NUMBERS
-from lictor.lang.jmespath.calls import compile_call
-from lictor.lang.jmespath.folding import Folding, FoldingBudget
-from lictor.lang.jmespath.functions import FUNCTIONS, FunctionSpec, Surroundings
-from lictor.lang.jmespath.functions.spec import Type
-from lictor.lang.jmespath.nodes import Kind, Node
-from lictor.lang.jmespath.paths import Run, fetch_lenient, fetch_root, fetch_strict
-from lictor.lang.jmespath.projections import (
+from lictor.lang.jmespath.closures import (
+    Run,
+    compile_call,
     cut,
+    fetch_lenient,
+    fetch_root,
+    fetch_strict,
     filter_items,
     flatten,
     project,
     project_values,
 )
-from lictor.lang.jmespath.tokens import Token
+from lictor.lang.jmespath.folding import Folding, FoldingBudget
+from lictor.lang.jmespath.functions import FUNCTIONS, FunctionSpec, JmesPathHost
+from lictor.lang.jmespath.functions.spec import Type
+from lictor.lang.jmespath.syntax import Node, NodeKind, Token
 from lictor.lang.jmespath.values import equals, is_false
 from lictor.lang.written_size import check_written
 from lictor.raw import Json
@@ -31,22 +33,22 @@ from lictor.raw import Json
 # second kind do if what they look at first does.
 _NULL_FOR_NULL = frozenset(
     (
-        Kind.CURRENT,
-        Kind.FIELD,
-        Kind.IDENTITY,
-        Kind.INDEX,
-        Kind.MULTI_SELECT_HASH,
-        Kind.MULTI_SELECT_LIST,
-        Kind.SLICE,
+        NodeKind.CURRENT,
+        NodeKind.FIELD,
+        NodeKind.IDENTITY,
+        NodeKind.INDEX,
+        NodeKind.MULTI_SELECT_HASH,
+        NodeKind.MULTI_SELECT_LIST,
+        NodeKind.SLICE,
     )
 )
 _AS_THEIR_SOURCE = frozenset(
-    (Kind.FILTER_PROJECTION, Kind.FLATTEN, Kind.PROJECTION, Kind.VALUE_PROJECTION)
+    (NodeKind.FILTER_PROJECTION, NodeKind.FLATTEN, NodeKind.PROJECTION, NodeKind.VALUE_PROJECTION)
 )
 # Only what stands between commas can be in an answer twice. With few of them it stays in proportion
 # to what is asked about, which is measured itself.
 _FEW_COMMAS = 4
-_PLAIN = frozenset((Kind.CURRENT, Kind.FIELD, Kind.LITERAL))
+_PLAIN = frozenset((NodeKind.CURRENT, NodeKind.FIELD, NodeKind.LITERAL))
 _COMPARISONS: dict[Token, Callable[[Json, Json], bool]] = {
     Token.LESS: lambda left, right: left < right,
     Token.LESS_OR_EQUAL: lambda left, right: left <= right,
@@ -58,42 +60,42 @@ _COMPARISONS: dict[Token, Callable[[Json, Json], bool]] = {
 class Compiler:
     """Compiles one query and notes what it asks of the root."""
 
-    def __init__(self, text: str, surroundings: Surroundings, budget: FoldingBudget) -> None:
+    def __init__(self, text: str, host: JmesPathHost, budget: FoldingBudget) -> None:
         self.roots: set[str] = set()
         self.takes_all = False
         self._text = text
         self._can_grow = text.count(",") > _FEW_COMMAS
-        self._surroundings = surroundings
+        self._host = host
         self._folding = Folding(budget)
-        self._strict: dict[Kind, Callable[..., Run]] = {
-            Kind.AND: self._and_strict,
-            Kind.FIELD: self._path_strict,
-            Kind.INDEX_EXPRESSION: self._chain_strict,
-            Kind.SUBEXPRESSION: self._path_strict,
+        self._strict: dict[NodeKind, Callable[..., Run]] = {
+            NodeKind.AND: self._and_strict,
+            NodeKind.FIELD: self._path_strict,
+            NodeKind.INDEX_EXPRESSION: self._chain_strict,
+            NodeKind.SUBEXPRESSION: self._path_strict,
         }
-        self._lenient: dict[Kind, Callable[..., Run]] = {
-            Kind.AND: self._and,
-            Kind.COMPARATOR: self._comparator,
-            Kind.CURRENT: self._current,
-            Kind.EXPRESSION_REFERENCE: lambda _, **__: lambda ___: {},
-            Kind.FIELD: self._path,
-            Kind.FILTER_PROJECTION: self._filter,
-            Kind.FLATTEN: self._flatten,
-            Kind.FUNCTION: self._function,
-            Kind.IDENTITY: self._current,
-            Kind.INDEX: self._index,
-            Kind.INDEX_EXPRESSION: self._chain,
-            Kind.KEY_VALUE: lambda node, root: self.lenient(node.children[0], root=root),
-            Kind.LITERAL: self._literal,
-            Kind.MULTI_SELECT_HASH: self._multi_select_hash,
-            Kind.MULTI_SELECT_LIST: self._multi_select_list,
-            Kind.NOT: self._not,
-            Kind.OR: self._or,
-            Kind.PIPE: self._pipe,
-            Kind.PROJECTION: self._projection,
-            Kind.SLICE: lambda node, **_: cut(*node.value),
-            Kind.SUBEXPRESSION: self._path,
-            Kind.VALUE_PROJECTION: self._value_projection,
+        self._lenient: dict[NodeKind, Callable[..., Run]] = {
+            NodeKind.AND: self._and,
+            NodeKind.COMPARATOR: self._comparator,
+            NodeKind.CURRENT: self._current,
+            NodeKind.EXPRESSION_REFERENCE: lambda _, **__: lambda ___: {},
+            NodeKind.FIELD: self._path,
+            NodeKind.FILTER_PROJECTION: self._filter,
+            NodeKind.FLATTEN: self._flatten,
+            NodeKind.FUNCTION: self._function,
+            NodeKind.IDENTITY: self._current,
+            NodeKind.INDEX: self._index,
+            NodeKind.INDEX_EXPRESSION: self._chain,
+            NodeKind.KEY_VALUE: lambda node, root: self.lenient(node.children[0], root=root),
+            NodeKind.LITERAL: self._literal,
+            NodeKind.MULTI_SELECT_HASH: self._multi_select_hash,
+            NodeKind.MULTI_SELECT_LIST: self._multi_select_list,
+            NodeKind.NOT: self._not,
+            NodeKind.OR: self._or,
+            NodeKind.PIPE: self._pipe,
+            NodeKind.PROJECTION: self._projection,
+            NodeKind.SLICE: lambda node, **_: cut(*node.value),
+            NodeKind.SUBEXPRESSION: self._path,
+            NodeKind.VALUE_PROJECTION: self._value_projection,
         }
 
     def compile(self, node: Node) -> Run:
@@ -247,12 +249,12 @@ class Compiler:
 
     def _projection(self, node: Node, *, root: bool) -> Run:
         left, right = node.children
-        each = None if right.kind is Kind.IDENTITY else self.lenient(right)
+        each = None if right.kind is NodeKind.IDENTITY else self.lenient(right)
         return project(self.lenient(left, root=root), each)
 
     def _filter(self, node: Node, *, root: bool) -> Run:
         left, right, condition = node.children
-        each = None if right.kind is Kind.IDENTITY else self.lenient(right)
+        each = None if right.kind is NodeKind.IDENTITY else self.lenient(right)
         return filter_items(_forgive(self.lenient(left, root=root)), self.lenient(condition), each)
 
     def _flatten(self, node: Node, *, root: bool) -> Run:
@@ -260,7 +262,7 @@ class Compiler:
 
     def _value_projection(self, node: Node, *, root: bool) -> Run:
         left, right = node.children
-        each = None if right.kind is Kind.IDENTITY else self.lenient(right)
+        each = None if right.kind is NodeKind.IDENTITY else self.lenient(right)
         return project_values(_forgive(self.lenient(left, root=root)), each)
 
     # Functions.
@@ -271,7 +273,7 @@ class Compiler:
             self._argument(child, types, root=root)
             for child, types in zip(node.children, _argument_types(spec, node), strict=True)
         )
-        return self._folding.fold(node, compile_call(spec, arguments, self._surroundings))
+        return self._folding.fold(node, compile_call(spec, arguments, self._host))
 
     def _find_function(self, node: Node) -> FunctionSpec:
         spec = FUNCTIONS.get(node.value)
@@ -285,7 +287,7 @@ class Compiler:
         raise SyntaxFaultError(message, text=self._text, position=node.position)
 
     def _argument(self, node: Node, types: tuple[Type, ...], *, root: bool) -> Run:
-        if node.kind is not Kind.EXPRESSION_REFERENCE or Type.ANY in types:
+        if node.kind is not NodeKind.EXPRESSION_REFERENCE or Type.ANY in types:
             return self._operand(node, root=root)
         # The elements that the expression will see are never the root.
         expression = self.lenient(node.children[0])
@@ -295,19 +297,19 @@ class Compiler:
 def _split_path(node: Node) -> tuple[Node | None, tuple[str, ...]]:
     """Part `base.a.b.c` into base and keys; the base of a path that begins with a key is None."""
     keys: list[str] = []
-    while node.kind is Kind.SUBEXPRESSION and node.children[1].kind is Kind.FIELD:
+    while node.kind is NodeKind.SUBEXPRESSION and node.children[1].kind is NodeKind.FIELD:
         keys.append(node.children[1].value)
         node = node.children[0]
-    if node.kind is Kind.FIELD:
+    if node.kind is NodeKind.FIELD:
         keys.append(node.value)
         return None, tuple(reversed(keys))
-    if node.kind is Kind.CURRENT and keys:
+    if node.kind is NodeKind.CURRENT and keys:
         return None, tuple(reversed(keys))
     return node, tuple(reversed(keys))
 
 
 def _passes_null(node: Node) -> bool:
-    if node.kind in (Kind.SUBEXPRESSION, Kind.INDEX_EXPRESSION):
+    if node.kind in (NodeKind.SUBEXPRESSION, NodeKind.INDEX_EXPRESSION):
         return all(map(_passes_null, node.children))
     if node.kind in _AS_THEIR_SOURCE:
         return _passes_null(node.children[0])

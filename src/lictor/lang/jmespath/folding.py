@@ -8,9 +8,9 @@ the limits for requests.
 from typing import Final
 
 from lictor.errors import LictorError
+from lictor.lang.jmespath.closures import Run
 from lictor.lang.jmespath.functions import FUNCTIONS
-from lictor.lang.jmespath.nodes import Kind, Node
-from lictor.lang.jmespath.paths import Run
+from lictor.lang.jmespath.syntax import Node, NodeKind
 from lictor.lang.written_size import measure_written
 
 # For the arguments or the result of one call, and for all calls of one policy: bytes when written.
@@ -65,6 +65,6 @@ class Folding:
         return self._budget.spend(given)
 
     def _size(self, node: Node) -> int | None:
-        if node.kind is Kind.LITERAL:
+        if node.kind is NodeKind.LITERAL:
             return measure_written(node.value)
         return self._known.get(id(node))

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from lictor.errors import SyntaxFaultError
-from lictor.lang.jmespath.nodes import IDENTITY, Kind, Node
-from lictor.lang.jmespath.tokens import Lexeme, Token, read_tokens
+from lictor.lang.jmespath.syntax import IDENTITY, Lexeme, Node, NodeKind, Token, read_tokens
 from lictor.raw import Json
 
 _POWERS = {
@@ -28,7 +27,7 @@ _POWERS = {
 }
 _PROJECTION_STOP = 10
 _COMPARATORS = frozenset(token for token, power in _POWERS.items() if power == 5)
-_BINARY = {Token.PIPE: Kind.PIPE, Token.OR: Kind.OR, Token.AND: Kind.AND}
+_BINARY = {Token.PIPE: NodeKind.PIPE, Token.OR: NodeKind.OR, Token.AND: NodeKind.AND}
 _MAX_LENGTH = 64 * 1024
 _MAX_NESTING = 100
 _MAX_DEPTH = 150
@@ -64,7 +63,7 @@ class _Parser:
             Token.LEFT_BRACE: lambda _: self._multi_select_hash(),
             Token.FLATTEN: lambda _: self._flatten(IDENTITY),
             Token.LEFT_BRACKET: lambda _: self._bracket(),
-            Token.CURRENT: lambda lexeme: Node(Kind.CURRENT, position=lexeme.position),
+            Token.CURRENT: lambda lexeme: Node(NodeKind.CURRENT, position=lexeme.position),
             Token.EXPRESSION_REFERENCE: self._reference,
             Token.NOT: self._negation,
             Token.LEFT_PAREN: lambda _: self._parenthesis(),
@@ -112,7 +111,7 @@ class _Parser:
             return Node(_BINARY[token], (left, right), position=lexeme.position)
         if token in _COMPARATORS:
             right = self.expression(_POWERS[token])
-            return Node(Kind.COMPARATOR, (left, right), token, lexeme.position)
+            return Node(NodeKind.COMPARATOR, (left, right), token, lexeme.position)
         raise self.fault(f"Unexpected token: {token}", lexeme.position)
 
     def _unexpected(self, lexeme: Lexeme) -> SyntaxFaultError:
@@ -123,10 +122,10 @@ class _Parser:
     # Expressions that begin with their token.
 
     def _literal(self, lexeme: Lexeme) -> Node:
-        return Node(Kind.LITERAL, (), lexeme.value, lexeme.position)
+        return Node(NodeKind.LITERAL, (), lexeme.value, lexeme.position)
 
     def _field(self, lexeme: Lexeme) -> Node:
-        return Node(Kind.FIELD, (), lexeme.value, lexeme.position)
+        return Node(NodeKind.FIELD, (), lexeme.value, lexeme.position)
 
     def _quoted_field(self, lexeme: Lexeme) -> Node:
         if self.current is Token.LEFT_PAREN:
@@ -138,7 +137,7 @@ class _Parser:
         right = IDENTITY
         if self.current is not Token.RIGHT_BRACKET:
             right = self._projected(_POWERS[Token.STAR])
-        return Node(Kind.VALUE_PROJECTION, (IDENTITY, right))
+        return Node(NodeKind.VALUE_PROJECTION, (IDENTITY, right))
 
     def _bracket(self) -> Node:
         if self.current in (Token.NUMBER, Token.COLON):
@@ -148,11 +147,11 @@ class _Parser:
         return self._multi_select_list()
 
     def _reference(self, lexeme: Lexeme) -> Node:
-        return Node(Kind.EXPRESSION_REFERENCE, (self.expression(0),), position=lexeme.position)
+        return Node(NodeKind.EXPRESSION_REFERENCE, (self.expression(0),), position=lexeme.position)
 
     def _negation(self, lexeme: Lexeme) -> Node:
         inner = self.expression(_POWERS[Token.NOT])
-        return Node(Kind.NOT, (inner,), position=lexeme.position)
+        return Node(NodeKind.NOT, (inner,), position=lexeme.position)
 
     def _parenthesis(self) -> Node:
         inner = self.expression(0)
@@ -164,12 +163,12 @@ class _Parser:
     def _dot(self, left: Node) -> Node:
         if self.current is Token.STAR:
             self._advance()
-            return Node(Kind.VALUE_PROJECTION, (left, self._projected(_POWERS[Token.DOT])))
-        return Node(Kind.SUBEXPRESSION, (left, self._after_dot(_POWERS[Token.DOT])))
+            return Node(NodeKind.VALUE_PROJECTION, (left, self._projected(_POWERS[Token.DOT])))
+        return Node(NodeKind.SUBEXPRESSION, (left, self._after_dot(_POWERS[Token.DOT])))
 
     def _call(self, left: Node) -> Node:
         # A function's name is whatever carries a text; commas between arguments may be missing.
-        if not isinstance(left.value, str) or left.kind is Kind.COMPARATOR:
+        if not isinstance(left.value, str) or left.kind is NodeKind.COMPARATOR:
             raise self.fault("only a name can be called as a function", left.position)
         arguments = []
         while self.current is not Token.RIGHT_PAREN:
@@ -177,7 +176,7 @@ class _Parser:
             if self.current is Token.COMMA:
                 self._advance()
         self._advance()
-        return Node(Kind.FUNCTION, tuple(arguments), left.value, left.position)
+        return Node(NodeKind.FUNCTION, tuple(arguments), left.value, left.position)
 
     def _filter(self, left: Node) -> Node:
         condition = self.expression(0)
@@ -185,18 +184,18 @@ class _Parser:
         right = IDENTITY
         if self.current is not Token.FLATTEN:
             right = self._projected(_POWERS[Token.FILTER])
-        return Node(Kind.FILTER_PROJECTION, (left, right, condition))
+        return Node(NodeKind.FILTER_PROJECTION, (left, right, condition))
 
     def _flatten(self, left: Node) -> Node:
         right = self._projected(_POWERS[Token.FLATTEN])
-        return Node(Kind.PROJECTION, (Node(Kind.FLATTEN, (left,)), right))
+        return Node(NodeKind.PROJECTION, (Node(NodeKind.FLATTEN, (left,)), right))
 
     def _bracket_after(self, left: Node) -> Node:
         if self.current in (Token.NUMBER, Token.COLON):
             return self._index_or_slice(left)
         self._expect(Token.STAR)
         self._expect(Token.RIGHT_BRACKET)
-        return Node(Kind.PROJECTION, (left, self._projected(_POWERS[Token.STAR])))
+        return Node(NodeKind.PROJECTION, (left, self._projected(_POWERS[Token.STAR])))
 
     # Pieces.
 
@@ -225,12 +224,12 @@ class _Parser:
     def _index_or_slice(self, left: Node) -> Node:
         position = self._lexemes[self._index].position
         if self.current is not Token.COLON and self._peek() is not Token.COLON:
-            index = Node(Kind.INDEX, (), self._integer(), position)
+            index = Node(NodeKind.INDEX, (), self._integer(), position)
             self._expect(Token.RIGHT_BRACKET)
-            return Node(Kind.INDEX_EXPRESSION, (left, index))
-        cut = Node(Kind.SLICE, (), self._slice_parts(), position)
-        whole = Node(Kind.INDEX_EXPRESSION, (left, cut))
-        return Node(Kind.PROJECTION, (whole, self._projected(_POWERS[Token.STAR])))
+            return Node(NodeKind.INDEX_EXPRESSION, (left, index))
+        cut = Node(NodeKind.SLICE, (), self._slice_parts(), position)
+        whole = Node(NodeKind.INDEX_EXPRESSION, (left, cut))
+        return Node(NodeKind.PROJECTION, (whole, self._projected(_POWERS[Token.STAR])))
 
     def _slice_parts(self) -> Json:
         parts: list[int | None] = [None, None, None]
@@ -259,7 +258,7 @@ class _Parser:
             self._expect(Token.COMMA)
             items.append(self.expression(0))
         self._advance()
-        return Node(Kind.MULTI_SELECT_LIST, tuple(items))
+        return Node(NodeKind.MULTI_SELECT_LIST, tuple(items))
 
     def _multi_select_hash(self) -> Node:
         pairs = [self._pair()]
@@ -268,14 +267,14 @@ class _Parser:
                 self._advance()
             pairs.append(self._pair())
         self._advance()
-        return Node(Kind.MULTI_SELECT_HASH, tuple(pairs))
+        return Node(NodeKind.MULTI_SELECT_HASH, tuple(pairs))
 
     def _pair(self) -> Node:
         if self.current not in (Token.NAME, Token.QUOTED_NAME):
             raise self.fault("Expected tQuotedIdentifier or tUnquotedIdentifier")
         key = self._advance()
         self._expect(Token.COLON)
-        return Node(Kind.KEY_VALUE, (self.expression(0),), key.value, key.position)
+        return Node(NodeKind.KEY_VALUE, (self.expression(0),), key.value, key.position)
 
     def _advance(self) -> Lexeme:
         lexeme = self._lexemes[self._index]

@@ -1,22 +1,67 @@
-"""The door of the language: compile a query, run it, look at its tree."""
+"""A JMESPath query: text in, callable out; or its tree, drawn as text."""
 
+import json
 from collections.abc import Callable
 from datetime import datetime
 
 import msgspec
 
 from lictor.errors import SyntaxFaultError, TooLargeError
+from lictor.lang.go_number import format_general
+from lictor.lang.jmespath.closures import Run
 from lictor.lang.jmespath.compiler import Compiler
 from lictor.lang.jmespath.folding import FoldingBudget
-from lictor.lang.jmespath.functions import Surroundings
-from lictor.lang.jmespath.nodes import node_to_json
+from lictor.lang.jmespath.functions import JmesPathHost
 from lictor.lang.jmespath.parser import parse
-from lictor.lang.jmespath.paths import Run
-from lictor.lang.jmespath.rendering import render_node
+from lictor.lang.jmespath.syntax import Node, NodeKind, Token, node_to_json
 from lictor.lang.jmespath.values import NativeInteger
 from lictor.raw import Json
 
-_WORLD = Surroundings()
+
+def render_node(node: Node, indent: int = 0) -> str:
+    """Draw a node and what is below it. The braces after children stay open, as in the original."""
+    outer, inner = " " * indent, " " * (indent + 2)
+    lines = [f"{outer}{node.kind} {{\n"]
+    if node.value is not None:
+        lines.append(f"{inner}value: {_render_value(node)}\n")
+    if node.children:
+        lines.append(f"{inner}children: {{\n")
+        lines.extend(render_node(child, indent + 4) for child in node.children)
+    lines.append(f"{outer}}}\n")
+    return "".join(lines)
+
+
+def _render_value(node: Node) -> str:
+    if isinstance(node.value, Token):
+        return node.value.value
+    if node.kind is NodeKind.SLICE:
+        # The original prints addresses of numbers here; the numbers themselves say more.
+        return ":".join("" if part is None else str(part) for part in node.value)
+    if node.kind is NodeKind.INDEX:
+        return str(node.value)
+    return _write_literal(node.value)
+
+
+def _write_literal(value: Json) -> str:
+    if value is None:
+        return "interface {}(nil)"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return format_general(float(value))
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(_write_literal, value))}}}"
+    if isinstance(value, dict):
+        entries = (f"{_quote(key)}:{_write_literal(value[key])}" for key in sorted(value))
+        return f"map[string]interface {{}}{{{', '.join(entries)}}}"
+    return _quote(value)
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+_HOST = JmesPathHost()
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -39,9 +84,9 @@ class Query(msgspec.Struct, frozen=True):
 def compile_query(
     text: str,
     *,
-    now: Callable[[], datetime] = _WORLD.now,
-    choose: Callable[[int], int] = _WORLD.choose,
-    resolve: Callable[[str], list[str]] = _WORLD.resolve,
+    now: Callable[[], datetime] = _HOST.now,
+    choose: Callable[[int], int] = _HOST.choose,
+    resolve: Callable[[str], list[str]] = _HOST.resolve,
     folding: FoldingBudget | None = None,
 ) -> Query:
     """Compile a query; SyntaxFaultError where it does not parse or calls a function wrongly.
@@ -49,7 +94,7 @@ def compile_query(
     `choose(n)` gives a random number below n; `resolve(host)` the addresses of a host.
     `folding`: how much may be computed here and now, where several queries share that.
     """
-    compiler = Compiler(text, Surroundings(now, choose, resolve), folding or FoldingBudget())
+    compiler = Compiler(text, JmesPathHost(now, choose, resolve), folding or FoldingBudget())
     try:
         run = compiler.compile(parse(text))
     except RecursionError as error:

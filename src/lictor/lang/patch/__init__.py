@@ -1,8 +1,8 @@
 """Changing JSON by rules that are JSON themselves; what is given is never changed in place."""
 
-from lictor.lang.patch.diff import diff
 from lictor.lang.patch.json_patch import compile_json_patch, parse_json_patch
 from lictor.lang.patch.overlay import ConditionNotMet, compile_overlay
+from lictor.lang.patch.pointer import diff
 from lictor.lang.patch.strategic_merge import merge_strategic
 
 __all__ = [

@@ -9,21 +9,21 @@ from itertools import pairwise
 
 from lictor.errors import CompileError, EvaluationError, TooLargeError
 from lictor.lang.json_type import name_json_type
-from lictor.lang.patch.copying import check_copy
 from lictor.lang.patch.pointer import (
     MISSING,
-    Step,
+    PointerStep,
+    check_copy,
     find_position,
     follow,
     get_child,
+    is_same,
     parse_pointer,
 )
-from lictor.lang.patch.sameness import is_same
 from lictor.lang.written_size import check_written
 from lictor.raw import Json, JsonObject
 
 Change = Callable[[Json], Json]
-Steps = tuple[Step, ...]
+Steps = tuple[PointerStep, ...]
 
 # Kyverno fills a list with null up to the index that `add` names; a slip must not fill the memory.
 _MAX_PADDING = 10_000
@@ -51,7 +51,7 @@ def _read_json(text: str) -> Json:
 def _read_yaml(text: str) -> Json:
     # These two know each other, and can only be imported in this order.
     import lictor.lang.jmespath  # noqa: F401
-    from lictor.lang.yaml.text import parse_yaml_text
+    from lictor.lang.yaml.build import parse_yaml_text
 
     try:
         return parse_yaml_text(text)
@@ -214,7 +214,7 @@ def _build_test(operation: JsonObject) -> Change:
     return change
 
 
-_NOWHERE = Step("", None)
+_NOWHERE = PointerStep("", None)
 _OPERATIONS: dict[str, Callable[[JsonObject], Change]] = {
     "add": _build_add,
     "remove": _build_remove,
@@ -225,7 +225,7 @@ _OPERATIONS: dict[str, Callable[[JsonObject], Change]] = {
 }
 
 
-def _rebuild(document: Json, steps: Steps, act: Callable[[Json, Step], None]) -> Json:
+def _rebuild(document: Json, steps: Steps, act: Callable[[Json, PointerStep], None]) -> Json:
     """Copy the maps and lists on the way, and let `act` change the copy of the last one."""
     root = node = document.copy()
     for step in steps[:-1]:
@@ -236,14 +236,14 @@ def _rebuild(document: Json, steps: Steps, act: Callable[[Json, Step], None]) ->
     return root
 
 
-def _assign(container: Json, step: Step, value: Json) -> None:
+def _assign(container: Json, step: PointerStep, value: Json) -> None:
     if isinstance(container, dict):
         container[step.key] = value
     else:
         container[step.index] = value
 
 
-def _drop(container: Json, step: Step) -> None:
+def _drop(container: Json, step: PointerStep) -> None:
     del container[step.key if isinstance(container, dict) else step.index]
 
 
@@ -284,7 +284,7 @@ def _walk_and_insert(document: Json, steps: Steps, value: Json, *, makes_way: bo
     return root
 
 
-def _make_container(following: Step) -> Json:
+def _make_container(following: PointerStep) -> Json:
     """Make what the next step leads into: a list for an index or `-`, a map for a key."""
     if following.index is None:
         return [] if following.key == "-" else {}
@@ -298,7 +298,7 @@ def _make_container(following: Step) -> Json:
     return container
 
 
-def _make_room(container: Json, step: Step) -> None:
+def _make_room(container: Json, step: PointerStep) -> None:
     if isinstance(container, list):
         if step.index is None:
             # Not even `-`: it names a place for a value, not one to go on from.
@@ -312,7 +312,7 @@ def _pad(container: list[Json], length: int) -> None:
     container.extend([None] * (length - len(container)))
 
 
-def _insert(container: Json, step: Step, value: Json) -> None:
+def _insert(container: Json, step: PointerStep, value: Json) -> None:
     if isinstance(container, dict):
         container[step.key] = value
     elif step.key == "-":
@@ -323,7 +323,7 @@ def _insert(container: Json, step: Step, value: Json) -> None:
         container.insert(_find_gap(container, step), value)
 
 
-def _find_gap(container: list[Json], step: Step) -> int:
+def _find_gap(container: list[Json], step: PointerStep) -> int:
     gaps = [None] * (len(container) + 1)
     position = find_position(gaps, step)
     if position is None:

@@ -39,7 +39,7 @@ class _GlobalConditionNotMet(ConditionNotMet):
     """A condition that decides about the whole patch does not hold."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class OverlayPart(msgspec.Struct, frozen=True):
     """A part of a patch: `constant` is its patch where no anchor is in it."""
 
     prepare: Prepare
@@ -80,7 +80,7 @@ def _compile_both(patch: Json) -> tuple[Prepare, Prepare]:
     return part.prepare, _compile(patch, keyed=True).prepare
 
 
-def _compile(pattern: Json, *, keyed: bool = False) -> Part:
+def _compile(pattern: Json, *, keyed: bool = False) -> OverlayPart:
     """A part of the patch; where it is `keyed`, elements of lists carry what tells them apart."""
     if isinstance(pattern, dict):
         return _compile_map(pattern, keyed=keyed)
@@ -89,14 +89,14 @@ def _compile(pattern: Json, *, keyed: bool = False) -> Part:
     return _hold(pattern)
 
 
-def _hold(constant: Json) -> Part:
-    return Part(lambda _: constant, has_anchors=False, constant=constant)
+def _hold(constant: Json) -> OverlayPart:
+    return OverlayPart(lambda _: constant, has_anchors=False, constant=constant)
 
 
-def _compile_map(pattern: JsonObject, *, keyed: bool) -> Part:
+def _compile_map(pattern: JsonObject, *, keyed: bool) -> OverlayPart:
     checks: list[Check] = []
-    fields: dict[str, Part] = {}
-    additions: dict[str, Part] = {}
+    fields: dict[str, OverlayPart] = {}
+    additions: dict[str, OverlayPart] = {}
     has_globals = False
     # The order is Kyverno's: conditions on the whole patch first, each kind by name.
     for key, anchor in sorted([(key, _parse_key(key)) for key in pattern], key=_order):
@@ -114,7 +114,7 @@ def _compile_map(pattern: JsonObject, *, keyed: bool) -> Part:
         has_globals |= part.has_globals
     if not checks and not additions and not any([part.has_anchors for part in fields.values()]):
         return _hold(_keep({key: part.constant for key, part in fields.items()}))
-    return Part(
+    return OverlayPart(
         _bind_map(checks, fields, additions),
         has_anchors=True,
         has_globals=has_globals,
@@ -151,7 +151,9 @@ def _keep(fields: JsonObject) -> Json:
     return {key: value for key, value in fields.items() if value is not DROPPED} or DROPPED
 
 
-def _bind_map(checks: list[Check], fields: dict[str, Part], additions: dict[str, Part]) -> Prepare:
+def _bind_map(
+    checks: list[Check], fields: dict[str, OverlayPart], additions: dict[str, OverlayPart]
+) -> Prepare:
     constants = {key: part.constant for key, part in fields.items() if not part.has_anchors}
     constants = {key: value for key, value in constants.items() if value is not DROPPED}
     prepares = [(key, part.prepare) for key, part in fields.items() if part.has_anchors]
@@ -209,7 +211,7 @@ def _holds_additions(pattern: Json) -> bool:
     return any([anchor.modifier is Modifier.ADDITION for anchor in anchors if anchor is not None])
 
 
-def _compile_list(pattern: list[Json], *, keyed: bool) -> Part:
+def _compile_list(pattern: list[Json], *, keyed: bool) -> OverlayPart:
     parts = [_compile(item, keyed=keyed) for item in pattern]
     plain = [part.constant for part in parts if not part.has_anchors]
     plain = [value for value in plain if value is not DROPPED]
@@ -221,10 +223,12 @@ def _compile_list(pattern: list[Json], *, keyed: bool) -> Part:
     changes = [part for part in anchored if not part.has_globals]
     aim = _read_merge_keys if keyed else _read_name
     prepare = _bind_list(plain, gates, changes, aim)
-    return Part(prepare, has_anchors=True, has_globals=bool(gates))
+    return OverlayPart(prepare, has_anchors=True, has_globals=bool(gates))
 
 
-def _bind_list(plain: list[Json], gates: list[Prepare], changes: list[Part], aim: Aim) -> Prepare:
+def _bind_list(
+    plain: list[Json], gates: list[Prepare], changes: list[OverlayPart], aim: Aim
+) -> Prepare:
     def prepare(resource: Json) -> Json:
         elements = _get_elements(resource)
         for gate in gates:

@@ -9,10 +9,9 @@ import operator
 from contextlib import suppress
 
 from lictor.errors import EvaluationError, TooLargeError
-from lictor.lang.go_json import dump_go_json
+from lictor.lang.go_number import dump_go_json
 from lictor.lang.patch.merge_table import PLAIN, MergedList, Shape, find_shape
-from lictor.lang.patch.pointer import MISSING
-from lictor.lang.patch.sameness import is_same
+from lictor.lang.patch.pointer import MISSING, is_same
 from lictor.raw import Json, JsonObject
 
 _DIRECTIVE = "$patch"

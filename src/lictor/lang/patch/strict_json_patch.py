@@ -7,20 +7,20 @@ that is not there is null. For Kyverno's more forgiving patches see `json_patch`
 from collections.abc import Callable
 
 from lictor.errors import EvaluationError, TooLargeError
-from lictor.lang.patch.copying import check_copy
 from lictor.lang.patch.pointer import (
     MISSING,
-    Step,
+    PointerStep,
+    check_copy,
     find_position,
     follow,
     get_child,
+    is_same,
     parse_pointer,
 )
-from lictor.lang.patch.sameness import is_same
 from lictor.lang.written_size import check_written
 from lictor.raw import Json, JsonObject
 
-Steps = tuple[Step, ...]
+Steps = tuple[PointerStep, ...]
 
 
 class _TestFailed(Exception):  # noqa: N818  (no error: the patch is then left out as a whole)
@@ -81,7 +81,7 @@ def _replace(document: Json, operation: JsonObject) -> Json:
         return value
     steps = _find_parent(document, "replace", path)
 
-    def put(parent: Json, step: Step) -> None:
+    def put(parent: Json, step: PointerStep) -> None:
         parent[_position(parent, step, "replace", path)] = value
 
     return _change(document, steps, put)
@@ -146,7 +146,7 @@ def _take(document: Json, name: str, path: str) -> Json:
 def _insert_at(document: Json, name: str, path: str, value: Json) -> Json:
     steps = _find_parent(document, name, path)
 
-    def insert(parent: Json, step: Step) -> None:
+    def insert(parent: Json, step: PointerStep) -> None:
         if isinstance(parent, dict):
             parent[step.key] = value
         elif step.key == "-":
@@ -164,7 +164,7 @@ def _insert_at(document: Json, name: str, path: str, value: Json) -> Json:
 def _remove_at(document: Json, name: str, path: str) -> Json:
     steps = _find_parent(document, name, path)
 
-    def remove(parent: Json, step: Step) -> None:
+    def remove(parent: Json, step: PointerStep) -> None:
         if isinstance(parent, dict) and step.key not in parent:
             raise EvaluationError(
                 f"error in {name} for path: '{path}': "
@@ -175,7 +175,7 @@ def _remove_at(document: Json, name: str, path: str) -> Json:
     return _change(document, steps, remove)
 
 
-def _position(parent: Json, step: Step, name: str, path: str) -> str | int:
+def _position(parent: Json, step: PointerStep, name: str, path: str) -> str | int:
     if isinstance(parent, dict):
         return step.key
     position = find_position(parent, step)
@@ -184,14 +184,14 @@ def _position(parent: Json, step: Step, name: str, path: str) -> str | int:
     return position
 
 
-def _no_index(name: str, path: str, step: Step) -> EvaluationError:
+def _no_index(name: str, path: str, step: PointerStep) -> EvaluationError:
     return EvaluationError(
         f"error in {name} for path: '{path}': "
         f"Unable to access invalid index: {step.key}: invalid index referenced"
     )
 
 
-def _change(document: Json, steps: Steps, act: Callable[[Json, Step], None]) -> Json:
+def _change(document: Json, steps: Steps, act: Callable[[Json, PointerStep], None]) -> Json:
     """Copy the maps and lists on the way, and let `act` change the copy of the last one."""
     root = node = document.copy()
     for step in steps[:-1]:

@@ -5,9 +5,8 @@ Variables are filled in before; no policy is known here, and no resource is chan
 
 from collections.abc import Callable
 
+from lictor.lang.pattern.anchor import check_shape, resolve_references
 from lictor.lang.pattern.mismatch import Mismatch
-from lictor.lang.pattern.reference import resolve_references
-from lictor.lang.pattern.shape import check_shape
 from lictor.lang.pattern.tree import Seen, compile_node
 from lictor.raw import Json
 

@@ -1,4 +1,4 @@
-"""Why a resource does not fit a pattern: `Mismatch` for callers, `Fault` on the way there."""
+"""Why a resource does not fit a pattern: `Mismatch` for callers, `PatternFault` while comparing."""
 
 from collections.abc import Callable
 from enum import IntEnum
@@ -33,7 +33,7 @@ class Mismatch(msgspec.Struct, frozen=True):
         return not self.skip and not self.path
 
 
-class Kind(IntEnum):
+class MismatchKind(IntEnum):
     """How a fault travels through the maps and lists around it."""
 
     FAILURE = 0
@@ -47,10 +47,10 @@ class Kind(IntEnum):
 Describe = Callable[[str], str]
 
 
-class Fault(msgspec.Struct):
+class PatternFault(msgspec.Struct):
     """A mismatch on its way up; each level that it passes adds a step to its path."""
 
-    kind: Kind
+    kind: MismatchKind
     describe: Describe
     expected: Json = None
     found: Json = None
@@ -60,14 +60,14 @@ class Fault(msgspec.Struct):
 
     @property
     def skips(self) -> bool:
-        return self.kind >= Kind.CONDITION
+        return self.kind >= MismatchKind.CONDITION
 
-    def below(self, step: str) -> "Fault":
+    def below(self, step: str) -> "PatternFault":
         self.steps.append(step)
         return self
 
-    def become_condition(self, prefix: str) -> "Fault":
-        self.kind = Kind.CONDITION
+    def become_condition(self, prefix: str) -> "PatternFault":
+        self.kind = MismatchKind.CONDITION
         self.prefix = f"{prefix}: {self.prefix}"
         return self
 
@@ -81,22 +81,22 @@ class Fault(msgspec.Struct):
         """Make the record that callers see, with the path from the root."""
         path = self.locate("/")
         # Kyverno tells no place where an anchored key was nowhere in the resource.
-        undecided = self.placeless or (anchors_missing and self.kind is Kind.FAILURE)
+        undecided = self.placeless or (anchors_missing and self.kind is MismatchKind.FAILURE)
         if self.skips or undecided:
             path = ""
         return Mismatch(path, self.tell, self.expected, self.found, self.skips)
 
 
-def differ_in_value(expected: Json, found: Json) -> Fault:
+def differ_in_value(expected: Json, found: Json) -> PatternFault:
     """A leaf that does not fit."""
 
     def describe(path: str) -> str:
         return f"resource value '{_show(found)}' does not match '{_show(expected)}' at path {path}"
 
-    return Fault(Kind.FAILURE, describe, expected, found)
+    return PatternFault(MismatchKind.FAILURE, describe, expected, found)
 
 
-def differ_in_structure(expected: Json, found: Json) -> Fault:
+def differ_in_structure(expected: Json, found: Json) -> PatternFault:
     """The pattern has a map where the resource has something else."""
 
     def describe(path: str) -> str:
@@ -105,10 +105,10 @@ def differ_in_structure(expected: Json, found: Json) -> Fault:
             f"Expected {name_type(expected)}, found {name_type(found)}"
         )
 
-    return Fault(Kind.FAILURE, describe, expected, found)
+    return PatternFault(MismatchKind.FAILURE, describe, expected, found)
 
 
-def lack_list(expected: Json, found: Json) -> Fault:
+def lack_list(expected: Json, found: Json) -> PatternFault:
     """The pattern has a list where the resource has something else."""
 
     def describe(path: str) -> str:
@@ -117,50 +117,52 @@ def lack_list(expected: Json, found: Json) -> Fault:
             "resource does not satisfy the expected overlay pattern"
         )
 
-    return Fault(Kind.FAILURE, describe, expected, found)
+    return PatternFault(MismatchKind.FAILURE, describe, expected, found)
 
 
-def lack_key(key: str) -> Fault:
+def lack_key(key: str) -> PatternFault:
     """A key that must have a value, whichever, has none; told at the map that lacks it."""
-    return Fault(Kind.FAILURE, lambda path: f"{path}/{key} not found", "*")
+    return PatternFault(MismatchKind.FAILURE, lambda path: f"{path}/{key} not found", "*")
 
 
-def lack_condition() -> Fault:
+def lack_condition() -> PatternFault:
     """The key of a condition is not there at all."""
     text = "conditional anchor mismatch: conditional anchor key doesn't exist in the resource"
-    return Fault(Kind.CONDITION, lambda _: text)
+    return PatternFault(MismatchKind.CONDITION, lambda _: text)
 
 
-def forbid_value(found: Json) -> Fault:
+def forbid_value(found: Json) -> PatternFault:
     """A key is there that must not be."""
 
     def describe(path: str) -> str:
         return f"negation anchor matched in resource: {path} is not allowed"
 
-    return Fault(Kind.NEGATION, describe, None, found)
+    return PatternFault(MismatchKind.NEGATION, describe, None, found)
 
 
-def lack_element(expected: Json, found: Json) -> Fault:
+def lack_element(expected: Json, found: Json) -> PatternFault:
     """No element of a list fits what must exist in it."""
 
     def describe(path: str) -> str:
         return f"existence anchor validation failed at path {path}"
 
-    return Fault(Kind.FAILURE, describe, expected, found)
+    return PatternFault(MismatchKind.FAILURE, describe, expected, found)
 
 
-def refuse(reason: str, expected: Json, found: Json, *, placeless: bool = False) -> Fault:
+def refuse(reason: str, expected: Json, found: Json, *, placeless: bool = False) -> PatternFault:
     """A fault whose text needs no path."""
-    return Fault(Kind.FAILURE, lambda _: reason, expected, found, placeless=placeless)
+    return PatternFault(
+        MismatchKind.FAILURE, lambda _: reason, expected, found, placeless=placeless
+    )
 
 
-def gather(faults: list[Fault]) -> Fault:
+def gather(faults: list[PatternFault]) -> PatternFault:
     """Several conditions that are not met, as one."""
 
     def describe(path: str) -> str:
         return "; ".join([fault.tell(path) for fault in faults])
 
-    return Fault(Kind.CONDITIONS, describe, faults[0].expected, faults[0].found)
+    return PatternFault(MismatchKind.CONDITIONS, describe, faults[0].expected, faults[0].found)
 
 
 def _show(value: Json) -> str:

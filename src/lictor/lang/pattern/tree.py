@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from lictor.lang.pattern.anchor import CHECKED, Modifier, holds_anchors, parse_anchor, strip_anchor
 from lictor.lang.pattern.go_values import name_type
 from lictor.lang.pattern.mismatch import (
-    Fault,
-    Kind,
+    MismatchKind,
+    PatternFault,
     differ_in_structure,
     differ_in_value,
     forbid_value,
@@ -29,27 +29,27 @@ from lictor.lang.wildcard import compile_wildcard, has_wildcard
 from lictor.raw import Json
 
 Seen = dict[str, bool]
-Check = Callable[[Json, Seen], Fault | None]
+Check = Callable[[Json, Seen], PatternFault | None]
 
 # The only maps whose keys may hold wildcards, and only below `metadata`.
 _TAGS = frozenset(("labels", "annotations"))
 
 
-class Place(msgspec.Struct, frozen=True):
+class MismatchPath(msgspec.Struct, frozen=True):
     """Where in the pattern a map stands, which decides whether its keys are special."""
 
     is_metadata: bool = False
     is_tags: bool = False
 
-    def enter(self, key: str) -> "Place":
+    def enter(self, key: str) -> "MismatchPath":
         is_tags = self.is_metadata and key in _TAGS
-        return Place(is_metadata=key == "metadata", is_tags=is_tags)
+        return MismatchPath(is_metadata=key == "metadata", is_tags=is_tags)
 
 
-ANYWHERE = Place()
+ANYWHERE = MismatchPath()
 
 
-class Entry(msgspec.Struct, frozen=True, eq=False):
+class PatternEntry(msgspec.Struct, frozen=True, eq=False):
     """One key of a map pattern; `predicate` stands in for `check` where the value is a leaf."""
 
     raw: str
@@ -60,7 +60,7 @@ class Entry(msgspec.Struct, frozen=True, eq=False):
     check: Check
 
 
-def compile_node(pattern: Json, place: Place = ANYWHERE) -> Check:
+def compile_node(pattern: Json, place: MismatchPath = ANYWHERE) -> Check:
     """Turn any part of a pattern, whose shape was checked, into a check."""
     if isinstance(pattern, dict):
         return _compile_map(pattern, place)
@@ -70,7 +70,7 @@ def compile_node(pattern: Json, place: Place = ANYWHERE) -> Check:
 
 
 def _compile_leaf(predicate: Predicate, pattern: Json) -> Check:
-    def check(value: Json, _: Seen) -> Fault | None:
+    def check(value: Json, _: Seen) -> PatternFault | None:
         fits = all(map(predicate, value)) if isinstance(value, list) else predicate(value)
         return None if fits else differ_in_value(pattern, value)
 
@@ -80,7 +80,7 @@ def _compile_leaf(predicate: Predicate, pattern: Json) -> Check:
 # ---------------------------------------------------------------------------------------- maps
 
 
-def _compile_map(pattern: Json, place: Place) -> Check:
+def _compile_map(pattern: Json, place: MismatchPath) -> Check:
     entries = [_compile_entry(raw, value, place) for raw, value in _sort_pattern(pattern, place)]
     if place.is_tags and any(has_wildcard(entry.raw) for entry in entries):
         return _compile_tags(pattern, entries)
@@ -89,14 +89,14 @@ def _compile_map(pattern: Json, place: Place) -> Check:
     return _compile_plain_map(pattern, entries)
 
 
-def _sort_pattern(pattern: Json, place: Place) -> list[tuple[str, Json]]:
+def _sort_pattern(pattern: Json, place: MismatchPath) -> list[tuple[str, Json]]:
     if place.is_tags:
         # Kyverno rewrites these maps as maps of text to text, and loses all other values.
         return sorted((key, value) for key, value in pattern.items() if isinstance(value, str))
     return sorted(pattern.items(), key=lambda item: item[0])
 
 
-def _compile_entry(raw: str, value: Json, place: Place) -> Entry:
+def _compile_entry(raw: str, value: Json, place: MismatchPath) -> PatternEntry:
     anchor = parse_anchor(raw)
     if anchor is None or anchor.modifier not in CHECKED:
         # Wildcards and metadata are recognised below `+(metadata)` too, for what it is worth.
@@ -109,31 +109,31 @@ def _compile_entry(raw: str, value: Json, place: Place) -> Entry:
         check = _be_forbidden
     else:
         check = compile_node(value, inner)
-    return Entry(raw, anchor.key, anchor.modifier, value, None, check)
+    return PatternEntry(raw, anchor.key, anchor.modifier, value, None, check)
 
 
-def _compile_plain_entry(key: str, value: Json, place: Place) -> Entry:
+def _compile_plain_entry(key: str, value: Json, place: MismatchPath) -> PatternEntry:
     if value == "*":
-        return Entry(key, key, None, value, None, _exists)
+        return PatternEntry(key, key, None, value, None, _exists)
     if isinstance(value, (dict, list)):
-        return Entry(key, key, None, value, None, compile_node(value, place))
+        return PatternEntry(key, key, None, value, None, compile_node(value, place))
     predicate = compile_scalar(value)
-    return Entry(key, key, None, value, predicate, _compile_leaf(predicate, value))
+    return PatternEntry(key, key, None, value, predicate, _compile_leaf(predicate, value))
 
 
 _ABSENT = lack_key("")
 
 
-def _exists(value: Json, _: Seen) -> Fault | None:
+def _exists(value: Json, _: Seen) -> PatternFault | None:
     """Any value but null; the map knows how to tell that the key is not there."""
     return None if value is not None else _ABSENT
 
 
-def _be_forbidden(value: Json, _: Seen) -> Fault | None:
+def _be_forbidden(value: Json, _: Seen) -> PatternFault | None:
     return forbid_value(value)
 
 
-def _order_plain(entries: list[Entry]) -> tuple[Entry, ...]:
+def _order_plain(entries: list[PatternEntry]) -> tuple[PatternEntry, ...]:
     """Conditions first: what holds anchors comes before what does not, and last before first."""
     first = [
         entry
@@ -143,12 +143,12 @@ def _order_plain(entries: list[Entry]) -> tuple[Entry, ...]:
     return (*reversed(first), *[entry for entry in entries if entry not in first])
 
 
-def _compile_plain_map(pattern: Json, entries: list[Entry]) -> Check:
+def _compile_plain_map(pattern: Json, entries: list[PatternEntry]) -> Check:
     steps = tuple(
         (entry.key, entry.predicate, entry.check, entry.expected) for entry in _order_plain(entries)
     )
 
-    def check(value: Json, seen: Seen) -> Fault | None:
+    def check(value: Json, seen: Seen) -> PatternFault | None:
         if not isinstance(value, dict):
             return differ_in_structure(pattern, value)
         for key, predicate, judge, expected in steps:
@@ -168,14 +168,14 @@ def _compile_plain_map(pattern: Json, entries: list[Entry]) -> Check:
 
 
 # Key, modifier, check, and the fault to weigh where the key is not there.
-AnchoredStep = tuple[str, Modifier | None, Check, Fault | None]
+AnchoredStep = tuple[str, Modifier | None, Check, PatternFault | None]
 PlainStep = tuple[str, Modifier | None, Check]
 Plan = tuple[tuple[tuple[str, str], ...], tuple[AnchoredStep, ...], tuple[PlainStep, ...]]
 
 _NO_CONDITION = lack_condition()
 
 
-def _plan(entries: list[Entry]) -> Plan:
+def _plan(entries: list[PatternEntry]) -> Plan:
     """Sort entries into those to record, the anchors, and the keys that follow them."""
     later = (None, Modifier.GLOBAL)
     recorded = (Modifier.CONDITION, Modifier.EXISTENCE)
@@ -188,20 +188,20 @@ def _plan(entries: list[Entry]) -> Plan:
     )
 
 
-def _absence(entry: Entry) -> Fault | None:
+def _absence(entry: PatternEntry) -> PatternFault | None:
     return _NO_CONDITION if entry.modifier is Modifier.CONDITION else None
 
 
 def _compile_anchored_map(
     pattern: Json, plan: Plan, find_plan: Callable[[Json], Plan] | None = None
 ) -> Check:
-    def check(value: Json, seen: Seen) -> Fault | None:
+    def check(value: Json, seen: Seen) -> PatternFault | None:
         if not isinstance(value, dict):
             return differ_in_structure(pattern, value)
         recorded, anchored, plain = plan if find_plan is None else find_plan(value)
         for raw, key in recorded:
             seen[raw] = key in value or seen.get(raw, False)
-        skips: list[Fault] = []
+        skips: list[PatternFault] = []
         applied = False
         for key, modifier, judge, absence in anchored:
             fault = judge(value[key], seen) if key in value else absence
@@ -220,7 +220,7 @@ def _compile_anchored_map(
     return check
 
 
-def _lift(fault: Fault, key: str, modifier: Modifier | None) -> Fault:
+def _lift(fault: PatternFault, key: str, modifier: Modifier | None) -> PatternFault:
     """Bring a fault from the value of a key up to the map."""
     if fault is _ABSENT:
         return lack_key(key)
@@ -234,7 +234,7 @@ def _lift(fault: Fault, key: str, modifier: Modifier | None) -> Fault:
     return fault
 
 
-def _outweighs(fault: Fault, skips: list[Fault]) -> bool:
+def _outweighs(fault: PatternFault, skips: list[PatternFault]) -> bool:
     """Tell whether the fault ends the matter; conditions are kept, and excuse what follows them."""
     if fault.skips:
         skips.append(fault)
@@ -242,11 +242,11 @@ def _outweighs(fault: Fault, skips: list[Fault]) -> bool:
     return not _is_condition_among(skips)
 
 
-def _is_condition_among(faults: list[Fault]) -> bool:
-    return any(fault.kind is Kind.CONDITION for fault in faults)
+def _is_condition_among(faults: list[PatternFault]) -> bool:
+    return any(fault.kind is MismatchKind.CONDITION for fault in faults)
 
 
-def _compile_tags(pattern: Json, entries: list[Entry]) -> Check:
+def _compile_tags(pattern: Json, entries: list[PatternEntry]) -> Check:
     """Labels or annotations with wildcards in keys, which stand for the first key that fits."""
     fitting = [
         (entry, compile_wildcard(strip_anchor(entry.raw)) if has_wildcard(entry.raw) else None)
@@ -265,7 +265,7 @@ def _compile_tags(pattern: Json, entries: list[Entry]) -> Check:
     return _compile_anchored_map(pattern, _plan(entries), find_plan)
 
 
-def _rename(entry: Entry, key: str) -> Entry:
+def _rename(entry: PatternEntry, key: str) -> PatternEntry:
     anchor = parse_anchor(entry.raw)
     if anchor is None:
         return replace(entry, raw=key, key=key)
@@ -288,7 +288,7 @@ def _compile_list(pattern: list[Json]) -> Check:
 
 
 def _compile_empty(pattern: Json) -> Check:
-    def check(value: Json, _: Seen) -> Fault | None:
+    def check(value: Json, _: Seen) -> PatternFault | None:
         if not isinstance(value, list):
             return lack_list(pattern, value)
         return refuse("pattern Array empty", pattern, value)
@@ -297,7 +297,7 @@ def _compile_empty(pattern: Json) -> Check:
 
 
 def _compile_list_of_leaves(pattern: list[Json], predicate: Predicate) -> Check:
-    def check(value: Json, _: Seen) -> Fault | None:
+    def check(value: Json, _: Seen) -> PatternFault | None:
         if not isinstance(value, list):
             return lack_list(pattern, value)
         return None if all(map(predicate, value)) else differ_in_value(pattern[0], value)
@@ -308,10 +308,10 @@ def _compile_list_of_leaves(pattern: list[Json], predicate: Predicate) -> Check:
 def _compile_list_of_maps(pattern: Json, judge: Check) -> Check:
     """Every element must fit, but for those whose conditions are not met; not all may be such."""
 
-    def check(value: Json, seen: Seen) -> Fault | None:
+    def check(value: Json, seen: Seen) -> PatternFault | None:
         if not isinstance(value, list):
             return lack_list(pattern, value)
-        skips: list[Fault] = []
+        skips: list[PatternFault] = []
         for index, item in enumerate(value):
             fault = judge(item, seen)
             if fault is None:
@@ -329,12 +329,12 @@ def _compile_list_of_lists(pattern: Json, judges: list[Check]) -> Check:
     """Elements are compared one by one, each with the element of the pattern at its place."""
     width = len(judges)
 
-    def check(value: Json, seen: Seen) -> Fault | None:
+    def check(value: Json, seen: Seen) -> PatternFault | None:
         if not isinstance(value, list):
             return lack_list(pattern, value)
         if len(value) < width:
             return _be_too_short(pattern, value)
-        skips: list[Fault] = []
+        skips: list[PatternFault] = []
         for index, judge in enumerate(judges):
             fault = judge(value[index], seen)
             if fault is None:
@@ -348,7 +348,7 @@ def _compile_list_of_lists(pattern: Json, judges: list[Check]) -> Check:
     return check
 
 
-def _be_too_short(pattern: list[Json], value: list[Json]) -> Fault:
+def _be_too_short(pattern: list[Json], value: list[Json]) -> PatternFault:
     reason = (
         "validate Array failed, array length mismatch, "
         f"resource Array len is {len(value)} and pattern Array len is {len(pattern)}"
@@ -369,7 +369,7 @@ def _compile_existence(pattern: Json) -> Check:
         else "list to compare against resource"
     )
 
-    def check(value: Json, seen: Seen) -> Fault | None:
+    def check(value: Json, seen: Seen) -> PatternFault | None:
         if not isinstance(value, list):
             return _be_no_list(pattern, value)
         for item, judge in wanted:
@@ -385,7 +385,7 @@ def _compile_existence(pattern: Json) -> Check:
     return check
 
 
-def _be_no_list(pattern: Json, value: Json) -> Fault:
+def _be_no_list(pattern: Json, value: Json) -> PatternFault:
     reason = (
         f"invalid resource type {name_type(value)}: "
         "Existence ^ () anchor can be used only on list/array type resource"

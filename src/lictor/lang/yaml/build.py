@@ -7,15 +7,40 @@ from math import isfinite
 import msgspec
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from lictor.lang.yaml.nodes import MAX_DEPTH, QUOTED, Fault, point_at
+from lictor.lang.go_number import is_number, settle_number
+from lictor.lang.yaml.nodes import MAX_DEPTH, QUOTED, YamlFault, check_aliases, compose, point_at
 from lictor.lang.yaml.scalars import (
     MEANINGFUL,
     resolve_plain,
     resolve_tagged,
-    settle_number,
+    settle_integer,
     write_key,
 )
 from lictor.raw import Json, JsonObject
+
+
+def parse_yaml_text(text: str) -> Json:
+    """Read the first document; ValueError where it is none, or none that JSON can hold."""
+    try:
+        root = next(compose(text), None)
+        if root is None:
+            return None
+        check_aliases(root)
+        return _settle_numbers(Builder().build(root))
+    except YamlFault as fault:
+        raise ValueError(f"yaml: line {fault.line + 1}: {fault.message}") from fault
+
+
+def _settle_numbers(value: Json) -> Json:
+    """Numbers as expressions have them: every number is a float of 64 bits in Go there."""
+    if is_number(value):
+        return settle_number(value)
+    if isinstance(value, dict):
+        return {key: _settle_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_settle_numbers(item) for item in value]
+    return value
+
 
 _MERGE = "tag:yaml.org,2002:merge"
 # A plain key that begins with one of these may be something else than a string.
@@ -26,7 +51,7 @@ def _settle(value: Json) -> Json:
     if type(value) is int or type(value) is float:
         if not isfinite(value):
             raise ValueError(f"{value} is not a number that JSON can hold")
-        return settle_number(value)
+        return settle_integer(value)
     return value
 
 
@@ -128,13 +153,13 @@ def settle_json(value: Json) -> Json:
 
 
 def check_depth(value: Json) -> None:
-    """Raise Fault for JSON that is nested too deep to walk."""
+    """Raise YamlFault for JSON that is nested too deep to walk."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         level = [item for holder in level for item in _contents(holder)]
         if not level:
             return
-    raise Fault(f"nested deeper than {MAX_DEPTH} levels")
+    raise YamlFault(f"nested deeper than {MAX_DEPTH} levels")
 
 
 def _contents(value: Json) -> Iterable[Json]:

@@ -19,7 +19,7 @@ _UNSUSPICIOUS: Final = 1000
 QUOTED: Final = "quoted"
 
 
-class Fault(Exception):  # noqa: N818  (never leaves this room: it becomes a LoadError with a file)
+class YamlFault(Exception):  # noqa: N818  (never leaves this room: it becomes a LoadError with a file)
     """Something wrong at a line and column of one document, counted from zero."""
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
@@ -44,17 +44,17 @@ class _Composer(CParser):
         """See `descend_resolver`."""
 
 
-def point_at(mark: Mark | ParserMark | None, message: str) -> Fault:
+def point_at(mark: Mark | ParserMark | None, message: str) -> YamlFault:
     """A fault at a mark of libyaml's."""
-    return Fault(message, mark.line, mark.column) if mark else Fault(message)
+    return YamlFault(message, mark.line, mark.column) if mark else YamlFault(message)
 
 
-def _locate(error: YAMLError) -> Fault:
+def _locate(error: YAMLError) -> YamlFault:
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         message = error.problem or error.context or "not YAML"
         return point_at(mark, message)
-    return Fault(getattr(error, "reason", "") or "not YAML")
+    return YamlFault(getattr(error, "reason", "") or "not YAML")
 
 
 def measure_nesting(text: str) -> int:
@@ -82,7 +82,7 @@ def _is_suspicious(text: str) -> bool:
 
 
 def compose(text: str) -> Iterator[Node]:
-    """The documents of a text as nodes. Raises Fault at the first that is broken."""
+    """The documents of a text as nodes. Raises YamlFault at the first that is broken."""
     try:
         if _is_suspicious(text):
             measure_nesting(text)
@@ -92,7 +92,7 @@ def compose(text: str) -> Iterator[Node]:
     except YAMLError as error:
         raise _locate(error) from error
     except UnicodeEncodeError as error:
-        raise Fault("not valid Unicode") from error
+        raise YamlFault("not valid Unicode") from error
 
 
 def _children(node: Node) -> list[Node]:
@@ -129,7 +129,7 @@ def check_aliases(root: Node) -> None:
     size = sizes[id(root)]
     aliased = size - len(sizes)
     if aliased > 100 and size > 1000 and aliased / size > _allowed_share(size):
-        raise Fault("document contains excessive aliasing")
+        raise YamlFault("document contains excessive aliasing")
 
 
 def find_node(root: Node, path: tuple[str | int, ...]) -> Node:

@@ -38,7 +38,7 @@ MEANINGFUL = frozenset("yYnNtTfFoO~.+-0123456789")
 _INT64 = 2**63
 
 
-def settle_number(number: float) -> Json:
+def settle_integer(number: float) -> Json:
     """A number as it leaves the detour over JSON: whole ones are integers of 64 bits."""
     if isinstance(number, int):
         return number if -_INT64 <= number < _INT64 else float(number)

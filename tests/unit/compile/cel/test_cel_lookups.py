@@ -4,7 +4,7 @@ import pytest
 
 from lictor.errors import LookupFailedError, NotFoundError, NotProvidedError
 from lictor.evaluate.cel.context import bind_host_functions
-from lictor.lang.cel.host import AccessQuestion, HttpCall
+from lictor.lang.cel.host import AuthorizerCheck, HttpCall
 from lictor.lang.resource_names import builtin_names
 from lictor.ports import ApiCall, HttpAnswer, HttpLimits, NoLookups
 
@@ -126,12 +126,12 @@ def test_what_lives_in_no_namespace_is_not_in_one(resource):
 @pytest.mark.parametrize(
     ("question", "is_asked"),
     [
-        (AccessQuestion("get", resource="pods", namespace="here", user="ann"), True),
-        (AccessQuestion("get", resource="pods", namespace="here", service_account=("here", "x")), True),
-        (AccessQuestion("get", resource="pods", namespace="there", user="ann"), False),
-        (AccessQuestion("get", resource="nodes", user="ann"), False),
-        (AccessQuestion("get", path="/metrics", user="ann"), False),
-        (AccessQuestion("get", resource="pods", namespace="here", service_account=("there", "x")), False),
+        (AuthorizerCheck("get", resource="pods", namespace="here", user="ann"), True),
+        (AuthorizerCheck("get", resource="pods", namespace="here", service_account=("here", "x")), True),
+        (AuthorizerCheck("get", resource="pods", namespace="there", user="ann"), False),
+        (AuthorizerCheck("get", resource="nodes", user="ann"), False),
+        (AuthorizerCheck("get", path="/metrics", user="ann"), False),
+        (AuthorizerCheck("get", resource="pods", namespace="here", service_account=("there", "x")), False),
     ],
 )  # fmt: skip
 def test_a_namespaced_policy_learns_nothing_of_rights_elsewhere(question, is_asked):

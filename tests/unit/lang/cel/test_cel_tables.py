@@ -13,7 +13,7 @@ from lictor.errors import EvaluationError, LictorError, SyntaxFaultError
 from lictor.lang.cel.environment import kubernetes_environment, kyverno_environment, make_activation
 from lictor.lang.cel.expression import compile_expression
 from lictor.lang.cel.host import HostFunctions
-from lictor.lang.patch.sameness import is_same
+from lictor.lang.patch.pointer import is_same
 
 GIVEN = yaml.safe_load("""
 object:

@@ -10,7 +10,7 @@ from lictor.errors import EvaluationError, SyntaxFaultError, TooLargeError
 from lictor.lang.cel.environment import kubernetes_environment, kyverno_environment, make_activation
 from lictor.lang.cel.expression import compile_expression
 from lictor.lang.cel.values import emit, format_length, format_time
-from lictor.lang.patch.sameness import is_same
+from lictor.lang.patch.pointer import is_same
 
 ENVIRONMENT = kyverno_environment("ValidatingPolicy")
 

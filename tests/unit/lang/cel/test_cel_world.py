@@ -10,8 +10,8 @@ from lictor.lang.cel.expression import compile_expression
 from lictor.lang.cel.host import (
     BLOCKED_HOSTS,
     BLOCKED_NETWORKS,
-    AccessAnswer,
-    AccessQuestion,
+    AuthorizerCheck,
+    AuthorizerDecision,
     HostFunctions,
     HttpCall,
 )
@@ -206,7 +206,9 @@ def test_policies_of_a_namespace_may_be_kept_from_the_network():
 def test_the_authorizer_is_asked_what_the_expression_says():
     asked = []
     world = HostFunctions(
-        authorize=lambda question: asked.append(question) or AccessAnswer(allowed=True, reason="ok")
+        authorize=lambda question: (
+            asked.append(question) or AuthorizerDecision(allowed=True, reason="ok")
+        )
     )
     environment = kubernetes_environment()
     given = {
@@ -232,12 +234,12 @@ def test_the_authorizer_is_asked_what_the_expression_says():
     ]  # fmt: skip
     assert all(compile_expression(text, environment)(given, world) for text in texts)
     assert asked == [
-        AccessQuestion("get", resource="pods", namespace="ns", name="x"),
-        AccessQuestion("patch", group="apps", resource="deployments", subresource="status"),
-        AccessQuestion("get", path="/healthz"),
-        AccessQuestion("list", resource="pods", service_account=("ns", "sa")),
-        AccessQuestion("delete", group="apps", resource="deployments", subresource="scale", namespace="team", name="web"),
-        AccessQuestion("list", resource="pods", field_selector="spec.nodeName=n", label_selector="a=b"),
+        AuthorizerCheck("get", resource="pods", namespace="ns", name="x"),
+        AuthorizerCheck("patch", group="apps", resource="deployments", subresource="status"),
+        AuthorizerCheck("get", path="/healthz"),
+        AuthorizerCheck("list", resource="pods", service_account=("ns", "sa")),
+        AuthorizerCheck("delete", group="apps", resource="deployments", subresource="scale", namespace="team", name="web"),
+        AuthorizerCheck("list", resource="pods", field_selector="spec.nodeName=n", label_selector="a=b"),
     ]  # fmt: skip
 
 

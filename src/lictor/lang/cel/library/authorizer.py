@@ -4,7 +4,7 @@ A check is built up as a map of what is asked; only `check` asks the authorizer.
 """
 
 from lictor.errors import FunctionError
-from lictor.lang.cel.host import AccessQuestion, current_host
+from lictor.lang.cel.host import AuthorizerCheck, current_host
 from lictor.lang.cel.library.kubernetes_texts import FORMATS
 from lictor.lang.cel.types import member
 from lictor.raw import Json, JsonObject
@@ -33,7 +33,7 @@ def _ask_as(asked: JsonObject, namespace: str, name: str) -> JsonObject:
 def _check(asked: JsonObject, verb: str) -> JsonObject:
     account, groups = asked.get("service_account"), asked.get("groups") or ()
     rest = {key: text for key, text in asked.items() if key not in ("service_account", "groups")}
-    question = AccessQuestion(
+    question = AuthorizerCheck(
         verb,
         service_account=tuple(account) if account else None,
         groups=tuple(groups),

@@ -6,9 +6,9 @@ from ipaddress import ip_address, ip_network
 
 from lictor.crypto.json_web_token import decode_token, secret_key
 from lictor.errors import FunctionError, LookupFailedError
-from lictor.lang.cel.go_url import GoUrl, parse_url
 from lictor.lang.cel.host import HttpCall, current_host
 from lictor.lang.cel.types import Overload, function, member
+from lictor.lang.url import GoUrl, parse_url
 from lictor.raw import Json, JsonObject
 
 

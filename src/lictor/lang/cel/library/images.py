@@ -6,9 +6,9 @@ from functools import lru_cache
 import msgspec
 
 from lictor.errors import FunctionError, LookupFailedError
-from lictor.lang.cel.go_url import parse_url
 from lictor.lang.cel.host import current_host
 from lictor.lang.cel.types import function, member
+from lictor.lang.url import parse_url
 from lictor.raw import Json, JsonObject
 
 

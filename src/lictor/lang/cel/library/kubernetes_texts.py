@@ -5,9 +5,9 @@ from collections.abc import Callable
 from datetime import date
 
 from lictor.errors import FunctionError, SyntaxFaultError
-from lictor.lang.cel.go_url import parse_url
 from lictor.lang.cel.types import function, member
 from lictor.lang.regex import Regex, compile_regex
+from lictor.lang.url import parse_url
 
 
 def _compile_regex(expression: str) -> Regex:

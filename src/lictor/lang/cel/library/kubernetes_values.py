@@ -13,7 +13,7 @@ from lictor.errors import FunctionError, TooLargeError
 from lictor.lang.cel.rewriting import RANGE, REPLACED_METHODS
 from lictor.lang.cel.types import Overload, function, member
 from lictor.lang.quantity import Quantity, parse_quantity
-from lictor.lang.semver import Version, parse_version
+from lictor.lang.semver import SemVer, parse_version
 from lictor.raw import Json
 
 _MILLISECONDS = REPLACED_METHODS["getMilliseconds"]
@@ -139,7 +139,7 @@ LIST_OVERLOADS = (
 _INT64_LIMIT = 1 << 63
 
 
-def _read_version(text: str) -> Version:
+def _read_version(text: str) -> SemVer:
     try:
         return parse_version(text)
     except ValueError as error:

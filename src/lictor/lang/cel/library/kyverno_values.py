@@ -14,10 +14,10 @@ from lictor.errors import FunctionError
 from lictor.lang.cel.host import current_host
 from lictor.lang.cel.types import function
 from lictor.lang.cel.values import emit
-from lictor.lang.go_json import dump_go_json
+from lictor.lang.go_number import dump_go_json
 from lictor.lang.json_type import name_cel_type
 from lictor.lang.random_text import make_random_text
-from lictor.lang.yaml.text import parse_yaml_text
+from lictor.lang.yaml.build import parse_yaml_text
 from lictor.raw import Json, JsonObject
 
 _ACCOUNT_PREFIX = "system:serviceaccount:"

@@ -8,7 +8,7 @@ from base64 import b64decode, b64encode
 
 from lictor.lang.go_number import decode_json, settle_number
 from lictor.lang.image_reference import parse_image
-from lictor.lang.jmespath.functions.spec import FunctionSpec, Handler, Surroundings, define
+from lictor.lang.jmespath.functions.spec import FunctionSpec, Handler, JmesPathHost, define
 from lictor.raw import Json, JsonObject
 
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
@@ -24,20 +24,20 @@ def _base64_decode(text: str) -> str:
     return _BROKEN_BYTE.sub("\ufffd", decoded)
 
 
-def _is_external_url(surroundings: Surroundings, url: str) -> bool:
-    from lictor.lang.external_url import is_external_url
+def _is_external_url(host: JmesPathHost, url: str) -> bool:
+    from lictor.lang.url import is_external_url
 
-    return is_external_url(url, surroundings.resolve)
+    return is_external_url(url, host.resolve)
 
 
-def _random(surroundings: Surroundings, pattern: str) -> str:
+def _random(host: JmesPathHost, pattern: str) -> str:
     from lictor.lang.random_text import make_random_text
 
-    return make_random_text(pattern, surroundings.choose)
+    return make_random_text(pattern, host.choose)
 
 
 def _parse_yaml(text: str) -> Json:
-    from lictor.lang.yaml.text import parse_yaml_text
+    from lictor.lang.yaml.build import parse_yaml_text
 
     return parse_yaml_text(text)
 

@@ -44,8 +44,8 @@ def _no_names(host: str) -> list[str]:
     raise FunctionError(f"lookup {host}: no such host")
 
 
-class Surroundings(msgspec.Struct, frozen=True):
-    """What some functions ask of the world: the time, chance, the addresses of a host."""
+class JmesPathHost(msgspec.Struct, frozen=True):
+    """What some functions ask of the outside: the time, random numbers, the addresses of a host."""
 
     now: Callable[[], datetime] = _utc_now
     choose: Callable[[int], int] = _choose
@@ -53,9 +53,9 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 class FunctionSpec(msgspec.Struct, frozen=True):
-    """One function. `pure` ones answer the same for the same arguments; others ask the world.
+    """One function. `pure` ones answer the same for the same arguments; others ask the host.
 
-    The handler of a function that is not pure takes the Surroundings before the arguments.
+    The handler of a function that is not pure takes the JmesPathHost before the arguments.
     """
 
     name: str

@@ -4,7 +4,7 @@ import re
 
 from lictor.lang.duration import NANOSECONDS, format_duration, parse_duration
 from lictor.lang.gotime import GoTime, from_datetime, parse_rfc3339, parse_time
-from lictor.lang.jmespath.functions.spec import FunctionSpec, Surroundings, define
+from lictor.lang.jmespath.functions.spec import FunctionSpec, JmesPathHost, define
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
 _INT64 = 1 << 63
@@ -18,18 +18,18 @@ def _read(layout: str, text: str) -> GoTime:
     return parse_time(layout, text) if layout else parse_rfc3339(text)
 
 
-def _since(surroundings: Surroundings, layout: str, start: str, end: str) -> str:
+def _since(host: JmesPathHost, layout: str, start: str, end: str) -> str:
     begun = _read(layout, start)
-    ended = _read(layout, end) if end else from_datetime(surroundings.now())
+    ended = _read(layout, end) if end else from_datetime(host.now())
     return format_duration(ended.since(begun))
 
 
-def _now(surroundings: Surroundings, *_: object) -> str:
-    return str(from_datetime(surroundings.now()))
+def _now(host: JmesPathHost, *_: object) -> str:
+    return str(from_datetime(host.now()))
 
 
-def _now_utc(surroundings: Surroundings, *_: object) -> str:
-    return str(from_datetime(surroundings.now()).utc())
+def _now_utc(host: JmesPathHost, *_: object) -> str:
+    return str(from_datetime(host.now()).utc())
 
 
 def _parse(layout: str, text: str) -> str:

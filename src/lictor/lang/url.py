@@ -1,10 +1,61 @@
-"""URLs taken apart as Go does: what is a URL to Kubernetes, and what its parts are."""
+"""URLs as Go parses them, whether they are external, and names as segments of API paths."""
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from ipaddress import IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import quote, urlsplit
 
 import msgspec
+
+from lictor.errors import ApiError
+
+_HOST_AND_PORT = re.compile(r"(?:\[.*\]|[^:]*)(?::[0-9]*)?")
+_PRIVATE = tuple(
+    ip_network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+)
+
+
+def is_external_url(url: str, resolve: Callable[[str], list[str]]) -> bool:
+    """Say so for the host's address, or for all that `resolve` gives; ValueError for no URL."""
+    if any(ord(character) < 0x20 or ord(character) == 0x7F for character in url):
+        raise ValueError("the URL holds a control character")
+    parts = urlsplit(url)
+    # A host in brackets may hold an `@` itself.
+    hosts = (parts.netloc.rpartition("@")[2], parts.netloc)
+    if not any(map(_HOST_AND_PORT.fullmatch, hosts)):
+        raise ValueError(f"invalid port after host in {parts.netloc[:256]!r}")
+    host = parts.hostname or ""
+    if host == "localhost":
+        return False
+    try:
+        addresses = [ip_address(host)]
+    except ValueError:
+        addresses = [ip_address(address) for address in resolve(host)]
+    return not any(map(_is_inside, addresses))
+
+
+def _is_inside(address: IPv4Address | IPv6Address) -> bool:
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    return address.is_loopback or any(address in block for block in _PRIVATE)
+
+
+# What nearly all names are made of; others are looked at more closely.
+_PLAIN = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]*")
+
+
+def escape_segment(text: str) -> str:
+    """One part of a path. What Kubernetes would not take for a name is refused with ApiError."""
+    if _PLAIN.fullmatch(text):
+        return text
+    # The API server undoes percent signs before it splits a path: an escaped slash is a slash.
+    if text in ("", ".", "..") or "/" in text or "%" in text or not text.isprintable():
+        raise ApiError(
+            f"{text!r} is no name: it must not be empty, . or .., nor hold / or %", status=400
+        )
+    return quote(text, safe=":@~")
+
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
