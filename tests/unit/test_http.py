@@ -253,7 +253,7 @@ def test_bodies_on_their_way_have_a_limit_together() -> None:
             await asyncio.sleep(0.1)
             gone.close()
             await asyncio.sleep(0.1)
-            return gate._held
+            return gate.held
 
     assert asyncio.run(run()) == 0
     assert cut == {"/medium": False, "/small": False, "/large": True}

@@ -83,18 +83,8 @@ class ServerConnection(asyncio.Protocol):
         self._room: asyncio.Event | None = None
         self._since = time.monotonic()
         self._held = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        self._url = b""
-        self._type = b""
-        self._headers: dict[bytes, list[bytes]] = {}
-        self._body: list[bytes] = []
-        self._length = 0
-        self._cut = False
-        self._expects = False
-        self._close = False
-        self._has_head = False
+        self.on_message_begin()
+        self._within = False
 
     # --- what the event loop tells
 
@@ -109,9 +99,8 @@ class ServerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._server.remove(self)
         self._transport = None
-        self._forget_body()
-        for call, _ in self._pending:
-            self._server.release(len(call.body))
+        self._server.held -= self._held + sum(len(call.body) for call, _ in self._pending)
+        self._held = 0
         self._pending.clear()
         if self._streaming and self._task is not None:
             self._task.cancel()
@@ -140,33 +129,48 @@ class ServerConnection(asyncio.Protocol):
     # --- what the parser tells
 
     def on_message_begin(self) -> None:
-        self._begin()
+        self._url = b""
+        self._type = b""
+        self._headers: dict[bytes, list[bytes]] = {}
+        self._body: list[bytes] = []
+        self._length = 0
+        self._cut = False
+        self._expects = False
+        self._close = False
+        self._has_head = False
         self._within = True
         self._since = time.monotonic()
 
     def on_url(self, url: bytes) -> None:
         self._url += url
-        self._grow(len(url))
+        self._length += len(url)
+        if self._length > _MAX_HEAD:
+            self._refuse_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._has_head:
             # A trailer. Proxies before us judge heads only: nothing after the body says who asks.
-            self._grow_body(len(name) + len(value))
+            self._length += len(name) + len(value)
+            if self._length > self._server.max_read:
+                self._refuse_size()
             return
-        self._grow(len(name) + len(value))
-        lower = name.lower()
-        if lower in self._server.keeps_headers or self._is_kept(lower):
+        self._length += len(name) + len(value)
+        if self._length > _MAX_HEAD:
+            self._refuse_head()
+        lower, prefix = name.lower(), self._server.keeps_prefix
+        if lower in self._server.keeps_headers or (prefix and lower.startswith(prefix)):
             self._headers.setdefault(lower, []).append(value)
         if lower == b"content-type":
             self._type = value
         elif lower == b"expect":
             self._expects = value.lower() == b"100-continue"
-        elif lower == b"content-length" and _read_length(value) > self._server.max_read:
+        elif (
+            lower == b"content-length"
+            # The parser refuses what is no number.
+            and value.isdigit()
+            and int(value[:20]) > self._server.max_read
+        ):
             self._refuse_size()
-
-    def _is_kept(self, name: bytes) -> bool:
-        prefix = self._server.keeps_prefix
-        return bool(prefix) and name.startswith(prefix)
 
     def on_headers_complete(self) -> None:
         self._length = 0
@@ -176,15 +180,19 @@ class ServerConnection(asyncio.Protocol):
             self._transport.write(_CONTINUE)
 
     def on_body(self, body: bytes) -> None:
-        self._grow_body(len(body))
-        if self._closing:
+        server, size = self._server, len(body)
+        self._length += size
+        if self._length > server.max_read:
+            self._refuse_size()
+        if self._closing or self._cut:
             return
-        if not self._cut:
-            self._body.append(body)
-            self._held += len(body)
-            self._server.hold(len(body))
-            if self._length > self._server.max_body:
-                self.cut_body()
+        self._body.append(body)
+        self._held += size
+        server.held += size
+        if server.held > server.max_held:
+            server.cut_largest_body()
+        if self._length > server.max_body:
+            self.cut_body()
 
     def count_held(self) -> int:
         """Bytes of the body that is on its way."""
@@ -199,12 +207,8 @@ class ServerConnection(asyncio.Protocol):
         for piece in self._body:
             kept += piece[: _MAX_HEAD - len(kept)]
         self._body = [kept]
-        self._server.release(self._held - len(kept))
+        self._server.held -= self._held - len(kept)
         self._held = len(kept)
-
-    def _forget_body(self) -> None:
-        self._server.release(self._held)
-        self._held = 0
 
     def on_message_complete(self) -> None:
         self._within = False
@@ -213,56 +217,39 @@ class ServerConnection(asyncio.Protocol):
         if not self._asked:
             self._server.note_asked(self)
             self._asked = True
-        call = self._read_call()
-        if call is None:
-            self._refuse(HTTPStatus.BAD_REQUEST, "the path cannot be read\n")
-        elif self._server.knows_clients and not self._is_known(call):
-            self._refuse(HTTPStatus.UNAUTHORIZED, "show a client certificate\n")
-        elif self._busy:
-            # Held until its turn comes.
-            self._pending.append((call, self._close))
-            self._held = 0
-            if len(self._pending) >= _MAX_PIPELINE and self._transport is not None:
-                self._transport.pause_reading()
-        else:
-            self._forget_body()
-            self._start(call, close=self._close)
-
-    # --- requests and replies
-
-    def _read_call(self) -> HttpRequest | None:
         try:
             url = httptools.parse_url(self._url)
             path = url.path.decode("ascii")
             method = self._parser.get_method().decode("ascii")
         except (httptools.HttpParserError, AttributeError, UnicodeDecodeError):
-            return None
+            self._refuse(HTTPStatus.BAD_REQUEST, "the path cannot be read\n")
+            return
+        server, transport = self._server, self._transport
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        return HttpRequest(
-            method,
-            path,
-            url.query or b"",
-            self._type,
-            body,
-            self._headers,
-            self._read_certificate(),
-            self._cut,
-        )
+        shown = transport.get_extra_info("peercert") if server.keeps_headers and transport else None
+        query = url.query or b""
+        call = HttpRequest(method, path, query, self._type, body, self._headers, shown, self._cut)
+        if server.knows_clients and not self._is_known(call):
+            self._refuse(HTTPStatus.UNAUTHORIZED, "show a client certificate\n")
+        elif self._busy:
+            # Held until its turn comes.
+            self._pending.append((call, self._close))
+            self._held = 0
+            if len(self._pending) >= _MAX_PIPELINE and transport is not None:
+                transport.pause_reading()
+        else:
+            server.held -= self._held
+            self._held = 0
+            self._busy = True
+            self._task = self._loop.create_task(self._run(call, close=self._close))
 
-    def _read_certificate(self) -> Json:
-        if not self._server.keeps_headers or self._transport is None:
-            return None
-        return self._transport.get_extra_info("peercert")
+    # --- requests and replies
 
     def _is_known(self, call: HttpRequest) -> bool:
         """Anyone may ask after our health; a certificate that is there has been verified."""
         if call.method in ("GET", "HEAD"):
             return True
         return self._transport is not None and bool(self._transport.get_extra_info("peercert"))
-
-    def _start(self, call: HttpRequest, *, close: bool) -> None:
-        self._busy = True
-        self._task = self._loop.create_task(self._run(call, close=close))
 
     async def _run(self, call: HttpRequest, *, close: bool) -> None:
         try:
@@ -283,9 +270,10 @@ class ServerConnection(asyncio.Protocol):
         self._since = time.monotonic()
         if self._pending and not self._closing and self._transport is not None:
             following, close = self._pending.popleft()
-            self._server.release(len(following.body))
+            self._server.held -= len(following.body)
             self._transport.resume_reading()
-            self._start(following, close=close)
+            self._busy = True
+            self._task = self._loop.create_task(self._run(following, close=close))
 
     async def _write_pieces(self, stream: StreamedResponse) -> None:
         transport = self._transport
@@ -348,15 +336,8 @@ class ServerConnection(asyncio.Protocol):
         else:
             transport.close()
 
-    def _grow(self, size: int) -> None:
-        self._length += size
-        if self._length > _MAX_HEAD:
-            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head is too large\n")
-
-    def _grow_body(self, size: int) -> None:
-        self._length += size
-        if self._length > self._server.max_read:
-            self._refuse_size()
+    def _refuse_head(self) -> None:
+        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head is too large\n")
 
     def _refuse_size(self) -> None:
         text = f"a body may have {self._server.max_read} bytes at most\n"
@@ -405,8 +386,3 @@ class ServerConnection(asyncio.Protocol):
         if self._transport is not None:
             with contextlib.suppress(OSError, RuntimeError):
                 self._transport.abort()
-
-
-def _read_length(value: bytes) -> int:
-    """What a client says of its body; the parser refuses what is no number."""
-    return int(value[:20]) if value.isdigit() else 0

@@ -2,12 +2,15 @@
 
 import asyncio
 import heapq
+import socket
+import ssl
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
 from lictor.http.connection import ServerConnection
+from lictor.http.listener import Listener
 from lictor.http.messages import Handler
 
 _SWEEP_SECONDS = 2.0
@@ -41,7 +44,7 @@ class HttpServer:
         self.keeps_prefix = keeps_prefix
         # Bytes of bodies that may be held for all connections together; what is over is cut.
         self.max_held = sys.maxsize
-        self._held = 0
+        self.held = 0
         self.is_draining = False
         self._max_connections = max_connections
         self._connections: set[ServerConnection] = set()
@@ -88,17 +91,11 @@ class HttpServer:
             if connection.is_unasked:
                 self._forget_unasked(connection.address)
 
-    def hold(self, size: int) -> None:
-        """Count what is held of a body; where it is too much, the largest body is cut."""
-        self._held += size
-        if self._held > self.max_held:
-            largest = max(self._connections, key=ServerConnection.count_held, default=None)
-            if largest is not None:
-                largest.cut_body()
-
-    def release(self, size: int) -> None:
-        """Something of a body is held no more."""
-        self._held -= size
+    def cut_largest_body(self) -> None:
+        """Where too much is held of bodies, only the beginning of the largest is kept."""
+        largest = max(self._connections, key=ServerConnection.count_held, default=None)
+        if largest is not None:
+            largest.cut_body()
 
     def _tell_count(self) -> None:
         if self.on_count is not None:
@@ -139,3 +136,15 @@ class HttpServer:
             await asyncio.sleep(0.02)
         for connection in list(self._connections):
             connection.abort()
+
+
+async def serve_port(
+    bound: socket.socket, server: HttpServer, context: ssl.SSLContext | None = None
+) -> None:
+    """Answer the clients of one port until cancelled; then close their connections."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(Listener(bound, server, context).run())
+            group.create_task(server.sweep())
+    finally:
+        await server.drain(0)

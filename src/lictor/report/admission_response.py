@@ -135,7 +135,10 @@ class AnswerOptions(msgspec.Struct, frozen=True):
 
 def build_answer(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:
     """All failures of all policies, or the changes and the warnings."""
-    if verdict.patched is verdict.request.object and _is_fine(verdict):
+    # Most requests have nothing to be told, and are answered at once.
+    if verdict.patched is verdict.request.object and all(
+        r.status is Status.PASS or r.status is Status.SKIP for r in verdict.results
+    ):
         return ALLOWED
     match options.style:
         case AnswerStyle.CLASSIC_VALIDATING:
@@ -182,11 +185,6 @@ def read_resource_name(request: Request) -> tuple[str, str, str]:
         str(own.get("namespace") or ""),
         str(own.get("name") or ""),
     )
-
-
-def _is_fine(verdict: Verdict) -> bool:
-    """Has nothing to be told? Most requests are like that, and are answered at once."""
-    return all(r.status is Status.PASS or r.status is Status.SKIP for r in verdict.results)
 
 
 def _answer_classic(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:

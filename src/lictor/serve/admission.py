@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from lictor.errors import DeadlineError, LictorError, SlowRequestError, TooLarge
 from lictor.load.review import Review
 from lictor.model.request import GroupVersionKind, Operation, Request, UnknownNamespace
 from lictor.raw import JsonObject
-from lictor.report.admission_response import ALLOWED, AdmissionAnswer, AnswerStyle, build_answer
+from lictor.report.admission_response import ALLOWED, AdmissionAnswer, build_answer
 from lictor.serve.backend import ClusterState
 from lictor.serve.counters import Counters
 from lictor.serve.evaluator import Evaluator
@@ -38,8 +39,8 @@ _DISPLACED = AdmissionAnswer(
 )
 
 
-class Court(msgspec.Struct, frozen=True):
-    """Who judges, where, and what becomes of it."""
+class AdmissionServices(msgspec.Struct, frozen=True):
+    """What answers a request, counts it, and works on after the answer."""
 
     policy_sets: PolicySets
     evaluator: Evaluator
@@ -51,33 +52,33 @@ class Court(msgspec.Struct, frozen=True):
 class AdmissionHandler:
     """Answers the AdmissionReviews of all webhook routes."""
 
-    def __init__(self, state: ClusterState, court: Court, flags: Flags, names: Names) -> None:
-        self._state = state
-        self._policy_sets = court.policy_sets
-        self._evaluator = court.evaluator
-        self._post_admission = court.post_admission
-        self._counters = court.counters
-        self._slow = court.slow
+    def __init__(
+        self, state: ClusterState, services: AdmissionServices, flags: Flags, names: Names
+    ) -> None:
+        self.state = state
+        self._policy_sets = services.policy_sets
+        self._evaluator = services.evaluator
+        self._post_admission = services.post_admission
+        self._counters = services.counters
+        self._slow = services.slow
         self._flags = flags
         self._own_accounts = f"system:serviceaccount:{names.namespace}:"
 
-    async def is_read(self, deadline: float) -> bool:
+    async def wait_ready(self, deadline: float) -> bool:
         """Whether all policies have been read once, waiting for that until the deadline.
 
         A process that has just started knows none, and none would mean that all is allowed.
         """
-        if self._state.is_ready:
-            return True
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
-                await self._state.wait()
+                await self.state.wait()
         except TimeoutError:
             return False
         return True
 
     async def answer(self, route: WebhookRoute, review: Review, deadline: float) -> AdmissionAnswer:
         """What the API server is told about a request."""
-        policy_set = self._policy_sets.open(route)
+        policy_set = self._policy_sets.by_path.get(route.path) or self._policy_sets.open(route)
         try:
             return await self._answer(policy_set, review, deadline)
         except SlowRequestError:
@@ -131,27 +132,23 @@ class AdmissionHandler:
         route, request = policy_set.route, review.request
         admission: JsonObject = request.admission or {}
         namespace = str(admission.get("namespace") or "")
-        if _is_unchanging(route, request) or (route.namespaced and not namespace):
+        is_deleted = request.operation is Operation.DELETE
+        if (is_deleted and route.skips_deletes) or (route.namespaced and not namespace):
             return ALLOWED
         if _is_displaced(request.object, namespace) or _is_displaced(request.old_object, namespace):
             return _DISPLACED
         request = await self._complete(policy_set, request, namespace)
         if self._flags.protect_managed_resources and self._is_protected(request):
             return _PROTECTED
-        if self._state.is_left_alone(request) or self._is_own_change(route, request):
+        if self.state.is_exempt(request) or (route.skips_own_changes and self._is_own(request)):
             return ALLOWED
-        return await self._evaluate(policy_set, request, deadline, review.size)
-
-    async def _evaluate(
-        self, policy_set: PolicySet, request: Request, deadline: float, size: int
-    ) -> AdmissionAnswer:
         verdict = await self._evaluator.evaluate(
-            policy_set.now, policy_set.asking, request, deadline
+            policy_set.blocking, policy_set.lookup_classes, request, deadline
         )
-        answer = build_answer(verdict, policy_set.voices)
-        if not (request.admission or {}).get("dryRun"):
-            outcome = AdmissionOutcome(request, answer.allowed, policy_set.route.mutating, verdict)
-            self._post_admission.follow(policy_set, outcome, size)
+        answer = build_answer(verdict, policy_set.answer_options)
+        if not admission.get("dryRun"):
+            outcome = AdmissionOutcome(request, answer.allowed, route.mutating, verdict)
+            self._post_admission.follow(policy_set, outcome, review.size)
         return answer
 
     async def _complete(self, policy_set: PolicySet, request: Request, namespace: str) -> Request:
@@ -159,12 +156,12 @@ class AdmissionHandler:
         if request.subresource:
             request = _place_options(self._raise_kind(request), namespace)
         caller = request.caller
-        if caller is not None and (policy_set.needs_roles or self._state.needs_roles):
-            roles, cluster_roles = self._state.roles_of(caller, namespace)
+        if caller is not None and (policy_set.needs_roles or self.state.needs_roles):
+            roles, cluster_roles = self.state.roles_of(caller, namespace)
             caller = replace(caller, roles=roles, cluster_roles=cluster_roles)
             request = replace(request, caller=caller)
         if namespace and request.kind.kind != "Namespace":
-            labels = await self._state.find_labels(namespace)
+            labels = await self.state.find_labels(namespace)
             if labels is None:
                 request = replace(request, namespace_labels=UnknownNamespace(namespace))
             elif labels:
@@ -177,7 +174,7 @@ class AdmissionHandler:
         if not isinstance(asked, dict):
             return request
         group, version = str(asked.get("group") or ""), str(asked.get("version") or "")
-        names = self._state.policies.names
+        names = self.state.policies.names
         owner = names.of_resource(group, version, str(asked.get("resource") or ""))
         if owner is None:
             return request
@@ -191,17 +188,11 @@ class AdmissionHandler:
             return False
         return any(map(_is_managed, (request.object, request.old_object)))
 
-    def _is_own_change(self, route: WebhookRoute, request: Request) -> bool:
+    def _is_own(self, request: Request) -> bool:
         """Changes that policies made themselves are not changed again."""
         own = self._flags.background_service_account_name
         username = request.caller.username if request.caller is not None else ""
-        return bool(own) and route.manner is AnswerStyle.CEL_MUTATING and username == own
-
-
-def _is_unchanging(route: WebhookRoute, request: Request) -> bool:
-    """What goes away is not changed any more, unless a MutatingPolicy names that operation."""
-    is_deleted = request.operation is Operation.DELETE
-    return route.mutating and is_deleted and route.manner is not AnswerStyle.CEL_MUTATING
+        return bool(own) and username == own
 
 
 def _is_displaced(document: JsonObject | None, namespace: str) -> bool:
@@ -231,12 +222,13 @@ def _is_managed(document: JsonObject | None) -> bool:
     return isinstance(labels, dict) and labels.get(_MANAGED_BY) == _OWNER
 
 
-def find_deadline(query: bytes, default: float) -> float:
-    """The moment by which an answer must be ready: the API server's limit less a margin."""
+@lru_cache(maxsize=64)
+def find_time_limit(query: bytes, default: float) -> float:
+    """The seconds within which an answer must be ready: the API server's limit less a margin."""
     seconds = default
     for part in query.split(b"&"):
         name, _, value = part.partition(b"=")
         if name == b"timeout" and value.endswith(b"s") and value[:-1].isdigit():
             # An API server waits for thirty seconds at most.
             seconds = float(min(int(value[:-1][:4]), 30)) or default
-    return time.monotonic() + seconds - max(0.2, seconds / 10)
+    return seconds - max(0.2, seconds / 10)

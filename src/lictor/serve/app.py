@@ -8,18 +8,15 @@ from http import HTTPStatus
 from lictor.errors import LoadError, TooLargeError
 from lictor.http.messages import JSON, HttpRequest, HttpResponse
 from lictor.load.review import Review, find_head, load_review
-from lictor.raw import Json, JsonObject
 from lictor.report.admission_response import AdmissionAnswer, render_review
-from lictor.serve.admission import AdmissionHandler, find_deadline
+from lictor.serve.admission import AdmissionHandler, find_time_limit
 from lictor.serve.counters import Counters, Labels
 from lictor.serve.metrics import (
-    HTTP_REQUESTS,
     HTTP_SECONDS,
     REFUSED_UNJUDGED,
-    REQUESTS,
     REVIEW_SECONDS,
 )
-from lictor.serve.policy_webhooks import InternalWebhooks
+from lictor.serve.policy_webhooks import CLEANUP_PATH, InternalWebhooks
 from lictor.serve.tracing import PayloadLog, Tracer
 from lictor.serve.webhook_routes import InternalWebhook, WebhookRoute, read_path
 
@@ -67,7 +64,6 @@ class App:
         finally:
             self._in_flight -= 1
             labels = (method if method in ("GET", "POST") else "other",)
-            self._counters.count(HTTP_REQUESTS, labels)
             self._counters.histogram(HTTP_SECONDS, labels).add(time.perf_counter() - began)
 
     def _get(self, call: HttpRequest) -> HttpResponse:
@@ -88,15 +84,34 @@ class App:
             return _refuse(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a review has the content type application/json"
             )
+        if call.is_cut:
+            return self._refuse_unread(call, "the review is too large")
         try:
-            review = _read_review(call)
+            review = load_review(call.body)
         except LoadError as error:
             return self._refuse_unread(call, str(error))
-        deadline = find_deadline(call.query, self._timeout)
-        if isinstance(target, WebhookRoute) and not await self._admission.is_read(deadline):
+        deadline = began + find_time_limit(call.query, self._timeout)
+        if isinstance(target, InternalWebhook):
+            answer = await self._internal_webhooks.answer(target, review)
+        elif not self._admission.state.is_ready and not await self._admission.wait_ready(deadline):
             # No answer of ours: the API server does as its webhook's failure policy says.
             return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, "policies have not been read yet")
-        answer = await self._answer(target, review, deadline)
+        elif target.path == CLEANUP_PATH and self._internal_webhooks.is_cleanup(review):
+            answer = await self._internal_webhooks.review_cleanup(review)
+        elif self._in_flight > self._max_in_flight:
+            answer = self._admission.refuse_overload(target)
+        else:
+            answer = await self._admission.answer(target, review, deadline)
+        return self._respond(call, target, review, answer, began)
+
+    def _respond(
+        self,
+        call: HttpRequest,
+        target: WebhookRoute | InternalWebhook,
+        review: Review,
+        answer: AdmissionAnswer,
+        began: float,
+    ) -> HttpResponse:
         try:
             body = render_review(review.uid, answer, review.api_version)
         except (MemoryError, TooLargeError):
@@ -124,17 +139,6 @@ class App:
         answer = AdmissionAnswer(allowed=False, message=f"the request could not be judged: {why}")
         return HttpResponse(HTTPStatus.OK, render_review(head[0], answer, head[1]), JSON)
 
-    async def _answer(
-        self, target: WebhookRoute | InternalWebhook, review: Review, deadline: float
-    ) -> AdmissionAnswer:
-        if isinstance(target, InternalWebhook):
-            return await self._internal_webhooks.answer(target, review)
-        if self._internal_webhooks.is_cleanup(target.path, review):
-            return await self._internal_webhooks.review_cleanup(review)
-        if self._in_flight > self._max_in_flight:
-            return self._admission.refuse_overload(target)
-        return await self._admission.answer(target, review, deadline)
-
     def _note(
         self,
         target: WebhookRoute | InternalWebhook,
@@ -157,7 +161,6 @@ class App:
             "true" if answer.allowed else "false",
             _WEBHOOKS[mutating],
         )
-        self._counters.count(REQUESTS, labels)
         self._counters.histogram(REVIEW_SECONDS, labels).add(seconds)
         log.info(
             "admission judged",
@@ -171,40 +174,6 @@ class App:
                 "ms": round(seconds * 1000, 3),
             },
         )
-
-
-def _read_review(call: HttpRequest) -> Review:
-    if not call.body:
-        raise LoadError("the body is empty")
-    if call.is_cut:
-        raise LoadError("the review is too large")
-    try:
-        review = load_review(call.body)
-    except RecursionError as error:
-        raise LoadError("nested too deeply") from error
-    _check_metadata(review.request.object, "object")
-    _check_metadata(review.request.old_object, "oldObject")
-    return review
-
-
-def _check_metadata(document: JsonObject | None, where: str) -> None:
-    """What every object of an API server has, and everyone relies on."""
-    if document is None or "metadata" not in document:
-        return
-    metadata = document["metadata"]
-    if not isinstance(metadata, dict):
-        raise LoadError(f"expected an object at {where}.metadata")
-    for name in ("labels", "annotations"):
-        texts = metadata.get(name)
-        if texts is not None and not _is_texts(texts):
-            raise LoadError(f"expected an object of strings at {where}.metadata.{name}")
-    for name in ("name", "namespace", "generateName", "uid"):
-        if not isinstance(metadata.get(name, ""), str):
-            raise LoadError(f"expected a string at {where}.metadata.{name}")
-
-
-def _is_texts(value: Json) -> bool:
-    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
 def _refuse(status: HTTPStatus, why: str) -> HttpResponse:

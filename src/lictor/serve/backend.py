@@ -58,7 +58,7 @@ class ClusterState(Protocol):
         """Do settings ask for the roles of callers?"""
         ...
 
-    def is_left_alone(self, request: Request) -> bool: ...
+    def is_exempt(self, request: Request) -> bool: ...
 
     def roles_of(
         self, caller: Caller, namespace: str
@@ -81,7 +81,7 @@ class NoClusterState:
     async def wait(self) -> None:
         """Files have been read."""
 
-    def is_left_alone(self, request: Request) -> bool:  # noqa: ARG002
+    def is_exempt(self, request: Request) -> bool:  # noqa: ARG002
         return False
 
     def roles_of(

@@ -79,7 +79,7 @@ class WatchedClusterState:
     def needs_roles(self) -> bool:
         return self._settings.current.needs_roles
 
-    def is_left_alone(self, request: Request) -> bool:
+    def is_exempt(self, request: Request) -> bool:
         return self._filter(request)
 
     def roles_of(self, caller: Caller, namespace: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from lictor.serve.admission import AdmissionHandler, Court
+from lictor.serve.admission import AdmissionHandler, AdmissionServices
 from lictor.serve.backend import Backend, ClusterState, NoClusterState
 from lictor.serve.capacity import keep_running
 from lictor.serve.certificate import LiveCertificate
@@ -73,8 +73,8 @@ def build_components(
         slow=slow,
     )
     policy_sets = PolicySets(state.policies, counters, flags)
-    court = Court(policy_sets, evaluator, post_admission, counters, slow)
-    admission = AdmissionHandler(state, court, flags, options.names)
+    services = AdmissionServices(policy_sets, evaluator, post_admission, counters, slow)
+    admission = AdmissionHandler(state, services, flags, options.names)
     internal_webhooks = InternalWebhooks(backend.reviewer, options.names)
     return Components(
         admission, internal_webhooks, post_admission, evaluator, policy_sets, state, backend

@@ -18,7 +18,7 @@ LOOP_SECONDS = 2.0
 HASTY_SECONDS = 0.5
 _HASTY_FOR = 30.0
 _MOST_SLOW = 256
-# Questions to the outside world end before the request does, so that other rules are still heard.
+# Lookups end before the request does, so that other rules are still heard.
 _MARGIN = 0.1
 # Of the processor, where a process for slow requests is at hand: then others are not kept waiting.
 QUICK_SECONDS = 0.02
@@ -32,7 +32,7 @@ RequestClasses = set[RequestClass]
 
 
 class LookupGuard(Protocol):
-    """Knows whether a rule wanted to ask the outside state."""
+    """Knows whether a rule wanted to make a lookup."""
 
     def take_asked(self) -> bool: ...
 
@@ -53,30 +53,8 @@ class Alarm(Protocol):
     def clear_cpu(self) -> bool: ...
 
 
-class NoAlarm:
-    """Where nothing can be interrupted: the engine still looks at the clock between rules."""
-
-    def set(self, seconds: float) -> None: ...
-
-    def set_cpu(self, seconds: float) -> None: ...
-
-    def clear(self) -> None: ...
-
-    def clear_cpu(self) -> bool:
-        return False
-
-
-class NoLookupGuard:
-    """Where there is no world to ask."""
-
-    def take_asked(self) -> bool:
-        return False
-
-    def begin_request(self, request: Request, deadline: float) -> None: ...
-
-
 class Evaluator:
-    """Runs engines. Rules that ask the outside world run on threads, the others right here."""
+    """Runs engines. Rules that make lookups run on threads, the others on the event loop."""
 
     def __init__(
         self,
@@ -88,8 +66,9 @@ class Evaluator:
     ) -> None:
         """`hands_over`: slow requests raise SlowRequestError, and are judged by another process."""
         self._hands_over = hands_over
-        self._guard = guard or NoLookupGuard()
-        self._alarm = alarm or NoAlarm()
+        self._guard = guard
+        # Without one, the engine still looks at the clock between rules.
+        self._alarm = alarm
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="judge")
         # When each judgement on a thread began.
@@ -105,21 +84,21 @@ class Evaluator:
         return time.monotonic() - min(self._began.values()) if self._began else 0.0
 
     async def evaluate(
-        self, engine: Engine, asking: RequestClasses, request: Request, deadline: float
+        self, engine: Engine, lookup_classes: RequestClasses, request: Request, deadline: float
     ) -> Verdict:
         """The verdict; DeadlineError where there is no time for it.
 
-        `asking` are the classes of requests that need the outside world; more are added as they
-        are found.
+        `lookup_classes` are the classes of requests whose rules make lookups; more are added as
+        they are found.
         """
         key = (request.kind, request.subresource, request.operation)
         if self._hands_over:
-            return await self._evaluate_quickly(engine, asking, request, deadline)
-        if key not in asking:
+            return await self._evaluate_quickly(engine, lookup_classes, request, deadline)
+        if key not in lookup_classes:
             verdict = self._evaluate_here(engine, key, request, deadline)
-            if not self._guard.take_asked():
+            if self._guard is None or not self._guard.take_asked():
                 return verdict
-            asking.add(key)
+            lookup_classes.add(key)
         return await self._evaluate_on_thread(engine, request, deadline)
 
     def _evaluate_here(
@@ -129,17 +108,19 @@ class Evaluator:
         is_slow = bool(self._slow) and self._slow.get(key, 0.0) > began
         limit = min(deadline, began + (HASTY_SECONDS if is_slow else LOOP_SECONDS))
         try:
-            self._alarm.set(max(limit - began, 0.001))
+            if self._alarm is not None:
+                self._alarm.set(max(limit - began, 0.001))
             return engine.evaluate(request, deadline=limit)
         except DeadlineError as error:
             raise TooSlowError(str(error)) from error
         finally:
-            self._alarm.clear()
+            if self._alarm is not None:
+                self._alarm.clear()
             if time.monotonic() - began >= LOOP_SECONDS:
                 self._note_slow(key)
 
     async def _evaluate_quickly(
-        self, engine: Engine, asking: RequestClasses, request: Request, deadline: float
+        self, engine: Engine, lookup_classes: RequestClasses, request: Request, deadline: float
     ) -> Verdict:
         """The verdict, where it costs little; SlowRequestError where it does not."""
         key = (request.kind, request.subresource, request.operation)
@@ -147,11 +128,11 @@ class Evaluator:
         if self._handed and self._handed.get(place, 0.0) > time.monotonic():
             raise SlowRequestError("requests like this one took too long")
         try:
-            if key not in asking:
+            if key not in lookup_classes:
                 verdict = self._evaluate_within(engine, request, deadline)
-                if not self._guard.take_asked():
+                if self._guard is None or not self._guard.take_asked():
                     return verdict
-                asking.add(key)
+                lookup_classes.add(key)
             return await self._evaluate_on_thread(engine, request, deadline)
         except (SlowRequestError, TooSlowError) as error:
             if len(self._handed) >= _MOST_SLOW:
@@ -161,6 +142,8 @@ class Evaluator:
 
     def _evaluate_within(self, engine: Engine, request: Request, deadline: float) -> Verdict:
         """The verdict; TooSlowError after a few milliseconds of computing."""
+        if self._alarm is None:
+            return engine.evaluate(request, deadline=deadline)
         self._alarm.set_cpu(QUICK_SECONDS)
         try:
             verdict = engine.evaluate(request, deadline=deadline)
@@ -184,7 +167,8 @@ class Evaluator:
             raise DeadlineError("too many requests wait for answers from outside")
         ticket = id(request)
         context = contextvars.copy_context()
-        context.run(self._guard.begin_request, request, deadline - left * _MARGIN)
+        if self._guard is not None:
+            context.run(self._guard.begin_request, request, deadline - left * _MARGIN)
         work = ThreadWork(lambda: context.run(engine.evaluate, request, deadline=deadline))
         future = asyncio.get_running_loop().run_in_executor(self._pool, work.run)
         self._began[ticket] = time.monotonic()

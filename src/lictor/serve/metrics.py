@@ -70,6 +70,12 @@ LABELS: dict[str, tuple[str, ...]] = {
     CERTIFICATE_RELOADS: (),
     **dict.fromkeys(_CEL_SECONDS.values(), _CEL_LABELS),
 }
+# What is timed each time that it is counted: its number follows from the durations.
+TIMED_ONCE = {
+    REVIEW_SECONDS: REQUESTS,
+    HTTP_SECONDS: HTTP_REQUESTS,
+    RULE_SECONDS: RULE_RESULTS,
+}
 HELP = {
     INFO: "Which version this is.",
     REQUESTS: "Admission requests.",

@@ -1,14 +1,15 @@
 """The page that Prometheus reads: what all processes have counted, added up."""
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from lictor.http.messages import HttpRequest, HttpResponse
 from lictor.serve.counters import BUCKETS, Counters, Histogram, Labels, read_tables
-from lictor.serve.metrics import HELP, INFO, RULE_RESULTS, RULE_SECONDS
+from lictor.serve.metrics import HELP, INFO, TIMED_ONCE
 from lictor.serve.metrics_settings import MetricsSettings
 from lictor.serve.slots import ProcessSlot
 
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-_HEAD_LIMIT = 16 * 1024
-_PATIENCE = 10.0
+_CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 
@@ -34,28 +34,14 @@ class MetricsPage:
         # One page at a time, however many ask.
         self._turn = asyncio.Lock()
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request of one connection."""
-        with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
-            async with asyncio.timeout(_PATIENCE):
-                head = await reader.readuntil(b"\r\n\r\n")
-                async with self._turn:
-                    # Where there are thousands of series this takes seconds: requests go on.
-                    response = await asyncio.to_thread(self._respond, head)
-                writer.write(response)
-                await writer.drain()
-        writer.close()
-
-    def _respond(self, head: bytes) -> bytes:
-        method, _, rest = head.partition(b" ")
-        path = rest.partition(b" ")[0].partition(b"?")[0]
-        if method != b"GET" or path != b"/metrics":
-            return b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-        body = self.render()
-        return (
-            b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\n"
-            b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-        ) + body
+    async def __call__(self, call: HttpRequest) -> HttpResponse:
+        """The page, and nothing else."""
+        if call.method != "GET" or call.path != "/metrics":
+            return HttpResponse(HTTPStatus.NOT_FOUND)
+        async with self._turn:
+            # Where there are thousands of series this takes seconds: requests go on.
+            body = await asyncio.to_thread(self.render)
+        return HttpResponse(HTTPStatus.OK, body, _CONTENT_TYPE)
 
     def render(self) -> bytes:
         """The page."""
@@ -73,9 +59,9 @@ class MetricsPage:
             tables = read_tables(slot.read())
             if tables is not None:
                 counters.merge(tables)
-        # Each answer of a rule is timed once: their number is the number of results.
-        for labels, histogram in counters.histograms.get(RULE_SECONDS, {}).items():
-            counters.count(RULE_RESULTS, labels, histogram.count)
+        for seconds, total in TIMED_ONCE.items():
+            for labels, histogram in counters.histograms.get(seconds, {}).items():
+                counters.count(total, labels, histogram.count)
         settings = self._settings()
         shown = settings.shape(counters)
         yield _build_info()

@@ -61,18 +61,18 @@ class PolicySet(msgspec.Struct, frozen=True):
     """The compiled policies that one webhook path serves."""
 
     route: WebhookRoute
-    voices: AnswerOptions
+    answer_options: AnswerOptions
     # Rules that can change the answer.
-    now: Engine
+    blocking: Engine
     # Rules that only audit.
-    later: Engine
+    audit: Engine
     # Rules that change or make other objects, because this one is stored.
     triggered: Engine
     needs_roles: bool
-    # Is a request refused that cannot be judged at all?
+    # Is a request refused that cannot be evaluated at all?
     fails_closed: bool
-    # Classes of requests for which a rule has asked the outside state.
-    asking: set[tuple[GroupVersionKind, str, Operation]]
+    # Classes of requests for which a rule has made lookups.
+    lookup_classes: set[tuple[GroupVersionKind, str, Operation]]
 
 
 class PolicySets:
@@ -82,7 +82,7 @@ class PolicySets:
         self._store = store
         self._counters = counters
         self._flags = flags
-        self._made: dict[str, PolicySet] = {}
+        self.by_path: dict[str, PolicySet] = {}
         # By path and policy: what was made of programs that are still the same.
         self._shares: dict[str, dict[tuple[str, str], _Share]] = {}
         self._changed = asyncio.Event()
@@ -133,16 +133,16 @@ class PolicySets:
                 await asyncio.sleep(0)
 
     def _forget(self) -> None:
-        self._made.clear()
+        self.by_path.clear()
         self._changed.set()
 
     def open(self, route: WebhookRoute) -> PolicySet:
         """The policy set of a path."""
-        policy_set = self._made.get(route.path)
+        policy_set = self.by_path.get(route.path)
         if policy_set is None:
-            if len(self._made) >= _MAX_POLICY_SETS:
-                self._made.clear()
-            policy_set = self._made[route.path] = self._build(route)
+            if len(self.by_path) >= _MAX_POLICY_SETS:
+                self.by_path.clear()
+            policy_set = self.by_path[route.path] = self._build(route)
         return policy_set
 
     def _build(self, route: WebhookRoute) -> PolicySet:
@@ -151,16 +151,16 @@ class PolicySets:
         )
         shares = self._find_shares(route, found)
         parts = [part for share in shares for part in share.parts]
-        voices = _build_voices(route, found, [part.now for part in parts])
+        answer_options = _build_answer_options(route, found, [part.blocking for part in parts])
         return PolicySet(
             route,
-            voices,
-            now=_build_engine(part.now for part in parts),
-            later=_build_engine(part.later for part in parts),
+            answer_options,
+            blocking=_build_engine(part.blocking for part in parts),
+            audit=_build_engine(part.audit for part in parts),
             triggered=_build_engine(part.triggered for part in parts),
             needs_roles=any(share.needs_roles for share in shares),
             fails_closed=_is_closed(route, found),
-            asking=set(),
+            lookup_classes=set(),
         )
 
     def _find_shares(self, route: WebhookRoute, policies: Iterable[StoredPolicy]) -> list["_Share"]:
@@ -190,13 +190,13 @@ class PolicySets:
 
 
 class _Parts(msgspec.Struct, frozen=True):
-    now: Program
-    later: Program
+    blocking: Program
+    audit: Program
     triggered: Program
 
     @property
     def each(self) -> tuple[Program, Program, Program]:
-        return self.now, self.later, self.triggered
+        return self.blocking, self.audit, self.triggered
 
 
 class _Share(msgspec.Struct, frozen=True):
@@ -214,7 +214,7 @@ def _split(program: Program, policy: StoredPolicy, route: WebhookRoute) -> _Part
     triggered: list[CompiledRule] = []
     for rule in program.rules:
         if rule.phase is Phase.GENERATE or existing(rule):
-            if not route.mutating or route.manner is AnswerStyle.CEL_MUTATING:
+            if not route.mutating or route.style is AnswerStyle.CEL_MUTATING:
                 # What it makes or changes is the background's affair.
                 triggered.append(replace(rule, check=rule.applies or rule.check))
         elif _is_asked(rule, route):
@@ -226,7 +226,7 @@ def _split(program: Program, policy: StoredPolicy, route: WebhookRoute) -> _Part
 
 
 def _is_asked(rule: CompiledRule, route: WebhookRoute) -> bool:
-    if route.manner is AnswerStyle.CEL_VALIDATING:
+    if route.style is AnswerStyle.CEL_VALIDATING:
         # Signatures are judged when the object is final; there is nothing to change before.
         return not route.mutating
     if route.mutating:
@@ -269,7 +269,7 @@ def _is_closed(route: WebhookRoute, policies: Iterable[StoredPolicy]) -> bool:
     return any(policy.failure_policy != "Ignore" for policy in policies)
 
 
-def _build_voices(
+def _build_answer_options(
     route: WebhookRoute, policies: Iterable[StoredPolicy], programs: Sequence[Program]
 ) -> AnswerOptions:
     warning = frozenset(program.policy.key for program in programs if program.emit_warning)
@@ -281,10 +281,10 @@ def _build_voices(
     )
     if route.fails_closed is not None:
         closed = route.fails_closed
-        return AnswerOptions(route.manner, lambda _: closed, warning, any_operation)
+        return AnswerOptions(route.style, lambda _: closed, warning, any_operation)
     failing = frozenset(each.key for each in policies if each.failure_policy != "Ignore")
 
     def fails_closed(policy: PolicyRef) -> bool:
         return policy.key in failing
 
-    return AnswerOptions(route.manner, fails_closed, warning, any_operation)
+    return AnswerOptions(route.style, fails_closed, warning, any_operation)

@@ -41,10 +41,10 @@ class InternalWebhooks:
             return self._stamp(review)
         return await self._review_safely(webhook.value, review)
 
-    def is_cleanup(self, path: str, review: Review) -> bool:
+    def is_cleanup(self, review: Review) -> bool:
         """Kyverno's cleanup controller is asked about its policies on a path we use otherwise."""
         kind = review.request.kind
-        return path == CLEANUP_PATH and kind.group == "kyverno.io" and kind.kind in _CLEANUP_KINDS
+        return kind.group == "kyverno.io" and kind.kind in _CLEANUP_KINDS
 
     async def review_cleanup(self, review: Review) -> AdmissionAnswer:
         """A cleanup policy."""

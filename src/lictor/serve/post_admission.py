@@ -34,8 +34,8 @@ class AdmissionOutcome(msgspec.Struct, frozen=True):
     allowed: bool
     mutating: bool
     # Before the answer, after it, and by rules that make or change other objects.
-    now: Verdict
-    later: Verdict | None = None
+    verdict: Verdict
+    audit: Verdict | None = None
     triggered: Verdict | None = None
 
 
@@ -79,6 +79,7 @@ class PostAdmission:
         self._evaluator = evaluator
         self._slow = slow or SlowRequests("")
         self._sinks = tuple(sinks)
+        self._takes_triggers = any(sink.takes_triggers for sink in self._sinks)
         self._counters = counters
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(max(capacity, 1))
         self._workers = max(workers, 1)
@@ -92,8 +93,18 @@ class PostAdmission:
 
         `size`: bytes of the review. One review alone always has room.
         """
-        if not self._concerns(policy_set, outcome):
-            return
+        is_followed = outcome.allowed and (
+            policy_set.audit.programs or (policy_set.triggered.programs and self._takes_triggers)
+        )
+        if not is_followed:
+            # Only the sinks could want to know of it.
+            results = outcome.verdict.results
+            if not results or not self._sinks:
+                return
+            if all(result.status is Status.PASS for result in results) and not any(
+                sink.wants_passes for sink in self._sinks
+            ):
+                return
         if size > _SMALL_BYTES and self._held and self._held + size > _MOST_BYTES:
             self._lose("queue full of large requests")
             return
@@ -122,24 +133,6 @@ class PostAdmission:
         """Note the length of the queue."""
         self._counters.set_gauge(QUEUE_LENGTH, self._queue.qsize())
 
-    def _concerns(self, policy_set: PolicySet, outcome: AdmissionOutcome) -> bool:
-        if outcome.allowed and policy_set.later.programs:
-            return True
-        sinks = self._sinks
-        if not sinks:
-            return False
-        if (
-            outcome.allowed
-            and policy_set.triggered.programs
-            and any(s.takes_triggers for s in sinks)
-        ):
-            return True
-        results = outcome.now.results
-        return bool(results) and (
-            any(sink.wants_passes for sink in sinks)
-            or any(r.status is not Status.PASS for r in results)
-        )
-
     async def _work(self) -> None:
         while True:
             item = await self._queue.get()
@@ -160,7 +153,7 @@ class PostAdmission:
             try:
                 outcome = msgspec.structs.replace(
                     outcome,
-                    later=await self._evaluate_audit_rules(policy_set, outcome),
+                    audit=await self._evaluate_audit_rules(policy_set, outcome),
                     triggered=await self._evaluate_triggers(policy_set, outcome),
                 )
             except SlowRequestError:
@@ -179,12 +172,12 @@ class PostAdmission:
     async def _evaluate_audit_rules(
         self, policy_set: PolicySet, outcome: AdmissionOutcome
     ) -> Verdict | None:
-        if not policy_set.later.programs:
+        if not policy_set.audit.programs:
             return None
         deadline = time.monotonic() + _SECONDS
         try:
             return await self._evaluator.evaluate(
-                policy_set.later, policy_set.asking, outcome.request, deadline
+                policy_set.audit, policy_set.lookup_classes, outcome.request, deadline
             )
         except DeadlineError as error:
             self._lose(str(error), reason="deadline")
@@ -193,11 +186,11 @@ class PostAdmission:
     async def _evaluate_triggers(
         self, policy_set: PolicySet, outcome: AdmissionOutcome
     ) -> Verdict | None:
-        if not policy_set.triggered.programs or not any(s.takes_triggers for s in self._sinks):
+        if not policy_set.triggered.programs or not self._takes_triggers:
             return None
         deadline = time.monotonic() + _SECONDS
         return await self._evaluator.evaluate(
-            policy_set.triggered, policy_set.asking, outcome.request, deadline
+            policy_set.triggered, policy_set.lookup_classes, outcome.request, deadline
         )
 
     def _lose(self, why: str, *, reason: str = "full") -> None:

@@ -165,9 +165,9 @@ class AdmissionEvents:
 
     def take(self, outcome: AdmissionOutcome) -> None:
         """Queue the events of one request."""
-        verdict = outcome.now
-        if outcome.later is not None:
-            verdict = replace(verdict, results=(*verdict.results, *outcome.later.results))
+        verdict = outcome.verdict
+        if outcome.audit is not None:
+            verdict = replace(verdict, results=(*verdict.results, *outcome.audit.results))
         uids = self._find_uids()
 
         def find_uid(policy: PolicyRef) -> str:
@@ -217,7 +217,7 @@ class AdmissionReports:
         request = outcome.request
         if not outcome.allowed or request.operation is Operation.DELETE or request.subresource:
             return
-        results = (*outcome.now.results, *(outcome.later.results if outcome.later else ()))
+        results = (*outcome.verdict.results, *(outcome.audit.results if outcome.audit else ()))
         entries = self._build(results)
         if not entries:
             return

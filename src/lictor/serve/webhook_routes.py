@@ -4,6 +4,7 @@ from enum import Enum
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.cluster.routes import FINE_GRAINED, Family
 from lictor.report.admission_response import AnswerStyle
@@ -31,7 +32,7 @@ class WebhookRoute(msgspec.Struct, frozen=True):
     """A path on which policies are asked about a request."""
 
     path: str
-    manner: AnswerStyle
+    style: AnswerStyle
     mutating: bool
     # None: each policy by its own failure policy.
     fails_closed: bool | None = None
@@ -39,11 +40,15 @@ class WebhookRoute(msgspec.Struct, frozen=True):
     namespaced: bool = False
     # One policy, by its name, whose webhook the API server keeps to what it names.
     fine_grained: bool = False
+    # What goes away is not changed any more, unless a MutatingPolicy names that operation.
+    skips_deletes: bool = False
+    # Changes that the background makes for policies are not changed again.
+    skips_own_changes: bool = False
 
 
 @lru_cache(maxsize=1024)
 def read_path(path: str) -> WebhookRoute | InternalWebhook | None:
-    """The webhook or the way behind a path; None where there is nothing."""
+    """The route or the internal webhook of a path; None where there is none."""
     path = path.rstrip("/")
     first, *rest = path.strip("/").split("/")
     if first in ("validate", "mutate"):
@@ -53,12 +58,19 @@ def read_path(path: str) -> WebhookRoute | InternalWebhook | None:
 
 
 def _read_classic(path: str, rest: list[str], *, mutating: bool) -> WebhookRoute | None:
-    manner = AnswerStyle.CLASSIC_MUTATING if mutating else AnswerStyle.CLASSIC_VALIDATING
+    style = AnswerStyle.CLASSIC_MUTATING if mutating else AnswerStyle.CLASSIC_VALIDATING
     if not rest:
-        return WebhookRoute(path, manner, mutating)
+        return WebhookRoute(path, style, mutating, skips_deletes=mutating)
     if rest[0] not in _FAILURES or (rest[1:] and (rest[1] != FINE_GRAINED or not rest[2:])):
         return None
-    return WebhookRoute(path, manner, mutating, rest[0] == "fail", fine_grained=bool(rest[1:]))
+    return WebhookRoute(
+        path,
+        style,
+        mutating,
+        rest[0] == "fail",
+        fine_grained=bool(rest[1:]),
+        skips_deletes=mutating,
+    )
 
 
 def _read_cel(path: str, first: str, rest: list[str]) -> WebhookRoute | None:
@@ -66,17 +78,15 @@ def _read_cel(path: str, first: str, rest: list[str]) -> WebhookRoute | None:
         family = Family(first)
     except ValueError:
         return None
-    namespaced = first.startswith("n")
-    if family in _VALIDATING:
-        return WebhookRoute(path, AnswerStyle.CEL_VALIDATING, mutating=False, namespaced=namespaced)
+    route = WebhookRoute(
+        path, AnswerStyle.CEL_VALIDATING, mutating=False, namespaced=first.startswith("n")
+    )
+    if family in _VALIDATING or family in _GENERATING:
+        # What is generated comes after the answer, so that there is nothing to say.
+        return route
     if family in _MUTATING:
-        return WebhookRoute(path, AnswerStyle.CEL_MUTATING, mutating=True, namespaced=namespaced)
-    if family in _GENERATING:
-        # Everything happens after the answer, so that there is nothing to say.
-        return WebhookRoute(path, AnswerStyle.CEL_VALIDATING, mutating=False, namespaced=namespaced)
+        return replace(route, style=AnswerStyle.CEL_MUTATING, mutating=True, skips_own_changes=True)
     if family in _IMAGES and rest[:1] in (["validate"], ["mutate"]):
         mutating = rest[0] == "mutate"
-        return WebhookRoute(
-            path, AnswerStyle.CEL_VALIDATING, mutating=mutating, namespaced=namespaced
-        )
+        return replace(route, mutating=mutating, skips_deletes=mutating)
     return None

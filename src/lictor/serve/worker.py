@@ -16,7 +16,7 @@ from lictor.cluster.compile_trial import start_trials
 from lictor.errors import DeadlineError
 from lictor.http.limits import ListenerLimits
 from lictor.http.listener import Listener
-from lictor.http.server import HttpServer
+from lictor.http.server import HttpServer, serve_port
 from lictor.serve.app import App
 from lictor.serve.capacity import ProcessMemory, offer_to_kernel
 from lictor.serve.certificate import LiveCertificate
@@ -45,6 +45,7 @@ _TURN_SECONDS = 0.02
 # For clients that were accepted and have not asked yet.
 _HANDSHAKE_SECONDS = 1.0
 _PROBE_CONNECTIONS = 8
+_METRICS_CONNECTIONS = 64
 _OPEN_FILES = 65536
 # If all of a worker's memory were for connections.
 _MEMORY_OF_CONNECTION = 64 * 1024
@@ -179,12 +180,17 @@ class _Worker:
         server.on_count = self._note_connections
         self._listener.on_count = self._note_connections
         tasks += [asyncio.create_task(self._listener.run()), asyncio.create_task(server.sweep())]
-        page = await self._show_metrics(components)
+        page: asyncio.Task[None] | None = None
+        if self._inherited.metrics is not None:
+            show = MetricsPage(self._inherited.slots, lambda: components.backend.metrics)
+            pages = HttpServer(show, max_body=0, max_connections=_METRICS_CONNECTIONS)
+            page = asyncio.create_task(serve_port(self._inherited.metrics, pages))
+            tasks.append(page)
         await self._stop.wait()
         await self._wait_for_clients(server)
         self._listener.stop(for_all=self._inherited.is_ending.is_set)
         if page is not None:
-            page.close()
+            page.cancel()
         await self._listener.finish(_HANDSHAKE_SECONDS)
         await server.drain(_DRAIN_SECONDS)
         await components.drain(_DRAIN_SECONDS)
@@ -211,12 +217,9 @@ class _Worker:
         )
 
     async def _answer_probes(self, app: App, probe_socket: socket.socket) -> None:
-        """By the same handler, at a door that other clients cannot block."""
+        """By the same handler, on a socket that other clients cannot block."""
         server = HttpServer(app, max_body=0, max_connections=_PROBE_CONNECTIONS)
-        try:
-            await Listener(probe_socket, server, self._certificate.context).run()
-        finally:
-            await server.drain(0)
+        await serve_port(probe_socket, server, self._certificate.context)
 
     def _is_listening(self) -> bool:
         if self._stop.is_set() or self._listener is None:
@@ -241,12 +244,6 @@ class _Worker:
         if self._stop.is_set():
             return False
         return components.is_ready(is_temporary=self._inherited.is_temporary)
-
-    async def _show_metrics(self, components: Components) -> asyncio.Server | None:
-        if self._inherited.metrics is None:
-            return None
-        page = MetricsPage(self._inherited.slots, lambda: components.backend.metrics)
-        return await asyncio.start_server(page.answer, sock=self._inherited.metrics)
 
     async def _beat(self, components: Components) -> None:
         """Signs of life, as long as the loop turns and no thread is lost for good."""

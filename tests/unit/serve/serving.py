@@ -15,11 +15,12 @@ from lictor.lang.resource_names import ResourceNames
 from lictor.model.program import Program
 from lictor.model.request import Caller, Request
 from lictor.raw import JsonObject
-from lictor.serve.admission import AdmissionHandler, Court
+from lictor.serve.admission import AdmissionHandler, AdmissionServices
 from lictor.serve.app import App
 from lictor.serve.counters import Counters
 from lictor.serve.evaluator import Evaluator, LookupGuard
 from lictor.serve.file_policies import FilePolicies
+from lictor.serve.metrics import TIMED_ONCE
 from lictor.serve.policy_sets import CompiledPolicies, PolicySets
 from lictor.serve.policy_webhooks import InternalWebhooks, PolicyReviewer
 from lictor.serve.post_admission import AdmissionOutcome, PostAdmission, ResultSink
@@ -27,7 +28,7 @@ from lictor.serve.post_admission import AdmissionOutcome, PostAdmission, ResultS
 PATHS = ("/validate/fail", "/validate/ignore", "/mutate/fail", "/mutate/ignore")
 
 
-class FakeWorld:
+class FakeClusterState:
     """A cluster that says what the test tells it."""
 
     def __init__(self, policies: CompiledPolicies) -> None:
@@ -35,7 +36,7 @@ class FakeWorld:
         # What a test sets to hold requests until it is done.
         self.reading: asyncio.Event | None = None
         self.needs_roles = False
-        self.left_alone: Callable[[Request], bool] = lambda _: False
+        self.exempt: Callable[[Request], bool] = lambda _: False
         self.labels: Mapping[str, str] | None = {}
         self.roles: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
         self.asked_roles = 0
@@ -48,8 +49,8 @@ class FakeWorld:
         if self.reading is not None:
             await self.reading.wait()
 
-    def is_left_alone(self, request: Request) -> bool:
-        return self.left_alone(request)
+    def is_exempt(self, request: Request) -> bool:
+        return self.exempt(request)
 
     def roles_of(
         self,
@@ -90,15 +91,17 @@ class Bench:
     ) -> None:
         flags, names = flags or Flags(), Names()
         self.counters = Counters()
-        self.state = FakeWorld(policies)
+        self.state = FakeClusterState(policies)
         self.evaluator = Evaluator(guard)
         self.post_admission = PostAdmission(
             self.evaluator, sinks, self.counters, capacity=capacity, workers=2
         )
         policy_sets = PolicySets(policies, self.counters, flags)
-        court = Court(policy_sets, self.evaluator, self.post_admission, self.counters)
+        services = AdmissionServices(
+            policy_sets, self.evaluator, self.post_admission, self.counters
+        )
         self.app = App(
-            AdmissionHandler(self.state, court, flags, names),
+            AdmissionHandler(self.state, services, flags, names),
             InternalWebhooks(PolicyReviewer(flags, lambda: policies.names), names),
             self.counters,
             is_ready=lambda: self.state.is_ready,
@@ -130,6 +133,9 @@ class Bench:
         return asyncio.run(run())
 
     def count(self, metric: str) -> float:
+        timed = next((name for name, total in TIMED_ONCE.items() if total == metric), "")
+        if timed:
+            return sum(each.count for each in self.counters.histograms.get(timed, {}).values())
         return sum(self.counters.counters.get(metric, {}).values())
 
 

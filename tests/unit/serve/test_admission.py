@@ -143,9 +143,9 @@ def test_audit_comes_after_the_answer(tmp_path: Path) -> None:
     response = bench.follow("/validate/fail", make_review())
     assert response == {"uid": "6b7a", "allowed": True}
     (outcome,) = notes.outcomes
-    assert outcome.now.results == ()
-    assert outcome.later is not None
-    assert [result.status for result in outcome.later.results] == ["fail"]
+    assert outcome.verdict.results == ()
+    assert outcome.audit is not None
+    assert [result.status for result in outcome.audit.results] == ["fail"]
 
 
 def test_dry_runs_leave_no_traces(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_refusals_are_told_but_not_audited(tmp_path: Path) -> None:
     Bench(policies, sinks=[notes]).follow("/validate/fail", make_review())
     (outcome,) = notes.outcomes
     assert not outcome.allowed
-    assert outcome.later is None
+    assert outcome.audit is None
 
 
 def test_triggers_are_for_those_who_want_them(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_queue_is_full_of_few_large_requests(tmp_path: Path) -> None:
 
 def test_who_is_left_alone_is_allowed(tmp_path: Path) -> None:
     bench = Bench(write_policies(tmp_path, make_policy("teams", require_label("team"))))
-    bench.state.left_alone = lambda request: (
+    bench.state.exempt = lambda request: (
         request.caller is not None and (request.caller.username == "ann")
     )
     assert bench.ask("/validate/fail", make_review())["allowed"]

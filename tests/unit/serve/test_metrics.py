@@ -1,11 +1,14 @@
 """What is counted, and the page that shows it for all processes together."""
 
 import asyncio
+import socket
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 from serving import Bench, make_policy, make_review, require_label, write_policies
 
+from lictor.http.messages import HttpRequest
+from lictor.http.server import HttpServer, serve_port
 from lictor.serve.counters import BUCKETS, MAX_SERIES, Counters, read_tables
 from lictor.serve.metrics import QUEUE_LENGTH, REQUESTS, RULE_SECONDS
 from lictor.serve.metrics_page import MetricsPage
@@ -102,16 +105,37 @@ def test_a_large_page_holds_up_nobody() -> None:
             await asyncio.sleep(0.005)
 
     async def run() -> bytes:
-        server = await asyncio.start_server(MetricsPage([slot]).answer, "127.0.0.1", 0)
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         turning = asyncio.create_task(turn())
-        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-        page = await reader.read()
+        page = await MetricsPage([slot])(HttpRequest("GET", "/metrics", b"", b"", b""))
         turning.cancel()
-        writer.close()
-        server.close()
-        return page
+        return page.body
 
     assert asyncio.run(run()).count(b"policy-2999") > 10
     # Else it would be three or four.
     assert len(turns) > 12
+
+
+def test_the_page_has_few_places_for_clients() -> None:
+    """Whoever holds connections open to the port of metrics takes no memory from requests."""
+
+    async def run() -> tuple[bytes, int]:
+        server = HttpServer(MetricsPage([]), max_body=0, max_connections=4)
+        bound = socket.create_server(("127.0.0.1", 0))
+        serving = asyncio.create_task(serve_port(bound, server))
+        idle = [await asyncio.open_connection(*bound.getsockname()) for _ in range(8)]
+        for _, writer in idle:
+            writer.write(b"GET /")
+        reader, writer = await asyncio.open_connection(*bound.getsockname())
+        writer.write(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        page, count = await reader.read(), server.count
+        for _, each in (*idle, (reader, writer)):
+            each.close()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        bound.close()
+        return page, count
+
+    page, count = asyncio.run(run())
+    assert page.startswith(b"HTTP/1.1 200")
+    assert b"kyverno_info" in page
+    assert count <= 4

@@ -77,7 +77,7 @@ def test_rules_are_split(
     expected: tuple[list[str], list[str], list[str]],
 ) -> None:
     policy_set = _open(tmp_path, path, make_policy("p", *rules, **spec))
-    found = tuple(map(_names, (policy_set.now, policy_set.later, policy_set.triggered)))
+    found = tuple(map(_names, (policy_set.blocking, policy_set.audit, policy_set.triggered)))
     assert found == expected
 
 
@@ -145,7 +145,7 @@ def test_cel_policies_are_split(
     tmp_path: Path, path: str, document: JsonObject, counts: tuple[int, int, int]
 ) -> None:
     policy_set = _open(tmp_path, path, document)
-    engines = (policy_set.now, policy_set.later, policy_set.triggered)
+    engines = (policy_set.blocking, policy_set.audit, policy_set.triggered)
     assert tuple(len(engine.programs) for engine in engines) == counts
 
 
@@ -196,7 +196,7 @@ def test_failure_policies(tmp_path: Path, path: str, *, closed: bool) -> None:
 def test_paths(path: str, expected: object) -> None:
     found = read_path(path)
     if isinstance(found, WebhookRoute):
-        assert (found.manner, found.mutating, found.fails_closed) == expected
+        assert (found.style, found.mutating, found.fails_closed) == expected
     else:
         assert found is expected
 
@@ -210,4 +210,6 @@ def test_policies_that_did_not_change_are_not_made_anew(tmp_path: Path) -> None:
     policy_sets._forget()
     second = policy_sets.open(route)
     assert second is not first
-    assert [id(each) for each in second.now.programs] == [id(each) for each in first.now.programs]
+    assert [id(each) for each in second.blocking.programs] == [
+        id(each) for each in first.blocking.programs
+    ]

@@ -135,7 +135,7 @@ def test_own_requests(username, skip, policy, asked):
     verdict = Verdict(request, (make_result(policy),))
     sink.take(
         AdmissionOutcome(
-            request, allowed=True, mutating=False, now=Verdict(request, ()), triggered=verdict
+            request, allowed=True, mutating=False, verdict=Verdict(request, ()), triggered=verdict
         )
     )
     assert bool(requests.updates) is asked
@@ -148,7 +148,7 @@ def test_what_was_refused_sets_off_nothing():
     sink = AdmissionUpdates(requests, BACKGROUND, lambda: ())
     sink.take(
         AdmissionOutcome(
-            request, allowed=False, mutating=False, now=Verdict(request, ()), triggered=verdict
+            request, allowed=False, mutating=False, verdict=Verdict(request, ()), triggered=verdict
         )
     )
     assert requests.updates == []
