@@ -7,7 +7,13 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from lictor.errors import DeadlineError, LictorError, TooLargeError, UsageError
+from lictor.errors import (
+    DeadlineError,
+    LictorError,
+    SlowRequestError,
+    TooLargeError,
+    UsageError,
+)
 from lictor.evaluate.scope import build_scope
 from lictor.model.program import Case, CompiledRule, Matcher, Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request
@@ -90,6 +96,9 @@ class Engine:
                 if not matches(case.request):
                     continue
                 answers = rule.check(case)
+            except SlowRequestError:
+                # Another process is asked: what a few rules have said does not count.
+                raise
             except (LictorError, RecursionError, MemoryError) as error:
                 answers = (_undecided(step.program.policy, rule, case.request, error),)
             results.extend(answers)

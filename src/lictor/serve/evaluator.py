@@ -8,6 +8,8 @@ from typing import Protocol
 
 from lictor.engine import Engine
 from lictor.errors import DeadlineError, SlowRequestError, TooSlowError
+from lictor.lang.cel.native import interruption
+from lictor.lang.cel.native_work import is_brief
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Verdict
 from lictor.serve.interrupts import ThreadWork
@@ -144,11 +146,13 @@ class Evaluator:
         """The verdict; TooSlowError after a few milliseconds of computing."""
         if self._alarm is None:
             return engine.evaluate(request, deadline=deadline)
+        token = is_brief.set(True)
         self._alarm.set_cpu(QUICK_SECONDS)
         try:
             verdict = engine.evaluate(request, deadline=deadline)
         finally:
             has_rung = self._alarm.clear_cpu()
+            is_brief.reset(token)
         if has_rung:
             # The rule that was interrupted is an error in this verdict.
             raise TooSlowError("the rules took too long")
@@ -169,7 +173,9 @@ class Evaluator:
         context = contextvars.copy_context()
         if self._guard is not None:
             context.run(self._guard.begin_request, request, deadline - left * _MARGIN)
+        context.run(is_brief.set, self._hands_over)
         work = ThreadWork(lambda: context.run(engine.evaluate, request, deadline=deadline))
+        context.run(interruption.set, work.interruption)
         future = asyncio.get_running_loop().run_in_executor(self._pool, work.run)
         self._began[ticket] = time.monotonic()
         future.add_done_callback(lambda done: self._end(ticket, done))

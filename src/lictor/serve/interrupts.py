@@ -8,37 +8,52 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
-from lictor.errors import DeadlineError, TooSlowError
+from lictor.errors import DeadlineError, SlowRequestError, TooSlowError
+from lictor.lang.cel.native import Interruption, interruption
 from lictor.model.result import Verdict
+
+_AGAIN_SECONDS = 0.01
 
 
 class SignalAlarm:
     """By signals. Interrupts Python code; native code only once it comes back."""
 
     def __init__(self) -> None:
-        signal.signal(signal.SIGALRM, _ring)
-        signal.signal(signal.SIGPROF, _ring)
+        # Of the main thread, where signals arrive.
+        self._interruption = interruption.get()
+        signal.signal(signal.SIGALRM, self._ring)
+        signal.signal(signal.SIGPROF, self._ring_cpu)
 
     def set(self, seconds: float) -> None:
         """Ring once, so many seconds from now."""
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def set_cpu(self, seconds: float) -> None:
-        """Ring once, after this process has computed for so long: waiting does not count."""
-        signal.setitimer(signal.ITIMER_PROF, seconds)
+        """Ring after this process has computed for so long: waiting does not count.
+
+        It goes on ringing, as whoever was interrupted may have taken no notice.
+        """
+        signal.setitimer(signal.ITIMER_PROF, seconds, _AGAIN_SECONDS)
 
     def clear(self) -> None:
         """Do not ring."""
         signal.setitimer(signal.ITIMER_REAL, 0.0)
+        self._interruption.error = None
 
     def clear_cpu(self) -> bool:
         """Do not ring for what is computed; has it rung already?"""
-        left, _ = signal.setitimer(signal.ITIMER_PROF, 0.0)
-        return left == 0.0
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        has_rung = self._interruption.error is not None
+        self._interruption.error = None
+        return has_rung
 
+    def _ring(self, _number: int, _frame: FrameType | None) -> NoReturn:
+        error = self._interruption.error = TooSlowError("the rule took too long")
+        raise error
 
-def _ring(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise TooSlowError("the rule took too long")
+    def _ring_cpu(self, _number: int, _frame: FrameType | None) -> NoReturn:
+        error = self._interruption.error = SlowRequestError("the rules took too long")
+        raise error
 
 
 # Of the time that it had: whoever waits computes for less, even where many share a core.
@@ -54,6 +69,8 @@ class ThreadWork:
         self._lock = threading.Lock()
         self._thread = 0
         self._began = self._began_cpu = 0.0
+        # For the context in which it runs.
+        self.interruption = Interruption()
 
     def run(self) -> Verdict:
         """Judge, on this thread."""
@@ -82,8 +99,9 @@ class ThreadWork:
             clock = time.pthread_getcpuclockid(self._thread)
             computed = time.clock_gettime(clock) - self._began_cpu
             is_busy = computed > (time.monotonic() - self._began) * _BUSY_SHARE
+            self.interruption.error = SlowRequestError("the rules took too long")
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(self._thread), ctypes.py_object(TooSlowError)
+                ctypes.c_ulong(self._thread), ctypes.py_object(SlowRequestError)
             )
         if is_busy:
             return TooSlowError("the rules took too long")

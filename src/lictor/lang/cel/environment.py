@@ -14,7 +14,7 @@ from lictor.lang.cel.library import (
 )
 from lictor.lang.cel.rewriting import Rewrite, replace_literals
 from lictor.lang.cel.types import DYN, CelType, Overload, parse_type
-from lictor.lang.cel.values import weigh
+from lictor.lang.cel.values import MANY, weigh
 from lictor.raw import Json
 
 
@@ -25,14 +25,20 @@ class Activation(msgspec.Struct, frozen=True):
     values: Mapping[str, Json]
     # Whether a value may hold a list so long that loops over it must be cut into pieces.
     is_large: bool = False
+    # Elements and bytes of the largest value, roughly.
+    count: int = 0
+    size: int = 0
 
 
 def make_activation(values: Mapping[str, Json]) -> Activation:
     """Hand `object`, `request`, `params` and so on to the engine."""
     weighed = {name: weigh(value) for name, value in values.items()}
-    admitted = {name: value for name, (value, _) in weighed.items()}
-    is_large = any(large for _, large in weighed.values())
-    return Activation(runtime().Activation(admitted), admitted, is_large)
+    admitted = {name: each[0] for name, each in weighed.items()}
+    count, size = 0, 0
+    for _, found, length in weighed.values():
+        size = max(size, length)
+        count = max(count, found)
+    return Activation(runtime().Activation(admitted), admitted, count > MANY, count, size)
 
 
 # A number after the colon is a library's version. Variables become bindings: all need those.

@@ -19,10 +19,16 @@ from lictor.lang.cel.environment import (
     uncommon_slots,
 )
 from lictor.lang.cel.faults import evaluation_fault, syntax_fault
-from lictor.lang.cel.growth import MAX_LARGE_DEGREE, Growth, measure_growth
+from lictor.lang.cel.growth import (
+    FEW_COPIES,
+    MAX_LARGE_DEGREE,
+    NO_GROWTH,
+    measure_growth,
+)
 from lictor.lang.cel.host import NO_HOST_FUNCTIONS, HostFunctions, current_host
 from lictor.lang.cel.library.kubernetes_values import range_elements
-from lictor.lang.cel.native import Checker, remembered_error
+from lictor.lang.cel.native import Checker, interruption, remembered_error
+from lictor.lang.cel.native_work import MADE_ELEMENTS, Growth, check_work
 from lictor.lang.cel.rewriting import Rewritten, read_fields, read_tokens, rewrite_expression
 from lictor.lang.cel.transforms import build_maps_from_pairs, cut_loops, forgive
 from lictor.lang.cel.types import CelType, parse_type
@@ -86,9 +92,17 @@ class Expression:
     """A compiled expression: call it with an Activation (or a mapping); it answers plain JSON."""
 
     __slots__ = (
-        "_code", "_evaluate", "_evaluate_forgiving", "_evaluate_large", "_is_steep", "_makes_lists",
+        "_code",
+        "_evaluate",
+        "_evaluate_forgiving",
+        "_evaluate_large",
+        "_growth",
+        "_is_heavy",
+        "_is_steep",
+        "_makes_lists",
         "_parts",
-        "result_type", "text",
+        "result_type",
+        "text",
     )  # fmt: skip
 
     def __init__(
@@ -97,7 +111,7 @@ class Expression:
         result_type: str,
         code: bytes,
         parts: tuple[CompiledVariable, ...] = (),
-        degree: int = 0,
+        growth: Growth = NO_GROWTH,
     ) -> None:
         self.text = text
         self.result_type = result_type
@@ -105,7 +119,9 @@ class Expression:
         self._evaluate = self._load(self._code)
         self._evaluate_large: Evaluate | None = None
         self._parts = parts
-        self._is_steep = degree > MAX_LARGE_DEGREE
+        self._is_steep = growth.degree > MAX_LARGE_DEGREE
+        self._growth = growth
+        self._is_heavy = growth.work > 1 or growth.factor > FEW_COPIES
         self._evaluate_forgiving: Evaluate | None = None
         self._makes_lists = _MAKES_LISTS.search(code) is not None
 
@@ -143,12 +159,19 @@ class Expression:
 
     def _answer(self, activation: Activation) -> Json:
         evaluate = self._evaluate
+        if self._is_heavy:
+            self._refuse_long_work(activation)
         if activation.is_large and self._is_steep:
             raise TooLargeError("loops within loops over long lists would take too long")
         if activation.is_large or self._makes_lists:
             evaluate = self._evaluate_large or self._load_large()
             range_elements.set(0)
         return _settle(evaluate, activation, self._code)
+
+    def _refuse_long_work(self, activation: Activation) -> None:
+        """Whoever must answer soon does not begin what nobody could interrupt."""
+        count = max(activation.count, MADE_ELEMENTS if self._makes_lists else 0)
+        check_work(self._growth, count, activation.size)
 
     def _try_again(self, activation: Activation, error: EvaluationError) -> Json:
         if isinstance(error, _NoFieldsError):
@@ -218,8 +241,13 @@ def compile_expression(
     if kind.name == "optional_type":
         code = value_or_null(code)
     parts = used if environment.names_variables else ()
-    degree = max((growth.degree, *(each.growth.degree for each in used)))
-    return _program(text, str(kind), _bind(code, used), parts, degree)
+    grown = (growth, *(each.growth for each in _closure(used)))
+    most = Growth(
+        max((each.factor for each in grown if each.degree), default=1),
+        max(each.degree for each in grown),
+        max(each.work for each in grown),
+    )
+    return _program(text, str(kind), _bind(code, used), parts, most)
 
 
 def declare_variable(
@@ -352,12 +380,15 @@ def _program(
     result_type: str,
     code: bytes,
     parts: tuple[CompiledVariable, ...] = (),
-    degree: int = 0,
+    growth: Growth = NO_GROWTH,
 ) -> Expression:
-    return Expression(text, result_type, code, parts, degree)
+    return Expression(text, result_type, code, parts, growth)
 
 
 def _explain(status: str) -> Exception:
+    over = interruption.get().error
+    if over is not None:
+        return over
     error = remembered_error.get()
     remembered_error.set(None)
     if error is not None and str(error) in status:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.errors import SyntaxFaultError
+from lictor.lang.cel.native_work import Growth, measure_work
 from lictor.lang.cel.tree import CelNode, read_expression
 
 MAX_FACTOR: Final = 1000
@@ -27,15 +29,10 @@ _SMALL = frozenset(
 )
 
 
-class Growth(msgspec.Struct, frozen=True):
-    """So many times as large as this power of the request's size."""
-
-    factor: int = 1
-    degree: int = 0
-
-
 _NONE = Growth(0)
-_ONE = Growth()
+_ONE = NO_GROWTH = Growth()
+# So many copies of a request in one value cost no time worth mentioning.
+FEW_COPIES: Final = 8
 # Whatever the request brings.
 _GIVEN = Growth(1, 1)
 
@@ -43,7 +40,10 @@ _GIVEN = Growth(1, 1)
 def measure_growth(code: bytes, known: Mapping[str, Growth], text: str) -> Growth:
     """The growth of an expression that uses variables with theirs; SyntaxFaultError beyond all."""
     try:
-        return _Measure(text).measure(read_expression(code), dict(known))
+        root = read_expression(code)
+        growth = _Measure(text).measure(root, dict(known))
+        powers = {name: each.degree for name, each in known.items()}
+        return replace(growth, work=measure_work(root, powers))
     except RecursionError as error:
         raise SyntaxFaultError("the expression is nested too deeply", text=text) from error
 

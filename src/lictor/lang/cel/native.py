@@ -114,6 +114,20 @@ class Duration:
         self.nanos = sign * whole.microseconds * 1000
 
 
+class Interruption:
+    """Why an evaluation must end, once it must.
+
+    To raise an error in it is not enough, as the engine makes a text of it, and goes on.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self) -> None:
+        self.error: LictorError | None = None
+
+
+# That of the main thread, where nobody sets another.
+interruption: ContextVar[Interruption] = ContextVar("interruption", default=Interruption())  # noqa: B039
 # The last error that one of our functions raised: the engine keeps only its text. Evaluations on
 # several threads do not see each other's.
 remembered_error: ContextVar[LictorError | None] = ContextVar("remembered_error", default=None)
@@ -351,6 +365,10 @@ def _finish_json(value: Json) -> Json:
 
 def _remembering(call: Implementation) -> Implementation:
     def remembered(*given: Json) -> Json:
+        over = interruption.get().error
+        if over is not None:
+            # The engine goes on with a loop after an error: nothing more is done in it.
+            raise over
         try:
             return call(*given)
         except LictorError as error:

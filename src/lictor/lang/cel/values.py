@@ -9,24 +9,24 @@ from lictor.errors import EvaluationError, TooLargeError
 from lictor.raw import Json
 
 _DEEPEST = 200
-_MANY = 500
+# With more elements than these, loops over lists must be cut into pieces.
+MANY = 500
+# What cannot be written out may be as long as it likes.
+_UNKNOWN = (10_000, 10_000_000)
 _INT64 = range(-(2**63), 2**63)
 
 
-def weigh(value: Json) -> tuple[Json, bool]:
-    """The value as the engine can take it without harm, and whether it is large.
-
-    A large one may hold lists so long that loops over them must be cut into pieces.
-    """
+def weigh(value: Json) -> tuple[Json, int, int]:
+    """The value as the engine can take it without harm, and roughly its elements and bytes."""
     # Printing JSON is the fastest way to visit every part of a value: it fails on all that the
     # engine would choke on (lone surrogates, huge numbers, odd types, bottomless nesting).
     try:
         text = orjson.dumps(value)
     except (TypeError, ValueError, RecursionError):
-        return _mend(value, 0), True
+        return _mend(value, 0), *_UNKNOWN
     # The engine cuts a text at the first NUL: a check would see another text than the cluster.
     admitted = _mend(value, 0) if b"\\u0000" in text else value
-    return admitted, text.count(b",") > _MANY
+    return admitted, text.count(b","), len(text)
 
 
 def admit(value: Json) -> Json:
