@@ -116,10 +116,12 @@ class ReconcileLoop:
         interval: float,
         caches: Iterable[WakeSource] = (),
         leader_only: bool = True,
+        on_stop: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.name = name
         self.leader_only = leader_only
         self._reconcile = reconcile
+        self._on_stop = on_stop
         self._interval = interval
         self._caches = tuple(caches)
         self._woken = asyncio.Event()
@@ -147,7 +149,14 @@ class ReconcileLoop:
         self._timer = asyncio.get_running_loop().call_later(seconds, self.wake)
 
     async def run(self) -> None:
-        """Wait for the caches, then reconcile for ever."""
+        """Wait for the caches, then reconcile until cancelled; then call `on_stop`."""
+        try:
+            await self._run()
+        finally:
+            if self._on_stop is not None:
+                await self._on_stop()
+
+    async def _run(self) -> None:
         show_controller(self.name)
         for watched in self._caches:
             await watched.wait()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from embedded_site import CONFIG_MAPS, Answer, Site, config_map, run_on_site
 
-from lictor.apiserver.controllers.work_queue import WorkQueue
+from lictor.cluster.work_queue import WorkQueue
 from lictor.errors import UsageError
 from lictor.raw import Json, JsonObject
 

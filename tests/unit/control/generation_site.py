@@ -16,10 +16,10 @@ from lictor.control.background.trigger import TriggerReader
 from lictor.control.generate.downstream import Downstream
 from lictor.control.generate.labels import GenerationUnit
 from lictor.control.generate.objects import GeneratedObjectWriter
-from lictor.control.generate.queue import UnitQueue
+from lictor.control.generate.queue import GenerationQueue, Rewrites
 from lictor.control.generate.reconcile import GenerationReconciler
 from lictor.control.generate.rules import GenerateRules
-from lictor.control.generate.watch import GenerationWatch
+from lictor.control.generate.watch import GenerationWatch, TriggerWatch
 from lictor.control.policy_writes import PolicyWrites
 from lictor.lang.resource_names import builtin_names
 from lictor.load.policies import load_documents
@@ -120,11 +120,21 @@ class Desk:
         self.book = GenerateRules(self.api, self.store)
         objects = GeneratedObjectWriter(self.api, PolicyWrites(self.api, Names()), self.downstream)
         self.generation = GenerationReconciler(
-            objects, self.downstream, triggers, policies=self.book, tell=self.done.append
+            objects,
+            self.downstream,
+            triggers,
+            policies=self.book,
+            rewrites=(rewrites := Rewrites()),
+            tell=self.done.append,
         )
-        self.queue = UnitQueue(self.generation.reconcile, workers=2, first_pause=0.05)
+        self.queue = GenerationQueue(
+            self.generation.reconcile, rewrites, workers=2, first_pause=0.05
+        )
         self.watch = GenerationWatch(
             self.api, self.downstream, triggers, self.book, self.generation, self.queue
+        )
+        self.trigger_watch = TriggerWatch(
+            self.api, triggers, self.downstream, self.generation, self.book, self.queue
         )
         self.set(*policies)
 

@@ -133,7 +133,7 @@ def test_a_new_authority_is_shown_before_it_is_used():
     leaf = scene.leaf()
     scene.trust(old)
     waits = []
-    scene.keeper.wake_later = waits.append
+    scene.keeper.loop.wake_later = waits.append
     scene.reconcile(days=79)
     new = scene.signer()
     assert scene.bundle() == (new, old)

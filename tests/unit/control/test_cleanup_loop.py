@@ -9,7 +9,7 @@ from small_api import SmallApi
 from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import CLUSTER_CLEANUP_POLICY
 from lictor.control.cleanup.run import read_status
-from lictor.control.cleanup.schedule import CleanupLoop, CleanupScheduler
+from lictor.control.cleanup.schedule import CleanupScheduler
 from lictor.control.cleanup.sweep import SweepContext
 from lictor.errors import UnreachableError
 from lictor.ports import NoLookups
@@ -82,7 +82,7 @@ class Office:
         self.cleanups = CleanupScheduler(
             caches, world, allows, self.events.append, lambda: self.now
         )
-        self.loop = CleanupLoop(self.cleanups, caches)
+        self.loop = self.cleanups.loop
 
     def put(self, name, schedule="* * * * *", kind="Pod", status=None):
         metadata = {"name": name, "generation": 1, "creationTimestamp": "2026-03-01T12:00:30Z"}

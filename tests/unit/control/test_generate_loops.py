@@ -90,7 +90,7 @@ def test_the_trigger_is_none_any_more():
         await until(lambda: desk.downstream.units_of(uid))
         metadata = {**desk.api.read(NAMESPACE, "a")["metadata"], "labels": {"on": "no"}}
         desk.api.edit(NAMESPACE, "a", metadata=metadata)
-        desk.watch.hear_trigger(uid)
+        desk.trigger_watch.hear(Change(ChangeType.MODIFIED, {"metadata": metadata}))
         await until(lambda: not desk.made("a"))
 
     run(desk, work)

@@ -7,7 +7,7 @@ import pytest
 
 from lictor.cluster.update_requests import UpdateTrigger
 from lictor.control.generate.labels import GenerationUnit
-from lictor.control.generate.queue import UnitQueue
+from lictor.control.generate.queue import GenerationQueue, Rewrites
 from lictor.errors import EvaluationError
 
 
@@ -17,7 +17,7 @@ def unit(uid):
 
 def run_queue(work, *units, workers=2, seconds=0.2):
     async def main():
-        queue = UnitQueue(work, workers=workers, first_pause=0.02)
+        queue = GenerationQueue(work, Rewrites(), workers=workers, first_pause=0.02)
         for each in units:
             queue.enqueue(each)
         with suppress(TimeoutError):
@@ -63,15 +63,21 @@ def test_what_fails_is_tried_again():
     assert seen == ["a", "a", "a"]
 
 
-@pytest.mark.parametrize(("times", "waits"), [(5, 0), (6, 1), (7, 1)])
-def test_a_fight_becomes_a_truce(times, waits):
+@pytest.mark.parametrize(("times", "reconciled"), [(5, ["a", "b"]), (6, ["b"]), (7, ["b"])])
+def test_a_unit_that_others_rewrite_rests(times, reconciled):
     async def main():
-        queue = UnitQueue(lambda each: asyncio.sleep(0), workers=1)
+        rewrites, seen = Rewrites(), []
         for _ in range(times):
-            queue.note_fight(unit("a"))
+            rewrites.note(unit("a"))
+
+        async def work(each):
+            seen.append(each.trigger.uid)
+
+        queue = GenerationQueue(work, rewrites, workers=1)
         queue.enqueue(unit("a"))
         queue.enqueue(unit("b"))
-        # What rests is delayed; what has no quarrel is not.
-        return len(queue._delayed), len(queue._pending)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(queue.run(), 0.1)
+        return seen
 
-    assert asyncio.run(main()) == (waits, 2 - waits)
+    assert asyncio.run(main()) == reconciled

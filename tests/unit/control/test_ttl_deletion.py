@@ -8,9 +8,10 @@ from prometheus_client import REGISTRY
 from lictor.cluster.discovery import Collection
 from lictor.cluster.names import Names
 from lictor.cluster.resource import CONFIG_MAP, Resource
+from lictor.cluster.work_queue import DueQueue
 from lictor.control.policy_writes import PolicyWrites
 from lictor.control.ttl.deletion import TtlDeletions
-from lictor.control.ttl.watch import Agenda, ExpiringObject, TtlWatches, find_due
+from lictor.control.ttl.watch import ExpiringObject, TtlWatches, find_due
 from lictor.errors import ApiError, ConflictError, UnreachableError
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -31,11 +32,11 @@ class Client:
 class Desk:
     def __init__(self):
         self.client = Client()
-        self.agenda = Agenda()
+        self.due = DueQueue()
         self.now = NOON
         self.items = {}
         self.deletions = TtlDeletions(
-            PolicyWrites(self.client, Names()), self.agenda, self.items.get, now=lambda: self.now
+            PolicyWrites(self.client, Names()), self.due, self.items.get, now=lambda: self.now
         )
 
     def put(self, name, ttl, namespace="default", **annotations):
@@ -53,7 +54,7 @@ class Desk:
         mortal = ExpiringObject(CONFIG_MAP, namespace, name)
         self.items[mortal] = item
         if due := find_due(item):
-            self.agenda.put(mortal, due)
+            self.due.put(mortal, due.timestamp())
         return mortal
 
     def names(self):
@@ -62,7 +63,6 @@ class Desk:
     async def after(self, **length):
         self.now = NOON + timedelta(**length)
         await self.deletions.reconcile()
-        self.deletions.stop()
 
 
 def test_each_goes_at_its_moment():
@@ -113,9 +113,9 @@ def test_what_could_not_be_deleted_is_tried_again_with_growing_pauses():
         desk.put("a", "1m")
         desk.client.faults = [ApiError("no", status=403), ApiError("no", status=403)]
         await desk.after(seconds=60)
-        assert desk.agenda.next_moment == NOON + timedelta(seconds=62)
+        assert desk.due.next_due == NOON.timestamp() + timedelta(seconds=62).total_seconds()
         await desk.after(seconds=62)
-        assert desk.agenda.next_moment == NOON + timedelta(seconds=66)
+        assert desk.due.next_due == NOON.timestamp() + timedelta(seconds=66).total_seconds()
         await desk.after(seconds=66)
         assert desk.names() == ["a"]
         labels = {
@@ -136,7 +136,7 @@ def test_a_change_at_the_last_moment_is_waited_for_briefly():
         desk.put("a", "1m")
         desk.client.faults = [ConflictError("changed", status=409)]
         await desk.after(seconds=60)
-        assert desk.agenda.next_moment == NOON + timedelta(seconds=60.2)
+        assert desk.due.next_due == NOON.timestamp() + timedelta(seconds=60.2).total_seconds()
         await desk.after(seconds=61)
         assert desk.names() == ["a"]
 
@@ -155,7 +155,7 @@ def test_without_an_api_server_nothing_is_forgotten():
             pass
         else:
             raise AssertionError("the loop must hear of it, and pause")
-        assert len(desk.agenda) == 13
+        assert len(desk.due) == 13
         await desk.after(seconds=61)
         assert len(desk.names()) == 20
 
@@ -206,7 +206,7 @@ def test_only_what_may_be_deleted_is_watched():
         async def allows(access):
             return access.resource in allowed
 
-        watches = TtlWatches(lambda: lists, serve, allows, Agenda())
+        watches = TtlWatches(lambda: lists, serve, allows, DueQueue(), 60.0)
         await watches.reconcile()
         await asyncio.sleep(0.05)
         assert lists.watched == {"pods"}

@@ -70,20 +70,16 @@ def work_off(queue, handler, *, seconds=0.3, later=()):
 
     async def main():
         updates = UpdateRequestQueue(client, queue, {UpdateType.GENERATE: handler}, workers=4)
-        woken = asyncio.Event()
-        updates.on_progress = woken.set
+        working = asyncio.create_task(updates.run())
         end = time.monotonic() + seconds
         waiting = list(later)
         while time.monotonic() < end:
             await updates.reconcile()
-            woken.clear()
             if waiting:
                 queue.add(waiting.pop(0))
-            try:
-                await asyncio.wait_for(woken.wait(), 0.02)
-            except TimeoutError:
-                continue
-        await updates.stop()
+            await asyncio.sleep(0.02)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
 
     asyncio.run(main())
     return client

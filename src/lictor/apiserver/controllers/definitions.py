@@ -1,7 +1,6 @@
 """CustomResourceDefinitions: their kinds come with them, and go with all their objects."""
 
 from lictor.apiserver.context import SYSTEM
-from lictor.apiserver.controllers.work_queue import WorkQueue
 from lictor.apiserver.json_fields import read_list, read_object
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.catalogue import KindCatalogue
@@ -11,6 +10,7 @@ from lictor.apiserver.objects import is_ending, read_clock
 from lictor.apiserver.request import ApiUser
 from lictor.apiserver.resources.custom_resource_definition import CLEANUP
 from lictor.apiserver.store import DELETED, Store, StoreChange
+from lictor.cluster.work_queue import WorkQueue
 from lictor.raw import JsonObject
 
 _GROUP, _PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"

@@ -7,7 +7,6 @@ the foreground before it; orphans stay and forget their owner.
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from lictor.apiserver.controllers.work_queue import WorkQueue
 from lictor.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.catalogue import KindCatalogue
@@ -16,6 +15,7 @@ from lictor.apiserver.objects import is_ending, version_of
 from lictor.apiserver.patches import PatchKind
 from lictor.apiserver.request import ApiUser
 from lictor.apiserver.store import DELETED, GroupResource, ObjectKey, Store, StoreChange
+from lictor.cluster.work_queue import WorkQueue
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 

@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-from lictor.apiserver.controllers.work_queue import WorkQueue
 from lictor.apiserver.deletion import DeleteOptions
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.catalogue import KindCatalogue
@@ -10,6 +9,7 @@ from lictor.apiserver.loopback_client import LoopbackClient
 from lictor.apiserver.objects import is_ending, version_of
 from lictor.apiserver.request import ApiUser
 from lictor.apiserver.store import DELETED, Store, StoreChange
+from lictor.cluster.work_queue import WorkQueue
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 

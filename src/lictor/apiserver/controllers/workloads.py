@@ -13,12 +13,12 @@ from lictor.apiserver.controllers.controller_client import (
     ObjectRefusedError,
     OwnedObjects,
 )
-from lictor.apiserver.controllers.work_queue import WorkQueue
 from lictor.apiserver.kind import Catalogue
 from lictor.apiserver.loopback_client import LoopbackClient
 from lictor.apiserver.objects import find_controller
 from lictor.apiserver.resources.registry import Reconcile
 from lictor.apiserver.store import DELETED, GroupResource, ObjectKey, Store, StoreChange
+from lictor.cluster.work_queue import WorkQueue
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 

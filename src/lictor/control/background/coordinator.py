@@ -1,16 +1,13 @@
-"""What happens to other objects than the one that was asked for: generate and mutate existing."""
+"""Coordinates generate rules and mutate-existing rules: plans, queues and existing objects."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
-import msgspec
-
-from lictor.cluster.cache import Cache
-from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.cluster.store import PolicyStore
 from lictor.cluster.update_requests import UpdateRequests
@@ -18,7 +15,7 @@ from lictor.control.background.mutate_existing import ExistingTriggers
 from lictor.control.background.trigger import TriggerReader
 from lictor.control.background.update_requests import UpdateRequestQueue
 from lictor.control.generate.downstream import Downstream
-from lictor.control.generate.queue import UnitQueue
+from lictor.control.generate.queue import GenerationQueue
 from lictor.control.generate.rules import GenerateRule, GenerateRules
 from lictor.control.generate.watch import GenerationWatch, TriggerWatch
 from lictor.control.loop import ReconcileLoop
@@ -35,113 +32,107 @@ RESYNC = 300.0
 _UNTIL_SERVED = 3.0
 
 
-class BackgroundTools(msgspec.Struct, frozen=True):
-    """What the background works with."""
+@dataclass(slots=True)
+class BackgroundCoordinator:
+    """Runs everything that changes other objects than the one of a request; one replica leads.
 
-    client: Client
+    Whatever finds that a rule must be applied to a trigger puts it into `queue`; UpdateRequests of
+    admissions come through `updates`.
+    """
+
     store: PolicyStore
     triggers: TriggerReader
     downstream: Downstream
-    policies: GenerateRules
-    queue: UnitQueue
+    rules: GenerateRules
+    queue: GenerationQueue
     watch: GenerationWatch
     trigger_watch: TriggerWatch
     existing: ExistingTriggers
     updates: UpdateRequestQueue
-    # Sends update requests; `waiting` are those that lie in the cluster.
+    # Sends update requests of its own.
     requests: UpdateRequests
-    waiting: Cache
     list_kinds: Callable[[], Awaitable[Iterable[Resource]]]
     resync: float = RESYNC
+    name: str = "background"
+    leader_only: bool = True
+    # The state of each policy for which existing objects have been, or are being, processed.
+    _marks: dict[_Key, str] = field(default_factory=dict)
+    _tasks: dict[_Key, asyncio.Task[None]] = field(default_factory=dict)
+    _resynced_at: float = float("-inf")
+    _heal_at: float = float("inf")
+    _planning: ReconcileLoop = field(init=False)
+    _updating: ReconcileLoop = field(init=False)
 
-
-class BackgroundCoordinator:
-    """Follows the policies that make or change other objects; one replica leads."""
-
-    name = "background"
-    leader_only = True
-
-    def __init__(self, tools: BackgroundTools) -> None:
-        self._tools = tools
-        self._marks: dict[_Key, str] = {}
-        self._meetings: dict[_Key, asyncio.Task[None]] = {}
-        self._swept_at = float("-inf")
-        self._heal_at = float("inf")
-        self.planning = ReconcileLoop("background-plan", self._plan, interval=tools.resync)
-        self.updating = ReconcileLoop(
-            "update-requests", tools.updates.reconcile, interval=30.0, caches=(tools.waiting,)
+    def __post_init__(self) -> None:
+        self._planning = ReconcileLoop("background-plan", self._plan, interval=self.resync)
+        self._updating = ReconcileLoop(
+            "update-requests", self.updates.reconcile, interval=30.0, caches=(self.updates.cache,)
         )
-        tools.updates.on_progress = self.updating.wake
-        tools.store.listen(self.planning.wake)
+        self.store.listen(self._planning.wake)
 
     async def run(self) -> None:
         """Until cancelled, or another replica leads."""
-        tools = self._tools
         self._marks.clear()
-        self._swept_at = float("-inf")
+        self._resynced_at = float("-inf")
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(tools.requests.run())
-                await tools.store.wait()
-                group.create_task(tools.queue.run())
-                group.create_task(tools.downstream.poll())
-                group.create_task(self.planning.run())
-                group.create_task(self.updating.run())
+                group.create_task(self.requests.run())
+                await self.store.wait()
+                for part in (self.queue, self.updates, self._planning, self._updating):
+                    group.create_task(part.run())
+                group.create_task(self.downstream.poll())
         finally:
             await self._stop()
 
     async def _stop(self) -> None:
-        meetings = list(self._meetings.values())
-        for task in meetings:
+        tasks = list(self._tasks.values())
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*meetings, return_exceptions=True)
-        self._meetings.clear()
-        for part in (self._tools.updates, self._tools.watch, self._tools.trigger_watch):
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+        for part in (self.watch, self.trigger_watch, self.downstream):
             await part.stop()
-        await self._tools.downstream.stop()
 
     async def _plan(self) -> None:
-        tools = self._tools
-        rules = tools.policies.rules
-        kinds = list(await tools.list_kinds())
-        is_resync = time.monotonic() - self._swept_at >= tools.resync * 0.9
+        rules = self.rules.rules
+        kinds = list(await self.list_kinds())
+        is_resync = time.monotonic() - self._resynced_at >= self.resync * 0.9
         if is_resync:
             # Also what was made by policies that are gone, or by such as name no kinds.
-            await tools.downstream.discover(kinds)
+            await self.downstream.discover(kinds)
         await self._follow_targets(rules)
-        await tools.trigger_watch.follow(rules, kinds)
-        self._meet_all(rules, kinds)
-        await tools.watch.sweep()
-        await tools.watch.release(target for rule in rules for target in self._name_targets(rule))
+        await self.trigger_watch.follow(rules, kinds)
+        self._process_existing(rules, kinds)
+        await self.watch.sweep()
+        await self.watch.release(target for rule in rules for target in self._name_targets(rule))
         if is_resync:
-            self._swept_at = time.monotonic()
+            self._resynced_at = time.monotonic()
         if is_resync or time.monotonic() >= self._heal_at:
             self._heal_at = float("inf")
-            if not await tools.trigger_watch.heal(rules):
+            if not await self.trigger_watch.heal(rules):
                 self._heal_at = time.monotonic() + _UNTIL_SERVED
-                self.planning.wake_later(_UNTIL_SERVED)
+                self._planning.wake_later(_UNTIL_SERVED)
 
-    def _meet_all(self, rules: Iterable[GenerateRule], kinds: list[Resource]) -> None:
-        tools = self._tools
+    def _process_existing(self, rules: Iterable[GenerateRule], kinds: list[Resource]) -> None:
         met = set()
         for rule in rules:
             key = (rule.policy.uid, "generate", rule.name)
             met.add(key)
-            self._meet(key, rule.mark, partial(tools.existing.generate, rule, kinds))
-        for policy in filter(tools.existing.mutates, tools.store.policies):
+            self._begin(key, rule.mark, partial(self.existing.generate, rule, kinds))
+        for policy in filter(self.existing.mutates, self.store.policies):
             key = (policy.uid, "mutate", "")
             met.add(key)
-            mark = tools.store.mark(policy)
-            self._meet(key, mark, partial(tools.existing.mutate, policy, kinds))
+            mark = self.store.mark(policy)
+            self._begin(key, mark, partial(self.existing.mutate, policy, kinds))
         for key in self._marks.keys() - met:
             del self._marks[key]
-            if key in self._meetings:
-                self._meetings.pop(key).cancel()
+            if key in self._tasks:
+                self._tasks.pop(key).cancel()
 
     async def _follow_targets(self, rules: Iterable[GenerateRule]) -> None:
         for resource in {target for rule in rules for target in self._name_targets(rule)}:
             try:
-                await self._tools.downstream.follow(resource)
+                await self.downstream.follow(resource)
             except LookupFailedError as error:
                 # Each unit that needs it will say so; the other rules do not wait for it.
                 log.info("targets not watched", extra={"why": str(error)[:200]})
@@ -165,25 +156,25 @@ class BackgroundCoordinator:
         selector = parse_kind_selector(text)
         group = "" if selector.group == "*" else selector.group
         version = f"{group}/{selector.version}".strip("/")
-        return self._tools.triggers.locate(version, selector.kind, namespaced=True)
+        return self.triggers.locate(version, selector.kind, namespaced=True)
 
-    def _meet(self, key: _Key, mark: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
+    def _begin(self, key: _Key, mark: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
         """Once for each state of a policy, let it meet what is there; beside everything else."""
         if self._marks.get(key) == mark:
             return
         self._marks[key] = mark
         # What came between the policy and its webhook was told to nobody.
         self._heal_at = time.monotonic() + _UNTIL_SERVED
-        self.planning.wake_later(_UNTIL_SERVED)
-        before = self._meetings.pop(key, None)
+        self._planning.wake_later(_UNTIL_SERVED)
+        before = self._tasks.pop(key, None)
         if before is not None:
             before.cancel()
-        self._meetings[key] = asyncio.create_task(self._attend(key, work()))
+        self._tasks[key] = asyncio.create_task(self._finish(key, work()))
 
-    async def _attend(self, key: _Key, work: Coroutine[None, None, None]) -> None:
+    async def _finish(self, key: _Key, work: Coroutine[None, None, None]) -> None:
         try:
             await work
         except LookupFailedError as error:
             log.warning("existing objects not read", extra={"why": str(error)[:200]})
             self._marks.pop(key, None)
-            self.planning.wake_later(5.0)
+            self._planning.wake_later(5.0)

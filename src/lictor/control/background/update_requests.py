@@ -1,13 +1,10 @@
-"""UpdateRequests, worked off: equal ones at once, several side by side, failed ones again later."""
+"""Works off UpdateRequests: equal ones together, several at a time, failed ones again later."""
 
-import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol, TypeAlias
-
-import msgspec
 
 from lictor.cluster.cache import Cache
 from lictor.cluster.client import Client
@@ -18,6 +15,7 @@ from lictor.cluster.update_requests import (
     UpdateType,
     read_update_request,
 )
+from lictor.cluster.work_queue import WorkQueue
 from lictor.errors import ApiError, LictorError, NotFoundError, NotYetError
 
 log = logging.getLogger(__name__)
@@ -41,16 +39,8 @@ class UpdateHandler(Protocol):
     async def __call__(self, update: Update, *, is_late: bool) -> None: ...
 
 
-class _Pause(msgspec.Struct, frozen=True):
-    """How often something failed, when it is due again, and what was known of it then."""
-
-    times: int
-    until: float
-    latest: int
-
-
 class UpdateRequestQueue:
-    """One reconcile pass works off whatever lies there and is due."""
+    """Groups UpdateRequests that ask for the same, and works off each group."""
 
     def __init__(
         self,
@@ -60,52 +50,45 @@ class UpdateRequestQueue:
         *,
         workers: int,
     ) -> None:
+        self.cache = cache
         self._client = client
-        self._cache = cache
         self._handlers = handlers
-        self._gate = asyncio.Semaphore(max(workers, 1))
-        self._due: dict[_Key, _Pause] = {}
+        self._queue: WorkQueue[_Key] = WorkQueue(
+            "update-requests",
+            self._work,
+            workers=workers,
+            first_pause=_FIRST_PAUSE,
+            longest_pause=_LONGEST_PAUSE,
+        )
+        self._groups: dict[_Key, list[StoredUpdate]] = {}
+        # The version of the latest request of each group that was queued.
+        self._queued: dict[_Key, int] = {}
         # What came too early: since when.
         self._early: dict[_Key, float] = {}
         self._read: dict[str, StoredUpdate | None] = {}
-        self._busy: set[_Key] = set()
         self._done: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.on_progress: Callable[[], None] = lambda: None
 
-    @property
-    def waiting(self) -> int:
-        """How many lie there."""
-        return len(self._cache)
+    async def run(self) -> None:
+        """Work until cancelled; what is under way is left to the next leader."""
+        try:
+            await self._queue.run()
+        finally:
+            self._queued.clear()
 
     async def reconcile(self) -> None:
-        """Begin what is due; does not wait for its end."""
-        groups = self._collect()
-        now = time.monotonic()
+        """Queue what is new; a newer request does not wait for the retry of an older one."""
+        groups = self._groups = self._collect()
+        self._queue.keep(set(groups))
+        self._queued = {key: kept for key, kept in self._queued.items() if key in groups}
+        self._early = {key: since for key, since in self._early.items() if key in groups}
         for key, stored in groups.items():
-            if key not in self._busy and self._is_due(key, stored, now):
-                self._busy.add(key)
-                task = asyncio.create_task(self._work(key, stored))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-        self._due = {key: value for key, value in self._due.items() if key in groups}
-        self._early = {key: value for key, value in self._early.items() if key in groups}
-
-    def _is_due(self, key: _Key, stored: list[StoredUpdate], now: float) -> bool:
-        pause = self._due.get(key)
-        # What is asked for once more does not wait for what failed before.
-        return pause is None or pause.until <= now or _latest(stored) > pause.latest
-
-    async def stop(self) -> None:
-        """Leave what is under way to whoever leads next."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._busy.clear()
+            latest = max(each.version for each in stored)
+            if latest > self._queued.get(key, -1):
+                self._queued[key] = latest
+                self._queue.add(key)
 
     def _collect(self) -> dict[_Key, list[StoredUpdate]]:
-        bodies = {str(body["metadata"].get("uid")): body for body in self._cache.list()}
+        bodies = {str(body["metadata"].get("uid")): body for body in self.cache.list()}
         # What an update asks for never changes: each is read once.
         self._read = {
             uid: self._read[uid] if uid in self._read else read_update_request(body)
@@ -118,25 +101,23 @@ class UpdateRequestQueue:
                 groups.setdefault(key_of(stored), []).append(stored)
         return groups
 
-    async def _work(self, key: _Key, stored: list[StoredUpdate]) -> None:
+    async def _work(self, key: _Key) -> bool:
+        stored = [each for each in self._groups.get(key, ()) if each.uid not in self._done]
+        if not stored:
+            return True
         # The latest of equal ones: it knows what the others know.
         update = max(stored, key=lambda each: each.version).update
         try:
-            async with self._gate:
-                await self._handle(key, update)
+            await self._handle(key, update)
         except NotYetError:
-            self._pause(key, stored, _SHORT_PAUSE)
+            self._queue.add(key, _SHORT_PAUSE)
+            return True
         except (LictorError, TimeoutError) as error:
-            await self._fail(key, stored, str(error))
+            return await self._fail(stored, str(error))
         except Exception as error:
             log.exception("update failed", extra={"policy": update.policy})
-            await self._fail(key, stored, f"{type(error).__name__}: {error}")
-        else:
-            self._due.pop(key, None)
-            await self._remove(stored)
-        finally:
-            self._busy.discard(key)
-            self.on_progress()
+            return await self._fail(stored, f"{type(error).__name__}: {error}")
+        return await self._remove(stored)
 
     async def _handle(self, key: _Key, update: Update) -> None:
         handler = self._handlers.get(update.type)
@@ -153,41 +134,31 @@ class UpdateRequestQueue:
         if since is not None:
             self._early.pop(key, None)
 
-    def _pause(
-        self, key: _Key, stored: list[StoredUpdate], seconds: float, *, times: int = 0
-    ) -> None:
-        self._due[key] = _Pause(times, time.monotonic() + seconds, _latest(stored))
-        asyncio.get_running_loop().call_later(seconds, self.on_progress)
-
-    async def _remove(self, stored: Iterable[StoredUpdate]) -> None:
+    async def _remove(self, stored: Iterable[StoredUpdate]) -> bool:
+        """Delete requests that are done; False where one is still there."""
+        is_removed = True
         for each in stored:
             self._done.add(each.uid)
             try:
                 await self._client.delete(
                     UPDATE_REQUEST,
                     each.name,
-                    self._cache.namespace,
+                    self.cache.namespace,
                     preconditions={"uid": each.uid},
                 )
             except ApiError as error:
                 self._done.discard(each.uid)
+                is_removed = False
                 log.warning("update not removed", extra={"why": str(error)[:200]})
+        return is_removed
 
-    async def _fail(self, key: _Key, stored: list[StoredUpdate], why: str) -> None:
+    async def _fail(self, stored: list[StoredUpdate], why: str) -> bool:
+        """Record why an update failed, for another attempt; give up one that is too old."""
+        facts = {"policy": stored[-1].update.policy, "why": why[:300]}
         if _is_old(stored):
-            log.error(
-                "update given up", extra={"policy": stored[0].update.policy, "why": why[:300]}
-            )
-            await self._remove(stored)
-            return
-        known = self._due.get(key)
-        times = known.times if known is not None else 0
-        pause = min(_FIRST_PAUSE * 2 ** min(times, 10), _LONGEST_PAUSE)
-        self._pause(key, stored, pause, times=times + 1)
-        log.warning(
-            "update failed",
-            extra={"policy": stored[-1].update.policy, "why": why[:300], "times": times + 1},
-        )
+            log.error("update given up", extra=facts)
+            return await self._remove(stored)
+        log.warning("update failed", extra=facts)
         status = {"status": {"state": "Failed", "message": why[:1000]}}
         for each in stored:
             try:
@@ -195,17 +166,14 @@ class UpdateRequestQueue:
                     UPDATE_REQUEST,
                     each.name,
                     status,
-                    namespace=self._cache.namespace,
+                    namespace=self.cache.namespace,
                     subresource="status",
                 )
             except NotFoundError:
                 continue
             except ApiError as error:
                 log.warning("status not written", extra={"why": str(error)[:200]})
-
-
-def _latest(stored: Iterable[StoredUpdate]) -> int:
-    return max(each.version for each in stored)
+        return False
 
 
 def _is_old(stored: Iterable[StoredUpdate]) -> bool:

@@ -7,14 +7,14 @@ from lictor.cluster.discovery import Discovery
 from lictor.cluster.resource import UPDATE_REQUEST, Resource
 from lictor.cluster.store import StoredPolicy
 from lictor.cluster.update_requests import UpdateRequests, UpdateType
-from lictor.control.background.coordinator import RESYNC, BackgroundCoordinator, BackgroundTools
+from lictor.control.background.coordinator import RESYNC, BackgroundCoordinator
 from lictor.control.background.mutate_existing import ExistingTriggers, MutateExisting
 from lictor.control.background.trigger import TriggerReader
 from lictor.control.background.update_requests import UpdateHandler, UpdateRequestQueue
 from lictor.control.context import ControllerContext
 from lictor.control.generate.downstream import Downstream
 from lictor.control.generate.objects import GeneratedObjectWriter
-from lictor.control.generate.queue import UnitQueue
+from lictor.control.generate.queue import GenerationQueue, Rewrites
 from lictor.control.generate.reconcile import GenerationOutcome, GenerationReconciler
 from lictor.control.generate.rules import GenerateRules
 from lictor.control.generate.watch import GenerationWatch, TriggerWatch
@@ -43,40 +43,42 @@ def build_background(
     client, flags, store = context.client, context.flags, context.store
     triggers = TriggerReader(client, lambda: store.names, context.namespaces)
     downstream = Downstream(client)
-    discovery.follow(context.store.crds)
-    policies = GenerateRules(client, store)
-    made = _tell_made(tell, add_report)
+    discovery.follow(store.crds)
+    rules = GenerateRules(client, store)
     writes = PolicyWrites(client, context.names)
-    objects = GeneratedObjectWriter(client, writes, downstream)
-    generation = GenerationReconciler(objects, downstream, triggers, policies=policies, tell=made)
-    queue = UnitQueue(generation.reconcile, workers=flags.gen_workers)
-    watch = GenerationWatch(client, downstream, triggers, policies, generation, queue)
-    trigger_watch = TriggerWatch(client, triggers, downstream, generation, watch, policies)
-    trigger_watch.enqueue = lambda rule, trigger: queue.enqueue(rule.unit(trigger))
-    requests = _build_requests(context)
-    mutation = MutateExisting(writes, store, triggers, tell=_tell_changed(tell, add_report))
-    waiting = context.watch(UPDATE_REQUEST, namespace=context.names.namespace)
-    handlers = _list_handlers(generation, mutation)
-    existing = ExistingTriggers(
-        client, store, generation, watch, requests=requests, enqueue=queue.enqueue
+    rewrites = Rewrites()
+    generation = GenerationReconciler(
+        GeneratedObjectWriter(client, writes, downstream),
+        downstream,
+        triggers,
+        policies=rules,
+        rewrites=rewrites,
+        tell=_tell_generated(tell, add_report),
     )
+    queue = GenerationQueue(generation.reconcile, rewrites, workers=flags.gen_workers)
+    watch = GenerationWatch(client, downstream, triggers, rules, generation, queue)
+    mutation = MutateExisting(writes, store, triggers, tell=_tell_mutated(tell, add_report))
+    requests = _build_requests(context)
     return BackgroundCoordinator(
-        BackgroundTools(
-            client=client,
-            store=store,
-            triggers=triggers,
-            downstream=downstream,
-            policies=policies,
-            queue=queue,
-            watch=watch,
-            trigger_watch=trigger_watch,
-            existing=existing,
-            updates=UpdateRequestQueue(client, waiting, handlers, workers=flags.gen_workers),
-            requests=requests,
-            waiting=waiting,
-            list_kinds=lambda: _list_kinds(discovery),
-            resync=min(parse_duration(flags.resync_period) / NANOSECONDS, RESYNC),
-        )
+        store=store,
+        triggers=triggers,
+        downstream=downstream,
+        rules=rules,
+        queue=queue,
+        watch=watch,
+        trigger_watch=TriggerWatch(client, triggers, downstream, generation, rules, queue),
+        existing=ExistingTriggers(
+            client, store, generation, watch, requests=requests, enqueue=queue.enqueue
+        ),
+        updates=UpdateRequestQueue(
+            client,
+            context.watch(UPDATE_REQUEST, namespace=context.names.namespace),
+            _list_handlers(generation, mutation),
+            workers=flags.gen_workers,
+        ),
+        requests=requests,
+        list_kinds=lambda: _list_kinds(discovery),
+        resync=min(parse_duration(flags.resync_period) / NANOSECONDS, RESYNC),
     )
 
 
@@ -87,7 +89,7 @@ def _build_requests(context: ControllerContext) -> UpdateRequests:
     )
 
 
-def _tell_made(tell: Tell, add_report: AddReport) -> Callable[[GenerationOutcome], None]:
+def _tell_generated(tell: Tell, add_report: AddReport) -> Callable[[GenerationOutcome], None]:
     def tell_made(done: GenerationOutcome) -> None:
         policy, uid = done.rule.program.policy, done.rule.policy.uid
         for event in build_generated_events(policy, uid, done.rule.name, done.created):
@@ -102,7 +104,7 @@ def _tell_made(tell: Tell, add_report: AddReport) -> Callable[[GenerationOutcome
     return tell_made
 
 
-def _tell_changed(
+def _tell_mutated(
     tell: Tell, add_report: AddReport
 ) -> Callable[[StoredPolicy, Request, list[Result]], None]:
     def tell_changed(policy: StoredPolicy, request: Request, results: list[Result]) -> None:

@@ -9,13 +9,14 @@ import asyncio
 import binascii
 import logging
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 from cryptography.x509 import Certificate
 
 from lictor.cluster import keys
+from lictor.cluster.cache import Cache
 from lictor.cluster.client import Client
 from lictor.cluster.flags import Flags
 from lictor.cluster.keys import Algorithm, Pair
@@ -77,11 +78,8 @@ def build_certificates_loop(context: ControllerContext, service: str = "") -> Re
         context.watch(SECRET, namespace=settings.namespace, fields=f"metadata.name={secret}")
         for secret in (settings.authority_secret, settings.serving_secret)
     ]
-    rotation = CertificateRotation(context.client, settings)
-    name = "certmanager-controller" + (f"/{service}" if service else "")
-    loop = ReconcileLoop(name, rotation.reconcile, interval=_INTERVAL, caches=caches)
-    rotation.wake_later = loop.wake_later
-    return loop
+    rotation = CertificateRotation(context.client, settings, caches=caches)
+    return rotation.loop
 
 
 class Authority(msgspec.Struct, frozen=True):
@@ -99,12 +97,15 @@ class CertificateRotation:
         client: Client,
         settings: CertificateSettings,
         *,
+        caches: Iterable[Cache] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
         self._settings = settings
         self._clock = clock
-        self.wake_later: Callable[[float], None] = lambda _: None
+        self.loop = ReconcileLoop(
+            "certmanager-controller", self.reconcile, interval=_INTERVAL, caches=caches
+        )
 
     async def reconcile(self) -> None:
         """One look at both Secrets, and what follows from it."""
@@ -172,7 +173,7 @@ class CertificateRotation:
             )
         if not broken and not await self._is_spread(authority, authority.signer, now):
             # The server still has a certificate that is trusted: no hurry.
-            self.wake_later(_WAITING_INTERVAL)
+            self.loop.wake_later(_WAITING_INTERVAL)
             return
         serving = await asyncio.to_thread(
             keys.make_serving,

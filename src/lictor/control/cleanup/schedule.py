@@ -79,12 +79,17 @@ class CleanupScheduler:
         self._allows = allows
         self._tell = tell
         self._now = now
-        self.wake: Callable[[], None] = lambda: None
+        self.loop = ReconcileLoop(
+            "cleanup-controller",
+            self.reconcile,
+            interval=_INTERVAL,
+            caches=self._caches,
+            on_stop=self.stop,
+        )
         self._examined: dict[str, _Examination] = {}
         self._told: dict[str, tuple[str, ...]] = {}
         self._runs: dict[str, asyncio.Task[None]] = {}
         self._failures: dict[str, _Failure] = {}
-        self._timer: asyncio.TimerHandle | None = None
 
     async def reconcile(self) -> None:
         """Look at every policy, start the runs that are due, and set the clock for the next."""
@@ -108,8 +113,6 @@ class CleanupScheduler:
 
     async def stop(self) -> None:
         """End all runs where they are; the next leader begins them again."""
-        if self._timer is not None:
-            self._timer.cancel()
         runs = tuple(self._runs.values())
         for run in runs:
             run.cancel()
@@ -232,7 +235,7 @@ class CleanupScheduler:
                 log.info("run ended", extra=facts)
         finally:
             self._runs.pop(uid, None)
-            self.wake()
+            self.loop.wake()
 
     def _postpone(self, uid: str, error: Exception) -> None:
         known = self._failures.get(uid)
@@ -247,14 +250,10 @@ class CleanupScheduler:
         self._failures = {uid: kept for uid, kept in self._failures.items() if uid in live}
 
     def _set_timer(self, moments: Sequence[datetime]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if not moments:
-            return
-        seconds = max((min(moments) - self._now()).total_seconds(), 0.0)
-        # By the clock on the wall, which may be set: looked at again at the interval at the latest.
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(min(seconds, _INTERVAL) + 0.01, self.wake)
+        if moments:
+            seconds = max((min(moments) - self._now()).total_seconds(), 0.0)
+            # The clock may be set: the loop looks again at its interval at the latest.
+            self.loop.wake_later(min(seconds, _INTERVAL) + 0.01)
 
 
 def _find_due(document: JsonObject, next_run: NextRun) -> datetime:
@@ -282,21 +281,3 @@ def _is_same(document: JsonObject, cache: Cache) -> bool:
         and current["metadata"].get("generation") == metadata.get("generation")
         and is_dry(current) == is_dry(document)
     )
-
-
-class CleanupLoop(ReconcileLoop):
-    """The loop of all policies that delete; what it began ends with it."""
-
-    def __init__(self, cleanups: CleanupScheduler, caches: Sequence[Cache]) -> None:
-        super().__init__(
-            "cleanup-controller", cleanups.reconcile, interval=_INTERVAL, caches=caches
-        )
-        self._cleanups = cleanups
-        cleanups.wake = self.wake
-
-    async def run(self) -> None:
-        """Reconcile until cancelled, then end the runs."""
-        try:
-            await super().run()
-        finally:
-            await self._cleanups.stop()

@@ -12,14 +12,15 @@ from lictor.cluster.request_filter import build_filter
 from lictor.cluster.resource import NAMESPACE
 from lictor.cluster.service_calls import read_http_limits
 from lictor.cluster.settings import Settings
+from lictor.cluster.work_queue import DueQueue
 from lictor.control.cleanup.removal import Tell
-from lictor.control.cleanup.schedule import CleanupLoop, CleanupScheduler
+from lictor.control.cleanup.schedule import CleanupScheduler
 from lictor.control.cleanup.sweep import IsProtected, SweepContext
 from lictor.control.context import ControllerContext
 from lictor.control.loop import ReconcileLoop
 from lictor.control.policy_writes import PolicyWrites
-from lictor.control.ttl.deletion import TtlDeletionLoop, TtlDeletions
-from lictor.control.ttl.watch import Agenda, TtlLoop, TtlWatches
+from lictor.control.ttl.deletion import TtlDeletions
+from lictor.control.ttl.watch import ExpiringObject, TtlWatches
 from lictor.families.registry import Role, registry
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.model.metadata import PolicyRecord
@@ -65,24 +66,24 @@ def build_policies_loop(
         http_limits=read_http_limits(context.flags),
         own=context.names,
     )
-    cleanups = CleanupScheduler(caches, sweep_context, ask_for_myself(context.client), tell, now)
-    return CleanupLoop(cleanups, caches)
+    allows = ask_for_myself(context.client)
+    return CleanupScheduler(caches, sweep_context, allows, tell, now).loop
 
 
 def build_ttl_loops(context: ControllerContext) -> list[ReconcileLoop]:
     """The loop that watches objects with a time to live, and the one that deletes them."""
-    agenda = Agenda()
+    due: DueQueue[ExpiringObject] = DueQueue()
+    seconds = parse_duration(context.flags.ttl_reconciliation_interval) / NANOSECONDS
     watches = TtlWatches(
         lambda: MetadataClient(context.client.config),
         ServedKinds(context.client, keep=0.0).read,
         ask_for_myself(context.client),
-        agenda,
+        due,
+        max(seconds, _LEAST_INTERVAL),
     )
-    writes = PolicyWrites(context.client, context.names)
-    deleting = TtlDeletionLoop(TtlDeletions(writes, agenda, watches.find))
-    watches.wake = deleting.wake
-    seconds = parse_duration(context.flags.ttl_reconciliation_interval) / NANOSECONDS
-    return [TtlLoop(watches, max(seconds, _LEAST_INTERVAL)), deleting]
+    deletions = TtlDeletions(PolicyWrites(context.client, context.names), due, watches.find)
+    watches.listen(deletions.loop.wake)
+    return [watches.loop, deletions.loop]
 
 
 class NamespaceLookup:

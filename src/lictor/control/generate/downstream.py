@@ -45,6 +45,9 @@ class ObjectLocation(msgspec.Struct, frozen=True):
     name: str
 
 
+Listener: TypeAlias = Callable[[ObjectLocation, Change], None]
+
+
 class _Watch(msgspec.Struct):
     cache: Cache
     task: asyncio.Task[None]
@@ -79,9 +82,11 @@ class Downstream:
         self._units: dict[UnitKey, dict[ObjectLocation, JsonObject]] = {}
         self._copies: dict[str, dict[ObjectLocation, JsonObject]] = {}
         self._triggers: dict[str, set[UnitKey]] = {}
-        # Told of every change of a made object, and of every source that changed or went.
-        self.on_made: Callable[[ObjectLocation, Change], None] = lambda location, change: None  # noqa: ARG005
-        self.on_source: Callable[[ObjectLocation, Change], None] = lambda location, change: None  # noqa: ARG005
+        self._listeners: list[tuple[Listener, Listener]] = []
+
+    def listen(self, on_generated: Listener, on_source: Listener) -> None:
+        """Call these after each change of a generated object, and of a source."""
+        self._listeners.append((on_generated, on_source))
 
     async def follow(self, resource: Resource, *, sources: bool = False) -> None:
         """Watch a kind from now on; returns when everything of it has been read.
@@ -212,12 +217,17 @@ class Downstream:
                 self.forget(location, change.object)
             else:
                 self.remember(location, change.object)
-            self.on_made(location, change)
+            for on_generated, _ in self._listeners:
+                on_generated(location, change)
 
         return hear
 
     def _hear_source(self, resource: Resource) -> Callable[[Change], None]:
-        return lambda change: self.on_source(locate_object(resource, change.object), change)
+        def hear(change: Change) -> None:
+            for _, on_source in self._listeners:
+                on_source(locate_object(resource, change.object), change)
+
+        return hear
 
     def remember(self, location: ObjectLocation, item: JsonObject) -> None:
         """Take note of a made object; the watch may tell of it later."""

@@ -16,6 +16,7 @@ from lictor.control.context import evaluate_in_thread
 from lictor.control.generate.downstream import Downstream, ObjectLocation
 from lictor.control.generate.labels import GenerationUnit, goes_with_policy, mark_made, read_aim
 from lictor.control.generate.objects import GeneratedObject, GeneratedObjectWriter, WriteOutcome
+from lictor.control.generate.queue import Rewrites
 from lictor.control.generate.rules import GenerateRule, GenerateRules
 from lictor.errors import ApiError, EvaluationError, LictorError
 from lictor.model.request import Operation, Request
@@ -35,7 +36,7 @@ class GenerationOutcome(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
-class _Turns:
+class _KeyedLocks:
     """One at a time for each key."""
 
     def __init__(self) -> None:
@@ -64,16 +65,16 @@ class GenerationReconciler:
         triggers: TriggerReader,
         *,
         policies: GenerateRules,
+        rewrites: Rewrites,
         tell: Callable[["GenerationOutcome"], None],
     ) -> None:
         self._downstream = downstream
         self._triggers = triggers
         self._policies = policies
         self._tell = tell
-        self._turns = _Turns()
+        self._locks = _KeyedLocks()
+        self._rewrites = rewrites
         self.objects = objects
-        # Told when something that we had made was changed by someone else, and put right.
-        self.on_fight: Callable[[GenerationUnit], None] = lambda unit: None  # noqa: ARG005
 
     async def handle(self, update: Update, *, is_late: bool) -> None:
         """What an UpdateRequest asks for; raises where that did not work."""
@@ -100,7 +101,7 @@ class GenerationReconciler:
             return
         if request is None and not (rule.synchronize or rule.existing):
             return  # since somebody wanted this, the rule has learnt to leave things alone
-        async with self._turns.take(unit.key):
+        async with self._locks.take(unit.key):
             seen = request or await self._ask(rule, unit)
             if seen is None:
                 await self._drop_orphans(rule, unit)
@@ -195,7 +196,7 @@ class GenerationReconciler:
         if wrote is WriteOutcome.CREATED:
             created.append(made.body)
         elif wrote is WriteOutcome.CHANGED:
-            self.on_fight(unit)
+            self._rewrites.note(unit)
 
     def _shape(
         self, rule: GenerateRule, unit: GenerationUnit, result: Result

@@ -119,6 +119,11 @@ class GenerateRules:
         _ = self.rules
         return self._rules.get((unit.policy, unit.namespace, unit.rule))
 
+    def find_synchronized(self, unit: GenerationUnit) -> GenerateRule | None:
+        """The rule that a unit belongs to, where it keeps its objects in sync."""
+        rule = self.find(unit)
+        return rule if rule is not None and rule.synchronize else None
+
     async def is_newer(self, rule: GenerateRule, trigger: JsonObject) -> bool:
         """Has an object come after the policy was last changed? Then it has set it off."""
         created = str(trigger["metadata"].get("creationTimestamp") or "")

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 
 import msgspec
 
@@ -13,7 +13,7 @@ from lictor.cluster.update_requests import UpdateTrigger
 from lictor.control.background.trigger import TriggerReader
 from lictor.control.generate.downstream import Downstream, ObjectLocation
 from lictor.control.generate.labels import GenerationUnit, goes_with_policy, read_source, read_unit
-from lictor.control.generate.queue import UnitQueue
+from lictor.control.generate.queue import GenerationQueue
 from lictor.control.generate.reconcile import GenerationReconciler
 from lictor.control.generate.rules import GenerateRule, GenerateRules
 from lictor.errors import LictorError, LookupFailedError
@@ -31,7 +31,7 @@ class GenerationWatch:
         triggers: TriggerReader,
         policies: GenerateRules,
         generation: GenerationReconciler,
-        queue: UnitQueue,
+        queue: GenerationQueue,
     ) -> None:
         self._client = client
         self._downstream = downstream
@@ -40,9 +40,7 @@ class GenerationWatch:
         self._generation = generation
         self._queue = queue
         self._tasks: set[asyncio.Task[None]] = set()
-        downstream.on_made = self._hear_made
-        downstream.on_source = self._hear_source
-        generation.on_fight = queue.note_fight
+        downstream.listen(self._hear_made, self._hear_source)
 
     async def stop(self) -> None:
         """End what is under way."""
@@ -50,12 +48,6 @@ class GenerationWatch:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def hear_trigger(self, uid: str) -> None:
-        """A trigger changed or went: look at what was made for it."""
-        for unit in self._downstream.units_of(uid):
-            if self._find_synchronized(unit) is not None:
-                self._queue.enqueue(unit)
 
     async def review(self, rule: GenerateRule) -> None:
         """Look at everything that one rule has made, now that it has changed."""
@@ -80,7 +72,7 @@ class GenerationWatch:
             if self._policies.find(unit) is None:
                 if goes_with_policy(item):
                     ruleless[unit.key] = unit
-            elif self._find_synchronized(unit) is not None:
+            elif self._policies.find_synchronized(unit) is not None:
                 source = read_source(item)
                 if source is not None:
                     sources[source] = None
@@ -120,10 +112,6 @@ class GenerationWatch:
         except LookupFailedError as error:
             log.info("source not read", extra={"source": source.name, "why": str(error)[:200]})
 
-    def _find_synchronized(self, unit: GenerationUnit) -> GenerateRule | None:
-        rule = self._policies.find(unit)
-        return rule if rule is not None and rule.synchronize else None
-
     def _hear_made(self, location: ObjectLocation, change: Change) -> None:
         version = str(change.object["metadata"].get("resourceVersion") or "")
         if change.type is ChangeType.DELETED:
@@ -134,7 +122,7 @@ class GenerationWatch:
         elif change.type is ChangeType.ADDED and not self._generation.objects.has_left(location):
             return  # at the start, everything is looked at anyway
         unit = read_unit(change.before or change.object)
-        if unit is not None and self._find_synchronized(unit) is not None:
+        if unit is not None and self._policies.find_synchronized(unit) is not None:
             self._queue.enqueue(unit)
 
     def _hear_source(self, location: ObjectLocation, change: Change) -> None:
@@ -148,7 +136,7 @@ class GenerationWatch:
     def _enqueue_copies(self, copies: Iterable[JsonObject]) -> None:
         for item in copies:
             unit = read_unit(item)
-            if unit is not None and self._find_synchronized(unit) is not None:
+            if unit is not None and self._policies.find_synchronized(unit) is not None:
                 self._queue.enqueue(unit)
 
     async def _look_after(self, location: ObjectLocation, uid: str) -> None:
@@ -164,7 +152,7 @@ class GenerationWatch:
             return
         for where, item in copies.items():
             unit = read_unit(item)
-            if unit is not None and self._find_synchronized(unit) is not None:
+            if unit is not None and self._policies.find_synchronized(unit) is not None:
                 await self._generation.objects.delete(where, item, own=unit.namespace)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
@@ -203,20 +191,19 @@ class TriggerWatch:
         triggers: TriggerReader,
         downstream: Downstream,
         generation: GenerationReconciler,
-        watch: GenerationWatch,
         policies: GenerateRules,
+        queue: GenerationQueue,
     ) -> None:
         self._client = client
         self._policies = policies
+        self._queue = queue
         self._triggers = triggers
         self._downstream = downstream
         self._generation = generation
-        self._watch = watch
         self._names: MetadataClient | None = None
         self._watched: dict[Resource, _Watched] = {}
         # Triggers that a rule had nothing to do for: in which state of both.
         self._idle: dict[tuple[str, str, str, str], tuple[str, str]] = {}
-        self.enqueue: Callable[[GenerateRule, UpdateTrigger], None] = lambda rule, trigger: None  # noqa: ARG005
 
     async def follow(self, rules: Iterable[GenerateRule], kinds: Iterable[Resource]) -> None:
         """Watch the triggers of rules that keep things in step, and no others."""
@@ -231,7 +218,7 @@ class TriggerWatch:
         if self._names is None:
             self._names = MetadataClient(self._client.config)
         cache = Cache(self._names, resource, keep=_keep_identity)
-        cache.listen(self._hear)
+        cache.listen(self.hear)
         self._watched[resource] = _Watched(cache, asyncio.create_task(cache.run()))
 
     async def stop(self) -> None:
@@ -246,9 +233,13 @@ class TriggerWatch:
             await self._names.close()
             self._names = None
 
-    def _hear(self, change: Change) -> None:
+    def hear(self, change: Change) -> None:
+        """A trigger changed or went: reconcile what was generated for it."""
         if change.type is not ChangeType.ADDED:
-            self._watch.hear_trigger(str(change.object["metadata"].get("uid") or ""))
+            uid = str(change.object["metadata"].get("uid") or "")
+            for unit in self._downstream.units_of(uid):
+                if self._policies.find_synchronized(unit) is not None:
+                    self._queue.enqueue(unit)
 
     async def heal(self, rules: Iterable[GenerateRule]) -> bool:
         """Find triggers that came after their rule and for which nothing is there.
@@ -280,7 +271,7 @@ class TriggerWatch:
                 continue
             is_missed = await self._is_missed(rule, resource, item)
             if is_missed:
-                self.enqueue(rule, _refer(resource, metadata))
+                self._queue.enqueue(rule.unit(_refer(resource, metadata)))
             elif is_missed is False:
                 self._idle[key] = state
 

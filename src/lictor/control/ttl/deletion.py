@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
+from lictor.cluster.work_queue import DueQueue
 from lictor.control.cleanup.removal import count_expired, count_unexpired
 from lictor.control.loop import ReconcileLoop
 from lictor.control.policy_writes import PolicyWrites
-from lictor.control.ttl.watch import PROPAGATION, Agenda, ExpiringObject, find_due
+from lictor.control.ttl.watch import PROPAGATION, ExpiringObject, find_due
 from lictor.errors import ApiError, ConflictError, UnreachableError
 from lictor.raw import JsonObject
 
@@ -24,39 +25,33 @@ _LONGEST_PAUSE = 300.0
 
 
 class TtlDeletions:
-    """Works off the agenda; `find` tells how an object is now."""
+    """Deletes what is due; `find` returns an object as it is now."""
 
     def __init__(
         self,
         writes: PolicyWrites,
-        agenda: Agenda,
+        due: DueQueue[ExpiringObject],
         find: Callable[[ExpiringObject], JsonObject | None],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._writes = writes
-        self._agenda = agenda
+        self._due = due
         self._find = find
         self._now = now
-        self.wake: Callable[[], None] = lambda: None
+        self.loop = ReconcileLoop("ttl-controller", self.reconcile, interval=_INTERVAL)
         # How long to wait before the next attempt, for objects that could not be deleted.
         self._pauses: dict[ExpiringObject, float] = {}
-        self._timer: asyncio.TimerHandle | None = None
 
     async def reconcile(self) -> None:
         """Delete all that is due, and set the clock for the next."""
         unreachable: UnreachableError | None = None
-        while unreachable is None and (due := self._agenda.take(self._now(), _AT_ONCE)):
+        while unreachable is None and (due := self._due.take(self._now().timestamp(), _AT_ONCE)):
             answers = await asyncio.gather(*map(self._expire, due))
             unreachable = next((each for each in answers if each is not None), None)
-        self._pauses = {key: kept for key, kept in self._pauses.items() if key in self._agenda}
+        self._pauses = {key: kept for key, kept in self._pauses.items() if key in self._due}
         self._set_timer()
         if unreachable is not None:
             raise unreachable
-
-    def stop(self) -> None:
-        """Forget the clock."""
-        if self._timer is not None:
-            self._timer.cancel()
 
     async def _expire(self, expiring: ExpiringObject) -> UnreachableError | None:
         item = self._find(expiring)
@@ -71,7 +66,7 @@ class TtlDeletions:
             # Perhaps its label says something else by now, or another object has its name.
             self._postpone(expiring, _CONFLICT_PAUSE)
         except UnreachableError as error:
-            self._agenda.put(expiring, due)
+            self._due.put(expiring, due.timestamp())
             return error
         except ApiError as error:
             count_unexpired(expiring.resource, expiring.namespace)
@@ -101,7 +96,7 @@ class TtlDeletions:
     def _postpone(self, expiring: ExpiringObject, first: float) -> None:
         pause = min(self._pauses.get(expiring, first / 2) * 2, _LONGEST_PAUSE)
         self._pauses[expiring] = pause
-        self._agenda.put(expiring, self._now() + timedelta(seconds=pause))
+        self._due.put(expiring, self._now().timestamp() + pause)
 
     def _complain(self, expiring: ExpiringObject, error: ApiError) -> None:
         if expiring not in self._pauses:
@@ -110,26 +105,8 @@ class TtlDeletions:
             log.warning("object not deleted", extra={**facts, "object": expiring.name, "why": why})
 
     def _set_timer(self) -> None:
-        self.stop()
-        moment = self._agenda.next_moment
-        if moment is not None:
-            seconds = max((moment - self._now()).total_seconds(), 0.0)
-            # The clock on the wall may be set: look again at the interval at the latest.
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(min(seconds, _INTERVAL) + 0.01, self.wake)
-
-
-class TtlDeletionLoop(ReconcileLoop):
-    """The loop that deletes."""
-
-    def __init__(self, deletions: TtlDeletions) -> None:
-        super().__init__("ttl-controller", deletions.reconcile, interval=_INTERVAL)
-        self._deletions = deletions
-        deletions.wake = self.wake
-
-    async def run(self) -> None:
-        """Delete until cancelled."""
-        try:
-            await super().run()
-        finally:
-            self._deletions.stop()
+        due = self._due.next_due
+        if due is not None:
+            seconds = max(due - self._now().timestamp(), 0.0)
+            # The clock may be set: the loop looks again at its interval at the latest.
+            self.loop.wake_later(min(seconds, _INTERVAL) + 0.01)

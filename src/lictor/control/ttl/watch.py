@@ -1,11 +1,9 @@
 """Which collections are watched for objects with a time to live, and when is each of these due?"""
 
 import asyncio
-import heapq
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import TypeAlias
 
 import msgspec
 
@@ -14,6 +12,7 @@ from lictor.cluster.cache import Cache, Change, ChangeType
 from lictor.cluster.client import Client
 from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import Resource
+from lictor.cluster.work_queue import DueQueue
 from lictor.control.cleanup.removal import hide_ttl_watch, show_ttl_watch
 from lictor.control.cleanup.run import read_time
 from lictor.control.loop import ReconcileLoop
@@ -37,80 +36,6 @@ class ExpiringObject(msgspec.Struct, frozen=True, order=True):
     name: str
 
 
-_Entry: TypeAlias = tuple[datetime, int, ExpiringObject]
-
-
-# Entries of objects that have been moved or dropped stay in the heap for a while; so many may.
-_SLACK = 1000
-
-
-class Agenda:
-    """Any number of objects; the next one is found without looking at the others."""
-
-    def __init__(self) -> None:
-        self._moments: dict[ExpiringObject, datetime] = {}
-        self._heap: list[_Entry] = []
-        # Of two objects with the same moment the one that came first.
-        self._count = 0
-
-    def __len__(self) -> int:
-        return len(self._moments)
-
-    def __contains__(self, expiring: object) -> bool:
-        return expiring in self._moments
-
-    def put(self, expiring: ExpiringObject, moment: datetime) -> bool:
-        """Note an object, or move it; False where nothing has changed."""
-        if self._moments.get(expiring) == moment:
-            return False
-        self._moments[expiring] = moment
-        self._push(moment, expiring)
-        if len(self._heap) > 2 * len(self._moments) + _SLACK:
-            self._rebuild()
-        return True
-
-    def drop(self, expiring: ExpiringObject) -> None:
-        """Forget an object."""
-        self._moments.pop(expiring, None)
-
-    def drop_all(self, resource: Resource) -> None:
-        """Forget all objects of a collection."""
-        kept = {key: value for key, value in self._moments.items() if key.resource != resource}
-        self._moments = kept
-        self._rebuild()
-
-    @property
-    def next_moment(self) -> datetime | None:
-        """When the next object is due."""
-        self._skip()
-        return self._heap[0][0] if self._heap else None
-
-    def take(self, now: datetime, limit: int) -> list[ExpiringObject]:
-        """Those that are due, the earliest first, so many at most; they are forgotten."""
-        taken: list[ExpiringObject] = []
-        while len(taken) < limit:
-            self._skip()
-            if not self._heap or self._heap[0][0] > now:
-                break
-            expiring = heapq.heappop(self._heap)[2]
-            del self._moments[expiring]
-            taken.append(expiring)
-        return taken
-
-    def _skip(self) -> None:
-        while self._heap and self._moments.get(self._heap[0][2]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-
-    def _push(self, moment: datetime, expiring: ExpiringObject) -> None:
-        self._count += 1
-        heapq.heappush(self._heap, (moment, self._count, expiring))
-
-    def _rebuild(self) -> None:
-        self._heap = []
-        for expiring, moment in self._moments.items():
-            self._push(moment, expiring)
-
-
 class _Watch(msgspec.Struct, frozen=True):
     cache: Cache
     task: asyncio.Task[None]
@@ -124,16 +49,24 @@ class TtlWatches:
         connect: Callable[[], Client],
         served: Callable[[], Awaitable[Sequence[Collection]]],
         allows: AccessCheck,
-        agenda: Agenda,
+        due: DueQueue[ExpiringObject],
+        interval: float,
     ) -> None:
         self._connect = connect
         # As long as there are watches: a loop ends with its lead, and may begin again.
         self._client: Client | None = None
         self._served = served
         self._allows = allows
-        self._agenda = agenda
-        self.wake: Callable[[], None] = lambda: None
+        self._due = due
+        self._listeners: list[Callable[[], None]] = []
+        self.loop = ReconcileLoop(
+            "ttl-controller-manager", self.reconcile, interval=interval, on_stop=self.stop
+        )
         self._watches: dict[Resource, _Watch] = {}
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when an object is due at another time than before."""
+        self._listeners.append(listener)
 
     def find(self, expiring: ExpiringObject) -> JsonObject | None:
         """The object as it is now; None where it is gone, or no longer looked after."""
@@ -195,7 +128,7 @@ class TtlWatches:
         watch = self._watches.pop(resource)
         watch.task.cancel()
         await asyncio.gather(watch.task, return_exceptions=True)
-        self._agenda.drop_all(resource)
+        self._due.drop_where(lambda expiring: expiring.resource == resource)
         hide_ttl_watch(resource)
 
     def _hear(self, resource: Resource, change: Change) -> None:
@@ -205,9 +138,10 @@ class TtlWatches:
         )
         due = None if change.type is ChangeType.DELETED else find_due(item)
         if due is None:
-            self._agenda.drop(expiring)
-        elif self._agenda.put(expiring, due):
-            self.wake()
+            self._due.drop(expiring)
+        elif self._due.put(expiring, due.timestamp()):
+            for listener in self._listeners:
+                listener()
 
 
 def _ask_about(resource: Resource, verb: str) -> Access:
@@ -249,18 +183,3 @@ def _keep_little(item: JsonObject) -> JsonObject:
         if key in values:
             kept[field] = {key: values[key]}
     return {"metadata": kept}
-
-
-class TtlLoop(ReconcileLoop):
-    """The loop that keeps the watches; they end with it."""
-
-    def __init__(self, watches: TtlWatches, interval: float) -> None:
-        super().__init__("ttl-controller-manager", watches.reconcile, interval=interval)
-        self._watches = watches
-
-    async def run(self) -> None:
-        """Reconcile until cancelled, then end the watches."""
-        try:
-            await super().run()
-        finally:
-            await self._watches.stop()

@@ -34,7 +34,6 @@ from lictor.raw import Json
 log = logging.getLogger(__name__)
 
 _INTERVAL = 10.0
-_CLEANUP_INTERVAL = 300.0
 # API servers learn of a changed configuration a little after it was written.
 _SPREAD = 0.3
 _MOST_ROUNDS = 5
@@ -86,26 +85,6 @@ def build_webhooks_loop(
     context.settings.listen(loop.wake)
     reconciler.discovery.listen(loop.wake)
     return loop, reconciler.state
-
-
-def build_cleanup_webhooks_loop(context: ControllerContext) -> ReconcileLoop:
-    """The loop of the cleanup server's webhooks, where that is a server of its own."""
-    names, flags = context.names, context.flags
-    writer = ConfigurationWriter(context, names.cleanup_service)
-
-    async def reconcile() -> None:
-        settings = context.settings.current
-        wanted = build_cleanup(names, flags, settings, names.cleanup_service)
-        await writer.write(wanted, writer.find_address(), settings)
-
-    loop = ReconcileLoop(
-        "cleanup-webhook-controller",
-        reconcile,
-        interval=_CLEANUP_INTERVAL,
-        caches=writer.caches,
-    )
-    context.settings.listen(loop.wake)
-    return loop
 
 
 class WebhookReconciler:

@@ -1,0 +1,188 @@
+"""The work queue of every controller: items wait for their due time, each of them once."""
+
+import asyncio
+import heapq
+import logging
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from lictor.errors import LictorError
+
+log = logging.getLogger(__name__)
+
+# Entries of items that have been moved or dropped stay in the heap for a while; so many may.
+_SLACK = 1000
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+class DueQueue(Generic[Item]):
+    """Items by their due time; the next one is found without looking at the others."""
+
+    def __init__(self) -> None:
+        self._due: dict[Item, float] = {}
+        self._heap: list[tuple[float, int, Item]] = []
+        # Of two items with the same due time the one that was added first.
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._due
+
+    def put(self, item: Item, due: float) -> bool:
+        """Add an item, or move it; False where nothing has changed."""
+        if self._due.get(item) == due:
+            return False
+        self._due[item] = due
+        self._push(item, due)
+        if len(self._heap) > 2 * len(self._due) + _SLACK:
+            self._rebuild()
+        return True
+
+    def find(self, item: Item) -> float | None:
+        """When an item is due; None where it does not wait."""
+        return self._due.get(item)
+
+    def drop(self, item: Item) -> None:
+        """Forget an item."""
+        self._due.pop(item, None)
+
+    def drop_where(self, is_dropped: Callable[[Item], bool]) -> None:
+        """Forget all items of which this is true."""
+        self._due = {item: due for item, due in self._due.items() if not is_dropped(item)}
+        self._rebuild()
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next item is due."""
+        self._skip()
+        return self._heap[0][0] if self._heap else None
+
+    def take(self, now: float, limit: int) -> list[Item]:
+        """Remove the items that are due, the earliest first, at most this many."""
+        taken: list[Item] = []
+        while len(taken) < limit:
+            self._skip()
+            if not self._heap or self._heap[0][0] > now:
+                break
+            item = heapq.heappop(self._heap)[2]
+            del self._due[item]
+            taken.append(item)
+        return taken
+
+    def _skip(self) -> None:
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+
+    def _push(self, item: Item, due: float) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (due, self._count, item))
+
+    def _rebuild(self) -> None:
+        self._heap = []
+        for item, due in self._due.items():
+            self._push(item, due)
+
+
+class WorkQueue(Generic[Item]):
+    """Reconciles items with a fixed number of workers; no item is worked on twice at a time.
+
+    `reconcile` returns False, or raises, where an item must be reconciled again: that happens
+    after pauses that grow from `first_pause` to `longest_pause` seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Callable[[Item], Awaitable[bool]],
+        *,
+        workers: int = 2,
+        first_pause: float = 0.1,
+        longest_pause: float = 30.0,
+    ) -> None:
+        self._name = name
+        self._reconcile = reconcile
+        self._workers = max(workers, 1)
+        self._pauses = (first_pause, longest_pause)
+        self._waiting: DueQueue[Item] = DueQueue()
+        self._busy: set[Item] = set()
+        # Added while they were worked on: when they are due again.
+        self._again: dict[Item, float] = {}
+        self._failures: dict[Item, int] = {}
+        self._added = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, item: Item, delay: float = 0.0) -> None:
+        """Reconcile an item soon, or after a delay; the earliest of several calls counts."""
+        due = time.monotonic() + delay
+        if item in self._busy:
+            self._again[item] = min(due, self._again.get(item, due))
+        else:
+            known = self._waiting.find(item)
+            self._put(item, due if known is None else min(due, known))
+
+    def keep(self, items: set[Item]) -> None:
+        """Forget all items but these."""
+        self._waiting.drop_where(lambda item: item not in items)
+        self._failures = {item: times for item, times in self._failures.items() if item in items}
+
+    async def run(self) -> None:
+        """Work until cancelled; what still waits is forgotten then."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._workers):
+                    group.create_task(self._work())
+        finally:
+            self._waiting = DueQueue()
+            for known in (self._busy, self._again, self._failures):
+                known.clear()
+
+    async def _work(self) -> None:
+        while True:
+            item = await self._take()
+            self._busy.add(item)
+            try:
+                is_done = await self._try(item)
+            finally:
+                self._busy.discard(item)
+            if is_done:
+                self._failures.pop(item, None)
+            if item in self._again:
+                self._put(item, self._again.pop(item))
+            elif not is_done:
+                self._retry(item)
+
+    async def _take(self) -> Item:
+        while not (due := self._waiting.take(time.monotonic(), 1)):
+            self._added.clear()
+            next_due = self._waiting.next_due
+            pause = None if next_due is None else max(next_due - time.monotonic(), 0.0)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._added.wait()
+        return due[0]
+
+    async def _try(self, item: Item) -> bool:
+        try:
+            return await self._reconcile(item)
+        except (LictorError, TimeoutError) as error:
+            # Someone else was faster, or a webhook said no: the next attempt may succeed.
+            log.info("will be tried again", extra={"what": self._name, "why": str(error)})
+        except Exception:
+            log.exception("will be tried again", extra={"what": self._name})
+        return False
+
+    def _retry(self, item: Item) -> None:
+        times = self._failures[item] = self._failures.get(item, 0) + 1
+        first, longest = self._pauses
+        self._put(item, time.monotonic() + min(first * 2 ** min(times - 1, 16), longest))
+
+    def _put(self, item: Item, due: float) -> None:
+        self._waiting.put(item, due)
+        self._added.set()
