@@ -91,23 +91,26 @@ class DueQueue(Generic[Item]):
 class WorkQueue(Generic[Item]):
     """Reconciles items with a fixed number of workers; no item is worked on twice at a time.
 
-    `reconcile` returns False, or raises, where an item must be reconciled again: that happens
-    after pauses that grow from `first_pause` to `longest_pause` seconds.
+    `reconcile` returns True where an item is done, a number of seconds after which to reconcile it
+    again, or False (or raises) where it failed. Pauses after failures grow from the first to the
+    second of `pauses`; an item that is added meanwhile does not wait for them, unless it
+    `waits_after_failure`.
     """
 
     def __init__(
         self,
         name: str,
-        reconcile: Callable[[Item], Awaitable[bool]],
+        reconcile: Callable[[Item], Awaitable[bool | float]],
         *,
         workers: int = 2,
-        first_pause: float = 0.1,
-        longest_pause: float = 30.0,
+        pauses: tuple[float, float] = (0.1, 30.0),
+        waits_after_failure: bool = False,
     ) -> None:
         self._name = name
         self._reconcile = reconcile
         self._workers = max(workers, 1)
-        self._pauses = (first_pause, longest_pause)
+        self._pauses = pauses
+        self._waits_after_failure = waits_after_failure
         self._waiting: DueQueue[Item] = DueQueue()
         self._busy: set[Item] = set()
         # Added while they were worked on: when they are due again.
@@ -148,15 +151,10 @@ class WorkQueue(Generic[Item]):
             item = await self._take()
             self._busy.add(item)
             try:
-                is_done = await self._try(item)
+                outcome = await self._try(item)
             finally:
                 self._busy.discard(item)
-            if is_done:
-                self._failures.pop(item, None)
-            if item in self._again:
-                self._put(item, self._again.pop(item))
-            elif not is_done:
-                self._retry(item)
+            self._settle(item, outcome)
 
     async def _take(self) -> Item:
         while not (due := self._waiting.take(time.monotonic(), 1)):
@@ -168,20 +166,28 @@ class WorkQueue(Generic[Item]):
                     await self._added.wait()
         return due[0]
 
-    async def _try(self, item: Item) -> bool:
+    async def _try(self, item: Item) -> bool | float:
         try:
             return await self._reconcile(item)
         except (LictorError, TimeoutError) as error:
             # Someone else was faster, or a webhook said no: the next attempt may succeed.
             log.info("will be tried again", extra={"what": self._name, "why": str(error)})
         except Exception:
-            log.exception("will be tried again", extra={"what": self._name})
+            log.exception("will be tried again", extra={"what": self._name, "item": item})
         return False
 
-    def _retry(self, item: Item) -> None:
-        times = self._failures[item] = self._failures.get(item, 0) + 1
-        first, longest = self._pauses
-        self._put(item, time.monotonic() + min(first * 2 ** min(times - 1, 16), longest))
+    def _settle(self, item: Item, outcome: bool | float) -> None:  # noqa: FBT001
+        again = self._again.pop(item, None)
+        if outcome is not False:
+            self._failures.pop(item, None)
+        if again is not None and not (outcome is False and self._waits_after_failure):
+            self._put(item, again)
+        elif outcome is False:
+            times = self._failures[item] = self._failures.get(item, 0) + 1
+            first, longest = self._pauses
+            self._put(item, time.monotonic() + min(first * 2 ** min(times - 1, 16), longest))
+        elif outcome is not True:
+            self._put(item, time.monotonic() + outcome)
 
     def _put(self, item: Item, due: float) -> None:
         self._waiting.put(item, due)

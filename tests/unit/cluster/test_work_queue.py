@@ -97,7 +97,7 @@ def test_what_fails_waits_longer_each_time_and_what_is_forgotten_does_not_return
                 queue.keep(set())
             raise UsageError("no")
 
-        queue = WorkQueue("test", reconcile, first_pause=0.02, workers=1)
+        queue = WorkQueue("test", reconcile, pauses=(0.02, 1.0), workers=1)
         queue.add("a")
         queue.add("b", 0.03)
         with suppress(TimeoutError):

@@ -57,8 +57,7 @@ class UpdateRequestQueue:
             "update-requests",
             self._work,
             workers=workers,
-            first_pause=_FIRST_PAUSE,
-            longest_pause=_LONGEST_PAUSE,
+            pauses=(_FIRST_PAUSE, _LONGEST_PAUSE),
         )
         self._groups: dict[_Key, list[StoredUpdate]] = {}
         # The version of the latest request of each group that was queued.
@@ -101,7 +100,7 @@ class UpdateRequestQueue:
                 groups.setdefault(key_of(stored), []).append(stored)
         return groups
 
-    async def _work(self, key: _Key) -> bool:
+    async def _work(self, key: _Key) -> bool | float:
         stored = [each for each in self._groups.get(key, ()) if each.uid not in self._done]
         if not stored:
             return True
@@ -110,8 +109,7 @@ class UpdateRequestQueue:
         try:
             await self._handle(key, update)
         except NotYetError:
-            self._queue.add(key, _SHORT_PAUSE)
-            return True
+            return _SHORT_PAUSE
         except (LictorError, TimeoutError) as error:
             return await self._fail(stored, str(error))
         except Exception as error:

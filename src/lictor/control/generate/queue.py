@@ -73,8 +73,7 @@ class GenerationQueue:
             "generation",
             self._try,
             workers=workers,
-            first_pause=first_pause,
-            longest_pause=_LONGEST_PAUSE,
+            pauses=(first_pause, _LONGEST_PAUSE),
         )
 
     def __len__(self) -> int:
