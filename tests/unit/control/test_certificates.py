@@ -124,7 +124,7 @@ def test_the_serving_certificate_is_renewed_before_it_expires():
     scene.check()
 
 
-def test_a_new_authority_is_shown_before_it_is_used():
+def test_a_new_authority_is_shown_before_it_is_used(monkeypatch):
     scene = Scene()
     scene.reconcile()
     old = scene.signer()
@@ -133,7 +133,7 @@ def test_a_new_authority_is_shown_before_it_is_used():
     leaf = scene.leaf()
     scene.trust(old)
     waits = []
-    scene.keeper.loop.wake_later = waits.append
+    monkeypatch.setattr(scene.keeper.loop, "wake_later", waits.append)
     scene.reconcile(days=79)
     new = scene.signer()
     assert scene.bundle() == (new, old)
