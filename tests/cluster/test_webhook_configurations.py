@@ -25,8 +25,7 @@ from lictor.cluster.resource import (
 )
 from lictor.control.context import build_context
 from lictor.control.webhooks.configurations import WebhookReconciler
-from lictor.control.webhooks.ownership import own_role
-from lictor.control.webhooks.writer import remove_webhooks
+from lictor.control.webhooks.writer import own_role, remove_webhooks
 from lictor.errors import ApiError, NotFoundError
 
 NODE = Resource("", "v1", "nodes", "Node", namespaced=False)

@@ -7,7 +7,7 @@ import msgspec
 
 from lictor.cluster.discovery import Discovery
 from lictor.control.background.wiring import build_background
-from lictor.control.certificates.rotation import build_certificates_loop
+from lictor.control.certificates import build_certificates_loop
 from lictor.control.cleanup.wiring import build_policies_loop, build_ttl_loops
 from lictor.control.context import ControllerContext
 from lictor.control.loop import ReconcileLoop
@@ -18,8 +18,7 @@ from lictor.control.status.global_context import build_global_context_loop
 from lictor.control.status.policies import build_status_loop
 from lictor.control.webhooks.configurations import build_webhooks_loop
 from lictor.control.webhooks.heartbeat import Heartbeat, build_heartbeat
-from lictor.control.webhooks.ownership import build_ownership_loop
-from lictor.control.webhooks.writer import remove_webhooks
+from lictor.control.webhooks.writer import build_ownership_loop, remove_webhooks
 from lictor.errors import UsageError
 from lictor.report.events import Event
 

@@ -14,12 +14,13 @@ from lictor.cluster.events import EventSink
 from lictor.cluster.flags import Flags
 from lictor.cluster.lease import Leadership, choose_identity
 from lictor.cluster.names import Names
+from lictor.cluster.resource import DEPLOYMENT, NAMESPACE, Resource
 from lictor.control.context import ControllerContext, build_context
 from lictor.control.controllers import Controller, build_controllers, choose_loops
 from lictor.control.health import Health
-from lictor.control.webhooks.ownership import is_going_down
 from lictor.errors import ApiError
 from lictor.lang.duration import NANOSECONDS, parse_duration
+from lictor.raw import JsonObject
 
 log = logging.getLogger(__name__)
 
@@ -163,3 +164,28 @@ async def _run_loops(controller: Controller, *, leader: bool) -> None:
     async with asyncio.TaskGroup() as group:
         for loop in loops:
             group.create_task(loop.run())
+
+
+POD = Resource("", "v1", "pods", "Pod")
+
+
+async def is_going_down(client: Client, names: Names, pod: str, controller: str) -> bool:
+    """Is this installation being taken away, and not just restarted?
+
+    True where our Namespace or our Deployment is gone or going, or shall have no replicas; False
+    where that cannot be known, as it is outside of a Pod.
+    """
+    try:
+        if not pod or await client.find(POD, pod, names.namespace) is None:
+            return False
+        namespace = await client.find(NAMESPACE, names.namespace)
+        deployment = await client.find(DEPLOYMENT, names.controller(controller), names.namespace)
+    except ApiError:
+        return False
+    if _is_leaving(namespace) or _is_leaving(deployment):
+        return True
+    return deployment is not None and (deployment.get("spec") or {}).get("replicas") == 0
+
+
+def _is_leaving(item: JsonObject | None) -> bool:
+    return item is None or bool(item["metadata"].get("deletionTimestamp"))

@@ -12,7 +12,7 @@ from lictor.cluster.names import Names
 from lictor.cluster.resource import CLUSTER_POLICY, NAMESPACE, POLICY
 from lictor.cluster.store import StoredPolicy
 from lictor.cluster.update_requests import UpdateTrigger
-from lictor.control.background.trigger import TriggerReader
+from lictor.control.background.update_requests import TriggerReader
 from lictor.control.generate.downstream import Downstream
 from lictor.control.generate.labels import GenerationUnit
 from lictor.control.generate.objects import GeneratedObjectWriter

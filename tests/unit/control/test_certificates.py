@@ -13,7 +13,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.keys import Algorithm
 from lictor.cluster.names import Names
 from lictor.cluster.resource import MUTATING_WEBHOOK, SECRET, VALIDATING_WEBHOOK
-from lictor.control.certificates.rotation import (
+from lictor.control.certificates import (
     CertificateRotation,
     choose_settings,
     read_authority,

@@ -7,7 +7,8 @@ from small_api import SmallApi
 
 from lictor.cluster.names import Names
 from lictor.cluster.resource import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE
-from lictor.control.webhooks.ownership import POD, is_going_down, own_role
+from lictor.control.run import POD, is_going_down
+from lictor.control.webhooks.writer import own_role
 from lictor.errors import UnreachableError
 
 NAMES = Names()

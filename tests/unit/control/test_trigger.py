@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from lictor.cluster.update_requests import Update, UpdateTrigger, UpdateType
-from lictor.control.background.trigger import TriggerReader
+from lictor.control.background.update_requests import TriggerReader
 from lictor.errors import NotFoundError, NotYetError
 from lictor.lang.resource_names import builtin_names
 from lictor.model.request import Operation

@@ -10,8 +10,7 @@ from lictor.cluster.names import Names
 from lictor.cluster.resource import CONFIG_MAP, Resource
 from lictor.cluster.work_queue import DueQueue
 from lictor.control.policy_writes import PolicyWrites
-from lictor.control.ttl.deletion import TtlDeletions
-from lictor.control.ttl.watch import ExpiringObject, TtlWatches, find_due
+from lictor.control.ttl import ExpiringObject, TtlDeletions, TtlWatches, find_due
 from lictor.errors import ApiError, ConflictError, UnreachableError
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ from lictor.cluster.client import Client
 from lictor.cluster.config import load_config
 from lictor.cluster.keys import make_authority, make_serving
 from lictor.cluster.resource import SECRET
-from lictor.control.certificates.rotation import build_secret, choose_settings
+from lictor.control.certificates import build_secret, choose_settings
 from lictor.raw import JsonObject
 
 

@@ -12,8 +12,7 @@ from lictor.cluster.resource import Resource
 from lictor.cluster.store import PolicyStore
 from lictor.cluster.update_requests import UpdateRequests
 from lictor.control.background.mutate_existing import ExistingTriggers
-from lictor.control.background.trigger import TriggerReader
-from lictor.control.background.update_requests import UpdateRequestQueue
+from lictor.control.background.update_requests import TriggerReader, UpdateRequestQueue
 from lictor.control.generate.downstream import Downstream
 from lictor.control.generate.queue import GenerationQueue
 from lictor.control.generate.rules import GenerateRule, GenerateRules

@@ -10,7 +10,7 @@ from lictor.cluster.client import Client
 from lictor.cluster.resource import MUTATING_POLICY, NAMESPACED_MUTATING_POLICY, Resource
 from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
 from lictor.cluster.update_requests import Update, UpdateRequests, UpdateTrigger, UpdateType
-from lictor.control.background.trigger import TriggerReader
+from lictor.control.background.update_requests import TriggerReader
 from lictor.control.context import evaluate_in_thread
 from lictor.control.generate.labels import GenerationUnit
 from lictor.control.generate.reconcile import GenerationReconciler

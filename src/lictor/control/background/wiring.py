@@ -9,8 +9,11 @@ from lictor.cluster.store import StoredPolicy
 from lictor.cluster.update_requests import UpdateRequests, UpdateType
 from lictor.control.background.coordinator import RESYNC, BackgroundCoordinator
 from lictor.control.background.mutate_existing import ExistingTriggers, MutateExisting
-from lictor.control.background.trigger import TriggerReader
-from lictor.control.background.update_requests import UpdateHandler, UpdateRequestQueue
+from lictor.control.background.update_requests import (
+    TriggerReader,
+    UpdateHandler,
+    UpdateRequestQueue,
+)
 from lictor.control.context import ControllerContext
 from lictor.control.generate.downstream import Downstream
 from lictor.control.generate.objects import GeneratedObjectWriter

@@ -19,8 +19,7 @@ from lictor.control.cleanup.sweep import IsProtected, SweepContext
 from lictor.control.context import ControllerContext
 from lictor.control.loop import ReconcileLoop
 from lictor.control.policy_writes import PolicyWrites
-from lictor.control.ttl.deletion import TtlDeletions
-from lictor.control.ttl.watch import ExpiringObject, TtlWatches
+from lictor.control.ttl import ExpiringObject, TtlDeletions, TtlWatches
 from lictor.families.registry import Role, registry
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.model.metadata import PolicyRecord

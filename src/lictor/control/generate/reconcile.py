@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from lictor.cluster.resource import Resource
 from lictor.cluster.update_requests import Update, UpdateTrigger, UpdateType
-from lictor.control.background.trigger import TriggerReader
+from lictor.control.background.update_requests import TriggerReader
 from lictor.control.context import evaluate_in_thread
 from lictor.control.generate.downstream import Downstream, ObjectLocation
 from lictor.control.generate.labels import GenerationUnit, goes_with_policy, mark_made, read_aim

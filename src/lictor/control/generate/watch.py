@@ -10,7 +10,7 @@ from lictor.cluster.cache import Cache, Change, ChangeType
 from lictor.cluster.client import Client, MetadataClient
 from lictor.cluster.resource import Resource
 from lictor.cluster.update_requests import UpdateTrigger
-from lictor.control.background.trigger import TriggerReader
+from lictor.control.background.update_requests import TriggerReader
 from lictor.control.generate.downstream import Downstream, ObjectLocation
 from lictor.control.generate.labels import GenerationUnit, goes_with_policy, read_source, read_unit
 from lictor.control.generate.queue import GenerationQueue

@@ -1,4 +1,8 @@
-"""Writes webhook configurations that differ, after a dry run of each webhook; removes them."""
+"""Writes webhook configurations that differ, after a dry run of each webhook; removes them.
+
+The Namespace owns a ClusterRole, and that owns the configurations: so the garbage collector removes
+them when the namespace is deleted, even when no process of lictor runs any more.
+"""
 
 import asyncio
 import logging
@@ -13,12 +17,14 @@ from lictor.cluster.names import Names
 from lictor.cluster.resource import (
     CLUSTER_ROLE,
     MUTATING_WEBHOOK,
+    NAMESPACE,
     SECRET,
     VALIDATING_WEBHOOK,
     Resource,
 )
 from lictor.cluster.settings import Settings
 from lictor.control.context import ControllerContext
+from lictor.control.loop import ReconcileLoop
 from lictor.control.webhooks.draft import (
     ADMISSION_CONFIGURATIONS,
     CLEANUP_CONFIGURATIONS,
@@ -27,9 +33,58 @@ from lictor.control.webhooks.draft import (
     WebhookDraft,
     render_webhook,
 )
-from lictor.control.webhooks.ownership import build_owner_reference
 from lictor.errors import ApiError, LookupFailedError
 from lictor.raw import Json, JsonObject
+
+_INTERVAL = 300.0
+
+
+def build_ownership_loop(context: ControllerContext) -> ReconcileLoop:
+    """The loop that keeps the ClusterRole owned by the Namespace."""
+    client, names = context.client, context.names
+    role = context.watch(CLUSTER_ROLE, fields=f"metadata.name={names.owner_role}")
+    namespace = context.watch(NAMESPACE, fields=f"metadata.name={names.namespace}")
+
+    async def reconcile() -> None:
+        await own_role(client, role.get(names.owner_role), namespace.get(names.namespace))
+
+    return ReconcileLoop(
+        "ownership-controller", reconcile, interval=_INTERVAL, caches=(role, namespace)
+    )
+
+
+async def own_role(client: Client, role: JsonObject | None, namespace: JsonObject | None) -> None:
+    """Make the Namespace the owner of the ClusterRole; other owners stay."""
+    if role is None or namespace is None:
+        return
+    owner = build_owner_reference("v1", "Namespace", namespace)
+    owners = role["metadata"].get("ownerReferences") or []
+    if owner in owners:
+        return
+    # An owner of the same name but with another uid is gone, and would have the role deleted.
+    others = [item for item in owners if not _is_same_thing(item, owner)]
+    patch = {
+        "metadata": {
+            "ownerReferences": [*others, owner],
+            "resourceVersion": role["metadata"]["resourceVersion"],
+        }
+    }
+    await client.patch(CLUSTER_ROLE, role["metadata"]["name"], patch)
+
+
+def build_owner_reference(api_version: str, kind: str, owner: JsonObject) -> JsonObject:
+    """How an object names its owner."""
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+    }
+
+
+def _is_same_thing(left: JsonObject, right: JsonObject) -> bool:
+    return all(left.get(part) == right.get(part) for part in ("apiVersion", "kind", "name"))
+
 
 _AT_ONCE = 4
 _REFUSALS = (400, 422)

@@ -1,1 +1,0 @@
-"""The certificates of the webhook server. Nothing here reads policies."""

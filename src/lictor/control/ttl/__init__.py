@@ -1,1 +1,0 @@
-"""Objects that carry a time to live are deleted when it is over."""
