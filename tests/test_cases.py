@@ -8,7 +8,7 @@ import pytest
 
 import lictor
 from lictor.cli.exit_codes import run as run_program
-from lictor.model.offline import TestResult
+from lictor.offline.records import TestResult
 from lictor.offline.resources import load_resources
 from lictor.offline.responses import TestAnswers
 from lictor.offline.test_cases import TestCase, load_cases

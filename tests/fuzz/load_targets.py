@@ -11,15 +11,15 @@ from targets import Target
 from lictor.errors import LoadError
 from lictor.load.policies import Sourced, load_documents
 from lictor.load.review import load_review
-from lictor.load.test_files import (
-    load_cluster_resource,
-    load_context,
-    load_tests,
-    load_user_info,
-    load_values,
-    parse_settings,
-)
 from lictor.load.yaml import iter_documents
+from lictor.offline.input_files import (
+    load_tests,
+    read_cluster_resource,
+    read_context,
+    read_user_info,
+    read_values,
+)
+from lictor.offline.requests import parse_settings
 from lictor.raw import Json
 
 
@@ -66,7 +66,7 @@ def _check_place(error: LoadError) -> None:
     assert str(error)
 
 
-_READERS = (load_tests, load_values, load_user_info, load_context, load_cluster_resource)
+_READERS = (load_tests, read_values, read_user_info, read_context, read_cluster_resource)
 
 
 def _load_cli(data: bytes) -> None:

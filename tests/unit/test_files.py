@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import lictor
-from lictor.cli.lint import _list_files as list_lint_files
 from lictor.cli.up.policy_files import read_objects
 from lictor.errors import LoadError
 from lictor.files import is_object_file, list_files
+from lictor.offline.lint_files import _list_linted as list_lint_files
 from lictor.offline.repairs import find_files
 from lictor.offline.repositories import GitAccess
 from lictor.offline.sources import expand_glob, list_policy_files, list_resource_files, read_file

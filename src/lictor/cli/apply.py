@@ -5,59 +5,37 @@ import time
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from lictor.cli.apply_output import ApplyPrinter, print_summary, print_unusable
-from lictor.cli.flag_command import FlagCommand, WordText, slice_option
-from lictor.errors import LoadError, UsageError
-from lictor.lang.duration import parse_duration
-from lictor.model.metadata import PolicyRecord
+from lictor.cli.flag_command import FlagCommand, WordText, print_notes, slice_option
+from lictor.errors import LoadError
+from lictor.offline.apply_plan import APPLY_FORMATS, ApplyFlags, check_flags, make_plan, parse_ttl
 from lictor.offline.apply_run import (
     ApplyOutput,
     ApplyPlan,
     ApplyRun,
     OutputOptions,
-    select_documents,
 )
-from lictor.offline.inputs import (
-    load_caller,
-    load_context,
-    load_definitions,
-    load_values_file,
-    read_definitions,
+from lictor.offline.input_files import (
     read_resource_texts,
 )
-from lictor.offline.lookups import GivenObjects
-from lictor.offline.notes import tell_notes
 from lictor.offline.policies import (
     LoadedPolicies,
-    load_exceptions,
     load_policy_files,
 )
 from lictor.offline.repositories import GitAccess
-from lictor.offline.requests import GivenValues, RequestFactory
-from lictor.offline.resources import load_resources
 from lictor.offline.sources import (
-    STDIN,
     PolicySource,
-    SourceText,
-    read_any,
-    read_file,
     read_policies,
 )
-from lictor.raw import Json, JsonObject
+from lictor.raw import Json
 from lictor.report.policy_report import REPORT_APIS, ReportFormat
 from lictor.report.summary import Counts
 
 if TYPE_CHECKING:
     from lictor.cli.live_resources import LiveRun
 
-_OWN_FORMATS = {
-    "markdown": ApplyOutput.MARKDOWN,
-    "junit": ApplyOutput.JUNIT,
-    "sarif": ApplyOutput.SARIF,
-}
-_FORMATS = ("yaml", "json", *_OWN_FORMATS)
+
 _EXAMPLES = """\
 # Apply a policy to a resource
 lictor apply policy.yaml --resource resource.yaml
@@ -76,76 +54,6 @@ lictor apply policy.yaml --cluster
 
 # Show what is wrong beside the lines of a pull request
 lictor apply policies/ --resource resources/ --output-format sarif"""
-
-
-class ApplyFlags(msgspec.Struct, frozen=True):
-    """The flags of `apply`, by the names that click gives them."""
-
-    policies: tuple[str, ...] = ()
-    resource: tuple[str, ...] = ()
-    resources: tuple[str, ...] = ()
-    target_resource: tuple[str, ...] = ()
-    target_resources: tuple[str, ...] = ()
-    parameter_resource: tuple[str, ...] = ()
-    exception: tuple[str, ...] = ()
-    exceptions: tuple[str, ...] = ()
-    exceptions_with_resources: bool = False
-    exceptions_within_resources: bool = False
-    exceptions_within_policies: bool = False
-    generate_exceptions: bool = False
-    generated_exception_ttl: str = "720h0m0s"
-    values_file: str = ""
-    set: tuple[str, ...] = ()
-    userinfo: str = ""
-    context_file: str = ""
-    output: str = ""
-    output_format: str = "yaml"
-    report_api: str = "openreports.io"
-    policy_report: bool = False
-    table: bool = False
-    detailed_results: bool = False
-    remove_color: bool = False
-    stdin: bool = False
-    audit_warn: bool = False
-    warn_exit_code: int = 0
-    warn_no_pass: bool = False
-    continue_on_fail: bool = False
-    git_branch: str = ""
-    username: str = ""
-    password: str = ""
-    cluster: bool = False
-    registry: bool = False
-    kubeconfig: str = ""
-    crd_path: str = ""
-    parallel: int = 0
-    json: tuple[str, ...] = ()
-    http_payload: tuple[str, ...] = ()
-    envoy_payload: tuple[str, ...] = ()
-    # With a cluster.
-    context: str = ""
-    namespace: str = ""
-    cluster_wide_resources: bool = False
-    concurrent: int = 1
-    batch_size: int = 100
-    continue_on_error: bool = True
-    show_performance: bool = False
-
-    @property
-    def resource_paths(self) -> tuple[str, ...]:
-        return self.resource + self.resources
-
-    @property
-    def chosen_output(self) -> ApplyOutput:
-        if self.output_format in _OWN_FORMATS:
-            return _OWN_FORMATS[self.output_format]
-        if self.policy_report:
-            return ApplyOutput.REPORT
-        if self.generate_exceptions:
-            return ApplyOutput.EXCEPTIONS
-        # Objects for the next program stay what they are; for everything else JSON is JSON.
-        if self.output_format == "json" and not self.stdin:
-            return ApplyOutput.REPORT
-        return ApplyOutput.TABLE if self.table else ApplyOutput.TEXT
 
 
 @click.command(
@@ -176,7 +84,7 @@ class ApplyFlags(msgspec.Struct, frozen=True):
 )
 @click.option(
     "--output-format",
-    type=WordText(_FORMATS),
+    type=WordText(APPLY_FORMATS),
     default="yaml",
     help="yaml, json, markdown, junit or sarif (default yaml).",
 )
@@ -229,7 +137,7 @@ def apply(**flags: Json) -> None:
 
 def run_apply(flags: ApplyFlags) -> int:
     """Everything that `apply` does; gives its exit code."""
-    _check_flags(flags)
+    check_flags(flags)
     if not flags.cluster:
         return _run(flags, None)
     from lictor.cli.live_cluster import LiveCluster
@@ -264,7 +172,13 @@ def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
     policies = _load_policies(flags, printer, live)
     files = flags.resource_paths if live is None else live.files
     texts = tuple(read_resource_texts(files, printer.say))
-    plan = _make_plan(flags, policies, texts, live)
+    if live is None:
+        plan = make_plan(flags, policies, texts)
+    else:
+        stored = () if flags.policies else live.load_exceptions()
+        plan = live.complete(make_plan(flags, policies, texts, stored))
+    for ignored in plan.requests.values.ignored_settings:
+        click.echo(f"warning: --set {ignored}: not of the form NAME=VALUE, ignored", err=True)
     application = ApplyRun(plan, options) if live is None else live.build(plan, options)
     _print_banner(flags, application, plan, printer)
     printer.counts += application.unusable_count
@@ -299,47 +213,9 @@ def choose_exit_code(counts: Counts, flags: ApplyFlags, printer: ApplyPrinter) -
     return 0
 
 
-def parse_ttl(text: str) -> int:
-    """A duration in nanoseconds."""
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"--generated-exception-ttl: {text!r} is not a duration") from error
-
-
 def _read_flags(flags: dict[str, Json]) -> ApplyFlags:
     known = {name: value for name, value in flags.items() if name in ApplyFlags.__struct_fields__}
     return ApplyFlags(policies=flags["arguments"], **known)
-
-
-def _check_flags(flags: ApplyFlags) -> None:
-    payloads = flags.json + flags.http_payload + flags.envoy_payload
-    faults = {
-        "pass the values either using set flag or values_file flag": flags.values_file
-        and flags.set,
-        "require policy": not (flags.policies or flags.cluster),
-        "a stdin pipe can be used for either policies or resources, not both": STDIN
-        in flags.policies[:1]
-        and STDIN in flags.resource_paths[:1],
-        "crdpath and kubeconfig flags are mutually exclusive, please use only one of them": (
-            flags.crd_path.strip() and flags.kubeconfig.strip()
-        ),
-        "both resource and json files can not be used together, use one or the other": (
-            flags.resource_paths and flags.json
-        ),
-        "resource file(s) or cluster required": not (
-            flags.resource_paths or payloads or flags.cluster
-        ),
-        f"unknown output format {flags.output_format!r}: choose one of {', '.join(_FORMATS)}": (
-            flags.output_format not in _FORMATS
-        ),
-        f"unknown API of reports {flags.report_api!r}: choose one of {', '.join(REPORT_APIS)}": (
-            flags.report_api not in REPORT_APIS
-        ),
-    }
-    for message, wrong in faults.items():
-        if wrong:
-            raise UsageError(message)
 
 
 def _load_policies(
@@ -352,7 +228,7 @@ def _load_policies(
         policies = load_policy_files(read_policies(flags.policies, PolicySource(access)))
     for warning in policies.warnings:
         click.echo(f"warning: {warning}", err=True)
-    tell_notes(policies.notes)
+    print_notes(policies.notes)
     if flags.registry:
         click.echo("warning: --registry: asking registries comes with a later release", err=True)
     if not (len(policies) or policies.unusable or policies.deletions):
@@ -361,74 +237,6 @@ def _load_policies(
             raise LoadError(f"no policies were found in {', '.join(flags.policies)}")
         printer.say("no policies were found")
     return policies
-
-
-def _make_plan(
-    flags: ApplyFlags,
-    policies: LoadedPolicies,
-    texts: tuple[SourceText, ...],
-    live: "LiveRun | None",
-) -> ApplyPlan:
-    caller = load_caller(flags.userinfo, accept_outdated=True) if flags.userinfo else None
-    payloads = {"JSON": flags.json, "HTTP": flags.http_payload, "Envoy": flags.envoy_payload}
-    exceptions = _find_exceptions(flags, policies, texts)
-    if live is not None and not flags.policies:
-        exceptions += live.load_exceptions()
-    plan = ApplyPlan(
-        policies=policies,
-        texts=texts,
-        requests=RequestFactory(_read_values(flags), caller),
-        given=_collect_objects(flags, policies, texts),
-        exceptions=exceptions,
-        payloads={mode: tuple(map(read_any, paths)) for mode, paths in payloads.items() if paths},
-        continue_on_fail=flags.continue_on_fail,
-        processes=flags.parallel,
-    )
-    return plan if live is None else live.complete(plan)
-
-
-def _collect_objects(
-    flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[SourceText, ...]
-) -> GivenObjects:
-    """The objects that policies may find, change, copy or take as parameters."""
-    params = _load_objects(flags.parameter_resource)
-    target_paths = flags.target_resource + flags.target_resources
-    targets = (*_load_objects(target_paths), *params)
-    definitions = (
-        *policies.crds,
-        *load_definitions([flags.crd_path] if flags.crd_path.strip() else ()),
-        *read_definitions(select_documents(texts, b"CustomResourceDefinition")),
-    )
-    given = GivenObjects(
-        objects=targets if target_paths or params else None, params=params, crds=definitions
-    )
-    return load_context(flags.context_file, given) if flags.context_file else given
-
-
-def _load_objects(paths: tuple[str, ...]) -> tuple[JsonObject, ...]:
-    return tuple(
-        resource
-        for text in read_resource_texts(paths)
-        for resource in load_resources(text.content, text.path)
-    )
-
-
-def _read_values(flags: ApplyFlags) -> GivenValues:
-    file = load_values_file(flags.values_file) if flags.values_file else None
-    values = GivenValues(file, flags.set)
-    for ignored in values.ignored_settings:
-        click.echo(f"warning: --set {ignored}: not of the form NAME=VALUE, ignored", err=True)
-    return values
-
-
-def _find_exceptions(
-    flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[SourceText, ...]
-) -> tuple[PolicyRecord, ...]:
-    if flags.exceptions_with_resources or flags.exceptions_within_resources:
-        found = load_exceptions(select_documents(texts, b"PolicyException"))
-    else:
-        found = load_exceptions(map(read_file, flags.exception + flags.exceptions))
-    return (*found, *policies.exceptions) if flags.exceptions_within_policies else found
 
 
 def _print_banner(

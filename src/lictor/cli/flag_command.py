@@ -183,6 +183,15 @@ def take_log_flags(arguments: Sequence[str]) -> LogFlags:
     return LogFlags(tuple(kept), verbosity)
 
 
+def print_notes(notes: Iterable[str]) -> None:
+    """Print on standard error what only those want to know who gave -v."""
+    context = click.get_current_context(silent=True)
+    verbosity = context.find_root().obj if context is not None else None
+    if isinstance(verbosity, int) and verbosity > 0:
+        for note in notes:
+            click.echo(f"note: {note}", err=True)
+
+
 def read_bool(text: str) -> bool | None:
     """A boolean as Go's flags read it; None where it is none."""
     if text in _TRUE:

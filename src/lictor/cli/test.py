@@ -7,9 +7,9 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from lictor.cli.flag_command import FlagCommand, WordText
+from lictor.cli.flag_command import FlagCommand, WordText, print_notes
 from lictor.errors import LictorError, UsageError
-from lictor.model.offline import TestResult
+from lictor.offline.records import TestResult
 from lictor.offline.repositories import GitAccess
 from lictor.offline.test_cases import (
     TEST_FILE,
@@ -182,7 +182,7 @@ class _Run(msgspec.Struct):
                 self.say(f"  ERROR: {outcome.policy} -> {outcome.resource}: {outcome.error}")
 
     def _judge(self, case: TestCase, rows: Iterable[TestResult]) -> list[TestOutcome]:
-        run = CaseRun(case, self.say)
+        run = CaseRun(case, self.say, print_notes)
         answers = run.run()
         self.say("  Checking results ...")
         judge = run.judge_with(answers)

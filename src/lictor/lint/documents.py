@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +14,6 @@ from lictor.load.kinds import find_unknown, is_raw
 from lictor.load.policies import is_list, locate_error
 from lictor.load.yaml import Document, decode_text, read_documents
 from lictor.model.finding import FieldPath, Finding, Location, TextOffset
-from lictor.model.offline import ClusterResource, Context, Test, UserInfo, Values
 from lictor.raw import Json, JsonObject
 
 # A key, and what tells that its value is a block on the lines below.
@@ -114,13 +112,8 @@ def draw_excerpt(spot: TextOffset) -> str:
     return f"{shown}\n{' ' * max(offset - len(content) + len(shown), 0)}^"
 
 
-OFFLINE: Final[dict[str, type[msgspec.Struct]]] = {
-    "Test": Test,
-    "Values": Values,
-    "UserInfo": UserInfo,
-    "Context": Context,
-    "ClusterResource": ClusterResource,
-}
+# Kinds that only the command line reads.
+OFFLINE_KINDS = ("Test", "Values", "UserInfo", "Context", "ClusterResource")
 _OFFLINE_GROUPS = ("cli.kyverno.io", "kyverno.io", "")
 TEST_FILE = "kyverno-test.yaml"
 
@@ -189,9 +182,9 @@ class LintObject(msgspec.Struct, frozen=True):
         return is_raw(self.group, self.kind)
 
     @property
-    def offline(self) -> type[msgspec.Struct] | None:
-        """The record of a file that only the command line reads."""
-        return OFFLINE.get(self.kind) if self.group in _OFFLINE_GROUPS else None
+    def is_offline(self) -> bool:
+        """Whether it is a file that only the command line reads."""
+        return self.kind in OFFLINE_KINDS and self.group in _OFFLINE_GROUPS
 
     def locate(self, finding: Finding) -> Finding:
         """The finding with its line and column."""
@@ -288,7 +281,7 @@ def check_duplicates(file: LintFile) -> Iterator[Finding]:
 
 
 def _is_checked(items: Iterable[LintObject]) -> bool:
-    return any(item.record is not None or item.offline is not None for item in items)
+    return any(item.record is not None or item.is_offline for item in items)
 
 
 def with_kind(item: LintObject, kind: str) -> LintObject:

@@ -25,19 +25,25 @@ from lictor.lint.render import LintReport
 from lictor.lint.test_files import ReadFiles, TestInputs, check_test, list_rule_names
 from lictor.model.exception import PolicyException
 from lictor.model.finding import FieldPath, Finding, Location
-from lictor.model.offline import Test
 from lictor.model.policy import Policy
 from lictor.raw import Json
 
 
 def lint_texts(
-    texts: Iterable[tuple[str, bytes]], read_files: ReadFiles | None = None
+    texts: Iterable[tuple[str, bytes]],
+    file_records: Mapping[str, type[msgspec.Struct]],
+    read_files: ReadFiles | None = None,
 ) -> LintReport:
-    """Lint files, given as path and content. Without `read_files`, tests are not looked into."""
+    """Lint files, given as path and content.
+
+    `file_records` has the records of `OFFLINE_KINDS`. Without `read_files`, the files that tests
+    name are not looked into.
+    """
     files = [read_file(source, content) for source, content in texts]
     inputs = TestInputs(files, read_files)
     items = [item for file in files for item in list_objects(file)]
     linter = _Linter(
+        file_records,
         _list_known(files),
         inputs,
         _assign_roles(files, inputs),
@@ -61,6 +67,7 @@ def _list_known(files: Iterable[LintFile]) -> KnownRules:
 
 
 class _Linter(msgspec.Struct):
+    file_records: Mapping[str, type[msgspec.Struct]]
     known: KnownRules
     inputs: TestInputs
     roles: Mapping[str, str]
@@ -92,8 +99,8 @@ class _Linter(msgspec.Struct):
         if item.record is not None:
             yield from check_record(item, item.record, offline=False)
             yield from map(item.locate, self._check_policy(item))
-        elif item.offline is not None:
-            yield from check_record(item, item.offline, offline=True)
+        elif item.is_offline:
+            yield from check_record(item, self.file_records[item.kind], offline=True)
             yield from map(item.locate, self._check_offline(item))
 
     def _check_policy(self, item: LintObject) -> Iterable[Finding]:
@@ -128,7 +135,7 @@ class _Linter(msgspec.Struct):
                 f"kind: {item.kind}"
             )
             yield flag("outdated-file", (), message)
-        if item.offline is Test:
+        if item.kind == "Test":
             if item.body.get("name"):
                 message = "the name of a test stands in metadata.name"
                 yield flag("outdated-file", ("name",), message, "metadata.name")

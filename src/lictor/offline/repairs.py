@@ -9,8 +9,8 @@ import msgspec
 
 from lictor.errors import LoadError
 from lictor.files import TakesName, read_bytes, walk_folder
-from lictor.load.test_files import OLDER_FIELDS
 from lictor.load.yaml import iter_documents
+from lictor.offline.input_files import OLDER_FIELDS
 from lictor.raw import Json, JsonObject
 from lictor.report.yaml_text import render_yaml
 

@@ -8,11 +8,11 @@ import atexit
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-import click
 import msgspec
 
 from lictor.errors import LoadError, UsageError
@@ -250,10 +250,9 @@ def _remove_links_outside(root: str, url: str) -> None:
                 removed.append(os.path.relpath(path, root))
     if removed:
         listed = ", ".join(sorted(removed)[:5]) + (", ..." if len(removed) > 5 else "")
-        click.echo(
+        sys.stderr.write(
             f"warning: {hide_user(url)}: left out {len(removed)} symbolic links that lead out of "
-            f"the repository: {listed}",
-            err=True,
+            f"the repository: {listed}\n"
         )
 
 

@@ -1,17 +1,18 @@
 """Makes requests from resources in files: caller, operation, and values given for variables."""
 
-from collections.abc import Callable, Mapping, Sequence
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
 from msgspec.structs import replace
 
+from lictor.errors import LoadError
 from lictor.families.registry import registry
 from lictor.lang.json_type import merge_dotted, merge_objects
-from lictor.load.test_files import parse_settings
-from lictor.model.offline import Subresource, ValuesSpec
 from lictor.model.request import Caller, GroupVersionKind, Operation, Request
 from lictor.model.result import PolicyRef
+from lictor.offline.records import Subresource, ValuesSpec
 from lictor.raw import Json, JsonObject
 
 _NOTHING: Mapping[str, Json] = MappingProxyType({})
@@ -210,3 +211,29 @@ def _merge(
         resource = merge_objects(resource, whole)
     given = {n.removeprefix(prefix): v for n, v in variables.items() if n.startswith(prefix)}
     return merge_dotted(resource, given) if given else resource
+
+
+def parse_settings(texts: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+    """Values given as `key=value,key=value`, and what was given but cannot be used.
+
+    Of two values for one key the first holds. A value cannot hold `=`, nor can one be given for a
+    part of the resource itself: both as in Kyverno, which drops them without a word.
+    """
+    values: dict[str, str] = {}
+    ignored: list[str] = []
+    for entry in _split_settings(texts):
+        parts = [part.strip() for part in entry.split("=")]
+        usable = len(parts) == 2 and all(parts) and "request.object." not in parts[0]
+        if usable and parts[0] not in values:
+            values[parts[0]] = parts[1]
+        else:
+            ignored.append(entry)
+    return values, ignored
+
+
+def _split_settings(texts: Iterable[str]) -> Iterator[str]:
+    try:
+        for row in csv.reader(texts, strict=True):
+            yield from (entry.strip() for entry in row)
+    except csv.Error as error:
+        raise LoadError(f"not of the form key=value,key=value: {error}", where="--set") from error

@@ -10,25 +10,25 @@ from msgspec.structs import replace
 from lictor.errors import LictorError, LoadError
 from lictor.files import walk_folder
 from lictor.lang.wildcard import compile_wildcard
-from lictor.load.test_files import is_older_form, load_tests
 from lictor.model.metadata import PolicyRecord
-from lictor.model.offline import Test, TestResult, ValuesSpec
 from lictor.model.request import Caller
-from lictor.offline.inputs import (
+from lictor.offline.input_files import (
+    is_older_form,
     load_caller,
     load_cluster_resources,
     load_context,
     load_definitions,
+    load_tests,
     load_values_file,
     read_resource_texts,
 )
 from lictor.offline.lookups import GivenObjects
-from lictor.offline.notes import tell_notes
 from lictor.offline.policies import (
     LoadedPolicies,
     load_exceptions,
     load_policy_files,
 )
+from lictor.offline.records import Test, TestResult, ValuesSpec
 from lictor.offline.repositories import GitAccess, clone_repository, is_repository_url
 from lictor.offline.requests import GivenValues
 from lictor.offline.resources import Payload, load_payloads, load_resources
@@ -37,6 +37,8 @@ from lictor.offline.sources import read_any, read_file, read_policies, resolve_p
 from lictor.raw import JsonObject
 
 Say = Callable[[str], None]
+# Takes what only those want to know who ask for more.
+Note = Callable[[Iterable[str]], None]
 
 TEST_FILE = "kyverno-test.yaml"
 
@@ -125,10 +127,11 @@ class CaseInputs(msgspec.Struct, frozen=True):
 class CaseReader:
     """Loads the files of one test, and tells what it does."""
 
-    def __init__(self, case: TestCase, say: Say) -> None:
+    def __init__(self, case: TestCase, say: Say, note: Note) -> None:
         self._case = case
         self._test = case.test
         self._say = say
+        self._note = note
         self._read: dict[str, tuple[JsonObject, ...]] = {}
 
     def load(self) -> CaseInputs:
@@ -170,7 +173,7 @@ class CaseReader:
         policies = load_policy_files(read_policies(self._case.resolve(self._test.policies)))
         for warning in policies.warnings:
             self._say(f"  WARNING: {warning}")
-        tell_notes(policies.notes)
+        self._note(policies.notes)
         for policy in policies.unusable:
             if policy.is_later:
                 raise LictorError(f"{policy.kind} {policy.name}: {policy.reason}")

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from lictor.errors import LictorError
-from lictor.model.offline import TestResourceSpec, TestResult
 from lictor.model.result import Result, RuleType, Status
+from lictor.offline.records import TestResourceSpec, TestResult
 from lictor.offline.responses import PolicyResponse, ResourceKey, TestAnswers, key_of
 from lictor.raw import Json, JsonObject
 from lictor.report.outcomes import TestOutcome

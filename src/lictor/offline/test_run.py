@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from lictor.engine import Engine
 from lictor.families.registry import registry
 from lictor.lang.assertion import compile_assertion
-from lictor.model.offline import Check
 from lictor.model.request import Request
 from lictor.model.result import Result, Status
 from lictor.offline.deletions import compile_deletions
 from lictor.offline.lookups import GivenObjects, OfflineLookups
 from lictor.offline.programs import compile_for_payloads, compile_given, report_guessed_names
+from lictor.offline.records import Check
 from lictor.offline.requests import RequestFactory
 from lictor.offline.responses import (
     PolicyResponse,
@@ -24,7 +24,7 @@ from lictor.offline.responses import (
     list_responses,
     list_tested_policies,
 )
-from lictor.offline.test_cases import CaseInputs, CaseReader, Say, TestCase
+from lictor.offline.test_cases import CaseInputs, CaseReader, Note, Say, TestCase
 from lictor.offline.test_results import ResultComparer, find_target
 from lictor.raw import Json, JsonObject
 from lictor.report.outcomes import TestOutcome
@@ -114,10 +114,10 @@ def _make_outcome(
 class CaseRun:
     """One test case: loaded, judged, ready to be compared with what it expects."""
 
-    def __init__(self, case: TestCase, say: Say) -> None:
+    def __init__(self, case: TestCase, say: Say, note: Note = lambda _: None) -> None:
         self._case = case
         self._say = say
-        self._reader = CaseReader(case, say)
+        self._reader = CaseReader(case, say, note)
 
     def run(self) -> TestAnswers:
         """Evaluate every policy on every resource; raises LictorError where that is impossible."""

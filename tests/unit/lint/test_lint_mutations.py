@@ -4,6 +4,7 @@ import pytest
 
 from lictor.lint.catalog import CHECKS
 from lictor.lint.run import lint_texts
+from lictor.offline.records import FILE_RECORDS
 
 VALIDATE = """\
 apiVersion: kyverno.io/v1
@@ -248,7 +249,7 @@ DOCUMENTS = {
 def lint(text: str, *others: str):
     texts = [("given.yaml", text.encode())]
     texts += [(f"other-{i}.yaml", other.encode()) for i, other in enumerate(others)]
-    found = lint_texts(texts).findings
+    found = lint_texts(texts, FILE_RECORDS).findings
     return [finding for finding in found if finding.location.file == "given.yaml"]
 
 

@@ -12,8 +12,8 @@ from lictor.load.yaml import iter_documents
 from lictor.model.exception import PolicyException
 from lictor.model.finding import Severity
 from lictor.model.metadata import Metadata
-from lictor.model.offline import ClusterResource, Context, Test, UserInfo, Values
 from lictor.model.policy import Match, Policy, Rule
+from lictor.offline.records import ClusterResource, Context, Test, UserInfo, Values
 
 RECORDS = (
     Policy,

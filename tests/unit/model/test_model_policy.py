@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from lictor.model import policy
-from lictor.model.offline import Check, Test, Values
+from lictor.offline.records import Check, Test, Values
 
 
 def names_of(record):

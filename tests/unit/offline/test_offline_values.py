@@ -2,9 +2,9 @@
 
 import pytest
 
-from lictor.load.test_files import load_values
 from lictor.model.request import GroupVersionKind, Operation
 from lictor.model.result import PolicyRef
+from lictor.offline.input_files import read_values
 from lictor.offline.requests import GivenValues, RequestFactory
 
 VALUES = """
@@ -50,8 +50,8 @@ subresources:
   parentResource: {name: deployments, kind: Deployment, group: apps, version: v1}
 """
 
-values = GivenValues(load_values(VALUES, "values.yaml"), ("size=huge",))
-unset = GivenValues(load_values(VALUES, "values.yaml"))
+values = GivenValues(read_values(VALUES, "values.yaml"), ("size=huge",))
+unset = GivenValues(read_values(VALUES, "values.yaml"))
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,14 @@
 import pytest
 
 from lictor.errors import LoadError
-from lictor.load.test_files import (
-    load_cluster_resource,
-    load_context,
+from lictor.offline.input_files import (
     load_tests,
-    load_user_info,
-    load_values,
-    parse_settings,
+    read_cluster_resource,
+    read_context,
+    read_user_info,
+    read_values,
 )
+from lictor.offline.requests import parse_settings
 
 TEST = """\
 apiVersion: cli.kyverno.io/v1alpha1
@@ -84,7 +84,7 @@ def test_older_schema(change, outdated):
 
 
 def test_values():
-    values = load_values(
+    values = read_values(
         "apiVersion: cli.kyverno.io/v1alpha1\nkind: Values\n"
         "globalValues: {request.operation: UPDATE, count: 1}\n"
         "policies:\n- name: p\n  rules:\n  - name: r\n    values: {a.b: null}\n"
@@ -104,7 +104,7 @@ def test_values():
 
 
 def test_user_info():
-    info = load_user_info(
+    info = read_user_info(
         "clusterRoles: [admin]\nuserInfo: {username: u, groups: [g], extra: {k: [v]}}\n", "u.yaml"
     )
     assert info.cluster_roles == ("admin",)
@@ -114,22 +114,22 @@ def test_user_info():
 
 
 def test_context_and_cluster_resource():
-    context = load_context("spec: {resources: [{kind: X}], images: [{image: a}]}", "c.yaml")
+    context = read_context("spec: {resources: [{kind: X}], images: [{image: a}]}", "c.yaml")
     assert context.spec.resources == ({"kind": "X"},)
     assert context.spec.images[0].image == "a"
-    cluster = load_cluster_resource("spec: {crds: [a.yaml], resources: [{kind: X}]}", "c.yaml")
+    cluster = read_cluster_resource("spec: {crds: [a.yaml], resources: [{kind: X}]}", "c.yaml")
     assert cluster.spec.crds == ("a.yaml",)
 
 
 @pytest.mark.parametrize(
     ("load", "text", "message"),
     [
-        (load_values, "", "v.yaml:1:1: no Values in this file"),
-        (load_values, "globalValue: {}", "v.yaml:1:1: globalValue: unknown field"),
-        (load_values, "policies: [{}]", 'v.yaml:1:12: policies[0]: required field "name"'),
-        (load_user_info, "userInfo: []", "v.yaml:1:1: userInfo: expected an object"),
-        (load_context, "resources: []", "v.yaml:1:1: resources: unknown field"),
-        (load_cluster_resource, "spec: {crds: x}", "v.yaml:1:8: spec.crds: expected a list"),
+        (read_values, "", "v.yaml:1:1: no Values in this file"),
+        (read_values, "globalValue: {}", "v.yaml:1:1: globalValue: unknown field"),
+        (read_values, "policies: [{}]", 'v.yaml:1:12: policies[0]: required field "name"'),
+        (read_user_info, "userInfo: []", "v.yaml:1:1: userInfo: expected an object"),
+        (read_context, "resources: []", "v.yaml:1:1: resources: unknown field"),
+        (read_cluster_resource, "spec: {crds: x}", "v.yaml:1:8: spec.crds: expected a list"),
     ],
 )
 def test_broken_files(load, text, message):

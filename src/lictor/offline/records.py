@@ -3,6 +3,8 @@
 All are cli.kyverno.io/v1alpha1. Older files have no apiVersion and kind; `load` says so.
 """
 
+from typing import Final
+
 import msgspec
 
 from lictor.model.metadata import Metadata, Strings
@@ -242,3 +244,13 @@ class Test(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     def outdated(self) -> bool:
         """An older schema, which Kyverno refuses."""
         return not self.api_version or not self.kind or bool(self.name)
+
+
+# By kind; all of group cli.kyverno.io.
+FILE_RECORDS: Final[dict[str, type[msgspec.Struct]]] = {
+    "Test": Test,
+    "Values": Values,
+    "UserInfo": UserInfo,
+    "Context": Context,
+    "ClusterResource": ClusterResource,
+}

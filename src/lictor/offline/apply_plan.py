@@ -1,0 +1,212 @@
+"""What `apply` shall do: its flags, checked, and everything that they name, loaded."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lictor.errors import UsageError
+from lictor.lang.duration import parse_duration
+from lictor.model.metadata import PolicyRecord
+from lictor.offline.apply_run import (
+    ApplyOutput,
+    ApplyPlan,
+    select_documents,
+)
+from lictor.offline.input_files import (
+    load_caller,
+    load_context,
+    load_definitions,
+    load_resource_files,
+    load_values_file,
+    read_definitions,
+)
+from lictor.offline.lookups import GivenObjects
+from lictor.offline.policies import (
+    LoadedPolicies,
+    load_exceptions,
+)
+from lictor.offline.requests import GivenValues, RequestFactory
+from lictor.offline.sources import (
+    STDIN,
+    SourceText,
+    read_any,
+    read_file,
+)
+from lictor.report.policy_report import REPORT_APIS
+
+if TYPE_CHECKING:
+    pass
+
+
+OWN_FORMATS = {
+    "markdown": ApplyOutput.MARKDOWN,
+    "junit": ApplyOutput.JUNIT,
+    "sarif": ApplyOutput.SARIF,
+}
+
+
+APPLY_FORMATS = ("yaml", "json", *OWN_FORMATS)
+
+
+class ApplyFlags(msgspec.Struct, frozen=True):
+    """The flags of `apply`, by the names that click gives them."""
+
+    policies: tuple[str, ...] = ()
+    resource: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    target_resource: tuple[str, ...] = ()
+    target_resources: tuple[str, ...] = ()
+    parameter_resource: tuple[str, ...] = ()
+    exception: tuple[str, ...] = ()
+    exceptions: tuple[str, ...] = ()
+    exceptions_with_resources: bool = False
+    exceptions_within_resources: bool = False
+    exceptions_within_policies: bool = False
+    generate_exceptions: bool = False
+    generated_exception_ttl: str = "720h0m0s"
+    values_file: str = ""
+    set: tuple[str, ...] = ()
+    userinfo: str = ""
+    context_file: str = ""
+    output: str = ""
+    output_format: str = "yaml"
+    report_api: str = "openreports.io"
+    policy_report: bool = False
+    table: bool = False
+    detailed_results: bool = False
+    remove_color: bool = False
+    stdin: bool = False
+    audit_warn: bool = False
+    warn_exit_code: int = 0
+    warn_no_pass: bool = False
+    continue_on_fail: bool = False
+    git_branch: str = ""
+    username: str = ""
+    password: str = ""
+    cluster: bool = False
+    registry: bool = False
+    kubeconfig: str = ""
+    crd_path: str = ""
+    parallel: int = 0
+    json: tuple[str, ...] = ()
+    http_payload: tuple[str, ...] = ()
+    envoy_payload: tuple[str, ...] = ()
+    # With a cluster.
+    context: str = ""
+    namespace: str = ""
+    cluster_wide_resources: bool = False
+    concurrent: int = 1
+    batch_size: int = 100
+    continue_on_error: bool = True
+    show_performance: bool = False
+
+    @property
+    def resource_paths(self) -> tuple[str, ...]:
+        return self.resource + self.resources
+
+    @property
+    def chosen_output(self) -> ApplyOutput:
+        if self.output_format in OWN_FORMATS:
+            return OWN_FORMATS[self.output_format]
+        if self.policy_report:
+            return ApplyOutput.REPORT
+        if self.generate_exceptions:
+            return ApplyOutput.EXCEPTIONS
+        # Objects for the next program stay what they are; for everything else JSON is JSON.
+        if self.output_format == "json" and not self.stdin:
+            return ApplyOutput.REPORT
+        return ApplyOutput.TABLE if self.table else ApplyOutput.TEXT
+
+
+def parse_ttl(text: str) -> int:
+    """A duration in nanoseconds."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--generated-exception-ttl: {text!r} is not a duration") from error
+
+
+def check_flags(flags: ApplyFlags) -> None:
+    """Raise UsageError where flags are missing, unknown or contradict each other."""
+    payloads = flags.json + flags.http_payload + flags.envoy_payload
+    formats = ", ".join(APPLY_FORMATS)
+    faults = {
+        "pass the values either using set flag or values_file flag": flags.values_file
+        and flags.set,
+        "require policy": not (flags.policies or flags.cluster),
+        "a stdin pipe can be used for either policies or resources, not both": STDIN
+        in flags.policies[:1]
+        and STDIN in flags.resource_paths[:1],
+        "crdpath and kubeconfig flags are mutually exclusive, please use only one of them": (
+            flags.crd_path.strip() and flags.kubeconfig.strip()
+        ),
+        "both resource and json files can not be used together, use one or the other": (
+            flags.resource_paths and flags.json
+        ),
+        "resource file(s) or cluster required": not (
+            flags.resource_paths or payloads or flags.cluster
+        ),
+        f"unknown output format {flags.output_format!r}: choose one of {formats}": (
+            flags.output_format not in APPLY_FORMATS
+        ),
+        f"unknown API of reports {flags.report_api!r}: choose one of {', '.join(REPORT_APIS)}": (
+            flags.report_api not in REPORT_APIS
+        ),
+    }
+    for message, wrong in faults.items():
+        if wrong:
+            raise UsageError(message)
+
+
+def make_plan(
+    flags: ApplyFlags,
+    policies: LoadedPolicies,
+    texts: tuple[SourceText, ...],
+    exceptions: tuple[PolicyRecord, ...] = (),
+) -> ApplyPlan:
+    """Load what the flags name; `exceptions` are those of a cluster."""
+    caller = load_caller(flags.userinfo, accept_outdated=True) if flags.userinfo else None
+    payloads = {"JSON": flags.json, "HTTP": flags.http_payload, "Envoy": flags.envoy_payload}
+    return ApplyPlan(
+        policies=policies,
+        texts=texts,
+        requests=RequestFactory(_read_values(flags), caller),
+        given=_collect_objects(flags, policies, texts),
+        exceptions=(*_find_exceptions(flags, policies, texts), *exceptions),
+        payloads={mode: tuple(map(read_any, paths)) for mode, paths in payloads.items() if paths},
+        continue_on_fail=flags.continue_on_fail,
+        processes=flags.parallel,
+    )
+
+
+def _collect_objects(
+    flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[SourceText, ...]
+) -> GivenObjects:
+    """The objects that policies may find, change, copy or take as parameters."""
+    params = tuple(load_resource_files(flags.parameter_resource))
+    target_paths = flags.target_resource + flags.target_resources
+    targets = (*load_resource_files(target_paths), *params)
+    definitions = (
+        *policies.crds,
+        *load_definitions([flags.crd_path] if flags.crd_path.strip() else ()),
+        *read_definitions(select_documents(texts, b"CustomResourceDefinition")),
+    )
+    given = GivenObjects(
+        objects=targets if target_paths or params else None, params=params, crds=definitions
+    )
+    return load_context(flags.context_file, given) if flags.context_file else given
+
+
+def _read_values(flags: ApplyFlags) -> GivenValues:
+    file = load_values_file(flags.values_file) if flags.values_file else None
+    return GivenValues(file, flags.set)
+
+
+def _find_exceptions(
+    flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[SourceText, ...]
+) -> tuple[PolicyRecord, ...]:
+    if flags.exceptions_with_resources or flags.exceptions_within_resources:
+        found = load_exceptions(select_documents(texts, b"PolicyException"))
+    else:
+        found = load_exceptions(map(read_file, flags.exception + flags.exceptions))
+    return (*found, *policies.exceptions) if flags.exceptions_within_policies else found
