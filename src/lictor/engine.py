@@ -15,6 +15,7 @@ from lictor.errors import (
     UsageError,
 )
 from lictor.evaluate.scope import build_scope
+from lictor.match.combine import always
 from lictor.model.program import Case, CompiledRule, Matcher, Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status, Verdict
@@ -24,6 +25,8 @@ from lictor.raw import JsonObject
 Adapt: TypeAlias = Callable[[PolicyRef, Request], Request]
 
 _MAX_PLANS = 4096
+# After one of these, a program with `first_only` asks no further rule.
+_DECISIVE = (Status.PASS, Status.FAIL)
 # What an author of objects can bring about, by making them large, deep or slow to judge.
 _LIMITS = (TooLargeError, DeadlineError, RecursionError, MemoryError)
 _NATIVE_WORDS: dict[type, str] = {RecursionError: "nested too deeply", MemoryError: "out of memory"}
@@ -40,7 +43,8 @@ class _Step(msgspec.Struct, frozen=True):
 
     program: Program
     phase: Phase
-    rules: tuple[tuple[CompiledRule, Matcher], ...]
+    # Each with what is left to ask of a request; None where that is nothing.
+    rules: tuple[tuple[CompiledRule, Matcher | None], ...]
 
 
 class Engine:
@@ -67,10 +71,11 @@ class Engine:
         if adapt is not None:
             return self._evaluate_adapted(request, adapt, deadline)
         results: list[Result] = []
-        case = Case(request, build_scope)
-        for step in self._plan(request):
-            case = self._run(step, case, results, deadline)
-        return self._conclude(request, case.request.object, results)
+        key = (request.kind, request.subresource, request.operation)
+        plan = self._plans.get(key) or self._plan(key)
+        case = self._run(plan, Case(request, build_scope), results, deadline)
+        warnings = self._list_warnings(results) if self._warning else ()
+        return Verdict(request, tuple(results), patched=case.request.object, warnings=warnings)
 
     def _evaluate_adapted(self, request: Request, adapt: Adapt, deadline: float | None) -> Verdict:
         results: list[Result] = []
@@ -78,54 +83,51 @@ class Engine:
         for phase in Phase:
             for program in self.programs:
                 seen = adapt(program.policy, current)
-                for step in self._plan(seen):
-                    if step.program is not program or step.phase is not phase:
-                        continue
-                    case = self._run(step, Case(seen, build_scope), results, deadline)
-                    changed = case.request.object
-                    if changed is not None and changed is not seen.object:
-                        current = replace(current, object=changed)
-        return self._conclude(request, current.object, results)
+                steps = tuple(
+                    step
+                    for step in self._plan((seen.kind, seen.subresource, seen.operation))
+                    if step.program is program and step.phase is phase
+                )
+                case = self._run(steps, Case(seen, build_scope), results, deadline)
+                changed = case.request.object
+                if changed is not None and changed is not seen.object:
+                    current = replace(current, object=changed)
+        warnings = self._list_warnings(results)
+        return Verdict(request, tuple(results), patched=current.object, warnings=warnings)
 
-    def _run(self, step: _Step, case: Case, results: list[Result], deadline: float | None) -> Case:
-        first_only = step.program.first_only
-        for rule, matches in step.rules:
-            if deadline is not None and self._clock() > deadline:
-                raise DeadlineError(f"no time left for policy {step.program.policy.key}")
-            try:
-                if not matches(case.request):
-                    continue
-                answers = rule.check(case)
-            except SlowRequestError:
-                # Another process is asked: what a few rules have said does not count.
-                raise
-            except (LictorError, RecursionError, MemoryError) as error:
-                answers = (_undecided(step.program.policy, rule, case.request, error),)
-            results.extend(answers)
-            for answer in answers:
-                if answer.patched is not None:
-                    case = case.with_object(answer.patched)
-            if first_only and any(a.status in (Status.PASS, Status.FAIL) for a in answers):
-                break
+    def _run(
+        self, plan: tuple[_Step, ...], case: Case, results: list[Result], deadline: float | None
+    ) -> Case:
+        for step in plan:
+            for rule, matches in step.rules:
+                if deadline is not None and self._clock() > deadline:
+                    raise DeadlineError(f"no time left for policy {step.program.policy.key}")
+                try:
+                    if matches is not None and not matches(case.request):
+                        continue
+                    answers = rule.check(case)
+                except SlowRequestError:
+                    # Another process is asked: what a few rules have said does not count.
+                    raise
+                except (LictorError, RecursionError, MemoryError) as error:
+                    answers = (_undecided(step.program.policy, rule, case.request, error),)
+                results.extend(answers)
+                for answer in answers:
+                    if answer.patched is not None:
+                        case = case.with_object(answer.patched)
+                if step.program.first_only and any(a.status in _DECISIVE for a in answers):
+                    break
         return case
 
-    def _conclude(
-        self, request: Request, patched: JsonObject | None, results: list[Result]
-    ) -> Verdict:
-        warnings: tuple[str, ...] = ()
-        if self._warning:
-            warnings = tuple(
-                # A CEL policy has no rules with names.
-                f"policy {'.'.join(filter(None, (result.policy.name, result.rule)))}: "
-                f"{result.message}"
-                for result in results
-                if result.policy.key in self._warning
-                and result.status in (Status.FAIL, Status.ERROR)
-            )
-        return Verdict(request, tuple(results), patched=patched, warnings=warnings)
+    def _list_warnings(self, results: list[Result]) -> tuple[str, ...]:
+        return tuple(
+            # A CEL policy has no rules with names.
+            f"policy {'.'.join(filter(None, (result.policy.name, result.rule)))}: {result.message}"
+            for result in results
+            if result.policy.key in self._warning and result.status in (Status.FAIL, Status.ERROR)
+        )
 
-    def _plan(self, request: Request) -> tuple[_Step, ...]:
-        key = (request.kind, request.subresource, request.operation)
+    def _plan(self, key: tuple[GroupVersionKind, str, Operation]) -> tuple[_Step, ...]:
         plan = self._plans.get(key)
         if plan is None:
             if len(self._plans) >= _MAX_PLANS:
@@ -140,7 +142,7 @@ class Engine:
         for phase in Phase:
             for program in self.programs:
                 rules = tuple(
-                    (rule, matches)
+                    (rule, None if matches is always else matches)
                     for rule in program.rules
                     if rule.phase is phase
                     and (matches := rule.select(kind, subresource, operation)) is not None

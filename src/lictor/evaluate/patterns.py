@@ -7,7 +7,14 @@ from lictor.errors import CompileError
 from lictor.evaluate.filled import remember_compiled
 from lictor.evaluate.messages import Message
 from lictor.evaluate.setting import Outcome, Setting
-from lictor.lang.pattern import Mismatch, compile_pattern, resolve_references
+from lictor.lang.pattern import (
+    Mismatch,
+    Seen,
+    compile_comparison,
+    compile_pattern,
+    explain_fault,
+    resolve_references,
+)
 from lictor.model.program import Case
 from lictor.model.result import Failure, Result, Status
 from lictor.raw import Json
@@ -25,7 +32,7 @@ def compile_pattern_check(
     if not document.is_constant:
         judge = compile_patterns(pattern, None, message, setting)
         return lambda case: _answer(setting, case, judge(case, case.request.object))
-    test = compile_pattern(document.constant, references=False)
+    compare = compile_comparison(document.constant)
     text = f"validation rule '{setting.rule}' passed."
     passed = setting.fixed(Status.PASS, text)
 
@@ -33,9 +40,11 @@ def compile_pattern_check(
         subject = case.request.object
         if subject is None:
             return ()  # nothing is left to have a shape on DELETE
-        mismatch = test(subject)
-        if mismatch is None:
+        seen: Seen = {}
+        fault = compare(subject, seen)
+        if fault is None:
             return passed or (setting.result(case, Outcome(Status.PASS, text)),)
+        mismatch = explain_fault(fault, seen)
         return (setting.result(case, judge_mismatch(case, mismatch, message)),)
 
     return check

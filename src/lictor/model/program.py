@@ -23,34 +23,28 @@ class Phase(IntEnum):
     GENERATE = 4
 
 
-class Case:
+class Case(msgspec.Struct, eq=False):
     """What a rule sees: the request as earlier mutations left it, and its variables.
 
     The scope is built when first asked for: most rules have no variables and never pay for it.
     """
 
-    __slots__ = ("_scope", "builder", "request", "views")
-
-    def __init__(self, request: Request, build: Callable[[Request], Scope]) -> None:
-        self.request = request
-        self.builder = build
-        self._scope: Scope | None = None
-        # The request in the form that another language's engine takes, by name; made when needed.
-        self.views: dict[str, Json] = {}
+    request: Request
+    builder: Callable[[Request], Scope]
+    built_scope: Scope | None = None
+    # The request in the form that another language's engine takes, by name; made when needed.
+    views: dict[str, Json] = {}
 
     @property
     def scope(self) -> Scope:
-        scope = self._scope
+        scope = self.built_scope
         if scope is None:
-            scope = self._scope = self.builder(self.request)
+            scope = self.built_scope = self.builder(self.request)
         return scope
 
     def with_scope(self, scope: Scope) -> "Case":
         """The same case with other variables."""
-        made = Case(self.request, self.builder)
-        made._scope = scope
-        made.views = self.views
-        return made
+        return Case(self.request, self.builder, scope, self.views)
 
     def with_object(self, changed: JsonObject) -> "Case":
         """The same case with the object that a mutation made."""

@@ -29,7 +29,7 @@ from lictor.lang.wildcard import compile_wildcard, has_wildcard
 from lictor.raw import Json
 
 Seen = dict[str, bool]
-Check = Callable[[Json, Seen], PatternFault | None]
+Comparison = Callable[[Json, Seen], PatternFault | None]
 
 # The only maps whose keys may hold wildcards, and only below `metadata`.
 _TAGS = frozenset(("labels", "annotations"))
@@ -57,10 +57,10 @@ class PatternEntry(msgspec.Struct, frozen=True, eq=False):
     modifier: Modifier | None
     expected: Json
     predicate: Predicate | None
-    check: Check
+    check: Comparison
 
 
-def compile_node(pattern: Json, place: MismatchPath = ANYWHERE) -> Check:
+def compile_node(pattern: Json, place: MismatchPath = ANYWHERE) -> Comparison:
     """Turn any part of a pattern, whose shape was checked, into a check."""
     if isinstance(pattern, dict):
         return _compile_map(pattern, place)
@@ -69,7 +69,7 @@ def compile_node(pattern: Json, place: MismatchPath = ANYWHERE) -> Check:
     return _compile_leaf(compile_scalar(pattern), pattern)
 
 
-def _compile_leaf(predicate: Predicate, pattern: Json) -> Check:
+def _compile_leaf(predicate: Predicate, pattern: Json) -> Comparison:
     def check(value: Json, _: Seen) -> PatternFault | None:
         fits = all(map(predicate, value)) if isinstance(value, list) else predicate(value)
         return None if fits else differ_in_value(pattern, value)
@@ -80,7 +80,7 @@ def _compile_leaf(predicate: Predicate, pattern: Json) -> Check:
 # ---------------------------------------------------------------------------------------- maps
 
 
-def _compile_map(pattern: Json, place: MismatchPath) -> Check:
+def _compile_map(pattern: Json, place: MismatchPath) -> Comparison:
     entries = [_compile_entry(raw, value, place) for raw, value in _sort_pattern(pattern, place)]
     if place.is_tags and any(has_wildcard(entry.raw) for entry in entries):
         return _compile_tags(pattern, entries)
@@ -143,7 +143,7 @@ def _order_plain(entries: list[PatternEntry]) -> tuple[PatternEntry, ...]:
     return (*reversed(first), *[entry for entry in entries if entry not in first])
 
 
-def _compile_plain_map(pattern: Json, entries: list[PatternEntry]) -> Check:
+def _compile_plain_map(pattern: Json, entries: list[PatternEntry]) -> Comparison:
     steps = tuple(
         (entry.key, entry.predicate, entry.check, entry.expected) for entry in _order_plain(entries)
     )
@@ -168,8 +168,8 @@ def _compile_plain_map(pattern: Json, entries: list[PatternEntry]) -> Check:
 
 
 # Key, modifier, check, and the fault to weigh where the key is not there.
-AnchoredStep = tuple[str, Modifier | None, Check, PatternFault | None]
-PlainStep = tuple[str, Modifier | None, Check]
+AnchoredStep = tuple[str, Modifier | None, Comparison, PatternFault | None]
+PlainStep = tuple[str, Modifier | None, Comparison]
 Plan = tuple[tuple[tuple[str, str], ...], tuple[AnchoredStep, ...], tuple[PlainStep, ...]]
 
 _NO_CONDITION = lack_condition()
@@ -194,7 +194,7 @@ def _absence(entry: PatternEntry) -> PatternFault | None:
 
 def _compile_anchored_map(
     pattern: Json, plan: Plan, find_plan: Callable[[Json], Plan] | None = None
-) -> Check:
+) -> Comparison:
     def check(value: Json, seen: Seen) -> PatternFault | None:
         if not isinstance(value, dict):
             return differ_in_structure(pattern, value)
@@ -246,7 +246,7 @@ def _is_condition_among(faults: list[PatternFault]) -> bool:
     return any(fault.kind is MismatchKind.CONDITION for fault in faults)
 
 
-def _compile_tags(pattern: Json, entries: list[PatternEntry]) -> Check:
+def _compile_tags(pattern: Json, entries: list[PatternEntry]) -> Comparison:
     """Labels or annotations with wildcards in keys, which stand for the first key that fits."""
     fitting = [
         (entry, compile_wildcard(strip_anchor(entry.raw)) if has_wildcard(entry.raw) else None)
@@ -276,7 +276,7 @@ def _rename(entry: PatternEntry, key: str) -> PatternEntry:
 # --------------------------------------------------------------------------------------- lists
 
 
-def _compile_list(pattern: list[Json]) -> Check:
+def _compile_list(pattern: list[Json]) -> Comparison:
     if not pattern:
         return _compile_empty(pattern)
     if isinstance(pattern[0], dict):
@@ -287,7 +287,7 @@ def _compile_list(pattern: list[Json]) -> Check:
     return _compile_list_of_leaves(pattern, compile_scalar(pattern[0]))
 
 
-def _compile_empty(pattern: Json) -> Check:
+def _compile_empty(pattern: Json) -> Comparison:
     def check(value: Json, _: Seen) -> PatternFault | None:
         if not isinstance(value, list):
             return lack_list(pattern, value)
@@ -296,7 +296,7 @@ def _compile_empty(pattern: Json) -> Check:
     return check
 
 
-def _compile_list_of_leaves(pattern: list[Json], predicate: Predicate) -> Check:
+def _compile_list_of_leaves(pattern: list[Json], predicate: Predicate) -> Comparison:
     def check(value: Json, _: Seen) -> PatternFault | None:
         if not isinstance(value, list):
             return lack_list(pattern, value)
@@ -305,7 +305,7 @@ def _compile_list_of_leaves(pattern: list[Json], predicate: Predicate) -> Check:
     return check
 
 
-def _compile_list_of_maps(pattern: Json, judge: Check) -> Check:
+def _compile_list_of_maps(pattern: Json, judge: Comparison) -> Comparison:
     """Every element must fit, but for those whose conditions are not met; not all may be such."""
 
     def check(value: Json, seen: Seen) -> PatternFault | None:
@@ -325,7 +325,7 @@ def _compile_list_of_maps(pattern: Json, judge: Check) -> Check:
     return check
 
 
-def _compile_list_of_lists(pattern: Json, judges: list[Check]) -> Check:
+def _compile_list_of_lists(pattern: Json, judges: list[Comparison]) -> Comparison:
     """Elements are compared one by one, each with the element of the pattern at its place."""
     width = len(judges)
 
@@ -356,7 +356,7 @@ def _be_too_short(pattern: list[Json], value: list[Json]) -> PatternFault:
     return refuse(reason, pattern, value, placeless=True)
 
 
-def _compile_existence(pattern: Json) -> Check:
+def _compile_existence(pattern: Json) -> Comparison:
     """For each map of the pattern's list, some element of the resource's list must fit it."""
     is_list = isinstance(pattern, list)
     wanted = tuple(
