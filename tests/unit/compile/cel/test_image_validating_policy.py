@@ -1,5 +1,7 @@
 """ImageValidatingPolicy, up to the signatures."""
 
+import re
+
 import pytest
 
 GOOD, BAD = "ghcr.io/good/app:1", "docker.io/bad/app:1"
@@ -89,3 +91,67 @@ def test_a_reference_must_say_something(summarize):
         "error",
         "matchImageReferences[0]: either glob or expression must be set",
     )
+
+
+# Words of the language that this is written in: they tell a user nothing. `int` and `bool` are CEL's.
+_INNER_WORDS = re.compile(
+    r"NoneType|\b(dict|str|float|tuple|None|True|False)\b|<class|__\w+__"
+    r"|has no attribute|subscriptable|iterable|unhashable|positional|unsupported operand|\w+Error\b"
+)
+_ODD = (
+    "null", "1", "1.5", "'x'", "true", "[1, 'a']", "[null]", "{'a': 1}", "b'x'", "duration('1s')",
+    "object", "attestors.me", "images.containers",
+)  # fmt: skip
+_PLACES = {
+    "a validation": "dyn(VALUE)",
+    "a field": "dyn(VALUE).field == 1",
+    "an element": "dyn(VALUE)[0] == 1",
+    "a sum": "dyn(VALUE) + 1 == 2",
+    "a loop": "dyn(VALUE).all(each, each.x)",
+    "a conversion": "int(dyn(VALUE)) == 1",
+    "an image": "image(dyn(VALUE)).registry() == 'a'",
+    "is it an image?": "isImage(dyn(VALUE))",
+    "the image of a signature": "verifyImageSignatures(dyn(VALUE), [attestors.me]) > 0",
+    "the attestors of a signature": "verifyImageSignatures('a', dyn(VALUE)) > 0",
+    "the image of an attestation": "verifyAttestationSignatures(dyn(VALUE), 'a', [attestors.me]) > 0",
+    "a payload": "extractPayload(dyn(VALUE), 'a') == 1",
+    "metadata": "getImageData(dyn(VALUE)) == 1",
+}
+_SPECS = {
+    "images": lambda text: {"images": [{"name": "own", "expression": text}]},
+    "references": lambda text: {"matchImageReferences": [{"expression": text}]},
+    "conditions": lambda text: {"matchConditions": [{"name": "c", "expression": text}]},
+    "variables": lambda text: {"variables": [{"name": "v", "expression": text}]},
+    "annotations": lambda text: {"auditAnnotations": [{"key": "k", "valueExpression": text}]},
+}  # fmt: skip
+_CONTAINERS = (None, 1, "x", [1], [None], [{}], [{"image": None}], [{"image": 1}], [{"image": []}])
+
+
+def _list_messages(summarize, document, resource):
+    return [message for _, status, message in summarize([document], resource) if status == "error"]
+
+
+@pytest.mark.parametrize("value", _ODD)
+@pytest.mark.parametrize("place", _PLACES)
+def test_no_error_of_an_expression_shows_a_type_of_python(summarize, place, value):
+    text = _PLACES[place].replace("VALUE", value)
+    for message in _list_messages(summarize, policy(text), pod(GOOD)):
+        assert not _INNER_WORDS.search(message.replace(text, ""))
+
+
+@pytest.mark.parametrize("value", _ODD)
+@pytest.mark.parametrize("field", _SPECS)
+def test_no_error_of_another_field_shows_a_type_of_python(summarize, field, value):
+    document = policy("images.containers.size() == 9", **_SPECS[field](f"dyn({value})"))
+    for message in _list_messages(summarize, document, pod(GOOD)):
+        assert not _INNER_WORDS.search(message)
+
+
+@pytest.mark.parametrize("containers", _CONTAINERS)
+@pytest.mark.parametrize("where", ["containers", "initContainers"])
+def test_no_error_of_an_odd_object_shows_a_type_of_python(summarize, where, containers):
+    odd = pod(GOOD)
+    odd["spec"][where] = containers
+    for resource in (odd, {**deployment(GOOD), "spec": {"template": {"spec": odd["spec"]}}}):
+        for message in _list_messages(summarize, policy(ALL_GOOD), resource):
+            assert not _INNER_WORDS.search(message)
