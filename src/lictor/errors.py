@@ -36,12 +36,19 @@ class LictorError(Exception):
 
 
 class PolicyError(LictorError):
-    """A document its author must correct; says where."""
+    """A document its author must correct; says where.
 
-    def __init__(self, message: str, *, where: str = "") -> None:
+    `code` and `arguments` say what exactly is wrong to those who word it in their own way.
+    """
+
+    def __init__(
+        self, message: str, *, where: str = "", code: str = "", arguments: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(f"{where}: {message}" if where else message)
         self.message = message
         self.where = where
+        self.code = code
+        self.arguments = arguments
 
 
 class LoadError(PolicyError):
@@ -55,8 +62,17 @@ class CompileError(PolicyError):
 class SyntaxFaultError(CompileError):
     """An expression that does not parse; `position` is the offset of the fault in `text`."""
 
-    def __init__(self, message: str, *, text: str = "", position: int = 0, where: str = "") -> None:
-        super().__init__(message, where=where)
+    def __init__(
+        self,
+        message: str,
+        *,
+        text: str = "",
+        position: int = 0,
+        where: str = "",
+        code: str = "",
+        arguments: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, where=where, code=code, arguments=arguments)
         self.text = text
         self.position = position
 
@@ -86,7 +102,10 @@ class NotProvidedError(LookupFailedError):
 
 
 class ApiError(LookupFailedError):
-    """An answer of the API server that is no success; `status` is 0 where there was none."""
+    """An answer of the API server that is no success; `status` is 0 where there was none.
+
+    `causes` are the reasons in the details of its Status.
+    """
 
     def __init__(
         self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None
@@ -95,6 +114,7 @@ class ApiError(LookupFailedError):
         self.status = status
         self.reason = reason
         self.retry_after = retry_after
+        self.causes: frozenset[str] = frozenset()
 
 
 class NotFoundError(ApiError):

@@ -15,7 +15,7 @@ from control_plane.cluster import Cluster
 from lictor.cluster.cache import Cache
 from lictor.cluster.client import Client
 from lictor.cluster.config import load_config
-from lictor.cluster.events import EventSink
+from lictor.cluster.events import EventSink, build_event
 from lictor.cluster.flags import Flags
 from lictor.cluster.resource import (
     CEL_EXCEPTION,
@@ -467,6 +467,25 @@ async def test_equal_events_are_counted(cluster: Cluster) -> None:
                     await asyncio.sleep(0.1)
         [event] = await list_events(client, "ev-2")
         assert event["series"]["count"] == 5
+
+
+@in_loop
+async def test_events_about_a_namespace_that_goes_are_given_up(cluster: Cluster) -> None:
+    """The API server says why by a cause; nobody tries again, and none counts as lost."""
+    async with connect(cluster) as client:
+        body = {"metadata": {"name": "going", "finalizers": ["lictor.test/hold"]}}
+        await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", **body})
+        await client.delete(NAMESPACE, "going")
+        sink = EventSink(client, Flags())
+        event = violation(3, "going")
+        with pytest.raises(ApiError) as refused:
+            await client.create(EVENT, build_event(event, "e", "i"), "going")
+        assert "NamespaceTerminating" in refused.value.causes
+        async with working(sink.run()):
+            sink.emit(event)
+            await sink.drain(10)
+        assert sink.dropped == 0
+        await client.patch(NAMESPACE, "going", {"metadata": {"finalizers": None}})
 
 
 @in_loop

@@ -296,7 +296,13 @@ def _build_error(answer: Json, status: int) -> ApiError:
     reason = str(said.get("reason") or "")
     kinds: dict[int, type[ApiError]] = {404: NotFoundError, 409: ConflictError, 410: GoneError}
     kind = kinds.get(status, GoneError if reason == "Expired" else ApiError)
-    return kind(str(said.get("message") or reason), status=status, reason=reason)
+    error = kind(str(said.get("message") or reason), status=status, reason=reason)
+    details = said.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    error.causes = frozenset(
+        str(cause.get("reason") or "") for cause in causes or () if isinstance(cause, dict)
+    )
+    return error
 
 
 def _read_retry_after(response: httpx.Response | ClientResponse) -> float | None:

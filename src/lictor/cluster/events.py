@@ -148,7 +148,7 @@ class EventSink:
             except NotFoundError:
                 return  # The namespace is gone, and so is what the event was about.
             except ApiError as error:
-                if error.status == 409 or _is_terminating(error):
+                if error.status == 409 or "NamespaceTerminating" in error.causes:
                     return
                 if attempt + 1 == _ATTEMPTS:
                     log.warning("event lost", extra={"why": str(error)[:200]})
@@ -234,10 +234,6 @@ def _name_event(event: Event) -> str:
 
 def _write_time(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _is_terminating(error: ApiError) -> bool:
-    return error.status == 403 and "being terminated" in str(error)
 
 
 @cache

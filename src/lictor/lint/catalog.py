@@ -81,7 +81,7 @@ def flag(
     offset: TextOffset | None = None,
 ) -> Finding:
     """What a check found at a path, as severe as the catalogue says."""
-    return Finding(path, message, suggestion, CHECKS[check].severity, check, offset)
+    return Finding(path, message, suggestion, CHECKS[check].severity, check, offset=offset)
 
 
 def as_lint_finding(finding: Finding) -> Finding:

@@ -80,7 +80,9 @@ def check_expression(
     try:
         found = compile_expression(text, context.environment, context.variables).result_type
     except SyntaxFaultError as error:
-        return [flag(_CHECK, part.path, error.message, offset=TextOffset(text, error.position))]
+        offset = TextOffset(text, error.position)
+        finding = flag(_CHECK, part.path, error.message, offset=offset)
+        return [finding.with_code(error.code, *error.arguments)]
     if types and found not in types:
         wanted = " or ".join(_WORDS.get(each, each) for each in types if each != "dyn")
         return [flag(_CHECK, part.path, f"must answer {wanted}, not {_WORDS.get(found, found)}")]
@@ -141,4 +143,6 @@ def _has(issues: Iterable[ExpressionIssue], wanted: ExpressionIssue) -> bool:
 
 def _tell(check: str, part: Field, issue: ExpressionIssue) -> Finding:
     meant = suggest(issue.name, issue.known) if issue.name else ""
-    return flag(check, part.path, issue.message, meant, TextOffset(part.text, issue.position))
+    offset = TextOffset(part.text, issue.position)
+    finding = flag(check, part.path, issue.message, meant, offset)
+    return finding.with_code("undefined-field", issue.name) if issue.name else finding

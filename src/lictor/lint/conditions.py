@@ -71,9 +71,12 @@ def _check_operator(operator: Field) -> Iterator[Finding]:
         return
     if name not in OPERATORS:
         message = f'there is no operator "{name}"'
-        yield flag("bad-condition", operator.path, message, suggest(name, OPERATORS))
+        finding = flag("bad-condition", operator.path, message, suggest(name, OPERATORS))
+        yield finding.with_code("unknown-operator", name)
     elif name in _REPLACED:
-        yield flag("deprecated", operator.path, f"{name} is replaced by {_REPLACED[name]}")
+        instead = _REPLACED[name]
+        finding = flag("deprecated", operator.path, f"{name} is replaced by {instead}")
+        yield finding.with_code("deprecated-operator", name, *instead.split(" or "))
 
 
 def _check_operations(value: Field) -> Iterator[Finding]:

@@ -179,7 +179,7 @@ def _check_bindings(context: Field) -> Iterator[Finding]:
         name = entry["name"]
         if not _WORD.fullmatch(name.text):
             message = f'"{name.text}" is not one word, as a rule with assert needs it'
-            yield flag("bad-context", name.path, message)
+            yield flag("bad-context", name.path, message).with_code("not-one-word", name.text)
 
 
 def _mentions(name: str, whole: Field, but: Field) -> bool:

@@ -240,7 +240,7 @@ def _check_request(
 
 def _refuse_caller(part: Field, name: str, at: int) -> Finding:
     message = f"{name} is not known in background scans: set spec.background to false"
-    return _fault("background", part, at, message)
+    return _fault("background", part, at, message).with_code("variable-unknown", name)
 
 
 _ATTESTED = ("name", "attestors", "type", "predicateType")

@@ -217,7 +217,8 @@ def _suggest_kind(kind: str) -> str:
 def _check_callers(each: Field, limits: MatchLimits) -> Iterator[Finding]:
     for name in _CALLERS:
         if not limits.has_callers and not each[name].is_empty:
-            yield flag(limits.caller_check, each[name].path, limits.reason)
+            finding = flag(limits.caller_check, each[name].path, limits.reason)
+            yield finding.with_code("caller-unknown")
     for subject in each["subjects"].each():
         yield from _check_subject(subject)
     for role in each["roles"].each():

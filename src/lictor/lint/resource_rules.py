@@ -30,7 +30,7 @@ def require_rules(constraints: Field, where: Field) -> Iterator[Finding]:
     """A policy must say what it is about."""
     if not constraints:
         message = "nothing says which requests the policy is about: matchConstraints is missing"
-        yield flag("bad-match", where.path, message)
+        yield flag("bad-match", where.path, message).with_code("no-match-constraints")
     elif constraints["resourceRules"].is_empty:
         message = "matchConstraints needs resourceRules"
         yield flag("bad-match", constraints.path, message)

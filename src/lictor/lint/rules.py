@@ -37,7 +37,8 @@ def check_control(exclude: Field) -> Iterator[Finding]:
     try:
         check_exclude(_read(exclude))
     except CompileError as error:
-        yield flag("bad-pod-security", exclude.path, error.message)
+        finding = flag("bad-pod-security", exclude.path, error.message)
+        yield finding.with_code(error.code, *error.arguments)
 
 
 def _read(exclude: Field) -> Exclusion:
@@ -59,7 +60,8 @@ def _try_standard(
     try:
         compile_pod_security(level, version, () if exclude is None else (exclude,))
     except CompileError as error:
-        yield flag("bad-pod-security", at.path, error.message)
+        finding = flag("bad-pod-security", at.path, error.message)
+        yield finding.with_code(error.code, *error.arguments)
 
 
 _SOURCES = ("data", "clone", "cloneList", "foreach")
@@ -179,7 +181,8 @@ def check_bodies(rule: Field) -> Iterator[Finding]:
         yield flag("bad-rule", rule["imageExtractors"].path, message)
     if rule["celPreconditions"] and not rule["validate"]["cel"]:
         message = "celPreconditions are for validate.cel rules only"
-        yield flag("bad-rule", rule["celPreconditions"].path, message)
+        finding = flag("bad-rule", rule["celPreconditions"].path, message)
+        yield finding.with_code("cel-preconditions")
 
 
 def check_validate(rule: Field) -> Iterator[Finding]:
@@ -208,7 +211,8 @@ def _expect_one(check: str, part: Field, names: tuple[str, ...]) -> Iterator[Fin
     if part.is_object and len(found) != 1:
         shown = " and ".join(found) or "none"
         message = f"expected exactly one of {', '.join(names)}, found {shown}"
-        yield flag(check, part.path, message)
+        finding = flag(check, part.path, message)
+        yield finding.with_code("several-bodies", *found) if found else finding
 
 
 def check_mutate(rule: Field) -> Iterator[Finding]:

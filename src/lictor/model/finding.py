@@ -43,12 +43,19 @@ class Finding(msgspec.Struct, frozen=True):
     severity: Severity = Severity.ERROR
     # The name of the check of `lint` that found it; empty where a document is only loaded.
     check: str = ""
+    # What exactly it is, and about what, where someone words it anew; empty where nobody does.
+    code: str = ""
+    arguments: tuple[str, ...] = ()
     # Where in the text of the field, if it holds an expression.
     offset: TextOffset | None = None
     # The file, and kind and name of the object; set once the document is known.
     location: Location = Location()
     kind: str = ""
     name: str = ""
+
+    def with_code(self, code: str, *arguments: str) -> "Finding":
+        """The same, told so that others can word it in their own way."""
+        return msgspec.structs.replace(self, code=code, arguments=arguments)
 
     @property
     def field(self) -> str:

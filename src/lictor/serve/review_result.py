@@ -3,85 +3,71 @@
 Where scripts look for Kyverno's very words, findings are told in these.
 """
 
-import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import msgspec
 
-from lictor.model.finding import FieldPath, Finding, Severity, write_path
+from lictor.model.finding import Finding, Severity, write_path
 
-_Phrase: TypeAlias = Callable[[FieldPath, re.Match[str]], str]
+# What Kyverno says of a finding instead of our words, by its code.
+_Wording: TypeAlias = Callable[[Finding], str]
 
 
-def _say_one_body(path: FieldPath, _: re.Match[str]) -> str:
+def _say_several_bodies(finding: Finding) -> str:
     words = "only one of pattern, anyPattern, deny, foreach, cel can be specified"
-    return f"path: {write_path(path)}..: {words}"
+    return f"path: {finding.field}..: {words}"
 
 
-def _say_one_word(path: FieldPath, match: re.Match[str]) -> str:
+def _say_not_one_word(finding: Finding) -> str:
     # The path of the rule, of which the entry is a part.
     return (
-        f"path: {write_path(path[:-3])}: context entry name {match[1]} is invalid, it must be a "
-        "single word when the validation rule uses `assert`"
+        f"path: {write_path(finding.path[:-3])}: context entry name {finding.arguments[0]} is "
+        "invalid, it must be a single word when the validation rule uses `assert`"
     )
 
 
-def _say_deprecated(_: FieldPath, match: re.Match[str]) -> str:
-    instead = " ".join(f'"{name}"' for name in match[2].split(" or "))
+def _say_deprecated(finding: Finding) -> str:
+    operator, *others = finding.arguments
+    instead = " ".join(f'"{name}"' for name in others)
     return (
-        f"Operator {match[1]} has been deprecated and will be removed soon. "
+        f"Operator {operator} has been deprecated and will be removed soon. "
         f"Use these instead: [{instead}]"
     )
 
 
-def _say_bad_operator(path: FieldPath, match: re.Match[str]) -> str:
-    return f"{write_path(path)}: entered value of `operator` is invalid: {match[1]}"
-
-
-def _say_no_constraints(path: FieldPath, _: re.Match[str]) -> str:
+def _say_no_constraints(finding: Finding) -> str:
     needed = "a matchConstraints with at least one resource rule is required"
-    return f"{write_path(path)}.matchConstraints: Required value: {needed}"
+    return f"{finding.field}.matchConstraints: Required value: {needed}"
 
 
-def _say_undefined(path: FieldPath, match: re.Match[str]) -> str:
-    return f"{write_path(path)}: undefined field '{match[1]}'; no such field in the schema"
-
-
-def _say_no_images(path: FieldPath, match: re.Match[str]) -> str:
-    name = f'{write_path(path)}.controlName: Invalid value: "{match[1]}"'
+def _say_no_images(finding: Finding) -> str:
+    name = f'{finding.field}.controlName: Invalid value: "{finding.arguments[0]}"'
     return f"{name}: exclude.images must be specified for the container level control"
 
 
-def _say_no_values(path: FieldPath, _: re.Match[str]) -> str:
-    return f"{write_path(path)}.values: Forbidden: values is required"
+_WORDINGS: dict[str, _Wording] = {
+    "several-bodies": _say_several_bodies,
+    "not-one-word": _say_not_one_word,
+    "unknown-operator": lambda finding: (
+        f"{finding.field}: entered value of `operator` is invalid: {finding.arguments[0]}"
+    ),
+    "no-match-constraints": _say_no_constraints,
+    "deprecated-operator": _say_deprecated,
+    "undefined-field": lambda finding: (
+        f"{finding.field}: undefined field '{finding.arguments[0]}'; no such field in the schema"
+    ),
+    "images-required": _say_no_images,
+    "values-required": lambda finding: f"{finding.field}.values: Forbidden: values is required",
+    "restricted-field-required": lambda finding: (
+        f"{finding.field}.restrictedField: Forbidden: restrictedField is required"
+    ),
+}
 
 
-def _say_no_field(path: FieldPath, _: re.Match[str]) -> str:
-    return f"{write_path(path)}.restrictedField: Forbidden: restrictedField is required"
-
-
-# The check (any, where it is empty), what our own words look like, and Kyverno's.
-_PHRASES: tuple[tuple[str, re.Pattern[str], _Phrase], ...] = (
-    ("bad-validate", re.compile("expected exactly one of pattern.* found .* and "), _say_one_body),
-    ("bad-context", re.compile('"(.*)" is not one word, .*assert'), _say_one_word),
-    ("bad-condition", re.compile('there is no operator "(.*)"'), _say_bad_operator),
-    ("bad-match", re.compile("nothing says which requests"), _say_no_constraints),
-    ("deprecated", re.compile("(In|NotIn) is replaced by (.*)$"), _say_deprecated),
-    ("", re.compile("undefined field '(.*)'$"), _say_undefined),
-    ("", re.compile("(.*) is about containers: exclude.images must be"), _say_no_images),
-    ("", re.compile(".*: restrictedField needs values$"), _say_no_values),
-    ("", re.compile(".*: values need a restrictedField$"), _say_no_field),
-)
-
-
-def _say_bad_caller(finding: Finding, _: re.Match[str]) -> str:
-    path = write_path(finding.path).replace(".", "/")
-    return f"invalid variable used at path: {path}"
-
-
-def _say_bad_variable(finding: Finding, match: re.Match[str]) -> str:
-    return f"variable {_find_variable(finding) or f'{{{{{match[1]}}}}}'} is not allowed"
+def _say_bad_variable(finding: Finding) -> str:
+    written = _find_variable(finding) or f"{{{{{finding.arguments[0]}}}}}"
+    return f"variable {written} is not allowed"
 
 
 def _find_variable(finding: Finding) -> str:
@@ -93,37 +79,26 @@ def _find_variable(finding: Finding) -> str:
     return text[begin : end + 2] if begin >= 0 and end >= 0 else ""
 
 
-def _say_bad_cel(_: Finding, __: re.Match[str]) -> str:
-    return "celPrecondition can only be used with validate.cel"
-
-
-# What Kyverno says is added to our own words where these say more.
-_Addition: TypeAlias = Callable[[Finding, re.Match[str]], str]
-_ADDITIONS: tuple[tuple[str, re.Pattern[str], _Addition], ...] = (
-    ("background", re.compile("background scans know of no caller"), _say_bad_caller),
-    ("background", re.compile("(.*) is not known in background scans"), _say_bad_variable),
-    ("bad-rule", re.compile("celPreconditions are for validate.cel"), _say_bad_cel),
-)
+# What Kyverno says is added to our own words where these say more: by check and code.
+_ADDITIONS: dict[tuple[str, str], _Wording] = {
+    ("background", "caller-unknown"): lambda finding: (
+        f"invalid variable used at path: {finding.field.replace('.', '/')}"
+    ),
+    ("background", "variable-unknown"): _say_bad_variable,
+    ("bad-rule", "cel-preconditions"): lambda _: (
+        "celPrecondition can only be used with validate.cel"
+    ),
+}
 
 
 def describe_finding(finding: Finding) -> str:
     """Path and reason of a finding, what was probably meant, and what Kyverno would say."""
-    told = _tell(finding)
-    for check, pattern, addition in _ADDITIONS:
-        match = pattern.match(finding.message) if check == finding.check else None
-        if match is not None:
-            return f"{told} ({addition(finding, match)})"
-    return told
-
-
-def _tell(finding: Finding) -> str:
-    for check, pattern, phrase in _PHRASES:
-        match = pattern.match(finding.message) if check in ("", finding.check) else None
-        if match is not None:
-            return phrase(finding.path, match)
-    path = f"{write_path(finding.path)}: " if finding.path else ""
-    hint = f' (did you mean "{finding.suggestion}"?)' if finding.suggestion else ""
-    return f"{path}{finding.message}{hint}"
+    wording = _WORDINGS.get(finding.code)
+    if wording is not None:
+        return wording(finding)
+    addition = _ADDITIONS.get((finding.check, finding.code))
+    told = finding.field_and_text
+    return told if addition is None else f"{told} ({addition(finding)})"
 
 
 # The API server cuts what is longer, and people read the first lines.

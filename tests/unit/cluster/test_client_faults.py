@@ -98,6 +98,14 @@ def test_refusals(answer, kind, code, message):
     assert refused.value.status == code
 
 
+def test_the_causes_of_a_refusal_are_told():
+    causes = [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}, "odd"]
+    body = {"code": 403, "reason": "Forbidden", "message": "no", "details": {"causes": causes}}
+    with run_api(lambda _: Answer(403, body)) as api, pytest.raises(ApiError) as refused:
+        ask(ClusterConfig(api.url))
+    assert refused.value.causes == {"NamespaceTerminating"}
+
+
 def test_a_refused_token_is_renewed_once():
     tokens: list[bool] = []
 

@@ -7,10 +7,11 @@ import pytest
 from lictor.cluster.access import Access
 from lictor.cluster.flags import Flags
 from lictor.lang.resource_names import builtin_names
+from lictor.model.finding import Finding
 from lictor.serve.permission_admission import Accounts, review_permissions
 from lictor.serve.policy_admission import review_policy
 from lictor.serve.policy_webhooks import PolicyReviewer
-from lictor.serve.review_result import ReviewResult
+from lictor.serve.review_result import ReviewResult, describe_finding
 
 NAMES = builtin_names()
 
@@ -488,3 +489,17 @@ def test_warnings_are_not_without_end():
     result = review("/policyvalidate", classic(*rules))
     assert len(result.warnings) == 20
     assert all(len(warning) <= 250 for warning in result.warnings)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("unknown-operator", "spec: entered value of `operator` is invalid: Equal"),
+        ("undefined-field", "spec: undefined field 'Equal'; no such field in the schema"),
+        ("", 'spec: there is no operator "Equal"'),
+    ],
+)
+def test_a_finding_is_worded_by_its_code(code, words):
+    """Whatever its message says: that may change, and is no interface."""
+    finding = Finding(("spec",), 'there is no operator "Equal"', check="bad-condition")
+    assert describe_finding(finding.with_code(code, "Equal")) == words

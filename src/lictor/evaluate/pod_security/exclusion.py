@@ -61,13 +61,15 @@ def check_exclude(exclude: PodSecurityExclude) -> None:
         allowed = ", ".join(sorted(CONTROL_NAMES))
         raise CompileError(f"unknown Pod Security control {name!r}: use one of {allowed}")
     if name in CONTAINER_CONTROLS and not exclude.images:
-        raise CompileError(f"{name} is about containers: exclude.images must be specified")
+        message = f"{name} is about containers: exclude.images must be specified"
+        raise CompileError(message, code="images-required", arguments=(name,))
     if name in POD_CONTROLS and exclude.images:
         raise CompileError(f"{name} is about the pod: exclude.images must not be specified")
     if exclude.restricted_field and not exclude.values:
-        raise CompileError(f"{name}: restrictedField needs values")
+        raise CompileError(f"{name}: restrictedField needs values", code="values-required")
     if exclude.values and not exclude.restricted_field:
-        raise CompileError(f"{name}: values need a restrictedField")
+        message = f"{name}: values need a restrictedField"
+        raise CompileError(message, code="restricted-field-required")
 
 
 def _compile_any(patterns: Sequence[str]) -> Callable[[str], bool]:

@@ -9,6 +9,8 @@ from lictor.lang.cel.rewriting import Rewritten
 
 _STATUS = re.compile(r"^[A-Z_]+: ")
 _ISSUE = re.compile(r"^(?:[A-Z_]+: )?ERROR: <input>:(-?\d+):(-?\d+): (.*)$", re.MULTILINE)
+# The engine tells what is wrong by text only.
+_UNDEFINED = re.compile("undefined field '(.*)'$")
 _UNDECLARED = re.compile(r"undeclared reference to '([^']*)'")
 _CONTAINER = " (in container '')"
 _OVER_BUDGET = "operation cancelled: actual cost limit exceeded"
@@ -52,8 +54,13 @@ def syntax_fault(message: str, rewritten: Rewritten, known: Iterable[str]) -> Sy
         # The engine tells the whole chain a.b.c and where it ends; the culprit is where it begins.
         offset = max(rewritten.text.rfind(root, 0, offset + len(root)), 0)
     told = "; ".join(_advise(text.strip(), known) for _, _, text in issues)
+    undefined = _UNDEFINED.match(told)
     return SyntaxFaultError(
-        told, text=rewritten.original, position=rewritten.original_offset(offset)
+        told,
+        text=rewritten.original,
+        position=rewritten.original_offset(offset),
+        code="undefined-field" if undefined else "",
+        arguments=undefined.groups() if undefined else (),
     )
 
 

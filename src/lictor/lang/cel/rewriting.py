@@ -121,7 +121,7 @@ def replace_variables(text: str, tokens: list[CelToken], slots: Mapping[str, str
             continue
         name = tokens[index + 2]
         if name.text not in slots:
-            raise SyntaxFaultError(f"undefined field '{name.text}'", text=text, position=name.start)
+            raise _undefined_field(text, name)
         edits.append(_replace_variable(tokens, index, slots[name.text]))
     return edits
 
@@ -229,7 +229,7 @@ def _change(text: str, tokens: list[CelToken], offset: int, kind: str) -> Iterat
         return
     name = tokens[index + 2] if tokens[index + 1].text == "?" else tokens[index + 1]
     if kind == "JSONPatch" and name.text not in PATCH_FIELDS:
-        raise SyntaxFaultError(f"undefined field '{name.text}'", text=text, position=name.start)
+        raise _undefined_field(text, name)
     yield Edit(tokens[index].start, tokens[index].start, f".{method}()")
 
 
@@ -319,9 +319,7 @@ def _check_fields(text: str, literal: _Literal, fields: list[CelToken]) -> None:
         return
     for field in fields:
         if field.text not in PATCH_FIELDS:
-            raise SyntaxFaultError(
-                f"undefined field '{field.text}'", text=text, position=field.start
-            )
+            raise _undefined_field(text, field)
 
 
 def _brackets(tokens: list[CelToken], literal: _Literal) -> tuple[str, str]:
@@ -339,3 +337,13 @@ def _start(tokens: list[CelToken], literal: _Literal) -> int:
 
 def _text(tokens: list[CelToken], index: int) -> str:
     return tokens[index].text if index < len(tokens) else ""
+
+
+def _undefined_field(text: str, name: CelToken) -> SyntaxFaultError:
+    return SyntaxFaultError(
+        f"undefined field '{name.text}'",
+        text=text,
+        position=name.start,
+        code="undefined-field",
+        arguments=(name.text,),
+    )
