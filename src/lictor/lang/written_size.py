@@ -16,8 +16,9 @@ from lictor.raw import Json
 
 # Also for small values, as others may have taken everything.
 _LEAST: Final = 1024 * 1024
-# While a buffer is doubled there are two of them; what is measured is no more than a rough size.
-_TIMES: Final = 4
+# While a buffer is doubled there are two of them, and what is written may be encoded and written
+# again into something larger; what is measured is no more than a rough size.
+_TIMES: Final = 8
 
 
 def ensure_room(value: Json) -> None:

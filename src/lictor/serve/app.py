@@ -43,6 +43,7 @@ class App:
         max_in_flight: int = 512,
         tracer: Tracer | None = None,
         payload_log: PayloadLog | None = None,
+        make_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._admission = admission
         self._internal_webhooks = internal_webhooks
@@ -54,6 +55,7 @@ class App:
         self._in_flight = 0
         self._tracer = tracer
         self._payload_log = payload_log
+        self._make_room = make_room
 
     async def __call__(self, call: HttpRequest) -> HttpResponse:
         began = time.perf_counter()
@@ -115,9 +117,7 @@ class App:
         try:
             body = render_review(review.uid, answer, review.api_version)
         except (MemoryError, TooLargeError):
-            # Without an answer a failure policy would count, and could let the request pass.
-            answer = AdmissionAnswer(allowed=False, message="the answer is too large")
-            body = render_review(review.uid, answer, review.api_version)
+            answer, body = self._render_again(review, answer)
         seconds = time.monotonic() - began
         self._note(target, review, answer, seconds)
         if self._payload_log is not None:
@@ -125,6 +125,20 @@ class App:
         if self._tracer is not None:
             self._tracer.trace(call.path, review, answer, time.time_ns() - int(seconds * 1e9))
         return HttpResponse(HTTPStatus.OK, body, JSON)
+
+    def _render_again(
+        self, review: Review, answer: AdmissionAnswer
+    ) -> tuple[AdmissionAnswer, bytes]:
+        """The same answer with more room for it, as a rule of others may have taken everything.
+
+        Else a refusal: without an answer a failure policy would count, and let the request pass.
+        """
+        self._make_room()
+        try:
+            return answer, render_review(review.uid, answer, review.api_version)
+        except (MemoryError, TooLargeError):
+            refusal = AdmissionAnswer(allowed=False, message="the answer is too large")
+            return refusal, render_review(review.uid, refusal, review.api_version)
 
     def _refuse_unread(self, call: HttpRequest, why: str) -> HttpResponse:
         """An answer wherever we know to which question: without one, a failure policy counts.

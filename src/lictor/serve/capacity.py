@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import ctypes
-import gc
 import logging
 import math
 import os
 import resource
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -36,14 +36,18 @@ async def keep_running(run: Callable[[], Awaitable[None]], again: float = _AGAIN
 
 # What a process may take beyond what it has at its start, however small its share is: compiled
 # policies are in it, and what is left must do for requests. Native code does not survive without.
-_LEAST_ROOM = 128 * 1024 * 1024
+_LEAST_ROOM = 192 * 1024 * 1024
 # The buffers that a TLS connection reserves, and the few pages of them that it really uses.
 _RESERVED_BY_CONNECTION = 272 * 1024
 _USED_BY_CONNECTION = 48 * 1024
 # The limit moves in steps of so many connections, and is ahead by one step.
 _STEP = 64
 # Of the room between what it needs and what it may take, this share may stay in use for good.
-_GROWTH_SHARE = 0.5
+_GROWTH_SHARE = 0.25
+# Stacks of threads are reserved in full, too.
+_STACK = 4 * 1024 * 1024
+# What is left for answers where a rule took everything else.
+_RESERVE = 32 * 1024 * 1024
 _LEAST_GROWTH = 32 * 1024 * 1024
 _SETTLING_SECONDS = 5.0
 _TRIM_SECONDS = 10.0
@@ -63,8 +67,10 @@ class ProcessMemory:
 
     def __init__(self, share: int) -> None:
         _tune_allocator()
+        threading.stack_size(_STACK)
         self._limit = max(share, _read_data() + _LEAST_ROOM)
         self._step = -1
+        self._has_given_reserve = False
         # Where it began, once everything was read and compiled.
         self._usual = 0
         self._settled_at = 0.0
@@ -77,15 +83,30 @@ class ProcessMemory:
         step = -(-count // _STEP)
         if step != self._step:
             self._step = step
-            limit = self._limit + (step + 1) * _STEP * _RESERVED_BY_CONNECTION
-            with contextlib.suppress(ValueError, OSError):
-                resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
+            self._set_limit()
+
+    def give_reserve(self) -> None:
+        """Make room for an answer, once; the process gives its place to another one then."""
+        if not self._has_given_reserve:
+            self._has_given_reserve = True
+            self._set_limit()
+
+    def _set_limit(self) -> None:
+        reserve = _RESERVE if self._has_given_reserve else 0
+        limit = self._limit + reserve + (self._step + 1) * _STEP * _RESERVED_BY_CONNECTION
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
 
     def has_grown(self, now: float, connections: int, *, is_ready: bool) -> bool:
-        """Is more in use for good than a new process would need? Gives back what it can first."""
+        """Is more in use for good than a new process would need? Gives back what it can first.
+
+        No garbage is collected for that: requests would wait, and a new process has none.
+        """
         self.used = _read_used()
         if not is_ready:
             return False
+        if self._has_given_reserve:
+            return True
         if not self._settled_at:
             self._settled_at = now + _SETTLING_SECONDS
         if now < self._settled_at or not self._usual:
@@ -94,7 +115,6 @@ class ProcessMemory:
         if not self._is_too_much(connections) or now < self._trimmed_at + _TRIM_SECONDS:
             return False
         self._trimmed_at = now
-        gc.collect()
         _trim()
         self.used = _read_used()
         return self._is_too_much(connections)

@@ -39,8 +39,6 @@ _WARMING_SHARE = 0.05
 _LONGEST_REST = 2.0
 # So long after the last change of a policy its closures are set aside.
 _QUIET = 2.0
-# What was replaced meanwhile takes memory until then.
-_COLLECT_EVERY = 600.0
 
 
 class CompiledPolicies(Protocol):
@@ -86,7 +84,6 @@ class PolicySets:
         # By path and policy: what was made of programs that are still the same.
         self._shares: dict[str, dict[tuple[str, str], _Share]] = {}
         self._changed = asyncio.Event()
-        self._collect_at = 0.0
         # Has every policy been compiled once?
         self.is_warm = False
         store.listen(self._forget)
@@ -110,14 +107,9 @@ class PolicySets:
     def _set_aside(self) -> None:
         """Keep the collector from walking through all compiled policies while requests wait.
 
-        It walks through them once before, and requests wait for that, too: whoever changes a policy
-        every few seconds must not bring that about each time.
+        What was replaced by then is never collected. It adds up slowly, and a process that has
+        grown gives its place to a new one: nobody waits for that.
         """
-        now = time.monotonic()
-        if now > self._collect_at:
-            self._collect_at = now + _COLLECT_EVERY
-            gc.unfreeze()
-            gc.collect()
         gc.freeze()
 
     async def _warm_all(self) -> None:

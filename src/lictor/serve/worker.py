@@ -214,6 +214,7 @@ class _Worker:
             max_in_flight=self._options.max_in_flight,
             tracer=tracer,
             payload_log=build_payload_log(payload=flags.dump_payload, patches=flags.dump_patches),
+            make_room=self._memory.give_reserve,
         )
 
     async def _answer_probes(self, app: App, probe_socket: socket.socket) -> None:

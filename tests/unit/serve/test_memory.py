@@ -29,7 +29,7 @@ def _exit_by(test: Callable[[], bool]) -> None:
 def _refuses_too_much() -> bool:
     ProcessMemory(1)
     try:
-        bytearray(200 * MEGABYTE)
+        bytearray(300 * MEGABYTE)
     except MemoryError:
         return len(bytearray(30 * MEGABYTE)) > 0
     return False
@@ -43,6 +43,16 @@ def _makes_room_for_connections() -> bool:
     memory.note_connections(0)
     after, _ = resource.getrlimit(resource.RLIMIT_DATA)
     return after == before and 250 * MEGABYTE < during - before < 300 * MEGABYTE
+
+
+def _gives_a_reserve_once() -> bool:
+    memory = ProcessMemory(1)
+    before, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    for _ in range(3):
+        memory.give_reserve()
+    after, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    # Whoever needed it is to be replaced.
+    return after == before + 32 * MEGABYTE and memory.has_grown(1.0, 0, is_ready=True)
 
 
 def _tells_growth() -> bool:
@@ -59,7 +69,7 @@ def _tells_growth() -> bool:
 
 @pytest.mark.parametrize(
     "test",
-    [_refuses_too_much, _makes_room_for_connections, _tells_growth],
+    [_refuses_too_much, _makes_room_for_connections, _gives_a_reserve_once, _tells_growth],
     ids=lambda f: f.__name__,
 )
 def test_memory_has_a_limit_and_a_measure(test: Callable[[], bool]) -> None:
