@@ -4,8 +4,10 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 from collections.abc import Collection
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from http import HTTPStatus
 
 from lictor.cluster.client import Client
 from lictor.cluster.compile_trial import start_trials
@@ -17,10 +19,63 @@ from lictor.cluster.names import Names
 from lictor.cluster.resource import DEPLOYMENT, NAMESPACE, Resource
 from lictor.control.context import ControllerContext, build_context
 from lictor.control.controllers import Controller, build_controllers, choose_loops
-from lictor.control.health import Health
 from lictor.errors import ApiError
+from lictor.http.limits import ListenerLimits
+from lictor.http.listener import Listener, open_port
+from lictor.http.messages import TEXT, HttpRequest, HttpResponse
+from lictor.http.server import HttpServer
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.raw import JsonObject
+
+# Only kubelets and Prometheus have anything to ask here.
+_MAX_CONNECTIONS = 64
+_LIMITS = ListenerLimits(silent=64, silent_per_address=32, waiting=64)
+
+
+class Health:
+    """Answers GET /health/liveness, /health/readiness and /metrics."""
+
+    def __init__(self, flags: Flags) -> None:
+        self.is_ready = False
+        self._shows_metrics = not flags.disable_metrics
+        self._rendering = asyncio.Lock()
+
+    async def serve(self, bound: socket.socket) -> None:
+        """Answer on a port until cancelled."""
+        server = HttpServer(self._answer, max_body=0, max_connections=_MAX_CONNECTIONS)
+        log.info("health served", extra={"port": bound.getsockname()[1]})
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(Listener(bound, server, limits=_LIMITS).run())
+                group.create_task(server.sweep())
+        finally:
+            await server.drain(0)
+
+    async def _answer(self, request: HttpRequest) -> HttpResponse:
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponse(HTTPStatus.METHOD_NOT_ALLOWED)
+        if request.path == "/health/liveness" or (
+            request.path == "/health/readiness" and self.is_ready
+        ):
+            return HttpResponse(HTTPStatus.OK, b"ok")
+        if request.path == "/health/readiness":
+            return HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready")
+        if request.path == "/metrics" and self._shows_metrics:
+            return await self._render_metrics()
+        return HttpResponse(HTTPStatus.NOT_FOUND, b"not found", TEXT)
+
+    async def _render_metrics(self) -> HttpResponse:
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+        async with self._rendering:
+            body = await asyncio.to_thread(generate_latest)
+        return HttpResponse(HTTPStatus.OK, body, CONTENT_TYPE_LATEST.encode())
+
+
+def open_health_port(flags: Flags) -> socket.socket:
+    """The port of the metrics; OSError where it is taken."""
+    return open_port(flags.metrics_host, flags.metrics_port)
+
 
 log = logging.getLogger(__name__)
 
@@ -97,10 +152,13 @@ class _Process:
         self._retry_period = max(period, 0.1)
 
     async def run(self) -> None:
-        health = Health(self._context.flags)
-        server = await health.start() if self._has_port else None
-        try:
+        flags = self._context.flags
+        health = Health(flags)
+        with ExitStack() as stack:
+            bound = stack.enter_context(open_health_port(flags)) if self._has_port else None
             async with asyncio.TaskGroup() as group:
+                if bound is not None:
+                    group.create_task(health.serve(bound))
                 group.create_task(self._context.run())
                 group.create_task(self._events.run())
                 await self._context.wait()
@@ -108,9 +166,6 @@ class _Process:
                 log.info("controllers started", extra={"identity": self._context.identity})
                 for controller in self._controllers:
                     group.create_task(self._run_controller(controller))
-        finally:
-            if server is not None:
-                server.close()
 
     async def _run_controller(self, controller: Controller) -> None:
         context = self._context

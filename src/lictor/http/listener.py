@@ -22,6 +22,8 @@ from lictor.http.limits import ListenerCounts, ListenerLimits, PendingConnection
 
 log = logging.getLogger(__name__)
 
+# Connections that may wait in the kernel's queue.
+_BACKLOG = 1024
 # Other connections get their turn between two batches.
 _BATCH = 16
 _TICK_SECONDS = 0.25
@@ -357,6 +359,17 @@ class Listener:
             with contextlib.suppress(OSError):
                 pending.sock.shutdown(socket.SHUT_RDWR)
         self._waiting.clear()
+
+
+def open_port(host: str, port: int) -> socket.socket:
+    """Listen on a port, of all addresses where no host is given; OSError where it is taken."""
+    if host and ":" not in host:
+        return socket.create_server((host, port), backlog=_BACKLOG)
+    dual = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual or host else socket.AF_INET
+    return socket.create_server(
+        (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=dual and not host
+    )
 
 
 def _count_readable(sock: socket.socket) -> int:

@@ -13,6 +13,7 @@ import msgspec
 
 from lictor.cluster.compile_trial import serve_trials, start_trials
 from lictor.errors import UsageError
+from lictor.http.listener import open_port
 from lictor.serve.capacity import ProcessMemory, count_cores, divide_memory, find_memory
 from lictor.serve.certificate import LiveCertificate, make_temporary
 from lictor.serve.file_policies import FilePolicies
@@ -195,13 +196,7 @@ def _read_policies(options: Options) -> FilePolicies | None:
 def _listen(host: str, port: int) -> socket.socket:
     """One socket for all processes: none of them loses what another has not accepted yet."""
     try:
-        if host and ":" not in host:
-            return socket.create_server((host, port), backlog=_BACKLOG)
-        dual = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if dual or host else socket.AF_INET
-        return socket.create_server(
-            (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=dual and not host
-        )
+        return open_port(host, port)
     except OSError as error:
         raise UsageError(f"cannot listen on port {port}: {error.strerror or error}") from error
 

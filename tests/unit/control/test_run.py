@@ -9,12 +9,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 
 import pytest
 
 from lictor.cluster.flags import Flags
 from lictor.control.controllers import CONTROLLERS, choose_loops
-from lictor.control.health import Health
+from lictor.control.run import Health, open_health_port
 from lictor.errors import UsageError
 
 KUBECONFIG = """
@@ -67,11 +68,13 @@ def ask(port, path, method="GET"):
 def with_health(flags, play):
     async def run():
         health = Health(flags)
-        server = await health.start()
-        try:
-            await asyncio.to_thread(play, health, server.sockets[0].getsockname()[1])
-        finally:
-            server.close()
+        with open_health_port(flags) as bound:
+            serving = asyncio.create_task(health.serve(bound))
+            try:
+                await asyncio.to_thread(play, health, bound.getsockname()[1])
+            finally:
+                serving.cancel()
+                await asyncio.gather(serving, return_exceptions=True)
 
     asyncio.run(run())
 
@@ -110,6 +113,35 @@ def test_nonsense_does_no_harm(sent):
             while line.recv(4096):
                 pass
         assert ask(port, "/health/liveness")[0] == 200
+
+    with_health(Flags(metrics_port=0, metrics_host="127.0.0.1"), play)
+
+
+def test_connections_are_bounded():
+    """Silent clients and idle ones are closed for others; the port answers all the same."""
+
+    def is_closed(line):
+        line.settimeout(0.01)
+        try:
+            return line.recv(4096) == b""
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+
+    def play(health, port):
+        with ExitStack() as stack:
+            silent = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+                for _ in range(100)
+            ]
+            for _ in range(80):
+                line = socket.create_connection(("127.0.0.1", port), timeout=5)
+                stack.enter_context(line)
+                line.sendall(b"GET /health/liveness HTTP/1.1\r\nhost: x\r\n\r\n")
+                assert b"200 OK" in line.recv(4096)
+            assert ask(port, "/health/liveness") == (200, "ok")
+            assert sum(map(is_closed, silent)) >= 60
 
     with_health(Flags(metrics_port=0, metrics_host="127.0.0.1"), play)
 
