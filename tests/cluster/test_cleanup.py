@@ -16,19 +16,19 @@ from lictor.cluster.config import load_config
 from lictor.cluster.flags import Flags
 from lictor.cluster.manifests.crds import build_crds
 from lictor.cluster.names import Names
-from lictor.cluster.resource import (
-    CLEANUP_POLICY,
-    CLUSTER_CLEANUP_POLICY,
-    CONFIG_MAP,
-    DELETING_POLICY,
-    NAMESPACE,
-    NAMESPACED_DELETING_POLICY,
-    SECRET,
-)
+from lictor.cluster.resource import CONFIG_MAP, NAMESPACE, SECRET, find_resource
 from lictor.control.cleanup.wiring import build_cleanup_loops
 from lictor.control.context import build_context
 from lictor.errors import NotFoundError, UsageError
+from lictor.families.registry import registry
 from lictor.ports import NoLookups
+
+CLEANUP_POLICY = find_resource(registry().get("kyverno.io", "CleanupPolicy"))
+CLUSTER_CLEANUP_POLICY = find_resource(registry().get("kyverno.io", "ClusterCleanupPolicy"))
+DELETING_POLICY = find_resource(registry().get("policies.kyverno.io", "DeletingPolicy"))
+NAMESPACED_DELETING_POLICY = find_resource(
+    registry().get("policies.kyverno.io", "NamespacedDeletingPolicy")
+)
 
 INSTALLATION = "cleanup-tests"
 ACCOUNT = "lictor-cleanup-controller"

@@ -18,16 +18,13 @@ from lictor.cluster.config import load_config
 from lictor.cluster.events import EventSink, build_event
 from lictor.cluster.flags import Flags
 from lictor.cluster.resource import (
-    CEL_EXCEPTION,
-    CLUSTER_POLICY,
     DEPLOYMENT,
     EVENT,
-    MUTATING_POLICY,
     NAMESPACE,
     VALIDATING_ADMISSION_BINDING,
     VALIDATING_ADMISSION_POLICY,
-    VALIDATING_POLICY,
     Resource,
+    find_resource,
 )
 from lictor.cluster.settings import Settings
 from lictor.cluster.store import PolicyStore
@@ -35,8 +32,14 @@ from lictor.control.native_policies.objects import mutating_binding, mutating_po
 from lictor.control.native_policies.reconcile import build_native_loop
 from lictor.control.status.policies import WebhookReadiness, build_status_loop, identify_policy
 from lictor.errors import ApiError, NotFoundError
+from lictor.families.registry import registry
 from lictor.raw import JsonObject
 from lictor.report.events import Event, EventAction, EventReason, ObjectReference
+
+CEL_EXCEPTION = find_resource(registry().get("policies.kyverno.io", "PolicyException"))
+CLUSTER_POLICY = find_resource(registry().get("kyverno.io", "ClusterPolicy"))
+MUTATING_POLICY = find_resource(registry().get("policies.kyverno.io", "MutatingPolicy"))
+VALIDATING_POLICY = find_resource(registry().get("policies.kyverno.io", "ValidatingPolicy"))
 
 FLAGS = Flags(
     enable_policy_exception=True,

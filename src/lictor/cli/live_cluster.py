@@ -15,8 +15,8 @@ from lictor.cluster.config import load_config
 from lictor.cluster.discovery import Collection, ServedKinds
 from lictor.cluster.flags import Flags
 from lictor.cluster.lookups import ClusterLookups
-from lictor.cluster.resource import CEL_EXCEPTION, NAMESPACE, POLICY_EXCEPTION, Resource
-from lictor.cluster.store import CEL_KINDS, CLASSIC_KINDS
+from lictor.cluster.resource import NAMESPACE, Resource
+from lictor.cluster.store import list_exception_resources, list_policy_resources
 from lictor.control.cleanup.sweep import SweepLookups
 from lictor.errors import NotFoundError
 from lictor.offline.lookups import GivenObjects
@@ -194,9 +194,9 @@ class LiveLookups:
 
 def read_cluster_policies(cluster: LiveCluster) -> Iterator[SourceText]:
     """The policies of the cluster, each as the file that it might have been."""
-    yield from _read(cluster, (*CLASSIC_KINDS, *CEL_KINDS))
+    yield from _read(cluster, list_policy_resources())
 
 
 def read_cluster_exceptions(cluster: LiveCluster) -> Iterator[SourceText]:
     """The exceptions of the cluster."""
-    yield from _read(cluster, (POLICY_EXCEPTION, CEL_EXCEPTION))
+    yield from _read(cluster, list_exception_resources())

@@ -8,15 +8,14 @@ import msgspec
 import orjson
 
 from lictor.assembly import compile_cleanups
-from lictor.cluster import resource as kinds
 from lictor.cluster.access import Access, AccessCheck
 from lictor.cluster.client import Client
 from lictor.cluster.discovery import Collection
-from lictor.cluster.resource import Resource
+from lictor.cluster.resource import Resource, find_resource
 from lictor.errors import LoadError
 from lictor.families.classic.records import CleanupPolicy
 from lictor.families.kyverno_cel.records import DeletingPolicy
-from lictor.families.registry import Role
+from lictor.families.registry import Role, registry
 from lictor.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
 from lictor.lang.resource_names import ResourceNames
 from lictor.lang.wildcard import has_wildcard
@@ -259,12 +258,7 @@ def _list_names(record: CleanupRecord, resource: Resource) -> tuple[str, ...]:
     return tuple(names) or ("",)
 
 
-CLEANUP_KINDS = (
-    kinds.CLUSTER_CLEANUP_POLICY,
-    kinds.CLEANUP_POLICY,
-    kinds.DELETING_POLICY,
-    kinds.NAMESPACED_DELETING_POLICY,
-)
+CLEANUP_KINDS = tuple(map(find_resource, registry().with_role(Role.DELETION)))
 
 
 def read_cleanup(document: JsonObject) -> CleanupRecord:

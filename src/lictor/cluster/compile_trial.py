@@ -142,34 +142,13 @@ def _pick_metadata(document: JsonObject) -> JsonObject:
 _TRY, _REVIEW = b"t", b"r"
 # Shorter than an API server waits for the answer of a webhook.
 _REVIEW_SECONDS = 7.0
-_MATCH = {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]}
-_SAMPLES: tuple[JsonObject, ...] = (
-    {
-        "apiVersion": "kyverno.io/v1",
-        "kind": "ClusterPolicy",
-        "metadata": {"name": "sample"},
-        "spec": {
-            "rules": [
-                {
-                    "name": "sample",
-                    "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
-                    "validate": {"message": "{{ to_upper('x') }}", "pattern": {"kind": "Pod"}},
-                }
-            ]
-        },
-    },
-    {
-        "apiVersion": "policies.kyverno.io/v1",
-        "kind": "ValidatingPolicy",
-        "metadata": {"name": "sample"},
-        "spec": {"matchConstraints": _MATCH, "validations": [{"expression": "object != null"}]},
-    },
-)
 
 
 def _rehearse() -> None:
     """Load what most policies need."""
-    for sample in _SAMPLES:
+    from lictor.families.registry import registry
+
+    for sample in (kind.sample for kind in registry().kinds if kind.sample):
         _work(_TRY + msgspec.msgpack.encode(Job(sample)), None)
 
 
@@ -204,14 +183,12 @@ def compile_alone(job: Job) -> "ResourceNames":
 
 
 def _look_for_mistakes(document: JsonObject, names: "ResourceNames") -> None:
-    if document.get("kind") in ("ClusterPolicy", "Policy"):
-        from lictor.lint.policy import lint_policy
+    from lictor.families.registry import registry
+    from lictor.lint.documents_by_kind import LintContext, lint_document
 
-        tuple(lint_policy(document))
-    else:
-        from lictor.lint.cel_policies import lint_cel_policy
-
-        tuple(lint_cel_policy(document, names))
+    group = str(document.get("apiVersion")).rpartition("/")[0]
+    kind = registry().get(group, str(document.get("kind")))
+    tuple(lint_document(kind, document, LintContext(lambda: names)))
 
 
 _current: list[Trials] = []

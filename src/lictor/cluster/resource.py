@@ -2,6 +2,7 @@
 
 import msgspec
 
+from lictor.families.registry import PolicyKind
 from lictor.lang.url import escape_segment
 
 
@@ -34,31 +35,17 @@ def _classic(version: str, plural: str, kind: str, *, namespaced: bool) -> Resou
     return Resource("kyverno.io", version, plural, kind, namespaced)
 
 
-def _cel(kind: str) -> tuple[Resource, Resource]:
-    plural = kind.lower().removesuffix("y") + "ies"
-    return (
-        Resource("policies.kyverno.io", "v1beta1", plural, kind, namespaced=False),
-        Resource("policies.kyverno.io", "v1beta1", f"namespaced{plural}", f"Namespaced{kind}"),
+def find_resource(kind: PolicyKind) -> Resource:
+    """A kind of policy as the API server serves it."""
+    return Resource(
+        kind.group, kind.preferred_version, kind.plural, kind.kind, namespaced=kind.namespaced
     )
 
 
-CLUSTER_POLICY = _classic("v1", "clusterpolicies", "ClusterPolicy", namespaced=False)
-POLICY = _classic("v1", "policies", "Policy", namespaced=True)
-POLICY_EXCEPTION = _classic("v2", "policyexceptions", "PolicyException", namespaced=True)
-CLEANUP_POLICY = _classic("v2", "cleanuppolicies", "CleanupPolicy", namespaced=True)
-CLUSTER_CLEANUP_POLICY = _classic(
-    "v2", "clustercleanuppolicies", "ClusterCleanupPolicy", namespaced=False
-)
 GLOBAL_CONTEXT_ENTRY = _classic(
     "v2beta1", "globalcontextentries", "GlobalContextEntry", namespaced=False
 )
 UPDATE_REQUEST = _classic("v2", "updaterequests", "UpdateRequest", namespaced=True)
-VALIDATING_POLICY, NAMESPACED_VALIDATING_POLICY = _cel("ValidatingPolicy")
-MUTATING_POLICY, NAMESPACED_MUTATING_POLICY = _cel("MutatingPolicy")
-GENERATING_POLICY, NAMESPACED_GENERATING_POLICY = _cel("GeneratingPolicy")
-DELETING_POLICY, NAMESPACED_DELETING_POLICY = _cel("DeletingPolicy")
-IMAGE_VALIDATING_POLICY, NAMESPACED_IMAGE_VALIDATING_POLICY = _cel("ImageValidatingPolicy")
-CEL_EXCEPTION = Resource("policies.kyverno.io", "v1beta1", "policyexceptions", "PolicyException")
 
 POLICY_REPORT = Resource("wgpolicyk8s.io", "v1alpha2", "policyreports", "PolicyReport")
 CLUSTER_POLICY_REPORT = Resource(

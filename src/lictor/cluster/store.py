@@ -18,7 +18,7 @@ from lictor.cluster.client import Client
 from lictor.cluster.compile_trial import Job, current_trials
 from lictor.cluster.flags import Flags
 from lictor.cluster.policy_compiler import CompileTask, PolicyCompiler
-from lictor.cluster.resource import Resource
+from lictor.cluster.resource import Resource, find_resource
 from lictor.cluster.service_calls import read_http_limits
 from lictor.errors import CompileError
 from lictor.families.registry import PolicyKind, Role, registry, resolve
@@ -33,19 +33,19 @@ from lictor.raw import JsonObject
 _T = TypeVar("_T")
 Exceptions: TypeAlias = tuple[PolicyRecord, ...]
 
-CLASSIC_KINDS = (kinds.CLUSTER_POLICY, kinds.POLICY)
-CEL_KINDS = (
-    kinds.VALIDATING_POLICY,
-    kinds.NAMESPACED_VALIDATING_POLICY,
-    kinds.MUTATING_POLICY,
-    kinds.NAMESPACED_MUTATING_POLICY,
-    kinds.GENERATING_POLICY,
-    kinds.NAMESPACED_GENERATING_POLICY,
-    kinds.IMAGE_VALIDATING_POLICY,
-    kinds.NAMESPACED_IMAGE_VALIDATING_POLICY,
-    kinds.DELETING_POLICY,
-    kinds.NAMESPACED_DELETING_POLICY,
-)
+
+def list_policy_resources() -> tuple[Resource, ...]:
+    """The kinds of policies that are watched; others the API server evaluates itself."""
+    return tuple(
+        find_resource(kind) for kind in registry().kinds if kind.is_listed and not kind.is_native
+    )
+
+
+def list_exception_resources() -> tuple[Resource, ...]:
+    """The kinds of exceptions from policies."""
+    return tuple(map(find_resource, registry().with_role(Role.EXCEPTION)))
+
+
 # What the API server changes with every write.
 _VOLATILE = frozenset(("managedFields", "resourceVersion"))
 # Changes that come in one burst (`kubectl apply -f folder`) are told once.
@@ -103,8 +103,10 @@ class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
     def failure_policy(self) -> str:
         """What the API server does when we do not answer: Fail or Ignore."""
         # What only triggers work of the background holds up nobody.
-        if self.always_ignore or self.resource.kind.endswith("GeneratingPolicy"):
+        if self.always_ignore:
             return "Ignore"
+        if self.kind.failure_policy:
+            return self.kind.failure_policy
         spec = self.document.get("spec") or {}
         own = (spec.get("webhookConfiguration") or {}).get("failurePolicy")
         return str(own or spec.get("failurePolicy") or "Fail")
@@ -128,10 +130,8 @@ class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
 
     def _enabled(self, when: str) -> bool:
         spec = self.document.get("spec") or {}
-        if self.resource in CLASSIC_KINDS:
-            return spec.get(when) is not False
         chosen = (spec.get("evaluation") or {}).get(when) or {}
-        return chosen.get("enabled") is not False
+        return spec.get(when) is not False and chosen.get("enabled") is not False
 
 
 class PolicyStore:
@@ -141,11 +141,11 @@ class PolicyStore:
         self._flags = flags
         self._lookups = lookups
         self._http_limits = read_http_limits(flags)
-        self._policies = {kind: Cache(client, kind) for kind in (*CLASSIC_KINDS, *CEL_KINDS)}
+        self._policies = {kind: Cache(client, kind) for kind in list_policy_resources()}
         self._exceptions: dict[Resource, Cache] = {}
         if flags.enable_policy_exception and flags.exception_namespace:
             namespace = flags.exception_namespace.replace("*", "")
-            for kind in (kinds.POLICY_EXCEPTION, kinds.CEL_EXCEPTION):
+            for kind in list_exception_resources():
                 self._exceptions[kind] = Cache(client, kind, namespace=namespace)
         self._crds = Cache(client, kinds.CUSTOM_RESOURCE_DEFINITION, keep=_keep_names)
         self._read: dict[tuple[Resource, str], StoredPolicy] = {}

@@ -6,6 +6,7 @@ import msgspec
 
 from lictor.convert.native_objects import (
     AdmissionPolicyPair,
+    NativeRequest,
     PolicyOwner,
     make_pair,
     name_conditions,
@@ -23,6 +24,11 @@ from lictor.raw import Json, JsonObject
 
 # What exceptions allow, and the variable that takes its place in a native policy.
 _ALLOWANCES = (("allowedImages", "images"), ("allowedValues", "allowed_values"))
+
+_NO_API = (
+    "skip generating MutatingAdmissionPolicy: requested but no MutatingAdmissionPolicy API is "
+    "available."
+)
 
 
 def build_validating(
@@ -85,6 +91,25 @@ def build_mutating(
     native = _replace_allowances(native)
     _check_language(kind, native, has_patches=True)
     return make_pair("mpol", "Mutating", owner, native, {}, version)
+
+
+def build_native_validating(
+    policy: ValidatingPolicy, request: NativeRequest
+) -> AdmissionPolicyPair:
+    """Both objects, with the exceptions that may concern the policy."""
+    return build_validating(policy, request.owner, _list_exceptions(request))
+
+
+def build_native_mutating(policy: MutatingPolicy, request: NativeRequest) -> AdmissionPolicyPair:
+    """The same for a policy that changes objects."""
+    version = request.mutating_version
+    if not version and policy.spec.autogen.mutating_admission_policy.enabled:
+        raise CompileError(_NO_API)
+    return build_mutating(policy, request.owner, _list_exceptions(request), version)
+
+
+def _list_exceptions(request: NativeRequest) -> list[CelException]:
+    return [each for each in request.exceptions if isinstance(each, CelException)]
 
 
 def _skip(kind: str, reason: str) -> CompileError:

@@ -8,6 +8,7 @@ from lictor.convert.native_objects import (
     AdmissionPolicyPair,
     AdmittedResource,
     FindResources,
+    NativeRequest,
     PolicyOwner,
     make_pair,
     name_conditions,
@@ -261,6 +262,12 @@ def build_classic(
     if conditions:
         spec["matchConditions"] = name_conditions(conditions)
     return make_pair("cpol", "Validating", owner, spec, _bind(policy, rule, cel), "v1")
+
+
+def build_native_classic(policy: Policy, request: NativeRequest) -> AdmissionPolicyPair:
+    """Both objects, with the exceptions that may concern the policy."""
+    exceptions = [each for each in request.exceptions if isinstance(each, PolicyException)]
+    return build_classic(policy, request.owner, exceptions, request.find)
 
 
 def _concerns(exception: PolicyException, policy: Policy, rule: Rule) -> bool:

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from lictor.model.metadata import PolicyRecord
 from lictor.raw import Json, JsonObject
 
 GROUP = "admissionregistration.k8s.io"
@@ -35,6 +36,16 @@ class PolicyOwner(msgspec.Struct, frozen=True):
     # Fail or Ignore.
     failure_policy: str = "Fail"
     is_reported: bool = True
+
+
+class NativeRequest(msgspec.Struct, frozen=True):
+    """What a policy is made native with: its owner, exceptions, and what the API server serves."""
+
+    owner: PolicyOwner
+    exceptions: Sequence[PolicyRecord]
+    find: FindResources
+    # That of mutating admission policies; empty where there are none.
+    mutating_version: str = ""
 
 
 class AdmissionPolicyPair(msgspec.Struct, frozen=True):

@@ -14,9 +14,12 @@ from typing import Any, TypeAlias
 import msgspec
 
 from lictor.errors import LoadError
+from lictor.model.constraints import MatchResources
 from lictor.model.metadata import PolicyRecord
+from lictor.model.policy import MatchCondition
 from lictor.model.program import Phase
 from lictor.model.result import PolicyRef
+from lictor.raw import JsonObject
 
 ENTRY_POINTS = "lictor.families"
 # Something to call or to use, or where it is: "package.module:name".
@@ -44,6 +47,49 @@ class Role(StrEnum):
     BINDING = "binding"
 
 
+class WebhookPath(msgspec.Struct, frozen=True):
+    """On which paths the API server asks about policies of a kind."""
+
+    # What paths begin with, before the names of policies. Empty: the kinds that have none share
+    # /validate and /mutate, sorted by failure policy.
+    segment: str = ""
+    mutating: bool = False
+    validating: bool = True
+
+    @property
+    def names_stage(self) -> bool:
+        """Do paths say whether objects are changed or checked?"""
+        return bool(self.segment) and self.mutating and self.validating
+
+
+class WebhookMatch(msgspec.Struct, frozen=True):
+    """What a policy asks of the webhook that serves it."""
+
+    constraints: MatchResources
+    conditions: tuple[MatchCondition, ...] = ()
+    # The same for kinds that the policy also covers: name, constraints and conditions.
+    variants: "tuple[tuple[str, MatchResources, tuple[MatchCondition, ...]], ...]" = ()
+    timeout_seconds: int | None = None
+    is_reinvoked: bool = False
+    # Is it asked about every operation, whatever the constraints say?
+    every_operation: bool = False
+
+
+class GenerationSettings(msgspec.Struct, frozen=True):
+    """How the objects that a rule generates are looked after."""
+
+    # Empty for a policy whose rules have no names.
+    rule: str
+    synchronize: bool
+    # Do they outlive their policy?
+    outlives_policy: bool
+    # Are they also made for triggers that are there already?
+    for_existing: bool
+    server_side: bool = False
+    # Text that changes with what is generated where.
+    target_hash: str = ""
+
+
 class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of policy, or of what belongs to policies: everything others ask about it."""
 
@@ -57,6 +103,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     # The one in which the API server is asked for objects.
     preferred_version: str
     role: Role = Role.POLICY
+    short_name: str = ""
     # Does the API server evaluate such policies itself?
     is_native: bool = False
 
@@ -76,8 +123,38 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     compile: Reference = ""
     compile_failing: Reference = ""
 
+    # --- webhooks: where such policies are served; for a kind with a path of its own, (record) ->
+    # WebhookMatch or None; (record, mutating) -> is it asked there?; the failure policy of all
+    path: WebhookPath | None = None
+    webhook_match: Reference = ""
+    is_asked: Reference = ""
+    failure_policy: str = ""
+
+    # --- metrics: the histogram of seconds, where it is one of its own; (record) -> the mode
+    duration_metric: str = ""
+    read_mode: Reference = ""
+
+    # --- status: (record or None, kind, old status, PolicyFacts, now) -> status
+    build_status: Reference = "lictor.report.policy_status:build_condition_status"
+
     # --- exceptions: (exception, PolicyKind, key of a policy) -> does it name the policy?
     excepts: Reference = ""
+    # Exceptions: the webhook configuration, and the path, on which changes of them are reviewed.
+    review_path: tuple[str, str] | None = None
+
+    # --- lint: (document, LintContext) -> findings
+    lint: Reference = ""
+
+    # --- generate: (record) -> GenerationSettings of each rule that generates
+    list_generations: Reference = ""
+
+    # --- mutate existing: (record) -> names of the rules that change objects which are there
+    # already when the policy comes or changes; (record) -> is it never asked by a scan?
+    list_existing_mutations: Reference = ""
+    skips_scan: Reference = ""
+
+    # --- admission policies of Kubernetes that do the same: (record, NativeRequest) -> both objects
+    build_native: Reference = ""
 
     # --- convert: (record, target, resource names, groups) -> the same policy in another family
     convert: Reference = ""
@@ -88,6 +165,9 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
 
     # --- explain: (record, bindings, what was heard, results) -> an explanation of each rule
     explain: Reference = "lictor.report.explanation:explain_results"
+
+    # A small policy of this kind: compiling it loads what most policies need.
+    sample: JsonObject | None = None
 
     # Who reports in results.
     report_source: str = "kyverno"

@@ -1,11 +1,10 @@
 """Lints files: sorts their documents, runs the checks on each, and locates what they find."""
 
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from lictor.families.classic.records import CleanupPolicy
 from lictor.lang.resource_names import ResourceNames, builtin_names
 from lictor.lint.catalog import flag
 from lictor.lint.documents import (
@@ -19,13 +18,11 @@ from lictor.lint.documents import (
     read_file,
     with_kind,
 )
-from lictor.lint.exceptions import KnownRules, lint_cleanup, lint_exception
-from lictor.lint.policy import lint_policy
+from lictor.lint.documents_by_kind import LintContext, lint_document
+from lictor.lint.exceptions import KnownRules
 from lictor.lint.render import LintReport
 from lictor.lint.test_files import ReadFiles, TestInputs, check_test, list_rule_names
-from lictor.model.exception import PolicyException
 from lictor.model.finding import FieldPath, Finding, Location
-from lictor.model.policy import Policy
 from lictor.raw import Json
 
 
@@ -59,7 +56,7 @@ def _list_known(files: Iterable[LintFile]) -> KnownRules:
     known: dict[str, list[str]] = {}
     for file in files:
         for item in list_objects(file):
-            if item.record is Policy:
+            if item.policy_kind is not None and item.policy_kind.has_named_rules:
                 namespaced = item.kind == "Policy" and item.namespace
                 name = f"{item.namespace}/{item.name}" if namespaced else item.name
                 known.setdefault(name, []).extend(list_rule_names(item.body))
@@ -104,24 +101,10 @@ class _Linter(msgspec.Struct):
             yield from map(item.locate, self._check_offline(item))
 
     def _check_policy(self, item: LintObject) -> Iterable[Finding]:
-        checks: dict[type, Callable[[Json], Iterable[Finding]]] = {
-            Policy: lint_policy,
-            CleanupPolicy: lint_cleanup,
-            PolicyException: lambda body: lint_exception(body, self.known),
-        }
-        check = checks.get(item.record or Policy)
-        return self._check_cel(item) if check is None else check(item.body)
-
-    def _check_cel(self, item: LintObject) -> Iterable[Finding]:
-        from lictor.lint.cel_policies import lint_cel_policy
-        from lictor.lint.exceptions import lint_binding, lint_cel_exception
-
-        if item.kind == "PolicyException":
-            return lint_cel_exception(item.body, self.cel_policies)
-        names = self.resource_names()
-        if item.kind.endswith("Binding"):
-            return lint_binding(item.body, self.cel_policies, names)
-        return lint_cel_policy(item.body, names)
+        if item.policy_kind is None:
+            return ()
+        context = LintContext(self.resource_names, self.known, self.cel_policies)
+        return lint_document(item.policy_kind, item.body, context)
 
     def resource_names(self) -> ResourceNames:
         """The names of resources, with those that the files define."""

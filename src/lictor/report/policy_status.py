@@ -4,11 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from lictor.families.kyverno_cel.records import (
-    ImageValidatingPolicy,
-    MutatingPolicy,
-    ValidatingPolicy,
-)
+from lictor.families.registry import PolicyKind, resolve
 from lictor.model.cel_policy import ImageValidatingSpec
 from lictor.model.metadata import PolicyRecord
 from lictor.model.policy import Policy, Rule
@@ -49,24 +45,23 @@ class PolicyFacts(msgspec.Struct, frozen=True):
 
 
 def build_policy_status(
-    record: PolicyRecord | None, kind: str, old: JsonObject, facts: PolicyFacts, now: str
+    kind: PolicyKind, record: PolicyRecord | None, old: JsonObject, facts: PolicyFacts, now: str
 ) -> JsonObject:
     """The status that a policy should have; `old` is the one it has.
 
     `now` becomes the time of a transition only where a condition changes its status.
     """
-    if kind in ("ClusterPolicy", "Policy"):
-        rule = record if isinstance(record, Policy) else None
-        return _build_classic(rule, old, facts, now)
-    return _build_cel(None if isinstance(record, Policy) else record, kind, old, facts, now)
+    made: JsonObject = resolve(kind.build_status)(record, kind, old, facts, now)
+    return made
 
 
 # --- classic policies
 
 
-def _build_classic(
-    policy: Policy | None, old: JsonObject, facts: PolicyFacts, now: str
+def build_classic_status(
+    policy: Policy | None, _: PolicyKind, old: JsonObject, facts: PolicyFacts, now: str
 ) -> JsonObject:
+    """The status of a policy whose rules have names."""
     is_ready, message = _judge(facts)
     status: JsonObject = {
         "conditions": _set_conditions(
@@ -137,9 +132,10 @@ def _write_rule(rule: Rule) -> JsonObject:
 # --- policies in CEL
 
 
-def _build_cel(
-    policy: PolicyRecord | None, kind: str, old: JsonObject, facts: PolicyFacts, now: str
+def build_condition_status(
+    _: PolicyRecord | None, kind: PolicyKind, old: JsonObject, facts: PolicyFacts, now: str
 ) -> JsonObject:
+    """The status of any other policy: is it in force, and what is missing?"""
     before = old.get("conditionStatus")
     before = before if isinstance(before, dict) else {}
     wanted = _list_conditions(facts)
@@ -153,10 +149,18 @@ def _build_cel(
             "conditions": conditions,
         },
     }
-    if kind.removeprefix("Namespaced") in ("ValidatingPolicy", "MutatingPolicy"):
+    if kind.build_native:
         generated = facts.native.generated if facts.native else old.get("generated")
         status["generated"] = generated is True
-    if isinstance(policy, ValidatingPolicy | MutatingPolicy | ImageValidatingPolicy):
+    return status
+
+
+def build_cel_status(
+    policy: PolicyRecord | None, kind: PolicyKind, old: JsonObject, facts: PolicyFacts, now: str
+) -> JsonObject:
+    """The same, with what a policy about Pods says about their controllers."""
+    status = build_condition_status(policy, kind, old, facts, now)
+    if policy is not None and hasattr(policy.spec, "autogen"):
         configs = build_configs(policy)
         status["autogen"] = {"configs": configs} if configs else {}
     return status
@@ -180,26 +184,18 @@ def _list_conditions(facts: PolicyFacts) -> dict[str, tuple[bool, str]]:
     return wanted
 
 
-def build_configs(
-    policy: ValidatingPolicy | MutatingPolicy | ImageValidatingPolicy,
-) -> dict[str, JsonObject]:
+def build_configs(policy: PolicyRecord) -> dict[str, JsonObject]:
     """What a policy about Pods says about the controllers that make Pods."""
-    from lictor.families.kyverno_cel.autogen import list_floors, rewrite_mutating
+    from lictor.families.kyverno_cel.autogen import list_variants
 
-    constraints, wanted = policy.spec.match_constraints, policy.spec.autogen.pod_controllers
     configs: dict[str, JsonObject] = {}
-    for floor in list_floors(constraints, wanted):
-        spec: msgspec.Struct
-        if isinstance(policy, MutatingPolicy):
-            spec = rewrite_mutating(policy.spec, floor)
-        else:
-            spec = floor.rewrite(policy.spec)
+    for variant in list_variants(policy):
         targets = [
             {"group": rule.api_groups[0], "version": "v1", "resource": name, "kind": _KINDS[name]}
-            for rule in floor.constraints.resource_rules
+            for rule in variant.constraints.resource_rules
             for name in rule.resources
         ]
-        configs[floor.name] = {"targets": targets, "spec": _write_spec(spec)}
+        configs[variant.name] = {"targets": targets, "spec": _write_spec(variant.spec)}
     return configs
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lictor.assembly import compile_documents
-from lictor.cluster.resource import Resource
-from lictor.cluster.store import CEL_KINDS, CLASSIC_KINDS, StoredPolicy
+from lictor.cluster.resource import find_resource
+from lictor.cluster.store import StoredPolicy
 from lictor.errors import LoadError
 from lictor.families.registry import Role, registry
 from lictor.files import is_object_file, list_files, read_bytes
@@ -14,8 +14,6 @@ from lictor.load.policies import Loaded, Sourced, load_documents, refuse_errors
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
 
-_KINDS: dict[str, Resource] = {kind.kind: kind for kind in (*CLASSIC_KINDS, *CEL_KINDS)}
-
 
 class FilePolicies:
     """The policies and exceptions of some files, read once."""
@@ -23,7 +21,7 @@ class FilePolicies:
     def __init__(self, *paths: Path) -> None:
         self._loaded = _load(paths)
         self.policies: tuple[StoredPolicy, ...] = tuple(
-            StoredPolicy(_KINDS[each.record.kind], each.body, each.record)
+            StoredPolicy(find_resource(registry().of(each.record)), each.body, each.record)
             for each in _list_policies(self._loaded)
         )
         self.names: ResourceNames = builtin_names()

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lictor.model.policy import Policy
+from lictor.families.registry import registry, resolve
 from lictor.model.result import Result, RuleType
 from lictor.serve.counters import Counters, Histogram, Labels
 
@@ -45,12 +45,6 @@ _CEL_LABELS = (
     "policy_validation_mode", "policy_background_mode", "policy_name", "resource_kind",
     "resource_namespace", "resource_request_operation", "execution_cause", "result",
 )  # fmt: skip
-_CEL_SECONDS = {
-    "ValidatingPolicy": "kyverno_validating_policy_execution_duration_seconds",
-    "ImageValidatingPolicy": "kyverno_image_validating_policy_execution_duration_seconds",
-    "MutatingPolicy": "kyverno_mutating_policy_execution_duration_seconds",
-    "GeneratingPolicy": "kyverno_generating_policy_execution_duration_seconds",
-}
 LABELS: dict[str, tuple[str, ...]] = {
     REQUESTS: _REQUEST_LABELS,
     REVIEW_SECONDS: _REQUEST_LABELS,
@@ -68,7 +62,8 @@ LABELS: dict[str, tuple[str, ...]] = {
     CONNECTIONS_DROPPED: ("reason",),
     QUEUE_LENGTH: (),
     CERTIFICATE_RELOADS: (),
-    **dict.fromkeys(_CEL_SECONDS.values(), _CEL_LABELS),
+    # Kinds of policies may have a histogram of their own.
+    **{kind.duration_metric: _CEL_LABELS for kind in registry().kinds if kind.duration_metric},
 }
 # What is timed each time that it is counted: its number follows from the durations.
 TIMED_ONCE = {
@@ -118,16 +113,16 @@ class RuleMetric:
     def __init__(self, counters: Counters, policy: "StoredPolicy") -> None:
         self._counters = counters
         self._policy = policy
-        self._label = _label_classic if isinstance(policy.record, Policy) else _label_cel
-        kind = policy.resource.kind.removeprefix("Namespaced")
-        self._metric = _CEL_SECONDS.get(kind, RULE_SECONDS)
+        own = policy.kind.duration_metric
+        self._label = _label_policy if own else _label_rule
+        self._metric = own or RULE_SECONDS
 
     def find(self, asked: RequestLabels, answer: Result) -> Histogram:
         """The histogram of answers like this to requests like that."""
         return self._counters.histogram(self._metric, self._label(self._policy, asked, answer))
 
 
-def _label_classic(policy: "StoredPolicy", asked: RequestLabels, answer: Result) -> Labels:
+def _label_rule(policy: "StoredPolicy", asked: RequestLabels, answer: Result) -> Labels:
     return (
         _read_mode(policy),
         "namespaced" if policy.namespace else "cluster",
@@ -145,7 +140,7 @@ def _label_classic(policy: "StoredPolicy", asked: RequestLabels, answer: Result)
     )
 
 
-def _label_cel(policy: "StoredPolicy", asked: RequestLabels, answer: Result) -> Labels:
+def _label_policy(policy: "StoredPolicy", asked: RequestLabels, answer: Result) -> Labels:
     evaluation = (policy.document.get("spec") or {}).get("evaluation") or {}
     return (
         str(evaluation.get("mode") or "Kubernetes"),
@@ -160,10 +155,7 @@ def _label_cel(policy: "StoredPolicy", asked: RequestLabels, answer: Result) -> 
 
 
 def _read_mode(policy: "StoredPolicy") -> str:
-    """Whether anything of a classic policy enforces."""
-    record = policy.record
-    if not isinstance(record, Policy):
+    """Whether anything of a policy enforces, where its kind can tell."""
+    if policy.record is None or not policy.kind.read_mode:
         return "audit"
-    said: list[str] = [record.spec.validation_failure_action]
-    said += [r.validate.failure_action or "" for r in record.spec.rules if r.validate is not None]
-    return "enforce" if any(text.lower() == "enforce" for text in said) else "audit"
+    return str(resolve(policy.kind.read_mode)(policy.record))

@@ -1,20 +1,15 @@
 """May this policy, or what belongs to policies, be stored, or changed? What its author is told."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
 
-from lictor.families.classic.records import CleanupPolicy
 from lictor.families.registry import PolicyKind, registry
 from lictor.lang.resource_names import ResourceNames, builtin_names
 from lictor.lint.catalog import as_lint_finding, flag
 from lictor.lint.context import lint_global_context
-from lictor.lint.exceptions import lint_cleanup, lint_exception
+from lictor.lint.documents_by_kind import LintContext, lint_document
 from lictor.lint.images import find_unsupported
-from lictor.lint.policy import lint_policy
 from lictor.load.fields import check_fields
-from lictor.model.exception import PolicyException
 from lictor.model.finding import Finding, write_path
-from lictor.model.policy import Policy
 from lictor.raw import Json, JsonObject
 from lictor.serve.kind_admission import review_kinds, review_targets
 from lictor.serve.review_result import ACCEPTED, ReviewResult, build_review_result
@@ -81,9 +76,6 @@ def _without(fields: JsonObject, names: frozenset[str]) -> JsonObject:
 
 def _says(value: Json) -> bool:
     return value is not None and value not in ("", [], {})
-
-
-_Lint: TypeAlias = Callable[[JsonObject], Iterable[Finding]]
 
 
 def review_policy(
@@ -156,22 +148,7 @@ def _lint(document: JsonObject, names: ResourceNames) -> Iterable[Finding]:
     kind = _find_kind(document)
     if kind is None:
         return ()
-    checks: Mapping[type, _Lint] = {
-        Policy: lint_policy,
-        CleanupPolicy: lint_cleanup,
-        PolicyException: lambda body: lint_exception(body, {}),
-    }
-    check = checks.get(kind.load_record())
-    return _lint_cel(document, names) if check is None else check(document)
-
-
-def _lint_cel(document: JsonObject, names: ResourceNames) -> Iterable[Finding]:
-    from lictor.lint.cel_policies import lint_cel_policy
-    from lictor.lint.exceptions import lint_cel_exception
-
-    if document.get("kind") == "PolicyException":
-        return lint_cel_exception(document, ())
-    return lint_cel_policy(document, names)
+    return lint_document(kind, document, LintContext(lambda: names))
 
 
 def _review_http(document: JsonObject) -> ReviewResult:
@@ -180,7 +157,8 @@ def _review_http(document: JsonObject) -> ReviewResult:
     from lictor.lint.cel_policies import list_cel_texts
     from lictor.lint.field import Field
 
-    if not str(document.get("kind")).startswith("Namespaced"):
+    kind = _find_kind(document)
+    if kind is None or kind.has_named_rules or not (kind.is_listed and kind.namespaced):
         return ReviewResult()
     for text in list_cel_texts(Field(document)["spec"]):
         tokens = read_tokens(text) if "http" in text else []

@@ -17,10 +17,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.routes import find_policies, is_served, list_routes
 from lictor.cluster.store import StoredPolicy
 from lictor.engine import Engine
-from lictor.families.classic.autogen import expand_rules
-from lictor.families.kyverno_cel.records import MutatingPolicy
 from lictor.lang.resource_names import ResourceNames
-from lictor.model.policy import Policy
 from lictor.model.program import CompiledRule, Phase, Program
 from lictor.model.request import GroupVersionKind, Operation
 from lictor.model.result import Action, PolicyRef
@@ -176,7 +173,7 @@ class PolicySets:
         parts: list[_Parts] = []
         for program in programs:
             asked = program if route.fine_grained else limit_to_named_kinds(program, policy)
-            split = _split(asked, policy, route)
+            split = _split(asked, route)
             parts.append(_Parts(*(instrument_rules(each, metric) for each in split.each)))
         return _Share(programs, tuple(parts), b"oles" in orjson.dumps(policy.document))
 
@@ -199,13 +196,12 @@ class _Share(msgspec.Struct, frozen=True):
     needs_roles: bool
 
 
-def _split(program: Program, policy: StoredPolicy, route: WebhookRoute) -> _Parts:
-    existing = _find_existing(policy)
+def _split(program: Program, route: WebhookRoute) -> _Parts:
     now: list[CompiledRule] = []
     later: list[CompiledRule] = []
     triggered: list[CompiledRule] = []
     for rule in program.rules:
-        if rule.phase is Phase.GENERATE or existing(rule):
+        if rule.phase is Phase.GENERATE or _changes_existing(rule):
             if not route.mutating or route.style is AnswerStyle.CEL_MUTATING:
                 # What it makes or changes is the background's affair.
                 triggered.append(replace(rule, check=rule.applies or rule.check))
@@ -235,20 +231,9 @@ def _changes_answer(rule: CompiledRule, program: Program) -> bool:
     )
 
 
-def _find_existing(policy: StoredPolicy) -> Callable[[CompiledRule], bool]:
+def _changes_existing(rule: CompiledRule) -> bool:
     """Does a rule change other objects than the one that is asked for?"""
-    record = policy.record
-    if isinstance(record, MutatingPolicy):
-        enabled = record.spec.evaluation.mutate_existing.enabled
-        return lambda _: enabled
-    if not isinstance(record, Policy):
-        return lambda _: False
-    names = frozenset(
-        rule.name
-        for rule in expand_rules(record)
-        if rule.mutate is not None and rule.mutate.targets
-    )
-    return lambda rule: rule.phase is Phase.MUTATE and rule.name in names
+    return rule.phase is Phase.MUTATE and rule.applies is not None
 
 
 def _build_engine(programs: Iterable[Program]) -> Engine:

@@ -4,15 +4,10 @@ from enum import Enum
 from functools import lru_cache
 
 import msgspec
-from msgspec.structs import replace
 
-from lictor.cluster.routes import FINE_GRAINED, Family
+from lictor.cluster.routes import FINE_GRAINED, find_path_kind
 from lictor.report.admission_response import AnswerStyle
 
-_VALIDATING = (Family.VALIDATING, Family.NAMESPACED_VALIDATING)
-_MUTATING = (Family.MUTATING, Family.NAMESPACED_MUTATING)
-_GENERATING = (Family.GENERATING, Family.NAMESPACED_GENERATING)
-_IMAGES = (Family.IMAGE_VALIDATING, Family.NAMESPACED_IMAGE_VALIDATING)
 _FAILURES = ("fail", "ignore")
 
 
@@ -54,7 +49,7 @@ def read_path(path: str) -> WebhookRoute | InternalWebhook | None:
     if first in ("validate", "mutate"):
         return _read_classic(path, rest, mutating=first == "mutate")
     webhook = next((webhook for webhook in InternalWebhook if webhook.value == path), None)
-    return webhook if webhook is not None else _read_cel(path, first, rest)
+    return webhook if webhook is not None else _read_named(path, first, rest)
 
 
 def _read_classic(path: str, rest: list[str], *, mutating: bool) -> WebhookRoute | None:
@@ -73,20 +68,20 @@ def _read_classic(path: str, rest: list[str], *, mutating: bool) -> WebhookRoute
     )
 
 
-def _read_cel(path: str, first: str, rest: list[str]) -> WebhookRoute | None:
-    try:
-        family = Family(first)
-    except ValueError:
+def _read_named(path: str, first: str, rest: list[str]) -> WebhookRoute | None:
+    kind = find_path_kind(first)
+    if kind is None or kind.path is None:
         return None
-    route = WebhookRoute(
-        path, AnswerStyle.CEL_VALIDATING, mutating=False, namespaced=first.startswith("n")
-    )
-    if family in _VALIDATING or family in _GENERATING:
-        # What is generated comes after the answer, so that there is nothing to say.
-        return route
-    if family in _MUTATING:
-        return replace(route, style=AnswerStyle.CEL_MUTATING, mutating=True, skips_own_changes=True)
-    if family in _IMAGES and rest[:1] in (["validate"], ["mutate"]):
+    mutating, only_mutates = kind.path.mutating, not kind.path.validating
+    if kind.path.names_stage:
+        if rest[:1] not in (["validate"], ["mutate"]):
+            return None
         mutating = rest[0] == "mutate"
-        return replace(route, mutating=mutating, skips_deletes=mutating)
-    return None
+    return WebhookRoute(
+        path,
+        AnswerStyle.CEL_MUTATING if only_mutates else AnswerStyle.CEL_VALIDATING,
+        mutating=mutating,
+        namespaced=kind.namespaced,
+        skips_own_changes=only_mutates,
+        skips_deletes=mutating and not only_mutates,
+    )

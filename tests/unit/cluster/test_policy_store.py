@@ -3,8 +3,11 @@
 import pytest
 
 from lictor.cluster.flags import Flags
-from lictor.cluster.resource import CLUSTER_POLICY
+from lictor.cluster.resource import find_resource
 from lictor.cluster.store import PolicyStore
+from lictor.families.registry import registry
+
+CLUSTER_POLICY = find_resource(registry().get("kyverno.io", "ClusterPolicy"))
 
 DOCUMENT = {
     "apiVersion": "kyverno.io/v1",

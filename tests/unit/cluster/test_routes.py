@@ -5,16 +5,15 @@ import pytest
 
 from lictor.cluster.flags import Flags
 from lictor.cluster.routes import (
-    FAMILY_OF_KIND,
-    Family,
     find_policies,
     is_asked,
     list_routes,
 )
-from lictor.cluster.store import CEL_KINDS, CLASSIC_KINDS, StoredPolicy
+from lictor.cluster.store import StoredPolicy, list_policy_resources
+from lictor.families.registry import registry
 from lictor.load.policies import load_documents
 
-RESOURCES = {each.kind: each for each in (*CLASSIC_KINDS, *CEL_KINDS)}
+RESOURCES = {each.kind: each for each in list_policy_resources()}
 PODS = {"any": [{"resources": {"kinds": ["Pod"]}}]}
 CHECK = {"validate": {"pattern": {"metadata": {"name": "?*"}}}}
 CHANGE = {"mutate": {"patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}}}}
@@ -255,9 +254,10 @@ def test_find(path, found):
     assert names == found
 
 
-@pytest.mark.parametrize("family", [each for each in Family if each is not Family.CLASSIC])
-def test_every_route_finds_its_policies(family):
-    kind = next(kind for kind, known in FAMILY_OF_KIND.items() if known == family)
+@pytest.mark.parametrize(
+    "kind", [each.kind for each in registry().kinds if each.path and each.path.segment]
+)
+def test_every_route_finds_its_policies(kind):
     namespace = "ns" if RESOURCES[kind].namespaced else ""
     policies = [cel(kind, name, namespace=namespace) for name in ("one", "two")]
     routes = list_routes(policies, Flags())

@@ -9,7 +9,7 @@ from live_api import LiveApi
 
 from lictor.assembly import compile_documents
 from lictor.cluster.names import Names
-from lictor.cluster.resource import CLUSTER_POLICY, NAMESPACE, POLICY
+from lictor.cluster.resource import NAMESPACE, find_resource
 from lictor.cluster.store import StoredPolicy
 from lictor.cluster.update_requests import UpdateTrigger
 from lictor.control.background.update_requests import TriggerReader
@@ -21,10 +21,14 @@ from lictor.control.generate.reconcile import GenerationReconciler
 from lictor.control.generate.rules import GenerateRules
 from lictor.control.generate.watch import GenerationWatch, TriggerWatch
 from lictor.control.policy_writes import PolicyWrites
+from lictor.families.registry import registry
 from lictor.lang.resource_names import builtin_names
 from lictor.load.policies import load_documents
 from lictor.model.request import Request
 from lictor.ports import NoLookups
+
+CLUSTER_POLICY = find_resource(registry().get("kyverno.io", "ClusterPolicy"))
+POLICY = find_resource(registry().get("kyverno.io", "Policy"))
 
 
 class Lookups(NoLookups):

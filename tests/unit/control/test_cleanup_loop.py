@@ -7,12 +7,15 @@ from datetime import UTC, datetime, timedelta
 from small_api import SmallApi
 
 from lictor.cluster.discovery import Collection
-from lictor.cluster.resource import CLUSTER_CLEANUP_POLICY
+from lictor.cluster.resource import find_resource
 from lictor.control.cleanup.run import read_status
 from lictor.control.cleanup.schedule import CleanupScheduler
 from lictor.control.cleanup.sweep import SweepContext
 from lictor.errors import UnreachableError
+from lictor.families.registry import registry
 from lictor.ports import NoLookups
+
+CLUSTER_CLEANUP_POLICY = find_resource(registry().get("kyverno.io", "ClusterCleanupPolicy"))
 
 BORN = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
 POD = CLUSTER_CLEANUP_POLICY.__class__("", "v1", "pods", "Pod")

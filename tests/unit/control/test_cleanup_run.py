@@ -9,11 +9,15 @@ from prometheus_client import REGISTRY
 from small_api import SmallApi
 
 from lictor.cluster.discovery import Collection
-from lictor.cluster.resource import CLEANUP_POLICY, CLUSTER_CLEANUP_POLICY, CONFIG_MAP, Resource
+from lictor.cluster.resource import CONFIG_MAP, Resource, find_resource
 from lictor.control.cleanup.run import CleanupRun, read_status
 from lictor.control.cleanup.sweep import SweepContext, SweepLookups
 from lictor.errors import ApiError, ConflictError, GoneError, LookupFailedError, UnreachableError
+from lictor.families.registry import registry
 from lictor.ports import ApiCall, NoLookups
+
+CLEANUP_POLICY = find_resource(registry().get("kyverno.io", "CleanupPolicy"))
+CLUSTER_CLEANUP_POLICY = find_resource(registry().get("kyverno.io", "ClusterCleanupPolicy"))
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SERVED = tuple(

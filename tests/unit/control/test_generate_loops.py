@@ -6,9 +6,12 @@ import pytest
 from generation_site import CLONE, DATA, Desk, make_policy, run, until
 
 from lictor.cluster.cache import Change, ChangeType
-from lictor.cluster.resource import CLUSTER_POLICY, CONFIG_MAP, NAMESPACE, SECRET
+from lictor.cluster.resource import CONFIG_MAP, NAMESPACE, SECRET, find_resource
 from lictor.errors import EvaluationError, LookupFailedError
+from lictor.families.registry import registry
 from lictor.model.request import Request
+
+CLUSTER_POLICY = find_resource(registry().get("kyverno.io", "ClusterPolicy"))
 
 
 def test_made_once_and_then_left_alone():

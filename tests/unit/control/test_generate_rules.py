@@ -4,11 +4,15 @@ import orjson
 import pytest
 
 from lictor.assembly import compile_documents
-from lictor.cluster.resource import CLUSTER_POLICY, GENERATING_POLICY, NAMESPACE, Resource
+from lictor.cluster.resource import NAMESPACE, Resource, find_resource
 from lictor.cluster.store import StoredPolicy
 from lictor.control.generate.rules import list_generate_rules
+from lictor.families.registry import registry
 from lictor.load.policies import load_documents
 from lictor.model.request import Operation
+
+CLUSTER_POLICY = find_resource(registry().get("kyverno.io", "ClusterPolicy"))
+GENERATING_POLICY = find_resource(registry().get("policies.kyverno.io", "GeneratingPolicy"))
 
 CONFIG_MAP = Resource("", "v1", "configmaps", "ConfigMap")
 

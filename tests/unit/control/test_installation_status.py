@@ -7,8 +7,12 @@ import pytest
 
 from lictor.cluster import resource as kinds
 from lictor.cluster.names import Names
+from lictor.cluster.resource import find_resource
 from lictor.control.status.installation import read_installation, read_policy_state
 from lictor.errors import NotFoundError
+from lictor.families.registry import registry
+
+CLUSTER_POLICY = find_resource(registry().get("kyverno.io", "ClusterPolicy"))
 
 
 class Api:
@@ -62,7 +66,7 @@ def make_report(namespace, *results):
 )
 def test_readiness_of_policies(status, ready, why):
     document = {"metadata": {"name": "p"}, "status": status}
-    state = read_policy_state(kinds.CLUSTER_POLICY, document)
+    state = read_policy_state(CLUSTER_POLICY, document)
     assert (state.ready, state.why) == (ready, why)
 
 
@@ -77,7 +81,7 @@ def make_cluster():
             make_lease("m1", "pod-b", {"lictor.io/member-of": "reports"}, note),
             make_lease("m2", "pod-c", {"lictor.io/member-of": "reports"}, {"lictor.io/scan": "?"}),
         ],
-        kinds.CLUSTER_POLICY: [{"metadata": {"name": "p"}, "status": ready}],
+        CLUSTER_POLICY: [{"metadata": {"name": "p"}, "status": ready}],
         kinds.VALIDATING_WEBHOOK: [{"metadata": {"name": "w"}, "webhooks": [{}, {}]}],
         kinds.MUTATING_WEBHOOK: [],
         kinds.UPDATE_REQUEST: [

@@ -2,11 +2,14 @@
 
 from typing import Any, cast
 
-from lictor.cluster.resource import CLUSTER_POLICY
+from lictor.cluster.resource import find_resource
 from lictor.cluster.store import PolicyStore, StoredPolicy
 from lictor.control.status.policies import PolicyFaults
+from lictor.families.registry import registry
 from lictor.lang.resource_names import builtin_names
 from lictor.report.policy_status import PolicyFacts, build_policy_status
+
+CLUSTER_POLICY = find_resource(registry().get("kyverno.io", "ClusterPolicy"))
 
 REASON = "the policy cannot be compiled within the limits: it takes more than 3 s of CPU time"
 
@@ -34,7 +37,9 @@ def test_the_reason_is_told_until_it_is_gone() -> None:
     problems = faults.find(policy)
     assert problems == (REASON,)
     facts = PolicyFacts(webhook=True, problems=problems)
-    status = build_policy_status(None, "ClusterPolicy", {}, facts, "2026-01-01T00:00:00Z")
+    status = build_policy_status(
+        registry().get("kyverno.io", "ClusterPolicy"), None, {}, facts, "2026-01-01T00:00:00Z"
+    )
     (condition,) = status["conditions"]
     assert condition["status"] == "False"
     assert condition["message"] == REASON

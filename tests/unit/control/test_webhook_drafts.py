@@ -13,14 +13,18 @@ from webhook_samples import (
 )
 
 from lictor.cluster.flags import Flags
-from lictor.cluster.routes import Family
-from lictor.control.webhooks.cel import draft_cel
+from lictor.control.webhooks.cel import draft_named
 from lictor.control.webhooks.classic import draft_classic, draft_everything
 from lictor.control.webhooks.draft import WebhookAddress, name_webhook, render_webhook
+from lictor.families.registry import registry
 
 OWN = {"webhookConfiguration": {"matchConditions": [{"name": "a", "expression": "true"}]}}
 USUAL_SELECTOR = settle(**USUAL).webhook_namespace_selector
 CONDITIONS = [{"name": "mine", "expression": "object.spec.x == 1"}]
+
+
+def cel(kind):
+    return registry().get("policies.kyverno.io", kind)
 
 
 def draft(*policies, around=None, mutating=False):
@@ -28,7 +32,7 @@ def draft(*policies, around=None, mutating=False):
 
 
 def draft_validating(*policies, around=None):
-    return draft_cel(policies, Family.VALIDATING, around or surround(), mutating=False)
+    return draft_named(policies, cel("ValidatingPolicy"), around or surround(), mutating=False)
 
 
 def show_rules(one):
@@ -269,7 +273,7 @@ def test_policies_of_namespaces():
         validating("same", resource_rule("secrets"), namespace="one"),
         validating("same", resource_rule("secrets"), namespace="two"),
     ]
-    (one,) = draft_cel(policies, Family.NAMESPACED_VALIDATING, surround(), mutating=False)
+    (one,) = draft_named(policies, cel("NamespacedValidatingPolicy"), surround(), mutating=False)
     assert (one.name, one.path) == ("nvpol.validate.lictor.svc-fail", "/nvpol/same")
     assert one.namespace_selector["matchExpressions"][0]["values"] == ["one", "two"]
     assert show_rules(one) == [("", "secrets", "Namespaced")]
@@ -279,8 +283,8 @@ def test_reinvocation_and_names_of_changes():
     around = surround()
     first = mutating("a", resource_rule("secrets"), reinvocationPolicy="IfNeeded")
     second = mutating("a", resource_rule("secrets"), namespace="ns")
-    (one,) = draft_cel([first, second], Family.MUTATING, around, mutating=True)
-    (two,) = draft_cel([first, second], Family.NAMESPACED_MUTATING, around, mutating=True)
+    (one,) = draft_named([first, second], cel("MutatingPolicy"), around, mutating=True)
+    (two,) = draft_named([first, second], cel("NamespacedMutatingPolicy"), around, mutating=True)
     assert (one.reinvocation, two.reinvocation) == ("IfNeeded", "Never")
     # Names must be unique within a configuration.
     assert one.name != two.name

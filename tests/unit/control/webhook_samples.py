@@ -6,14 +6,14 @@ from lictor.cluster.discovery import ServedResource, find_resources
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.cluster.settings import Settings, read_settings
-from lictor.cluster.store import CEL_KINDS, CLASSIC_KINDS, StoredPolicy
+from lictor.cluster.store import StoredPolicy, list_policy_resources
 from lictor.control.webhooks.draft import DraftContext
 from lictor.control.webhooks.match_conditions import build_exemptions
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.load.policies import load_documents
 
 NAMES = Names("lictor", "lictor-ns")
-RESOURCES = {each.kind: each for each in (*CLASSIC_KINDS, *CEL_KINDS)}
+RESOURCES = {each.kind: each for each in list_policy_resources()}
 CHECK = {"validate": {"pattern": {"metadata": {"name": "?*"}}}}
 CHANGE = {"mutate": {"patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}}}}
 NO_AUTOGEN = {"pod-policies.kyverno.io/autogen-controllers": "none"}

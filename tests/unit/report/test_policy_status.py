@@ -2,6 +2,7 @@
 
 import pytest
 
+from lictor.families.registry import registry
 from lictor.load.policies import load_documents
 from lictor.report.policy_status import GeneratedPolicyState, PolicyFacts, build_policy_status
 
@@ -40,7 +41,7 @@ def read(text):
 
 def build(text, facts, old=None):
     record = read(text)
-    return build_policy_status(record, record.kind, old or {}, facts, NOW)
+    return build_policy_status(registry().of(record), record, old or {}, facts, NOW)
 
 
 READY = [
@@ -122,7 +123,9 @@ def test_native_outcome_is_kept_until_somebody_looks():
 
 def test_policy_that_cannot_be_read():
     facts = PolicyFacts(webhook=False, problems=("spec.rules: expected a list",))
-    status = build_policy_status(None, "ClusterPolicy", {}, facts, NOW)
+    status = build_policy_status(
+        registry().get("kyverno.io", "ClusterPolicy"), None, {}, facts, NOW
+    )
     assert status["conditions"][0]["message"] == "spec.rules: expected a list"
     assert status["rulecount"]["validate"] == 0
 

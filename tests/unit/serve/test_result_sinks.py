@@ -3,14 +3,17 @@
 import orjson
 import pytest
 
-from lictor.cluster.resource import CLUSTER_POLICY
+from lictor.cluster.resource import find_resource
 from lictor.cluster.store import StoredPolicy
 from lictor.cluster.update_requests import UpdateType
+from lictor.families.registry import registry
 from lictor.load.policies import load_documents
 from lictor.model.request import Caller, GroupVersionKind, Operation, Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status, Verdict
 from lictor.serve.post_admission import AdmissionOutcome
 from lictor.serve.result_sinks import AdmissionUpdates, list_updates
+
+CLUSTER_POLICY = find_resource(registry().get("kyverno.io", "ClusterPolicy"))
 
 BACKGROUND = "system:serviceaccount:kyverno:kyverno-background-controller"
 OBJECT = {

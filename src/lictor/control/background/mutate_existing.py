@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from msgspec.structs import replace
 
 from lictor.cluster.client import Client
-from lictor.cluster.resource import MUTATING_POLICY, NAMESPACED_MUTATING_POLICY, Resource
-from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
+from lictor.cluster.resource import Resource
+from lictor.cluster.store import PolicyStore, StoredPolicy
 from lictor.cluster.update_requests import Update, UpdateRequests, UpdateTrigger, UpdateType
 from lictor.control.background.update_requests import TriggerReader
 from lictor.control.context import evaluate_in_thread
@@ -19,8 +19,7 @@ from lictor.control.generate.watch import GenerationWatch
 from lictor.control.policy_writes import PolicyWrites
 from lictor.engine import Engine
 from lictor.errors import ApiError, ConflictError, EvaluationError, NotFoundError
-from lictor.families.kyverno_cel.records import MutatingPolicy
-from lictor.model.policy import Policy
+from lictor.families.registry import resolve
 from lictor.model.program import Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Result, Status, TargetPart
@@ -67,7 +66,7 @@ class ExistingTriggers:
     async def mutate(self, policy: StoredPolicy, kinds: Iterable[Resource]) -> None:
         """Ask for an update for each trigger that is there."""
         names = _list_mutations(policy)
-        kind = UpdateType.MUTATE if isinstance(policy.record, Policy) else UpdateType.CEL_MUTATE
+        kind = UpdateType.MUTATE if policy.kind.has_named_rules else UpdateType.CEL_MUTATE
         for program in self._store.programs(policy):
             rules = [r for r in program.rules if r.phase is Phase.MUTATE and r.name in names]
             for resource in kinds:
@@ -95,29 +94,15 @@ class ExistingTriggers:
 
 def _list_mutations(policy: StoredPolicy) -> frozenset[str]:
     """The rules that change what is there when their policy comes or changes."""
-    record = policy.record
-    if isinstance(record, MutatingPolicy):
-        existing = record.spec.evaluation.mutate_existing.enabled
-        return frozenset((policy.name, "")) if existing else frozenset()
-    if not isinstance(record, Policy):
+    if policy.record is None or not policy.kind.list_existing_mutations:
         return frozenset()
-    return frozenset(
-        rule.name
-        for rule in record.spec.rules
-        if rule.mutate is not None
-        and rule.mutate.targets
-        and _chosen(rule.mutate.mutate_existing_on_policy_update, record)
-    )
-
-
-def _chosen(own: bool | None, record: Policy) -> bool:  # noqa: FBT001  (as the policy says)
-    return record.spec.mutate_existing_on_policy_update if own is None else own
+    found: frozenset[str] = resolve(policy.kind.list_existing_mutations)(policy.record)
+    return found
 
 
 log = logging.getLogger(__name__)
 
 _TRIES = 4
-_CEL_KINDS = (MUTATING_POLICY, NAMESPACED_MUTATING_POLICY)
 
 
 class MutateExisting:
@@ -159,9 +144,13 @@ class MutateExisting:
         raise EvaluationError("the targets change faster than they can be written")
 
     def _find(self, update: Update) -> StoredPolicy | None:
-        kinds = CLASSIC_KINDS if update.type is UpdateType.MUTATE else _CEL_KINDS
-        wanted = (p for p in self._store.policies if p.key == update.policy)
-        return next((policy for policy in wanted if policy.resource in kinds), None)
+        is_named = update.type is UpdateType.MUTATE
+        wanted = (
+            policy
+            for policy in self._store.policies
+            if policy.key == update.policy and policy.kind.list_existing_mutations
+        )
+        return next((each for each in wanted if each.kind.has_named_rules == is_named), None)
 
     async def _judge(self, policy: StoredPolicy, update: Update, request: Request) -> list[Result]:
         programs = [_restrict(p, update.rules) for p in self._store.programs(policy)]

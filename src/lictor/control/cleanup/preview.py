@@ -16,9 +16,10 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.lookups import ClusterLookups
 from lictor.cluster.names import Names
 from lictor.cluster.request_filter import build_filter
-from lictor.cluster.resource import CEL_EXCEPTION, CONFIG_MAP, NAMESPACE
+from lictor.cluster.resource import CONFIG_MAP, NAMESPACE
 from lictor.cluster.service_calls import read_http_limits
 from lictor.cluster.settings import read_settings
+from lictor.cluster.store import list_exception_resources
 from lictor.control.cleanup.run import format_time, read_status, read_time
 from lictor.control.cleanup.sweep import Page, Sweep, SweepContext
 from lictor.errors import ApiError, LictorError, NotFoundError, UsageError
@@ -199,11 +200,11 @@ async def _list_exceptions(client: Client, flags: Flags) -> tuple[PolicyRecord, 
     if not flags.exception_namespace:
         return ()
     namespace = flags.exception_namespace.replace("*", "")
-    try:
-        documents = await client.list(CEL_EXCEPTION, namespace)
-    except NotFoundError:
-        return ()
-    return tuple(_read_exceptions(documents))
+    found: list[PolicyRecord] = []
+    for resource in list_exception_resources():
+        with suppress(NotFoundError):
+            found += _read_exceptions(await client.list(resource, namespace))
+    return tuple(found)
 
 
 def _read_exceptions(documents: Iterable[JsonObject]) -> Iterator[PolicyRecord]:

@@ -13,6 +13,7 @@ from lictor.cluster.resource import Resource
 from lictor.control.cleanup.sweep import Page, Sweep, SweepContext, Undecided, name_object
 from lictor.control.policy_writes import PolicyWrites
 from lictor.errors import ApiError, ConflictError, UnreachableError
+from lictor.families.registry import registry
 from lictor.model.program import CleanupProgram
 from lictor.raw import JsonObject
 from lictor.report import events
@@ -63,7 +64,7 @@ def _name(resource: Resource) -> tuple[str, str, str]:
 
 def _count_policy(what: str, program: CleanupProgram, resource: Resource, namespace: str) -> None:
     policy = program.policy
-    is_cel = policy.kind.endswith("DeletingPolicy")
+    is_cel = registry().of_result(policy).is_listed
     _policy_counter("deleting" if is_cel else "cleanup", what).labels(
         policy.kind,
         policy.namespace,
@@ -151,7 +152,7 @@ class Remover:
         self._policy = policy
         self._tell = tell
         self._dry = dry
-        is_cel = policy.kind.endswith("DeletingPolicy")
+        is_cel = registry().get(policy.api_version.rpartition("/")[0], policy.kind).is_listed
         self._words = ("delete", "deleted") if is_cel else ("clean up", "cleaned up")
 
     async def handle(self, page: Page) -> CleanupOutcome:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from zlib import crc32
 
 import msgspec
 import orjson
@@ -10,19 +9,12 @@ from msgspec.structs import replace
 
 from lictor.cluster.cache import Change, ChangeType
 from lictor.cluster.client import Client
-from lictor.cluster.resource import (
-    CLUSTER_POLICY,
-    GENERATING_POLICY,
-    NAMESPACED_GENERATING_POLICY,
-    POLICY,
-    Resource,
-)
-from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
+from lictor.cluster.resource import Resource, find_resource
+from lictor.cluster.store import PolicyStore, StoredPolicy
 from lictor.cluster.update_requests import UpdateTrigger
 from lictor.control.generate.labels import GenerationUnit
 from lictor.engine import Engine
-from lictor.families.kyverno_cel.records import GeneratingPolicy
-from lictor.model.policy import ForEachGenerate, Generate, Policy
+from lictor.families.registry import GenerationSettings, registry, resolve
 from lictor.model.program import Phase, Program
 from lictor.model.request import GroupVersionKind, Operation
 from lictor.raw import JsonObject
@@ -175,89 +167,51 @@ def _read_version(item: JsonObject) -> int:
 
 
 def _kinds_of(unit: GenerationUnit) -> tuple[Resource, ...]:
-    if unit.rule:
-        return (POLICY,) if unit.namespace else (CLUSTER_POLICY,)
-    return (NAMESPACED_GENERATING_POLICY,) if unit.namespace else (GENERATING_POLICY,)
+    """The kinds of which the policy may be: some have rules with names."""
+    return tuple(
+        find_resource(kind)
+        for kind in registry().kinds
+        if kind.list_generations
+        and kind.has_named_rules == bool(unit.rule)
+        and kind.namespaced == bool(unit.namespace)
+    )
 
 
 def list_generate_rules(store: PolicyStore) -> Iterator[GenerateRule]:
     """Every generate rule of every policy."""
     for policy in store.policies:
-        record = policy.record
-        if isinstance(record, Policy) and policy.resource in CLASSIC_KINDS:
-            yield from _list_classic(policy, record, store)
-        elif isinstance(record, GeneratingPolicy):
-            yield from _list_cel(policy, record, store)
+        if policy.record is not None and policy.kind.list_generations:
+            for settings in resolve(policy.kind.list_generations)(policy.record):
+                yield from _list_rules(policy, settings, store)
 
 
-def _list_classic(
-    policy: StoredPolicy, record: Policy, store: PolicyStore
+def _list_rules(
+    policy: StoredPolicy, settings: GenerationSettings, store: PolicyStore
 ) -> Iterator[GenerateRule]:
-    rules = [rule for rule in record.spec.rules if rule.generate is not None]
-    if not rules:
-        return
-    mark = store.mark(policy)
     for program in store.programs(policy):
-        compiled = {rule.name: rule for rule in program.rules if rule.phase is Phase.GENERATE}
-        for rule in rules:
-            if rule.generate is None or rule.name not in compiled:
-                continue
-            generate = rule.generate
-            existing = generate.generate_existing
-            own = replace(program, rules=(compiled[rule.name],))
-            yield GenerateRule(
-                policy,
-                rule.name,
-                bool(generate.synchronize),
-                bool(generate.orphan_downstream_on_policy_delete) or not _makes_data(generate),
-                record.spec.generate_existing if existing is None else existing,
-                record.spec.use_server_side_apply,
-                _describe_aim(generate),
-                own,
-                mark,
-                Engine((own,)),
-                Engine((_ask_only(own),)),
-            )
-
-
-def _list_cel(
-    policy: StoredPolicy, record: GeneratingPolicy, store: PolicyStore
-) -> Iterator[GenerateRule]:
-    how = record.spec.evaluation
-    for program in store.programs(policy):
-        rules = tuple(rule for rule in program.rules if rule.phase is Phase.GENERATE)
+        rules = tuple(
+            rule
+            for rule in program.rules
+            if rule.phase is Phase.GENERATE and settings.rule in ("", rule.name)
+        )
+        if not rules and settings.rule:
+            continue
         own = replace(program, rules=rules)
         yield GenerateRule(
             policy,
-            "",
-            how.synchronize.enabled,
-            how.orphan_downstream_on_policy_delete.enabled,
-            how.generate_existing.enabled,
-            server_side=False,
-            aim="",
-            program=own,
-            mark=store.mark(policy),
-            engine=Engine((own,)),
-            asking=Engine((_ask_only(own),)),
+            settings.rule,
+            settings.synchronize,
+            settings.outlives_policy,
+            settings.for_existing,
+            settings.server_side,
+            settings.target_hash,
+            own,
+            store.mark(policy),
+            Engine((own,)),
+            Engine((_ask_only(own),)),
         )
 
 
 def _ask_only(program: Program) -> Program:
     rules = (replace(rule, check=rule.applies or rule.check) for rule in program.rules)
     return replace(program, rules=tuple(rules))
-
-
-def _describe_aim(generate: Generate) -> str:
-    bodies: tuple[Generate | ForEachGenerate, ...] = (generate, *generate.foreach)
-    said = [
-        (body.api_version, body.kind, body.namespace, body.name, body.clone, body.clone_list)
-        for body in bodies
-    ]
-    return f"{crc32(msgspec.json.encode(said)):08x}"
-
-
-def _makes_data(generate: Generate) -> bool:
-    """Copies outlive the policy that made them; what it wrote itself does not."""
-    if generate.foreach:
-        return any(block.data is not None for block in generate.foreach)
-    return generate.data is not None

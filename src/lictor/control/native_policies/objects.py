@@ -6,10 +6,10 @@ from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.convert.native_objects import GROUP, MANAGED_BY, MANAGED_LABEL
 from lictor.errors import ConflictError
+from lictor.families.registry import registry
 from lictor.raw import JsonObject
 
 MANAGED = f"{MANAGED_LABEL}={MANAGED_BY}"
-OWNER_KINDS = ("ClusterPolicy", "ValidatingPolicy", "MutatingPolicy")
 # Someone else has an object of the name that ours should have.
 NOT_OURS = "NotOurs"
 # The newest that is served is used.
@@ -96,9 +96,9 @@ def _merge(wanted: JsonObject, found: JsonObject) -> JsonObject:
 
 def is_ours(found: JsonObject) -> bool:
     """Was it made from a policy of ours?"""
+    owners = {(kind.kind, kind.group) for kind in registry().kinds if kind.build_native}
     return any(
-        reference.get("kind") in OWNER_KINDS
-        and "kyverno.io" in str(reference.get("apiVersion")).partition("/")[0]
+        (reference.get("kind"), str(reference.get("apiVersion")).partition("/")[0]) in owners
         for reference in found["metadata"].get("ownerReferences") or ()
     )
 

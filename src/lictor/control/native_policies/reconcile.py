@@ -25,19 +25,17 @@ from lictor.control.native_policies.objects import (
     mutating_policy,
 )
 from lictor.control.status.policies import NativePolicyOutcomes, WebhookReadiness
-from lictor.convert.native_classic import build_classic
 from lictor.convert.native_objects import (
     GROUP,
     UNREPORTED_LABEL,
     AdmissionPolicyPair,
     AdmittedResource,
+    NativeRequest,
     PolicyOwner,
 )
 from lictor.errors import ApiError, CompileError
-from lictor.families.kyverno_cel.records import MutatingPolicy, ValidatingPolicy
-from lictor.model.cel_policy import CelException
-from lictor.model.exception import PolicyException
-from lictor.model.policy import Policy
+from lictor.families.registry import resolve
+from lictor.model.program import Phase
 from lictor.raw import JsonObject
 from lictor.report.events import Event, EventAction, EventReason, EventSource, ObjectReference
 from lictor.report.policy_status import GeneratedPolicyState
@@ -80,10 +78,6 @@ _INTERVAL = 15.0
 _SPREAD = 1.5
 # So long an admission policy outlives its policy's wish for it, if no webhook takes its place.
 _PATIENCE = 60.0
-_NO_API = (
-    "skip generating MutatingAdmissionPolicy: requested but no MutatingAdmissionPolicy API is "
-    "available."
-)
 
 
 class NativePolicyReconciler:
@@ -158,26 +152,19 @@ class NativePolicyReconciler:
 
     def _build(self, policy: StoredPolicy, version: str) -> AdmissionPolicyPair | None:
         """Both objects of a policy; None where it is of a kind that is never made native."""
-        record = policy.record
-        if isinstance(record, Policy):
-            if not self._flags.generate_validating_admission_policy or policy.namespace:
-                return None
-            classic = [e for e in self._store.exceptions if isinstance(e, PolicyException)]
-            return build_classic(record, _own(policy), classic, self._find)
-        if not isinstance(record, ValidatingPolicy | MutatingPolicy):
+        build = policy.kind.build_native
+        is_mutating = policy.kind.phases == (Phase.MUTATE,)
+        flags = self._flags
+        is_wanted = (
+            flags.generate_mutating_admission_policy
+            if is_mutating
+            else flags.generate_validating_admission_policy
+        )
+        if policy.record is None or not build or not is_wanted:
             return None
-        from lictor.convert.native_cel import build_mutating, build_validating
-
-        exceptions = [e for e in self._store.exceptions if isinstance(e, CelException)]
-        if isinstance(record, ValidatingPolicy):
-            if not self._flags.generate_validating_admission_policy:
-                return None
-            return build_validating(record, _own(policy), exceptions)
-        if not self._flags.generate_mutating_admission_policy:
-            return None
-        if not version and record.spec.autogen.mutating_admission_policy.enabled:
-            raise CompileError(_NO_API)
-        return build_mutating(record, _own(policy), exceptions, version)
+        request = NativeRequest(_own(policy), self._store.exceptions, self._find, version)
+        made: AdmissionPolicyPair = resolve(build)(policy.record, request)
+        return made
 
     def _find(self, kind: str) -> list[AdmittedResource]:
         return [

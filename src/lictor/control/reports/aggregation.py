@@ -18,7 +18,9 @@ from lictor.cluster.resource import Resource
 from lictor.cluster.store import PolicyStore
 from lictor.control.reports.writer import ReportWriter
 from lictor.errors import ApiError, NotFoundError
+from lictor.families.registry import registry
 from lictor.lang.resource_names import ResourceNames
+from lictor.model.program import Phase
 from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result
 from lictor.raw import JsonObject
@@ -55,7 +57,7 @@ class BackgroundReports:
             task.add_done_callback(self._tasks.discard)
 
     def _is_background(self, policy: PolicyRef) -> bool:
-        if policy.kind.endswith("GeneratingPolicy"):
+        if registry().of_result(policy).phases == (Phase.GENERATE,):
             return False
         wanted = (p for p in self._store.policies if p.key == policy.key)
         return any(p.background for p in wanted if p.resource.kind == policy.kind)

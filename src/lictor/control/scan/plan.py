@@ -18,14 +18,13 @@ from lictor.cluster.resource import (
     VALIDATING_ADMISSION_POLICY,
     Resource,
 )
-from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
+from lictor.cluster.store import PolicyStore, StoredPolicy
 from lictor.control.context import evaluate_now
 from lictor.control.scan.progress import hash_text
 from lictor.engine import Engine
-from lictor.families.kyverno_cel.records import MutatingPolicy
+from lictor.families.registry import resolve
 from lictor.lang.resource_names import ResourceNames
 from lictor.load.policies import load_documents
-from lictor.model.policy import Policy
 from lictor.model.program import Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Result, RuleType, Status
@@ -298,7 +297,7 @@ def _find_kind(resource: Resource) -> GroupVersionKind:
 
 
 def _is_changing(policy: StoredPolicy) -> bool:
-    return policy.resource.kind.endswith("MutatingPolicy")
+    return policy.kind.phases == (Phase.MUTATE,)
 
 
 def _changes_others(policy: StoredPolicy) -> bool:
@@ -306,8 +305,10 @@ def _changes_others(policy: StoredPolicy) -> bool:
 
     A scan of the trigger would find nothing, and take the place of what was reported.
     """
-    record = policy.record
-    return isinstance(record, MutatingPolicy) and record.spec.evaluation.mutate_existing.enabled
+    names = policy.kind.list_existing_mutations
+    if policy.record is None or not names or not _is_changing(policy):
+        return False
+    return bool(resolve(names)(policy.record))
 
 
 def _keys(program: Program) -> Iterable[tuple[str, str, str]]:
@@ -316,22 +317,9 @@ def _keys(program: Program) -> Iterable[tuple[str, str, str]]:
 
 
 def _is_everywhere(policy: StoredPolicy) -> bool:
-    """A classic policy about every kind is never asked in the background, as in Kyverno."""
-    record = policy.record
-    if policy.resource not in CLASSIC_KINDS or not isinstance(record, Policy):
-        return False
-    return any("*" in kinds for kinds in map(_list_kinds, record.spec.rules))
-
-
-def _list_kinds(rule: object) -> set[str]:
-    match = getattr(rule, "match", None)
-    filters = (*(match.any or ()), *(match.all or ()), match) if match is not None else ()
-    return {
-        kind
-        for entry in filters
-        if entry.resources is not None
-        for kind in entry.resources.kinds or ()
-    }
+    """Is a policy never asked in the background, whatever its settings say?"""
+    skips = policy.kind.skips_scan
+    return bool(skips) and policy.record is not None and bool(resolve(skips)(policy.record))
 
 
 def concerns(program: Program, kind: GroupVersionKind) -> bool:

@@ -12,7 +12,7 @@ from lictor.cluster import resource as kinds
 from lictor.cluster.client import Client
 from lictor.cluster.names import Names
 from lictor.cluster.resource import Resource
-from lictor.cluster.store import CEL_KINDS, CLASSIC_KINDS
+from lictor.cluster.store import list_policy_resources
 from lictor.control.scan.progress import NOTE
 from lictor.control.scan.replicas import MEMBER_LABEL
 from lictor.control.webhooks.heartbeat import STAMP
@@ -126,7 +126,7 @@ async def read_installation(client: Client, names: Names, *, top: int = 5) -> In
 
 
 async def _list_policies(client: Client) -> AsyncIterator[PolicyState]:
-    for resource in (*CLASSIC_KINDS, *CEL_KINDS):
+    for resource in list_policy_resources():
         with suppress(NotFoundError):
             for document in await client.list(resource):
                 yield read_policy_state(resource, document)

@@ -9,18 +9,17 @@ import msgspec
 
 from lictor.cluster.access import Access, AccessCheck, ask_api_server, remember_answers
 from lictor.cluster.client import Client
-from lictor.cluster.resource import DELETING_POLICY, NAMESPACED_DELETING_POLICY
 from lictor.cluster.routes import is_served
-from lictor.cluster.store import CLASSIC_KINDS, PolicyStore, StoredPolicy
+from lictor.cluster.store import PolicyStore, StoredPolicy
 from lictor.control.context import ControllerContext
 from lictor.control.loop import ReconcileLoop
 from lictor.errors import ConflictError, NotFoundError
+from lictor.families.registry import Role, WebhookMatch, resolve
 from lictor.lang.resource_names import ResourceNames
+from lictor.lint.documents_by_kind import LintContext, lint_document
 from lictor.lint.images import find_unsupported
-from lictor.lint.policy import lint_policy
 from lictor.model.constraints import MatchResources
 from lictor.model.finding import Finding, Severity, write_path
-from lictor.model.policy import Policy
 from lictor.raw import JsonObject
 from lictor.report.policy_status import GeneratedPolicyState, PolicyFacts, build_policy_status
 
@@ -141,11 +140,7 @@ def _find_faults(policy: StoredPolicy, names: ResourceNames) -> tuple[str, ...]:
 
 
 def _lint(policy: StoredPolicy, names: ResourceNames) -> Iterable[Finding]:
-    if policy.resource in CLASSIC_KINDS:
-        return lint_policy(policy.document)
-    from lictor.lint.cel_policies import lint_cel_policy
-
-    return lint_cel_policy(policy.document, names)
+    return lint_document(policy.kind, policy.document, LintContext(lambda: names))
 
 
 _INTERVAL = 60.0
@@ -153,8 +148,6 @@ _INTERVAL = 60.0
 _REMEMBERED = 30.0
 _VERBS = ("get", "list", "watch")
 _ATTEMPTS = 4
-# Their own controller writes when they ran last.
-_OTHERS = (DELETING_POLICY, NAMESPACED_DELETING_POLICY)
 
 
 class StatusFacts(msgspec.Struct, frozen=True):
@@ -179,11 +172,14 @@ class StatusFacts(msgspec.Struct, frozen=True):
         )
 
     async def _find_lacking(self, policy: StoredPolicy) -> tuple[str, ...]:
-        record = policy.record
-        if not self.reports_account or record is None or isinstance(record, Policy):
+        find = policy.kind.webhook_match
+        if not self.reports_account or policy.record is None or not find:
             return ()
+        match: WebhookMatch | None = resolve(find)(policy.record)
         lacking = []
-        for group, version, resource in _list_resources(record.spec.match_constraints):
+        for group, version, resource in _list_resources(
+            None if match is None else match.constraints
+        ):
             for verb in _VERBS:
                 asked = Access(self.reports_account, verb, group, resource, version)
                 if not await self.allows(asked):
@@ -222,7 +218,8 @@ class StatusWriter:
         """Look at every policy."""
         live = set()
         for policy in self._store.policies:
-            if policy.resource not in _OTHERS:
+            # Another controller writes when policies that delete ran last.
+            if policy.kind.role is Role.POLICY:
                 live.add(policy.uid)
                 await self._look_at(policy)
         self._facts.faults.forget(live)
@@ -260,7 +257,7 @@ class StatusWriter:
         old = document.get("status")
         now = self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
         return build_policy_status(
-            policy.record, policy.resource.kind, old if isinstance(old, dict) else {}, facts, now
+            policy.kind, policy.record, old if isinstance(old, dict) else {}, facts, now
         )
 
     def _is_right(self, uid: str, document: JsonObject, wanted: JsonObject) -> bool:

@@ -1,16 +1,10 @@
-"""The webhooks of policies in CEL: ValidatingPolicy, MutatingPolicy and their like."""
+"""The webhooks of kinds of policies that have paths of their own, which name the policies."""
 
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from lictor.cluster.routes import (
-    Family,
-    build_cel_path,
-    failure_policy_of,
-    family_of,
-    is_asked,
-)
+from lictor.cluster.routes import build_named_path, is_asked
 from lictor.cluster.store import StoredPolicy
 from lictor.control.webhooks.draft import (
     EQUIVALENT,
@@ -27,20 +21,10 @@ from lictor.control.webhooks.rules import (
     select_namespaces,
     write_selector,
 )
-from lictor.families.kyverno_cel.autogen import Floor, list_floors, rewrite_mutating
-from lictor.families.kyverno_cel.records import (
-    GeneratingPolicy,
-    ImageValidatingPolicy,
-    MutatingPolicy,
-    ValidatingPolicy,
-)
-from lictor.model.constraints import MatchResources
+from lictor.families.registry import PolicyKind, WebhookMatch, WebhookPath, resolve
 from lictor.model.policy import MatchCondition
 from lictor.raw import JsonObject
 
-_Record = ValidatingPolicy | MutatingPolicy | ImageValidatingPolicy | GeneratingPolicy
-
-_IMAGES = (Family.IMAGE_VALIDATING, Family.NAMESPACED_IMAGE_VALIDATING)
 _KIND_OF_RESOURCE = {
     "daemonsets": "DaemonSet",
     "deployments": "Deployment",
@@ -55,41 +39,42 @@ class _Part(msgspec.Struct, frozen=True):
     """What one policy wants of its webhook."""
 
     policy: StoredPolicy
-    record: _Record
+    match: WebhookMatch
     rules: list[JsonObject]
     namespaces: JsonObject
     objects: JsonObject
 
 
-def draft_cel(
-    policies: Iterable[StoredPolicy], family: Family, context: DraftContext, *, mutating: bool
+def draft_named(
+    policies: Iterable[StoredPolicy], kind: PolicyKind, context: DraftContext, *, mutating: bool
 ) -> list[WebhookDraft]:
     """One webhook for each failure policy, and one for each policy with demands of its own."""
     parts = [
         part
         for policy in policies
-        if family_of(policy) == family and is_asked(policy, mutating=mutating)
+        if policy.kind is kind and is_asked(policy, mutating=mutating)
         for part in _read_part(policy)
     ]
     drafts: list[WebhookDraft] = []
     for failure_policy in ("Fail", "Ignore"):
-        members = [part for part in parts if failure_policy_of(part.policy) == failure_policy]
-        drafter = _Drafter(family, failure_policy, context, mutating)
+        members = [part for part in parts if part.policy.failure_policy == failure_policy]
+        drafter = _Drafter(kind, failure_policy, context, mutating)
         drafts += drafter.draft(members)
     return drafts
 
 
 class _Drafter:
-    """Drafts the webhooks of one family and one failure policy."""
+    """Drafts the webhooks of one kind and one failure policy."""
 
     def __init__(
         self,
-        family: Family,
+        kind: PolicyKind,
         failure_policy: str,
         context: DraftContext,
         mutating: bool,  # noqa: FBT001
     ) -> None:
-        self._family = family
+        self._kind = kind
+        self._path = kind.path or WebhookPath()
         self._failure_policy = failure_policy
         self._context = context
         self._mutating = mutating
@@ -123,9 +108,8 @@ class _Drafter:
             draft = self._build([part], part, conditions)
             if not self._context.explain(draft):
                 return draft
-        constraints = part.record.spec.match_constraints
-        exact = constraints is not None and constraints.match_policy != EQUIVALENT
-        if exact or part.record.spec.webhook_configuration.timeout_seconds is not None:
+        exact = part.match.constraints.match_policy != EQUIVALENT
+        if exact or part.match.timeout_seconds is not None:
             return self._build([part], part, [])
         return None
 
@@ -143,8 +127,8 @@ class _Drafter:
         )
         return WebhookDraft(
             name=self._name(single),
-            path=build_cel_path(
-                self._family, (policy.name for policy in policies), mutating=self._mutating
+            path=build_named_path(
+                self._kind, (policy.name for policy in policies), mutating=self._mutating
             ),
             failure_policy=self._failure_policy,
             rules=rules,
@@ -154,94 +138,72 @@ class _Drafter:
             namespace_selector=selector,
             object_selector=merge_selectors(parts[0].objects, settings.webhook_object_selector),
             match_policy=self._choose_match_policy(single),
-            reinvocation=_choose_reinvocation(parts),
+            reinvocation="IfNeeded" if any(each.match.is_reinvoked for each in parts) else "Never",
         )
 
     def _name(self, single: _Part | None) -> str:
-        stage = "mutate" if self._mutating and self._family in _IMAGES else "validate"
-        base = self._context.names.webhook_entry(f"{self._family.value}.{stage}")
+        stage = "mutate" if self._mutating and self._path.names_stage else "validate"
+        base = self._context.names.webhook_entry(f"{self._path.segment}.{stage}")
         return name_webhook(base, self._failure_policy, single.policy if single else None)
 
     def _choose_timeout(self, single: _Part | None) -> int:
-        own = single.record.spec.webhook_configuration.timeout_seconds if single else None
+        own = single.match.timeout_seconds if single else None
         return clamp_timeout(self._context.flags.webhook_timeout if own is None else own)
 
     def _choose_match_policy(self, single: _Part | None) -> str:
-        constraints = single.record.spec.match_constraints if single else None
-        if constraints is None or (self._mutating and self._family in _IMAGES):
+        if single is None or (self._mutating and self._path.names_stage):
             # Digests are written into whatever version of the object comes.
             return EQUIVALENT
-        return constraints.match_policy
+        return single.match.constraints.match_policy
 
 
 def _read_part(policy: StoredPolicy) -> Iterator[_Part]:
-    record = policy.record
-    if not isinstance(record, _Record):
+    if policy.record is None or not policy.kind.webhook_match:
         return
-    constraints = record.spec.match_constraints
-    if constraints is None or not constraints.resource_rules:
-        return
-    yield _Part(
-        policy,
-        record,
-        policy.derive("webhook-rules", lambda: _list_rules(policy, record, constraints)),
-        write_selector(constraints.namespace_selector),
-        write_selector(constraints.object_selector),
-    )
+    match: WebhookMatch | None = resolve(policy.kind.webhook_match)(policy.record)
+    if match is not None:
+        yield _Part(
+            policy,
+            match,
+            _list_rules(policy, match),
+            write_selector(match.constraints.namespace_selector),
+            write_selector(match.constraints.object_selector),
+        )
 
 
-def _list_rules(
-    policy: StoredPolicy, record: _Record, constraints: MatchResources
-) -> list[JsonObject]:
-    every = isinstance(record, GeneratingPolicy)
+def _list_rules(policy: StoredPolicy, match: WebhookMatch) -> list[JsonObject]:
     return [
         {
             "apiGroups": list(rule.api_groups),
             "apiVersions": list(rule.api_versions),
-            # What was made follows its trigger in all that happens to it.
-            "operations": list(EVERY_OPERATION if every else rule.operations),
+            "operations": list(EVERY_OPERATION if match.every_operation else rule.operations),
             "resources": list(rule.resources),
             "scope": "Namespaced" if policy.namespace else rule.scope,
         }
-        for each in (constraints, *(floor.constraints for floor in _list_floors(record)))
+        for each in (match.constraints, *(variant[1] for variant in match.variants))
         for rule in each.resource_rules
     ]
 
 
-def _list_floors(record: _Record) -> tuple[Floor, ...]:
-    if isinstance(record, GeneratingPolicy):
-        return ()
-    return tuple(list_floors(record.spec.match_constraints, record.spec.autogen.pod_controllers))
-
-
 def _list_conditions(part: _Part) -> list[JsonObject]:
     """The policy's conditions, each for the kinds that it is written for."""
-    spec = part.record.spec
-    floors = _list_floors(part.record) if spec.match_conditions else ()
-    if not floors:
-        return [
-            {"name": each.name, "expression": each.expression} for each in spec.match_conditions
-        ]
+    match = part.match
+    variants = match.variants if match.conditions else ()
+    if not variants:
+        return [{"name": each.name, "expression": each.expression} for each in match.conditions]
     # On DELETE and CONNECT there may be no object to ask for its kind.
-    stored = set(floors[0].constraints.resource_rules[0].operations) <= {"CREATE", "UPDATE"}
+    stored = set(variants[0][1].resource_rules[0].operations) <= {"CREATE", "UPDATE"}
     describe = _describe_object if stored else _describe_request
-    found = _limit_conditions("autogen", [describe("", "Pod")], spec.match_conditions)
-    for floor in floors:
+    found = _limit_conditions("autogen", [describe("", "Pod")], match.conditions)
+    for name, constraints, conditions in variants:
         tests = [
             describe(group, _KIND_OF_RESOURCE[resource])
-            for rule in floor.constraints.resource_rules
+            for rule in constraints.resource_rules
             for group in rule.api_groups
             for resource in rule.resources
         ]
-        found += _limit_conditions(f"autogen-{floor.name}", tests, _rewrite(part.record, floor))
+        found += _limit_conditions(f"autogen-{name}", tests, conditions)
     return found
-
-
-def _rewrite(record: _Record, floor: Floor) -> tuple[MatchCondition, ...]:
-    """The conditions as the engine sees them for the controllers of Pods."""
-    if isinstance(record, MutatingPolicy):
-        return rewrite_mutating(record.spec, floor).match_conditions
-    return floor.rewrite(record.spec).match_conditions
 
 
 def _limit_conditions(
@@ -266,11 +228,3 @@ def _describe_request(group: str, kind: str) -> str:
 
 def _identify_selectors(part: _Part) -> bytes:
     return msgspec.json.encode((part.namespaces, part.objects), order="deterministic")
-
-
-def _choose_reinvocation(parts: list[_Part]) -> str:
-    asked = any(
-        isinstance(part.record, MutatingPolicy) and part.record.spec.reinvocation_policy != "Never"
-        for part in parts
-    )
-    return "IfNeeded" if asked else "Never"

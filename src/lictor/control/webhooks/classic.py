@@ -7,13 +7,10 @@ from typing import TypeAlias
 import msgspec
 
 from lictor.cluster.routes import (
-    Family,
     build_classic_path,
-    family_of,
     has_own_conditions,
     is_asked,
-    is_mutating_rule,
-    is_validating_rule,
+    shares_paths,
 )
 from lictor.cluster.store import StoredPolicy
 from lictor.control.webhooks.draft import (
@@ -35,6 +32,7 @@ from lictor.control.webhooks.rules import (
     select_namespaces,
 )
 from lictor.errors import CompileError
+from lictor.families.classic.actions import is_mutating_rule, is_validating_rule
 from lictor.families.classic.autogen import expand_rules
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
@@ -125,7 +123,7 @@ def draft_classic(
     asked = [
         policy
         for policy in policies
-        if family_of(policy) == Family.CLASSIC and is_asked(policy, mutating=mutating)
+        if shares_paths(policy) and is_asked(policy, mutating=mutating)
     ]
     drafts: list[WebhookDraft] = []
     for failure_policy in ("Ignore", "Fail"):

@@ -9,13 +9,13 @@ import msgspec
 from lictor.cluster.cache import Change
 from lictor.cluster.discovery import Discovery, ServedResource
 from lictor.cluster.resource import CUSTOM_RESOURCE_DEFINITION
-from lictor.cluster.routes import Family, is_served
+from lictor.cluster.routes import is_served, list_path_kinds
 from lictor.cluster.settings import Settings
 from lictor.cluster.store import StoredPolicy
 from lictor.control.context import ControllerContext
 from lictor.control.loop import ReconcileLoop
 from lictor.control.status.policies import WebhookReadiness, identify_policy
-from lictor.control.webhooks.cel import draft_cel
+from lictor.control.webhooks.cel import draft_named
 from lictor.control.webhooks.classic import draft_classic, draft_everything
 from lictor.control.webhooks.draft import (
     RESOURCE_MUTATING,
@@ -47,20 +47,6 @@ _REFUSABLE: tuple[tuple[str, str, Json], ...] = (
     ("webhook_object_selector", "object_selector", None),
 )
 _RESOURCES = frozenset({RESOURCE_VALIDATING, RESOURCE_MUTATING})
-_MUTATING_FAMILIES = (
-    Family.MUTATING,
-    Family.NAMESPACED_MUTATING,
-    Family.IMAGE_VALIDATING,
-    Family.NAMESPACED_IMAGE_VALIDATING,
-)
-_VALIDATING_FAMILIES = (
-    Family.VALIDATING,
-    Family.NAMESPACED_VALIDATING,
-    Family.GENERATING,
-    Family.NAMESPACED_GENERATING,
-    Family.IMAGE_VALIDATING,
-    Family.NAMESPACED_IMAGE_VALIDATING,
-)
 
 
 def build_webhooks_loop(
@@ -290,5 +276,5 @@ def _draft_stage(
         yield from draft_everything(context, mutating=mutating)
         return
     yield from draft_classic(policies, context, mutating=mutating)
-    for family in _MUTATING_FAMILIES if mutating else _VALIDATING_FAMILIES:
-        yield from draft_cel(policies, family, context, mutating=mutating)
+    for kind in list_path_kinds(mutating=mutating):
+        yield from draft_named(policies, kind, context, mutating=mutating)

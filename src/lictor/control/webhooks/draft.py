@@ -1,6 +1,6 @@
 """Webhooks before they have an address, and the configurations that do not follow from policies."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 import msgspec
@@ -12,6 +12,7 @@ from lictor.cluster.settings import Settings
 from lictor.cluster.store import StoredPolicy
 from lictor.control.webhooks.match_conditions import Exemptions
 from lictor.control.webhooks.rules import ALL, make_rule
+from lictor.families.registry import PolicyKind, Role, registry
 from lictor.raw import JsonObject
 
 # Text of a kind selector -> what it stands for in this cluster
@@ -131,15 +132,6 @@ ADMISSION_CONFIGURATIONS = (
 CLEANUP_CONFIGURATIONS = (("cleanup-validating", False), ("ttl-validating", False))
 
 _CHANGES = ("CREATE", "UPDATE")
-_CLASSIC_GROUP = "kyverno.io"
-_CEL_GROUP = "policies.kyverno.io"
-_CEL_KINDS = (
-    "validatingpolicies",
-    "mutatingpolicies",
-    "generatingpolicies",
-    "deletingpolicies",
-    "imagevalidatingpolicies",
-)
 # The Lease that a heartbeat is written to.
 _HEARTBEAT_LABELS = {"app.kubernetes.io/name": "kyverno"}
 _TTL_LABEL = "cleanup.kyverno.io/ttl"
@@ -156,14 +148,13 @@ class ConfigurationDraft(msgspec.Struct, frozen=True):
 def build_fixed(names: Names, flags: Flags, settings: Settings) -> list[ConfigurationDraft]:
     """The configurations about policies, exceptions, global context and the heartbeat."""
     timeout = clamp_timeout(flags.webhook_timeout)
-    classic = make_rule(_CLASSIC_GROUP, ALL, ["clusterpolicies", "policies"], _CHANGES)
-    namespaced = [f"namespaced{kind}" for kind in _CEL_KINDS]
-    cel = make_rule(_CEL_GROUP, ALL, [*_CEL_KINDS, *namespaced], _CHANGES)
+    listed = [kind for kind in registry().kinds if kind.is_listed and not kind.is_native]
+    shared = [kind for kind in listed if kind.path is not None and not kind.path.segment]
     validate = WebhookDraft(
         names.webhook_entry("validate-policy"),
         "/policyvalidate",
         "Fail",
-        [classic, cel],
+        _make_rules(listed),
         timeout,
         side_effects="None",
     )
@@ -171,7 +162,7 @@ def build_fixed(names: Names, flags: Flags, settings: Settings) -> list[Configur
         names.webhook_entry("mutate-policy"),
         "/policymutate",
         "Fail",
-        [classic],
+        _make_rules(shared),
         timeout,
         reinvocation="IfNeeded",
     )
@@ -192,15 +183,21 @@ def build_fixed(names: Names, flags: Flags, settings: Settings) -> list[Configur
     ]
 
 
+def _make_rules(kinds: Iterable[PolicyKind]) -> list[JsonObject]:
+    """Changes of documents of some kinds, a rule for each group."""
+    groups: dict[str, list[str]] = {}
+    for kind in kinds:
+        groups.setdefault(kind.group, []).append(kind.plural)
+    return [make_rule(group, ALL, plurals, _CHANGES) for group, plurals in groups.items()]
+
+
 def build_cleanup(
     names: Names, flags: Flags, settings: Settings, service: str
 ) -> list[ConfigurationDraft]:
     """The configurations about cleanup policies and the TTL label."""
     timeout = clamp_timeout(flags.webhook_timeout)
-    policies = make_rule(
-        _CLASSIC_GROUP, ALL, ["cleanuppolicies", "clustercleanuppolicies"], _CHANGES
-    )
-    cleanup = _draft_own(names, service, "/validate", [policies], timeout, settings)
+    own = [kind for kind in registry().with_role(Role.DELETION) if not kind.is_listed]
+    cleanup = _draft_own(names, service, "/validate", _make_rules(own), timeout, settings)
     ttl = msgspec.structs.replace(
         _draft_own(names, service, "/verifyttl", [], timeout, settings),
         rules=[make_rule(ALL, ALL, [ALL], _CHANGES)],
@@ -216,19 +213,24 @@ def build_cleanup(
 def _build_exceptions(
     names: Names, timeout: int, settings: Settings
 ) -> Iterable[ConfigurationDraft]:
-    for name, path, group, resource in (
-        ("exception-validating", "/exceptionvalidate", _CLASSIC_GROUP, "policyexceptions"),
-        ("cel-exception-validating", "/celexception/validate", _CEL_GROUP, "policyexceptions"),
+    for name, path, rules in (
+        *((name, path, _make_rules([kind])) for kind, name, path in _list_exception_paths()),
         (
             "global-context-validating",
             "/globalcontextvalidate",
-            _CLASSIC_GROUP,
-            "globalcontextentries",
+            [make_rule("kyverno.io", ALL, ["globalcontextentries"], _CHANGES)],
         ),
     ):
-        rules = [make_rule(group, ALL, [resource], _CHANGES)]
         draft = _draft_own(names, names.service, path, rules, timeout, settings)
         yield ConfigurationDraft(name, mutating=False, drafts=(draft,))
+
+
+def _list_exception_paths() -> Iterator[tuple[PolicyKind, str, str]]:
+    """The kinds of exceptions, with the configuration and the path that are about them."""
+    for kind in registry().with_role(Role.EXCEPTION):
+        if kind.review_path:
+            configuration, path = kind.review_path
+            yield kind, configuration, path
 
 
 def _draft_own(

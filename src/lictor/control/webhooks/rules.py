@@ -6,9 +6,9 @@ from functools import partial
 
 import msgspec
 
-from lictor.cluster.routes import is_mutating_rule, is_validating_rule
 from lictor.cluster.store import StoredPolicy
 from lictor.errors import CompileError
+from lictor.families.classic.actions import is_mutating_rule, is_validating_rule
 from lictor.lang.wildcard import compile_wildcard, has_wildcard
 from lictor.match.classic import list_descriptions
 from lictor.match.selector import compile_selector

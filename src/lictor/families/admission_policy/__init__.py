@@ -31,6 +31,7 @@ def _declare(kind: str, plural: str, phase: Phase) -> tuple[PolicyKind, PolicyKi
         record=f"{_HERE}.records:{kind}",
         phases=(phase,),
         compile=f"{_HERE}.{_MODULES[phase]}",
+        lint="lictor.lint.documents_by_kind:check_cel_policy",
         # Of a change that is not made, nobody expects to hear.
         expected_work=list_expected_work if phase is Phase.VALIDATE else "",
         explain="lictor.report.cel_explanation:explain_cel",
@@ -48,6 +49,7 @@ def _declare(kind: str, plural: str, phase: Phase) -> tuple[PolicyKind, PolicyKi
         role=Role.BINDING,
         is_listed=False,
         record=f"{_HERE}.records:{kind}Binding",
+        lint="lictor.lint.documents_by_kind:check_binding",
     )
     return policy, binding
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from lictor.families.registry import AbsentFields, PolicyKind, Role
+from lictor.families.registry import AbsentFields, PolicyKind, Role, WebhookPath
 from lictor.model.program import Phase
 
 if TYPE_CHECKING:
@@ -50,6 +50,22 @@ _OLD_IMAGE_FIELDS = frozenset(
 )
 
 
+_SAMPLE = {
+    "apiVersion": "kyverno.io/v1",
+    "kind": "ClusterPolicy",
+    "metadata": {"name": "sample"},
+    "spec": {
+        "rules": [
+            {
+                "name": "sample",
+                "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+                "validate": {"message": "{{ to_upper('x') }}", "pattern": {"kind": "Pod"}},
+            }
+        ]
+    },
+}
+
+
 def _declare_policy(kind: str, plural: str, *, namespaced: bool) -> PolicyKind:
     return PolicyKind(
         family="classic",
@@ -66,6 +82,16 @@ def _declare_policy(kind: str, plural: str, *, namespaced: bool) -> PolicyKind:
         compile=f"{_HERE}.compiler:compile_policy",
         compile_failing=f"{_HERE}.compiler:compile_failing",
         expected_work=f"{_HERE}.actions:list_expected_work",
+        path=WebhookPath(mutating=True),
+        is_asked=f"{_HERE}.actions:is_asked",
+        read_mode=f"{_HERE}.actions:read_mode",
+        build_status="lictor.report.policy_status:build_classic_status",
+        sample=None if namespaced else _SAMPLE,
+        lint="lictor.lint.documents_by_kind:check_classic_policy",
+        list_generations=f"{_HERE}.actions:list_generations",
+        list_existing_mutations=f"{_HERE}.actions:list_existing_mutations",
+        skips_scan=f"{_HERE}.actions:is_about_every_kind",
+        build_native="" if namespaced else "lictor.convert.native_classic:build_native_classic",
         convert="lictor.convert.conversion:convert_policy",
         explain="lictor.report.explanation:explain_classic",
     )
@@ -85,6 +111,7 @@ def _declare_cleanup(kind: str, plural: str, *, namespaced: bool) -> PolicyKind:
         record=f"{_RECORDS}:CleanupPolicy",
         absent_fields=find_absent_match_fields,
         compile=f"{_HERE}.cleanup:compile_cleanup",
+        lint="lictor.lint.documents_by_kind:check_cleanup",
     )
 
 
@@ -104,6 +131,8 @@ KINDS = (
         record="lictor.model.exception:PolicyException",
         absent_fields=find_absent_match_fields,
         excepts=names_policy,
+        review_path=("exception-validating", "/exceptionvalidate"),
+        lint="lictor.lint.documents_by_kind:check_exception",
     ),
     _declare_cleanup("ClusterCleanupPolicy", "clustercleanuppolicies", namespaced=False),
     _declare_cleanup("CleanupPolicy", "cleanuppolicies", namespaced=True),

@@ -1,10 +1,22 @@
-"""What follows from a failure: audit or enforce, as rule, policy and namespaces say."""
+"""What the rules of a classic policy do, and what follows where they cannot be decided."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from zlib import crc32
 
+import msgspec
+
+from lictor.families.registry import GenerationSettings
 from lictor.lang.wildcard import compile_wildcard
 from lictor.match.selector import compile_selector
-from lictor.model.policy import ActionOverride, Policy, Rule
+from lictor.model.policy import (
+    ActionOverride,
+    ForEachGenerate,
+    Generate,
+    Match,
+    Mutate,
+    Policy,
+    Rule,
+)
 from lictor.model.request import Request
 from lictor.model.result import Action, RuleType
 
@@ -74,3 +86,88 @@ def list_expected_work(policy: Policy) -> frozenset[RuleType]:
         RuleType.VALIDATION: any(rule.validate is not None for rule in policy.spec.rules),
     }
     return frozenset(work for work, is_done in done.items() if is_done)
+
+
+def is_asked(policy: Policy, *, mutating: bool) -> bool:
+    """Has a policy something to say when objects are changed, or when they are checked?"""
+    test = is_mutating_rule if mutating else is_validating_rule
+    return any(test(rule) for rule in policy.spec.rules)
+
+
+def is_mutating_rule(rule: Rule) -> bool:
+    """Can a rule change the object of a request?"""
+    changes = rule.mutate is not None and rule.mutate != Mutate() and not rule.mutate.targets
+    return changes or bool(rule.verify_images)
+
+
+def is_validating_rule(rule: Rule) -> bool:
+    """Does a rule check the object as it will be stored, or follow from it being stored?"""
+    checks_images = any(each.verify_digest or each.required for each in rule.verify_images)
+    changes_others = rule.mutate is not None and bool(rule.mutate.targets)
+    return rule.validate is not None or rule.generate is not None or changes_others or checks_images
+
+
+def read_mode(policy: Policy) -> str:
+    """Whether anything of a policy enforces, in the words of metrics."""
+    said: list[str] = [policy.spec.validation_failure_action]
+    said += [r.validate.failure_action or "" for r in policy.spec.rules if r.validate is not None]
+    return "enforce" if any(text.lower() == "enforce" for text in said) else "audit"
+
+
+def list_existing_mutations(policy: Policy) -> frozenset[str]:
+    """The rules that change what is there when their policy comes or changes."""
+    default = policy.spec.mutate_existing_on_policy_update
+    return frozenset(
+        rule.name
+        for rule in policy.spec.rules
+        if rule.mutate is not None
+        and rule.mutate.targets
+        and _or_default(rule.mutate.mutate_existing_on_policy_update, default)
+    )
+
+
+def _or_default(own: bool | None, default: bool) -> bool:  # noqa: FBT001  (as the policy says)
+    return default if own is None else own
+
+
+def is_about_every_kind(policy: Policy) -> bool:
+    """A policy about every kind is never asked in the background, as in Kyverno."""
+    return any("*" in kinds for rule in policy.spec.rules for kinds in _list_kinds(rule.match))
+
+
+def _list_kinds(match: Match) -> Iterator[tuple[str, ...]]:
+    yield match.resources.kinds
+    for each in (*match.any, *match.all):
+        yield each.resources.kinds
+
+
+def list_generations(policy: Policy) -> Iterator[GenerationSettings]:
+    """How each rule that generates looks after what it made."""
+    spec = policy.spec
+    for rule in spec.rules:
+        generate = rule.generate
+        if generate is not None:
+            yield GenerationSettings(
+                rule.name,
+                generate.synchronize,
+                generate.orphan_downstream_on_policy_delete or not _makes_data(generate),
+                _or_default(generate.generate_existing, spec.generate_existing),
+                spec.use_server_side_apply,
+                _hash_targets(generate),
+            )
+
+
+def _hash_targets(generate: Generate) -> str:
+    bodies: tuple[Generate | ForEachGenerate, ...] = (generate, *generate.foreach)
+    said = [
+        (body.api_version, body.kind, body.namespace, body.name, body.clone, body.clone_list)
+        for body in bodies
+    ]
+    return f"{crc32(msgspec.json.encode(said)):08x}"
+
+
+def _makes_data(generate: Generate) -> bool:
+    """Copies outlive the policy that made them; what it wrote itself does not."""
+    if generate.foreach:
+        return any(block.data is not None for block in generate.foreach)
+    return generate.data is not None

@@ -101,8 +101,10 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         """
         action = base_action(self.policy, self.rule)
         select = self._select(without_selectors(self.rule.match), None)
+        check = _failing(error)
         for phase, _, _ in self._bodies():
-            yield CompiledRule(self.rule.name, phase, select, _failing(error), action)
+            applies = check if self._works_elsewhere(phase) else None
+            yield CompiledRule(self.rule.name, phase, select, check, action, applies=applies)
 
     def _works_elsewhere(self, phase: Phase) -> bool:
         mutate = self.rule.mutate

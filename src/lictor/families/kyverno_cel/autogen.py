@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.families.kyverno_cel.records import CelPolicy, MutatingPolicy
-from lictor.families.registry import registry
+from lictor.families.registry import WebhookMatch, registry
 from lictor.lang.cel.rewriting import CelToken, find_close, read_tokens
 from lictor.model.cel_policy import MutatingSpec, PodControllers
 from lictor.model.constraints import MatchResources, Mutation, ResourceRule
@@ -192,6 +192,25 @@ def _rewrite_spec(policy: PolicyRecord, floor: Floor) -> Json:
     if isinstance(policy, MutatingPolicy):
         return rewrite_mutating(policy.spec, floor)
     return floor.rewrite(policy.spec)
+
+
+def describe_match(policy: PolicyRecord) -> WebhookMatch | None:
+    """What a policy asks of its webhook; None where it is about nothing."""
+    spec, constraints = policy.spec, policy.spec.match_constraints
+    if constraints is None or not constraints.resource_rules:
+        return None
+    return WebhookMatch(
+        constraints,
+        spec.match_conditions,
+        tuple(
+            (each.name, each.constraints, each.spec.match_conditions)
+            for each in list_variants(policy)
+        ),
+        spec.webhook_configuration.timeout_seconds,
+        is_reinvoked=getattr(spec, "reinvocation_policy", "Never") != "Never",
+        # What was made follows its trigger in all that happens to it.
+        every_operation=Phase.GENERATE in registry().of(policy).phases,
+    )
 
 
 def list_expected_work(policy: CelPolicy) -> frozenset[RuleType]:

@@ -23,6 +23,7 @@ def fail_cel_policy(policy: CelPolicy, error: LictorError, context: CompileConte
     ignores = getattr(spec, "failure_policy", "") == "Ignore"
     action = choose_action(tuple(getattr(spec, "validation_actions", ())))
     evaluation = getattr(spec, "evaluation", None)
+    changes_existing = getattr(getattr(evaluation, "mutate_existing", None), "enabled", False)
     return Program(
         policy=ref,
         rules=tuple(
@@ -33,6 +34,7 @@ def fail_cel_policy(policy: CelPolicy, error: LictorError, context: CompileConte
                 Action.AUDIT if ignores else action,
                 select=lambda each=each: select_constrained(each, ref, around),  # type: ignore[misc]
                 check=lambda: _fail(error),
+                applies=(lambda: _fail(error)) if changes_existing else None,
             )
             for each in _list_constraints(policy)
         ),

@@ -18,7 +18,7 @@ from lictor.evaluate.cel.expressions import (
 )
 from lictor.evaluate.cel.generate import GeneratedObjects, GeneratingCheck
 from lictor.families.kyverno_cel.records import GeneratingPolicy
-from lictor.families.registry import refer
+from lictor.families.registry import GenerationSettings, refer
 from lictor.lang.cel.environment import kyverno_environment
 from lictor.model.cel_policy import GeneratingSpec
 from lictor.model.program import Case, Check, Phase, Program
@@ -101,3 +101,15 @@ def _list_texts(spec: GeneratingSpec) -> Iterator[str]:
         yield variable.expression
     for generation in spec.generate:
         yield generation.expression
+
+
+def list_generations(policy: GeneratingPolicy) -> tuple[GenerationSettings]:
+    """How a policy looks after what it made."""
+    how = policy.spec.evaluation
+    settings = GenerationSettings(
+        "",
+        how.synchronize.enabled,
+        how.orphan_downstream_on_policy_delete.enabled,
+        how.generate_existing.enabled,
+    )
+    return (settings,)

@@ -174,3 +174,9 @@ def _list_texts(spec: MutatingSpec) -> Iterator[str]:
                 yield patch.expression
     if spec.target_match_constraints is not None:
         yield spec.target_match_constraints.expression
+
+
+def list_existing_mutations(policy: MutatingPolicy) -> frozenset[str]:
+    """The names of its rules where it changes objects that are there already."""
+    existing = policy.spec.evaluation.mutate_existing.enabled
+    return frozenset((policy.metadata.name, "")) if existing else frozenset()

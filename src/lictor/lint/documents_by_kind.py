@@ -1,0 +1,67 @@
+"""Which check is for documents of which kind of policy? What the declarations of kinds refer to."""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from lictor.families.registry import PolicyKind, resolve
+from lictor.lang.resource_names import ResourceNames, builtin_names
+from lictor.lint.exceptions import (
+    KnownRules,
+    lint_binding,
+    lint_cel_exception,
+    lint_cleanup,
+    lint_exception,
+)
+from lictor.lint.policy import lint_policy
+from lictor.model.finding import Finding
+from lictor.raw import Json
+
+
+class LintContext(msgspec.Struct, frozen=True):
+    """What is known beside the document that is checked."""
+
+    # The names of resources; asked for by few checks, and not cheap to make.
+    find_names: Callable[[], ResourceNames] = builtin_names
+    # The rules of the policies in the given files, by policy.
+    rules: KnownRules = msgspec.field(default_factory=dict)
+    # Kind and name of the other policies in the given files.
+    policies: frozenset[tuple[str, str]] = frozenset()
+
+
+def lint_document(kind: PolicyKind, body: Json, context: LintContext) -> Iterable[Finding]:
+    """What is wrong with a document of a kind of policy."""
+    found: Iterable[Finding] = resolve(kind.lint)(body, context) if kind.lint else ()
+    return found
+
+
+def check_classic_policy(body: Json, _: LintContext) -> Iterable[Finding]:
+    """A policy of which rules have names."""
+    return lint_policy(body)
+
+
+def check_cleanup(body: Json, _: LintContext) -> Iterable[Finding]:
+    """A cleanup policy."""
+    return lint_cleanup(body)
+
+
+def check_exception(body: Json, context: LintContext) -> Iterable[Finding]:
+    """An exception from classic policies."""
+    return lint_exception(body, context.rules)
+
+
+def check_cel_policy(body: Json, context: LintContext) -> Iterable[Finding]:
+    """A policy in CEL: the engine of that language is loaded here."""
+    from lictor.lint.cel_policies import lint_cel_policy
+
+    return lint_cel_policy(body, context.find_names())
+
+
+def check_cel_exception(body: Json, context: LintContext) -> Iterable[Finding]:
+    """An exception from policies in CEL."""
+    return lint_cel_exception(body, context.policies)
+
+
+def check_binding(body: Json, context: LintContext) -> Iterable[Finding]:
+    """The binding of an admission policy."""
+    return lint_binding(body, context.policies, context.find_names())
