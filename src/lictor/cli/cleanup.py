@@ -1,11 +1,11 @@
 """`cleanup --dry-run`: what cleanup and deleting policies would delete from a cluster."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from lictor.cli.cluster_options import ask_cluster, render_record, with_cluster
 from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
@@ -16,6 +16,7 @@ from lictor.offline.sources import read_policies
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
+    from lictor.cluster.client import Client
     from lictor.control.cleanup.preview import CleanupPreview
 
 _EXAMPLES = """\
@@ -33,24 +34,12 @@ lictor cleanup --dry-run --file policy.yaml --format json"""
 @click.option("--dry-run", is_flag=True, help="Only say what would go; without it nothing is done.")
 @slice_option("-f", "--file", help="Policies from files or folders, instead of the cluster's own.")
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(("text", "json")),
-    default="text",
-    help="How it is written: text or json.",
-)
-@click.option("--namespace", default="lictor", show_default=True, help="Where lictor is installed.")
-@click.option(
-    "--prefix", default="lictor", show_default=True, help="How the names of its objects begin."
-)
-@click.option(
     "--exceptionNamespace",
     "exception_namespace",
     default="",
     help="Where PolicyExceptions are heeded; * means everywhere. As the controller's flag.",
 )
-@click.option("--kubeconfig", default="", help="The kubeconfig file to use.")
-@click.option("--context", default="", help="The context of the kubeconfig to use.")
+@with_cluster
 def cleanup(
     *,
     arguments: tuple[str, ...],
@@ -74,13 +63,12 @@ def cleanup(
     if file and arguments:
         raise UsageError("give names of policies in the cluster or --file, not both")
     given = list(_load(file))
-    flags = Flags(
-        kubeconfig=cluster["kubeconfig"],
-        context=cluster["context"],
-        exception_namespace=cluster["exception_namespace"],
+    flags = Flags(exception_namespace=cluster.pop("exception_namespace"))
+    names = Names(prefix, namespace)
+    previews = ask_cluster(
+        **cluster, ask=lambda client: _list_previews(client, flags, names, arguments, given)
     )
-    previews = asyncio.run(_ask(flags, Names(prefix, namespace), arguments, given))
-    click.echo(_render_json(previews) if form == "json" else render_text(previews), nl=False)
+    click.echo(render_record(previews) if form == "json" else render_text(previews), nl=False)
     return 1 if any(each.problems or each.undecided for each in previews) else 0
 
 
@@ -98,18 +86,12 @@ def _load(paths: Sequence[str]) -> Iterator[JsonObject]:
         raise LoadError("there is no cleanup or deleting policy in these files")
 
 
-async def _ask(
-    flags: Flags, names: Names, wanted: Sequence[str], given: Sequence[JsonObject]
+async def _list_previews(
+    client: "Client", flags: Flags, names: Names, wanted: Sequence[str], given: Sequence[JsonObject]
 ) -> "list[CleanupPreview]":
-    from lictor.cluster.client import Client
-    from lictor.cluster.config import load_config
     from lictor.control.cleanup.preview import preview_cleanups
 
-    client = Client(load_config(flags.kubeconfig, flags.context))
-    try:
-        return [each async for each in preview_cleanups(client, flags, names, wanted, given)]
-    finally:
-        await client.close()
+    return [each async for each in preview_cleanups(client, flags, names, wanted, given)]
 
 
 def render_text(previews: "Sequence[CleanupPreview]") -> str:
@@ -131,9 +113,3 @@ def _render(preview: "CleanupPreview") -> Iterator[str]:
         yield f"  not {each['what']}: {each['why']}"
     if not preview.resources:
         yield "  nothing of what is there now"
-
-
-def _render_json(previews: "Sequence[CleanupPreview]") -> str:
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(previews), indent=2).decode() + "\n"

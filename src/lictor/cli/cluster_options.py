@@ -1,10 +1,16 @@
 """Options and output of commands that inspect an installation in a cluster."""
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import click
+import msgspec
 
+if TYPE_CHECKING:
+    from lictor.cluster.client import Client
+
+Answer = TypeVar("Answer")
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
@@ -33,6 +39,28 @@ def with_cluster(function: Function) -> Function:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+def ask_cluster(
+    kubeconfig: str, context: str, ask: "Callable[[Client], Awaitable[Answer]]"
+) -> Answer:
+    """What a coroutine learns from the API server."""
+    from lictor.cluster.client import Client
+    from lictor.cluster.config import load_config
+
+    async def run() -> Answer:
+        client = Client(load_config(kubeconfig, context))
+        try:
+            return await ask(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(run())
+
+
+def render_record(record: object) -> str:
+    """A record, or a list of records, as indented JSON that ends in a newline."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
 
 
 def count_noun(number: int, noun: str) -> str:

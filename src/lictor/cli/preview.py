@@ -1,13 +1,18 @@
 """`preview`: which objects of a cluster a policy would refuse or change if it were enforced now."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from lictor.cli.cluster_options import count_noun, render_columns, with_cluster
+from lictor.cli.cluster_options import (
+    ask_cluster,
+    count_noun,
+    render_columns,
+    render_record,
+    with_cluster,
+)
 from lictor.cli.flag_command import FlagCommand
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
@@ -64,15 +69,16 @@ def preview(
     Exits with 0 where nothing would be refused or changed, with 1 where something would or cannot
     be decided, and with 2 on a wrong call.
     """
+    from lictor.control.scan.preview import preview_policies
+
     (policy,) = arguments
     given: Sequence[PolicyRecord] | str = _load(policy) if Path(policy).exists() else policy
-    flags = Flags(
-        kubeconfig=cluster["kubeconfig"],
-        context=cluster["context"],
-        exception_namespace=exception_namespace,
+    flags = Flags(exception_namespace=exception_namespace)
+    names = Names(prefix, namespace)
+    found = ask_cluster(
+        **cluster, ask=lambda client: preview_policies(client, flags, names, given, limit=limit)
     )
-    found = asyncio.run(_ask(flags, Names(prefix, namespace), given, limit))
-    click.echo(_render_json(found) if form == "json" else render_preview(found), nl=False)
+    click.echo(render_record(found) if form == "json" else render_preview(found), nl=False)
     affected = found.refused or found.changed or found.undecided or found.undeletable
     return 1 if affected or found.problems else 0
 
@@ -88,20 +94,6 @@ def _load(path: str) -> "list[PolicyRecord]":
     if not records:
         raise LoadError(f"{path}: there is no policy in it")
     return records
-
-
-async def _ask(
-    flags: Flags, names: Names, given: "Sequence[PolicyRecord] | str", limit: int
-) -> "PolicyPreview":
-    from lictor.cluster.client import Client
-    from lictor.cluster.config import load_config
-    from lictor.control.scan.preview import preview_policies
-
-    client = Client(load_config(flags.kubeconfig, flags.context))
-    try:
-        return await preview_policies(client, flags, names, given, limit=limit)
-    finally:
-        await client.close()
 
 
 def render_preview(found: "PolicyPreview") -> str:
@@ -138,9 +130,3 @@ def _list(findings: "Sequence[PreviewFinding]") -> list[str]:
         for each in findings
     ]
     return render_columns(rows) if rows else []
-
-
-def _render_json(found: "PolicyPreview") -> str:
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"

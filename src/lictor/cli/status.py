@@ -1,12 +1,17 @@
 """`status`: the state of an installation, and a summary of its reports."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
-from lictor.cli.cluster_options import count_noun, render_columns, with_cluster
+from lictor.cli.cluster_options import (
+    ask_cluster,
+    count_noun,
+    render_columns,
+    render_record,
+    with_cluster,
+)
 from lictor.cli.flag_command import FlagCommand
 from lictor.cluster.names import Names
 
@@ -42,23 +47,12 @@ def status(*, top: int, form: str, namespace: str, prefix: str, **cluster: str) 
     Exits with 0 where every policy is ready and somebody answers for admission, with 1 where not,
     and with 2 on a wrong call.
     """
-    found = asyncio.run(_read(cluster["kubeconfig"], cluster["context"], prefix, namespace, top))
-    click.echo(_render_json(found) if form == "json" else render_status(found), nl=False)
-    return 0 if found.is_well else 1
-
-
-async def _read(
-    kubeconfig: str, context: str, prefix: str, namespace: str, top: int
-) -> "InstallationStatus":
-    from lictor.cluster.client import Client
-    from lictor.cluster.config import load_config
     from lictor.control.status.installation import read_installation
 
-    client = Client(load_config(kubeconfig, context))
-    try:
-        return await read_installation(client, Names(prefix, namespace), top=top)
-    finally:
-        await client.close()
+    names = Names(prefix, namespace)
+    found = ask_cluster(**cluster, ask=lambda client: read_installation(client, names, top=top))
+    click.echo(render_record(found) if form == "json" else render_status(found), nl=False)
+    return 0 if found.is_well else 1
 
 
 def render_status(found: "InstallationStatus") -> str:
@@ -127,9 +121,3 @@ def _render_reports(reports: "ReportState") -> Iterator[str]:
 def _columns(rows: Iterator[tuple[str, ...]]) -> list[str]:
     listed = list(rows)
     return render_columns(listed) if listed else []
-
-
-def _render_json(found: "InstallationStatus") -> str:
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"

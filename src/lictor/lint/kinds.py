@@ -1,63 +1,11 @@
-"""Which of Kubernetes' own kinds are namespaced, and which are cluster-scoped?"""
+"""Which of Kubernetes' own kinds, and of ours, are namespaced, and which are cluster-scoped?"""
 
+from functools import cache
 from typing import Final
 
-# By kind: the groups in which it is known.
-CLUSTER_KINDS: Final = {
-    "APIService": ("apiregistration.k8s.io",),
-    "CSIDriver": ("storage.k8s.io",),
-    "CSINode": ("storage.k8s.io",),
-    "CertificateSigningRequest": ("certificates.k8s.io",),
-    "ClusterRole": ("rbac.authorization.k8s.io",),
-    "ClusterRoleBinding": ("rbac.authorization.k8s.io",),
-    "ComponentStatus": ("",),
-    "CustomResourceDefinition": ("apiextensions.k8s.io",),
-    "FlowSchema": ("flowcontrol.apiserver.k8s.io",),
-    "IngressClass": ("networking.k8s.io",),
-    "MutatingWebhookConfiguration": ("admissionregistration.k8s.io",),
-    "Namespace": ("",),
-    "Node": ("",),
-    "PersistentVolume": ("",),
-    "PriorityClass": ("scheduling.k8s.io",),
-    "PriorityLevelConfiguration": ("flowcontrol.apiserver.k8s.io",),
-    "RuntimeClass": ("node.k8s.io",),
-    "StorageClass": ("storage.k8s.io",),
-    "ValidatingAdmissionPolicy": ("admissionregistration.k8s.io",),
-    "ValidatingAdmissionPolicyBinding": ("admissionregistration.k8s.io",),
-    "ValidatingWebhookConfiguration": ("admissionregistration.k8s.io",),
-    "VolumeAttachment": ("storage.k8s.io",),
-    "ClusterPolicy": ("kyverno.io",),
-    "ClusterCleanupPolicy": ("kyverno.io",),
-}
-NAMESPACED_KINDS: Final = {
-    "ConfigMap": ("",),
-    "ControllerRevision": ("apps",),
-    "CronJob": ("batch",),
-    "DaemonSet": ("apps",),
-    "Deployment": ("apps",),
-    "EndpointSlice": ("discovery.k8s.io",),
-    "Endpoints": ("",),
-    "Event": ("", "events.k8s.io"),
-    "HorizontalPodAutoscaler": ("autoscaling",),
-    "Ingress": ("networking.k8s.io",),
-    "Job": ("batch",),
-    "Lease": ("coordination.k8s.io",),
-    "LimitRange": ("",),
-    "NetworkPolicy": ("networking.k8s.io",),
-    "PersistentVolumeClaim": ("",),
-    "Pod": ("",),
-    "PodDisruptionBudget": ("policy",),
-    "PodTemplate": ("",),
-    "ReplicaSet": ("apps",),
-    "ReplicationController": ("",),
-    "ResourceQuota": ("",),
-    "Role": ("rbac.authorization.k8s.io",),
-    "RoleBinding": ("rbac.authorization.k8s.io",),
-    "Secret": ("",),
-    "Service": ("",),
-    "ServiceAccount": ("",),
-    "StatefulSet": ("apps",),
-}
+from lictor.families.registry import registry
+from lictor.lang.resource_names import builtin_names
+
 # Kinds that are only ever sent to a subresource.
 SUBRESOURCE_KINDS: Final = frozenset(
     [
@@ -66,16 +14,30 @@ SUBRESOURCE_KINDS: Final = frozenset(
         "TokenRequest",
     ]
 )
-KNOWN_KINDS: Final = frozenset(CLUSTER_KINDS) | frozenset(NAMESPACED_KINDS)
+
+
+@cache
+def known_kinds() -> dict[str, dict[str, bool]]:
+    """By kind: the groups that have it, and whether it is namespaced there."""
+    kinds: dict[str, dict[str, bool]] = {}
+    for resource in builtin_names().known:
+        kinds.setdefault(resource.kind, {})[resource.group] = bool(resource.namespaced)
+    for policy in registry().kinds:
+        kinds.setdefault(policy.kind, {})[policy.group] = policy.namespaced
+    return kinds
 
 
 def is_cluster_wide(group: str, kind: str) -> bool:
-    """A kind of Kubernetes' own that has no namespace; `*` stands for any group."""
-    groups = CLUSTER_KINDS.get(kind)
-    return groups is not None and (group == "*" or group in groups)
+    """A known kind that has no namespace; `*` stands for any group."""
+    return _has_scope(group, kind, namespaced=False)
 
 
 def is_namespaced(group: str, kind: str) -> bool:
-    """A kind of Kubernetes' own that lives in a namespace; `*` stands for any group."""
-    groups = NAMESPACED_KINDS.get(kind)
-    return groups is not None and (group == "*" or group in groups)
+    """A known kind that lives in a namespace; `*` stands for any group."""
+    return _has_scope(group, kind, namespaced=True)
+
+
+def _has_scope(group: str, kind: str, *, namespaced: bool) -> bool:
+    groups = known_kinds().get(kind, {})
+    found = groups.values() if group == "*" else [groups[group]] if group in groups else []
+    return namespaced in found

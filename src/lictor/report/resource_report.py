@@ -250,20 +250,6 @@ def summarize(entries: Iterable[JsonObject]) -> JsonObject:
     return summary
 
 
-def take_fingerprint(entries: Iterable[JsonObject]) -> str:
-    """Equal for reports that say the same, whenever they were made."""
-    digest = blake2b(digest_size=12)
-    for entry in sort_entries(entries):
-        told = {name: value for name, value in entry.items() if name != "timestamp"}
-        digest.update(orjson.dumps(told, option=orjson.OPT_SORT_KEYS))
-    return digest.hexdigest()
-
-
-def is_about(entry: JsonObject, policy: PolicyRef) -> bool:
-    """Did this policy make this entry?"""
-    return bool(entry.get("policy") == policy.key and entry.get("source") == policy.source)
-
-
 UID_LABEL = "audit.kyverno.io/resource.uid"
 _LONGEST_LABEL = 63
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from lictor.cli.cleanup import _render_json, cleanup, render_text
+from lictor.cli.cleanup import cleanup, render_text
+from lictor.cli.cluster_options import render_record
 from lictor.control.cleanup.preview import CleanupPreview
 from lictor.errors import LictorError
 
@@ -77,7 +78,7 @@ def test_text():
 
 
 def test_json():
-    written = json.loads(_render_json(PREVIEWS))
+    written = json.loads(render_record(PREVIEWS))
     assert written[0]["resources"][0]["name"] == "a"
     assert written[0]["nextExecution"] == "2026-03-01T12:01:00Z"
     assert written[2] == {
