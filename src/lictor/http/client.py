@@ -11,7 +11,10 @@ import time
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote, urlencode, urlsplit
 
+import httptools
 import msgspec
+
+from lictor.raw import Json
 
 # All that may stand in a path or query as it is; everything else, line ends above all, is encoded.
 _SAFE = "/?:@!$&'()*+,;=~%[]-._"
@@ -19,7 +22,8 @@ _SAFE = "/?:@!$&'()*+,;=~%[]-._"
 _FRESH = 15.0
 _MAX_HEAD = 64 * 1024
 _MAX_BODY = 512 * 1024 * 1024
-_WITHOUT_BODY = frozenset((204, 304))
+_PIECE = 256 * 1024
+_LENGTHS = frozenset(("content-length", "transfer-encoding"))
 
 
 class ClientResponse(msgspec.Struct, frozen=True):
@@ -175,11 +179,16 @@ def _check(value: str) -> str:
 
 
 class _ClientConnection:
-    """One connection."""
+    """One connection. Its methods `on_...` are called by the parser, response by response."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._parser: Json = httptools.HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._length = 0
+        self._has_head = self._is_complete = False
         self.is_reusable = True
         self.since = time.monotonic()
 
@@ -190,84 +199,56 @@ class _ClientConnection:
         return not closed and time.monotonic() - self.since < _FRESH
 
     def close(self) -> None:
-        # At once: whatever is left to be said on this line, nobody waits for it.
+        # At once: whatever is left to be said on this connection, nobody waits for it.
         self._writer.transport.abort()
+        # The parser and the connection know each other.
+        self._parser = None
 
     async def exchange(self, message: bytes, limit: float) -> ClientResponse:
         """Send a request and read its answer."""
-        try:
-            async with asyncio.timeout(limit):
-                self._writer.write(message)
-                await self._writer.drain()
-            status, headers = await self._read_head(limit)
-            content = await self._read_body(status, headers, limit)
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
-            raise HttpClientError(f"the connection broke: {error}") from error
-        if headers.get("connection", "").lower() == "close":
-            self.is_reusable = False
-        return ClientResponse(status, headers, content)
-
-    async def _read_head(self, limit: float) -> tuple[int, dict[str, str]]:
-        while True:
-            async with asyncio.timeout(limit):
-                head = await self._reader.readuntil(b"\r\n\r\n")
-            first, *rest = head.decode("latin-1").split("\r\n")
-            version, code, *_ = first.split(" ", 2)
-            if not version.startswith("HTTP/1."):
-                raise HttpClientError("the server does not speak HTTP/1.1")
-            if version == "HTTP/1.0":
-                self.is_reusable = False
-            # 1xx: the answer proper is still to come.
-            if int(code) >= 200:
-                pairs = (line.partition(":") for line in rest if line)
-                return int(code), {name.lower(): text.strip() for name, _, text in pairs}
-
-    async def _read_body(self, status: int, headers: Mapping[str, str], limit: float) -> bytes:
-        if status in _WITHOUT_BODY:
-            return b""
-        if headers.get("transfer-encoding", "").lower() == "chunked":
-            return await self._read_chunks(limit)
-        if "content-length" in headers:
-            length = int(headers["content-length"])
-            return await self._read_exactly(length, limit)
-        self.is_reusable = False
-        return await self._read_rest(limit)
-
-    async def _read_chunks(self, limit: float) -> bytes:
-        chunks: list[bytes] = []
-        size = 0
-        while True:
-            async with asyncio.timeout(limit):
-                head = await self._reader.readline()
-            length = int(head.split(b";")[0], 16)
-            size += length
-            if size > _MAX_BODY:
-                raise HttpClientError("an answer of more than 512 MiB")
-            if not length:
-                break
-            chunks.append((await self._read_exactly(length + 2, limit))[:-2])
-        # Trailers, which nobody wants, up to an empty line.
         async with asyncio.timeout(limit):
-            while (await self._reader.readline()).strip():
-                pass
-        return b"".join(chunks)
-
-    async def _read_rest(self, limit: float) -> bytes:
-        """All until the server hangs up."""
-        pieces: list[bytes] = []
-        size = 0
-        while True:
+            self._writer.write(message)
+            await self._writer.drain()
+        self._is_complete = False
+        while not self._is_complete:
             async with asyncio.timeout(limit):
-                piece = await self._reader.read(_MAX_HEAD)
-            if not piece:
-                return b"".join(pieces)
-            pieces.append(piece)
-            size += len(piece)
-            if size > _MAX_BODY:
-                raise HttpClientError("an answer of more than 512 MiB")
+                data = await self._reader.read(_PIECE)
+            try:
+                self._feed(data)
+            except httptools.HttpParserError as error:
+                raise HttpClientError(f"the connection broke: {error}") from error
+        status = self._parser.get_status_code()
+        return ClientResponse(status, self._headers, b"".join(self._body))
 
-    async def _read_exactly(self, length: int, limit: float) -> bytes:
-        if not 0 <= length <= _MAX_BODY:
-            raise HttpClientError(f"an answer of {length} bytes")
-        async with asyncio.timeout(limit):
-            return await self._reader.readexactly(length)
+    def _feed(self, data: bytes) -> None:
+        if data:
+            self._parser.feed_data(data)
+        elif self._has_head and not self._headers.keys() & _LENGTHS:
+            # The body ends with the connection.
+            self._is_complete, self.is_reusable = True, False
+        else:
+            raise HttpClientError("the connection broke: the server hung up")
+
+    def on_message_begin(self) -> None:
+        self._headers, self._body, self._length, self._has_head = {}, [], 0, False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._grow(len(name) + len(value), _MAX_HEAD)
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self._length, self._has_head = 0, True
+
+    def on_body(self, body: bytes) -> None:
+        self._grow(len(body), _MAX_BODY)
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        # 1xx: the answer proper is still to come.
+        self._is_complete = self._parser.get_status_code() >= 200
+        self.is_reusable = self._parser.should_keep_alive()
+
+    def _grow(self, size: int, most: int) -> None:
+        self._length += size
+        if self._length > most:
+            raise HttpClientError(f"an answer of more than {most} bytes")
