@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp
 SHARED ?= ../shared
 UV_VERSION := 0.13.7
 
-.PHONY: setup demo test test-cluster check fix conformance conformance-cluster bench fuzz siege dependencies lock clean
+.PHONY: setup demo test test-cluster check fix conformance conformance-cluster bench facts fuzz siege dependencies lock clean
 
 # Bytecode is written here because start-up counts, and some environments keep Python from writing it.
 setup: $(STAMP)
@@ -54,6 +54,10 @@ conformance-cluster: setup
 
 bench: setup
 	@$(BIN)/python tests/bench/bench.py --shared $(SHARED)
+
+# What Kubernetes says of its kinds, from Go's modules of one release: see scripts/make_facts.py.
+facts: setup
+	@$(BIN)/python scripts/make_facts.py
 
 fuzz: setup
 	@$(BIN)/python tests/fuzz/run_fuzz.py --examples $(or $(EXAMPLES),200000)

@@ -25,7 +25,7 @@ from lictor.ports import HttpLimits, Lookups, NoLookups
 from lictor.raw import Json, JsonObject
 
 if TYPE_CHECKING:
-    from lictor.lang.resource_names import ResourceNames
+    from lictor.kubernetes.resource_names import ResourceNames
 
 
 class CompileOptions(TypedDict, total=False):

@@ -7,7 +7,7 @@ import msgspec
 
 from lictor.apiserver.field_errors import Cause
 from lictor.apiserver.resources.registry import BuiltinResource
-from lictor.lang.kind_schema import Form
+from lictor.kubernetes.schemas import Form
 from lictor.raw import JsonObject
 
 

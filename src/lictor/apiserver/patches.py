@@ -7,10 +7,9 @@ from http import HTTPStatus
 from typing import TypeAlias
 
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.kinds.merge_facts import find_merges
 from lictor.apiserver.status_errors import bad_request, unsupported_media
 from lictor.errors import CompileError, EvaluationError, RefusedRequestError, TooLargeError
-from lictor.lang.patch.merge_table import PLAIN, MergedList, Shape
+from lictor.kubernetes.merge_keys import PLAIN, MergedList, MergeShape, find_merges
 from lictor.lang.patch.strict_json_patch import apply_json_patch
 from lictor.raw import Json, JsonObject
 
@@ -28,7 +27,7 @@ def merge_strategic(document: JsonObject, patch: JsonObject) -> JsonObject:
         raise EvaluationError("the patch is nested too deeply") from error
 
 
-def _merge_maps(current: JsonObject, patch: JsonObject, shape: Shape) -> JsonObject:
+def _merge_maps(current: JsonObject, patch: JsonObject, shape: MergeShape) -> JsonObject:
     if _DIRECTIVE in patch:
         return _follow_directive(patch)
     merged = _retain(current, patch)
@@ -80,7 +79,7 @@ def _delete_elements(merged: JsonObject, key: str, unwanted: Json) -> None:
         merged[key] = [each for each in merged[key] if each not in unwanted]
 
 
-def _merge_values(current: Json, patch: Json, shape: Shape | MergedList) -> Json:
+def _merge_values(current: Json, patch: Json, shape: MergeShape | MergedList) -> Json:
     if isinstance(patch, dict):
         inner = PLAIN if isinstance(shape, MergedList) else shape
         if isinstance(current, dict):
@@ -177,7 +176,7 @@ def _find(elements: list[Json], key: str, value: Json) -> int | None:
 
 
 def _reorder(
-    merged: JsonObject, key: str, order: Json, before: Json, shape: Shape | MergedList
+    merged: JsonObject, key: str, order: Json, before: Json, shape: MergeShape | MergedList
 ) -> None:
     """Put a list into the order that the patch asks for."""
     if not isinstance(order, list):
@@ -193,7 +192,7 @@ def _reorder(
     merged[key] = _interleave(elements, [_freeze(each) for each in order], live, name)
 
 
-def _check_order(patch: Json, order: Json, shape: Shape | MergedList) -> None:
+def _check_order(patch: Json, order: Json, shape: MergeShape | MergedList) -> None:
     """What a patch names must come in the order that it asks for."""
     if not isinstance(patch, list) or not isinstance(order, list):
         return

@@ -6,14 +6,13 @@ import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
-from importlib.resources import files
 from typing import TypeAlias
 
 import msgspec
 import orjson
 
-from lictor.apiserver.kinds.builtin_table import load_fields
 from lictor.apiserver.status_errors import bad_request
+from lictor.kubernetes.facts import find_type_name, load_section
 from lictor.raw import Json, JsonObject
 
 MEDIA_TYPE = b"application/vnd.kubernetes.protobuf"
@@ -60,8 +59,7 @@ def read_protobuf(body: bytes) -> JsonObject:
 def _find_type(api_version: str, kind: str) -> str | None:
     if kind == "DeleteOptions":
         return "meta.v1.DeleteOptions"
-    found: str | None = load_fields()["kinds"].get(api_version, {}).get(kind)
-    return found
+    return find_type_name(api_version, kind)
 
 
 def _read_envelope(data: bytes) -> tuple[str, str, bytes]:
@@ -134,8 +132,7 @@ def _whole(value: Raw) -> int:
 
 @cache
 def _load_numbers() -> dict[str, dict[int, _Slot]]:
-    table = orjson.loads(files(__package__).joinpath("wire_numbers.json").read_bytes())
-    return {name: dict(_parse_slots(line)) for name, line in table.items()}
+    return {name: dict(_parse_slots(line)) for name, line in load_section("wire").items()}
 
 
 def _parse_slots(line: str) -> Iterator[tuple[int, _Slot]]:
@@ -144,7 +141,7 @@ def _parse_slots(line: str) -> Iterator[tuple[int, _Slot]]:
 
 
 def _read_message(data: bytes, name: str, depth: int) -> JsonObject:
-    form = load_fields()["types"][name]
+    form = load_section("types")[name]
     document: JsonObject = {}
     _fill(document, data, name, form.get("fields", {}), depth)
     return document

@@ -16,8 +16,8 @@ from lictor.errors import LoadError
 from lictor.families.classic.records import CleanupPolicy
 from lictor.families.kyverno_cel.records import DeletingPolicy
 from lictor.families.registry import Role, registry
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
-from lictor.lang.resource_names import ResourceNames
 from lictor.lang.wildcard import has_wildcard
 from lictor.load.policies import Loaded, has_errors, load_documents
 from lictor.model.constraints import ResourceRule

@@ -27,7 +27,7 @@ from lictor.cluster.helper_process import (
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
-    from lictor.lang.resource_names import ResourceNames
+    from lictor.kubernetes.resource_names import ResourceNames
 
 # What else a process has done within the same limits.
 Review = Callable[[bytes], bytes]
@@ -171,7 +171,7 @@ def tell_failure(outcome: JobOutcome) -> str:
 def compile_alone(job: Job) -> "ResourceNames":
     """Compile a policy as if there were no cluster, for nothing but to see how that goes."""
     from lictor.assembly import compile_documents
-    from lictor.lang.resource_names import builtin_names
+    from lictor.kubernetes.resource_names import builtin_names
     from lictor.load.policies import Loaded, load_documents
 
     names = builtin_names().with_crds(job.crds)

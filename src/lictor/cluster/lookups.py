@@ -26,8 +26,8 @@ from lictor.errors import (
     NotProvidedError,
     UsageError,
 )
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.duration import NANOSECONDS, parse_duration
-from lictor.lang.resource_names import builtin_names
 from lictor.lang.wildcard import has_wildcard
 from lictor.ports import ApiCall
 from lictor.raw import Json, JsonObject

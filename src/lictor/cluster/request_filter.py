@@ -6,8 +6,8 @@ from typing import TypeAlias
 import msgspec
 
 from lictor.cluster.settings import Settings
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.kind_selector import compile_kind_selector, parse_kind_selector
-from lictor.lang.resource_names import builtin_names
 from lictor.lang.wildcard import compile_wildcard, has_wildcard
 from lictor.model.request import Caller, GroupVersionKind, Request
 from lictor.raw import Json

@@ -22,7 +22,7 @@ from lictor.cluster.resource import Resource, find_resource
 from lictor.cluster.service_calls import read_http_limits
 from lictor.errors import CompileError
 from lictor.families.registry import PolicyKind, Role, registry, resolve
-from lictor.lang.resource_names import ResourceNames, builtin_names
+from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.load.policies import Loaded, has_errors, load_documents
 from lictor.model.finding import Finding
 from lictor.model.metadata import PolicyRecord

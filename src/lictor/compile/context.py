@@ -13,7 +13,7 @@ from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
     from lictor.evaluate.cel.context import CelContext
-    from lictor.lang.resource_names import ResourceNames
+    from lictor.kubernetes.resource_names import ResourceNames
 
 Record = TypeVar("Record")
 
@@ -53,7 +53,7 @@ class CompileContext(msgspec.Struct, frozen=True, dict=True):
     def cel(self) -> "CelContext":
         """What CEL needs, made when the first policy asks: the engine of that language is heavy."""
         from lictor.evaluate.cel.context import CelContext
-        from lictor.lang.resource_names import builtin_names
+        from lictor.kubernetes.resource_names import builtin_names
         from lictor.model.cel_policy import CelException
 
         return CelContext(

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lictor.convert.cel_tests import Atom, Test, all_of, compare, render
 from lictor.convert.writing import field, is_name, optional_field, quote, wrap
-from lictor.lang.kind_schema import Form, find_form
+from lictor.kubernetes.schemas import Form, find_form
 
 
 class ValueShape(msgspec.Struct, frozen=True):

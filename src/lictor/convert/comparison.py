@@ -6,7 +6,7 @@ from typing import TypeAlias
 import msgspec
 import orjson
 
-from lictor.lang.resource_names import ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.model.request import Request
 from lictor.model.result import RuleType, Status, Verdict
 from lictor.ports import ApiCall, NoLookups

@@ -7,7 +7,7 @@ import msgspec
 
 from lictor.convert.plan import ConversionContext
 from lictor.errors import CompileError
-from lictor.lang.resource_names import ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.model.policy import Policy
 from lictor.raw import JsonObject
 

@@ -9,7 +9,7 @@ from lictor.convert.validating import API_VERSION
 from lictor.convert.value import ExpressionScope
 from lictor.convert.writing import PolicyVariables, quote
 from lictor.errors import CompileError
-from lictor.lang.resource_names import ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.model.policy import Clone, CloneList, Generate, Rule
 from lictor.raw import JsonObject
 

@@ -29,8 +29,8 @@ from lictor.convert.selection import ResolvedKind, resource_rules
 from lictor.convert.validating import API_VERSION
 from lictor.convert.writing import PolicyVariables
 from lictor.errors import CompileError
+from lictor.kubernetes.merge_keys import find_shape
 from lictor.lang.patch.json_patch import parse_json_patch
-from lictor.lang.patch.merge_table import find_shape
 from lictor.lang.template import has_variables
 from lictor.model.policy import Mutate, Policy, Rule
 from lictor.raw import JsonObject

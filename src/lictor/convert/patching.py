@@ -9,7 +9,7 @@ from lictor.convert.query import translate_text, write_text
 from lictor.convert.value import Constant, Either, ExpressionScope, as_cel_value, settle
 from lictor.convert.writing import is_name, literal, quote, wrap
 from lictor.errors import CompileError
-from lictor.lang.patch.merge_table import MergedList, Shape
+from lictor.kubernetes.merge_keys import MergedList, MergeShape
 from lictor.lang.template import has_variables
 from lictor.raw import Json
 
@@ -55,7 +55,7 @@ def write_leaf(value: Json, scope: ExpressionScope) -> str:
 
 
 # What the merge table says of a place: how a map's fields are merged, or a list's elements.
-Merging = Shape | MergedList | None
+Merging = MergeShape | MergedList | None
 
 
 # --- merged as a whole
@@ -208,7 +208,7 @@ class PatchWriter(msgspec.Struct, frozen=True):
         return [*(each.only(there) for each in changed), added]
 
     def _merge_one(
-        self, element: dict[str, Json], key: str, place: CelValue, path: str, shape: Shape
+        self, element: dict[str, Json], key: str, place: CelValue, path: str, shape: MergeShape
     ) -> list[PatchOperation]:
         """What the patch names comes first, whether it was there or not."""
         name = write_leaf(element[key], self.scope)

@@ -25,7 +25,7 @@ from lictor.convert.value import ExpressionScope, as_cel_value
 from lictor.convert.writing import PolicyVariables
 from lictor.errors import CompileError
 from lictor.families.classic.actions import base_action
-from lictor.lang.resource_names import ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.template import has_variables
 from lictor.model.policy import Cel, Policy, Rule, Validate
 from lictor.model.result import Action

@@ -13,7 +13,7 @@ from lictor.convert.sample_fields import ALL, KEYS, ComparedField, Path, list_co
 from lictor.convert.selection import ResolvedKind, select
 from lictor.errors import CompileError
 from lictor.families.classic.autogen import expand_rules
-from lictor.lang.resource_names import ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.model.policy import Match, Policy, ResourceFilter
 from lictor.model.request import Caller, Operation, Request
 from lictor.raw import Json, JsonObject

@@ -20,9 +20,9 @@ from lictor.convert.cel_values import CelValue, ResourceRoot
 from lictor.convert.scalar import match_text
 from lictor.convert.writing import literal
 from lictor.errors import CompileError
-from lictor.lang.kind_schema import find_form
+from lictor.kubernetes.resource_names import Resource, ResourceNames
+from lictor.kubernetes.schemas import find_form
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
-from lictor.lang.resource_names import Resource, ResourceNames
 from lictor.lang.wildcard import has_wildcard
 from lictor.model.metadata import LabelRequirement, LabelSelector
 from lictor.model.policy import Match, ResourceDescription, ResourceFilter, Rule

@@ -11,8 +11,8 @@ from lictor.evaluate.context import compile_foreach_context
 from lictor.evaluate.namespace_bounds import check_kind, check_namespace
 from lictor.evaluate.setting import Outcome, Setting
 from lictor.evaluate.validate import element_values
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.label_selector import compile_label_selector, read_requirements
-from lictor.lang.resource_names import builtin_names
 from lictor.model.policy import ForEachGenerate, Generate
 from lictor.model.program import Case, Check
 from lictor.model.request import GroupVersionKind

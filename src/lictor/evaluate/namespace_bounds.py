@@ -5,7 +5,7 @@ import re
 from urllib.parse import unquote
 
 from lictor.errors import EvaluationError
-from lictor.lang.resource_names import builtin_names
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.raw import Json, JsonObject
 
 _INSIDE = re.compile(r"/(?:api/[^/]+|apis/[^/]+/[^/]+)/namespaces/([^/]+)(?:/.*)?")

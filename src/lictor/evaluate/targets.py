@@ -10,9 +10,9 @@ from lictor.evaluate.conditions import Conditions, compile_conditions
 from lictor.evaluate.context import Enter, compile_foreach_context
 from lictor.evaluate.namespace_bounds import check_kind, check_namespace
 from lictor.evaluate.setting import Setting
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.label_selector import compile_label_selector, read_requirements
-from lictor.lang.resource_names import builtin_names
 from lictor.lang.template import Fill
 from lictor.lang.url import escape_segment
 from lictor.lang.wildcard import compile_wildcard

@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import SyntaxFaultError
+from lictor.kubernetes.schemas import Form
 from lictor.lang.cel.environment import Environment
 from lictor.lang.cel.expression import (
     NO_VARIABLES,
@@ -15,7 +16,6 @@ from lictor.lang.cel.expression import (
 )
 from lictor.lang.cel.inspection import ExpressionIssue, inspect_expression
 from lictor.lang.cel.rewriting import CelToken, read_tokens
-from lictor.lang.kind_schema import Form
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.load.fields import suggest

@@ -7,8 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import CompileError
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.cron import compile_schedule
-from lictor.lang.resource_names import ResourceNames
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.resource_rules import check_constraints, list_forms, require_rules
@@ -17,8 +17,8 @@ from lictor.model.finding import Finding
 from lictor.raw import Json
 
 if TYPE_CHECKING:
+    from lictor.kubernetes.schemas import Form
     from lictor.lang.cel.environment import Environment
-    from lictor.lang.kind_schema import Form
     from lictor.lint.cel_expressions import ExpressionContext
 
 
@@ -264,7 +264,7 @@ def _list_rule_cel(cel: Field) -> Iterator[CelField]:
 
 def _list_rule_forms(rule: Field) -> "tuple[Mapping[str, Form], ...]":
     """What `object` looks like for each kind of the match; nothing where one is unknown."""
-    from lictor.lang.kind_schema import find_form
+    from lictor.kubernetes.schemas import find_form
 
     match = rule["match"]
     filters = [match, *match["any"].each(), *match["all"].each()]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from lictor.families.registry import PolicyKind, resolve
-from lictor.lang.resource_names import ResourceNames, builtin_names
+from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lint.exceptions import (
     KnownRules,
     lint_binding,

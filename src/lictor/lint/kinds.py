@@ -4,7 +4,7 @@ from functools import cache
 from typing import Final
 
 from lictor.families.registry import registry
-from lictor.lang.resource_names import builtin_names
+from lictor.kubernetes.resource_names import builtin_names
 
 # Kinds that are only ever sent to a subresource.
 SUBRESOURCE_KINDS: Final = frozenset(

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 
-from lictor.lang.kind_schema import Form, find_form
-from lictor.lang.resource_names import Resource, ResourceNames, builtin_names
+from lictor.kubernetes.resource_names import Resource, ResourceNames, builtin_names
+from lictor.kubernetes.schemas import Form, find_form
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.match import check_selector

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from lictor.lang.resource_names import ResourceNames, builtin_names
+from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lint.catalog import flag
 from lictor.lint.documents import (
     TEST_FILE,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from lictor.errors import CompileError
-from lictor.lang.resource_names import ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.wildcard import has_wildcard
 from lictor.match.combine import Clause, RequestClass, always, settle_all
 from lictor.match.metadata import clean_map, read_map

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.lang.resource_names import Resource, ResourceNames, guess_plurals
+from lictor.kubernetes.resource_names import Resource, ResourceNames, guess_plurals
 from lictor.lang.watch import Watch, unwatched
 from lictor.match.combine import (
     Clause,

@@ -1,6 +1,6 @@
 """What is a request sent to? As an API server says, or else as the object and its kind say."""
 
-from lictor.lang.resource_names import ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.match.combine import RequestClass
 from lictor.match.metadata import read_text
 from lictor.model.request import Request

@@ -33,7 +33,7 @@ class PolicyConverter:
         self, target: ConversionTarget, resources: list[JsonObject], *, as_json: bool
     ) -> None:
         from lictor.convert.comparison import SampleLookups
-        from lictor.lang.resource_names import builtin_names
+        from lictor.kubernetes.resource_names import builtin_names
 
         self._target = target
         self._resources = resources

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from lictor.errors import LookupFailedError, NotProvidedError
-from lictor.lang.resource_names import Resource
+from lictor.kubernetes.resource_names import Resource
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.request import GroupVersionKind
 from lictor.offline.requests import GivenValues

@@ -12,7 +12,7 @@ from lictor.offline.policies import LoadedPolicies
 from lictor.ports import Lookups
 
 if TYPE_CHECKING:
-    from lictor.lang.resource_names import ResourceNames
+    from lictor.kubernetes.resource_names import ResourceNames
     from lictor.model.constraints import MatchResources
 
 
@@ -49,7 +49,7 @@ def choose_options(given: GivenObjects, lookups: Lookups) -> CompileOptions:
 
 def name_resources(given: GivenObjects) -> "ResourceNames":
     """The names of resources, with those of given definitions."""
-    from lictor.lang.resource_names import builtin_names
+    from lictor.kubernetes.resource_names import builtin_names
 
     names = builtin_names().with_resources(given.served) if given.served else builtin_names()
     return names.with_crds(given.crds)

@@ -9,7 +9,7 @@ from lictor.cluster.store import StoredPolicy
 from lictor.errors import LoadError
 from lictor.families.registry import Role, registry
 from lictor.files import is_object_file, list_files, read_bytes
-from lictor.lang.resource_names import ResourceNames, builtin_names
+from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.load.policies import Loaded, Sourced, load_documents, refuse_errors
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program

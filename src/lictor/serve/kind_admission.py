@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
-from lictor.lang.resource_names import ResourceNames
 from lictor.lang.wildcard import match_wildcard
 from lictor.raw import Json, JsonObject
 from lictor.serve.review_result import ReviewResult

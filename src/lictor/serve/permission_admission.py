@@ -7,8 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.cluster.access import Access, AccessCheck
+from lictor.kubernetes.resource_names import Resource, ResourceNames
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
-from lictor.lang.resource_names import Resource, ResourceNames
 from lictor.lang.wildcard import has_wildcard
 from lictor.raw import Json, JsonObject
 from lictor.serve.review_result import ACCEPTED, ReviewResult

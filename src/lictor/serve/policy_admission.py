@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from lictor.families.registry import PolicyKind, registry
-from lictor.lang.resource_names import ResourceNames, builtin_names
+from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lint.catalog import as_lint_finding, flag
 from lictor.lint.context import lint_global_context
 from lictor.lint.documents_by_kind import LintContext, lint_document

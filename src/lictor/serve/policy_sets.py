@@ -17,7 +17,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.routes import find_policies, is_served, list_routes
 from lictor.cluster.store import StoredPolicy
 from lictor.engine import Engine
-from lictor.lang.resource_names import ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.model.program import CompiledRule, Phase, Program
 from lictor.model.request import GroupVersionKind, Operation
 from lictor.model.result import Action, PolicyRef

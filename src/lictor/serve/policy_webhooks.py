@@ -11,7 +11,7 @@ from lictor.cluster.compile_trial import Job, Trials, compile_alone, current_tri
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.errors import LictorError
-from lictor.lang.resource_names import ResourceNames, builtin_names
+from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lang.ttl import find_deletion_time
 from lictor.load.review import Review
 from lictor.model.request import Operation

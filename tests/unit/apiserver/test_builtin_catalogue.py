@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from lictor.apiserver.kinds.builtin_table import load_builtin_table, load_fields
 from lictor.apiserver.kinds.catalogue import build_catalogue, sort_versions
+from lictor.kubernetes.facts import load_section
 
 CRD = yaml.safe_load("""
 apiVersion: apiextensions.k8s.io/v1
@@ -54,7 +54,7 @@ def test_builtin_kinds(catalogue, place, kind, namespaced, status):
 
 
 def test_every_builtin_kind_has_fields_in_the_other_table(catalogue):
-    fields = load_fields()["kinds"]
+    fields = load_section("kinds")
 
     missing = [k.resource for k in catalogue if k.kind not in fields.get(k.api_version, {})]
 
@@ -63,7 +63,7 @@ def test_every_builtin_kind_has_fields_in_the_other_table(catalogue):
 
 def test_every_type_of_the_table_is_one_of_the_other_table():
     # These are known to this release, or kept in no object.
-    unknown = set(load_builtin_table().types) - set(load_fields()["types"])
+    unknown = set(load_section("fields")) - set(load_section("types"))
 
     assert {name for name in unknown if name.startswith(("core.", "apps.", "batch."))} == set()
 

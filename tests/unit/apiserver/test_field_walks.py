@@ -11,7 +11,7 @@ from lictor.apiserver.ownership.field_walks import (
     remove_fields,
 )
 from lictor.errors import EvaluationError
-from lictor.lang.kind_schema import DEDUCED, UNTYPED, Form, ListForm, MapForm
+from lictor.kubernetes.schemas import DEDUCED, UNTYPED, Form, ListForm, MapForm
 
 TEXT = Form(scalar="string")
 PART = Form(map=MapForm({"id": TEXT, "note": TEXT}))

@@ -22,7 +22,7 @@ from lictor.control.generate.rules import GenerateRules
 from lictor.control.generate.watch import GenerationWatch, TriggerWatch
 from lictor.control.policy_writes import PolicyWrites
 from lictor.families.registry import registry
-from lictor.lang.resource_names import builtin_names
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.load.policies import load_documents
 from lictor.model.request import Request
 from lictor.ports import NoLookups

@@ -12,7 +12,7 @@ from lictor.cluster.resource import Resource
 from lictor.control.reports.aggregation import Aggregator
 from lictor.control.reports.writer import ReportWriter
 from lictor.errors import ApiError
-from lictor.lang.resource_names import builtin_names
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.report.resource_report import ReportSubject, build_ephemeral
 
 POD = ReportSubject("v1", "Pod", "shop", "web", "u-1")

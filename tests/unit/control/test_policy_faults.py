@@ -6,7 +6,7 @@ from lictor.cluster.resource import find_resource
 from lictor.cluster.store import PolicyStore, StoredPolicy
 from lictor.control.status.policies import PolicyFaults
 from lictor.families.registry import registry
-from lictor.lang.resource_names import builtin_names
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.report.policy_status import PolicyFacts, build_policy_status
 
 CLUSTER_POLICY = find_resource(registry().get("kyverno.io", "ClusterPolicy"))

@@ -7,7 +7,7 @@ import pytest
 from lictor.cluster.update_requests import Update, UpdateTrigger, UpdateType
 from lictor.control.background.update_requests import TriggerReader
 from lictor.errors import NotFoundError, NotYetError
-from lictor.lang.resource_names import builtin_names
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.model.request import Operation
 
 PLACE = UpdateTrigger("v1", "ConfigMap", "shop", "trigger", "uid-1")

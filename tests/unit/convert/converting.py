@@ -7,7 +7,7 @@ from lictor.convert.comparison import SampleLookups, compare_forms
 from lictor.convert.conversion import ConversionTarget, convert_policy
 from lictor.convert.samples import make_requests
 from lictor.engine import Engine
-from lictor.lang.resource_names import builtin_names
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.load.policies import load_documents
 from lictor.model.request import Request
 

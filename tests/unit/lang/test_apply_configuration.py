@@ -3,7 +3,7 @@
 import pytest
 
 from lictor.errors import EvaluationError, TooLargeError
-from lictor.lang.kind_schema import find_form
+from lictor.kubernetes.schemas import find_form
 from lictor.lang.patch.apply_configuration import apply_configuration
 
 POD = {

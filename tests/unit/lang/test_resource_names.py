@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.lang.resource_names import builtin_names, guess_plural, guess_plurals
+from lictor.kubernetes.resource_names import builtin_names, guess_plural, guess_plurals
 
 NAMES = builtin_names()
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from lictor.errors import CompileError
-from lictor.lang.resource_names import builtin_names
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.watch import Recorder
 from lictor.match.combine import always
 from lictor.match.constraints import compile_constraints, is_exempt

@@ -11,7 +11,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.cluster.store import StoredPolicy
 from lictor.http.messages import HttpRequest, HttpResponse
-from lictor.lang.resource_names import ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.model.program import Program
 from lictor.model.request import Caller, Request
 from lictor.raw import JsonObject

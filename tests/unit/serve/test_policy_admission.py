@@ -6,7 +6,7 @@ import pytest
 
 from lictor.cluster.access import Access
 from lictor.cluster.flags import Flags
-from lictor.lang.resource_names import builtin_names
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.model.finding import Finding
 from lictor.serve.permission_admission import Accounts, review_permissions
 from lictor.serve.policy_admission import review_policy

@@ -41,7 +41,7 @@ def test_the_opinion_is_the_same(trials: Trials) -> None:
         make_policy("broken", {**require_label("x"), "validate": {"pattern": {"+-(a)": 1}}}),
         make_policy("custom", {**require_label("x"), "match": {"any": []}}),
     ):
-        from lictor.lang.resource_names import builtin_names
+        from lictor.kubernetes.resource_names import builtin_names
 
         here = review_policy(document, None, builtin_names().with_crds([crd]))
         assert _review(PolicyReview(document, crds=(crd,)), trials) == here

@@ -8,9 +8,9 @@ from lictor.apiserver.json_fields import read_text
 from lictor.apiserver.kind import ServedKind
 from lictor.evaluate.cel.context import bind_host_functions
 from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.cel.environment import kubernetes_environment, make_activation
 from lictor.lang.cel.library.authorizer import authorizer, request_resource
-from lictor.lang.resource_names import builtin_names
 from lictor.model.policy import MatchCondition
 from lictor.ports import Lookups
 from lictor.raw import Json, JsonObject

@@ -41,8 +41,8 @@ from lictor.families.admission_policy.records import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
 )
+from lictor.kubernetes.resource_names import Resource, ResourceNames, builtin_names
 from lictor.lang.cel.environment import Activation
-from lictor.lang.resource_names import Resource, ResourceNames, builtin_names
 from lictor.model.program import Case
 from lictor.model.request import Caller, Request
 from lictor.ports import Lookups

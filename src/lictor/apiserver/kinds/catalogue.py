@@ -7,15 +7,15 @@ from http import HTTPStatus
 from lictor.apiserver.field_errors import Cause
 from lictor.apiserver.json_fields import copy_json
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.kinds.builtin_forms import ANYTHING, find_place
-from lictor.apiserver.kinds.builtin_table import BuiltinTable, KindFacts, load_builtin_table
 from lictor.apiserver.kinds.custom_kind import read_kinds, read_storage_version
 from lictor.apiserver.kinds.decoding import Pruner, explain_mismatch, list_unknown_fields
 from lictor.apiserver.resources.registry import BuiltinResource, find_resource
 from lictor.apiserver.resources.validation import validate_metadata
 from lictor.errors import RefusedRequestError
-from lictor.lang.kind_schema import DEDUCED, Form, find_form
-from lictor.lang.resource_names import builtin_names
+from lictor.kubernetes.facts import KindFacts, load_section, load_served_kinds
+from lictor.kubernetes.field_types import ANYTHING, find_field_type
+from lictor.kubernetes.resource_names import builtin_names
+from lictor.kubernetes.schemas import DEDUCED, Form, find_form
 from lictor.raw import JsonObject
 
 
@@ -41,7 +41,7 @@ class BuiltinSchema:
 
     def prune(self, document: JsonObject) -> JsonObject:
         pruner = Pruner()
-        place = find_place(self._api_version, self._kind) or ANYTHING
+        place = find_field_type(self._api_version, self._kind) or ANYTHING
         pruned: JsonObject = pruner.prune(document, place)
         # Only a look at the text tells whether it is base64.
         if pruner.is_suspicious or self._kind == "Secret":
@@ -179,14 +179,15 @@ def _rank(version: str) -> tuple[int, int, int, str]:
 
 def build_catalogue() -> KindCatalogue:
     """The built-in kinds, and room for others."""
-    table = load_builtin_table()
-    return KindCatalogue(_list_builtin(table), dict(table.groups))
-
-
-def _list_builtin(table: BuiltinTable) -> Iterator[ServedKind]:
-    for api_version, kinds in table.kinds.items():
-        for kind, facts in kinds.items():
-            yield _make_builtin(api_version, kind, facts)
+    groups = {group: tuple(versions) for group, versions in load_section("groups").items()}
+    return KindCatalogue(
+        (
+            _make_builtin(api_version, kind, facts)
+            for api_version, kinds in load_served_kinds().items()
+            for kind, facts in kinds.items()
+        ),
+        groups,
+    )
 
 
 def _make_builtin(api_version: str, kind: str, facts: KindFacts) -> ServedKind:

@@ -17,7 +17,7 @@ from lictor.apiserver.kinds.structural_schema import (
 from lictor.apiserver.resources.registry import BuiltinResource
 from lictor.apiserver.resources.validation import validate_metadata
 from lictor.errors import RefusedRequestError
-from lictor.lang.kind_schema import DEDUCED, UNTYPED, Form, ListForm, MapForm, find_form
+from lictor.kubernetes.schemas import DEDUCED, UNTYPED, Form, ListForm, MapForm, find_form
 from lictor.raw import Json, JsonObject
 
 

@@ -5,9 +5,9 @@ import base64
 import binascii
 import re
 
-from lictor.apiserver.kinds.builtin_forms import ANYTHING, Place
-from lictor.apiserver.kinds.builtin_table import NO_FACTS, load_builtin_table, load_fields
-from lictor.lang.kind_schema import DEDUCED, UNTYPED, Form
+from lictor.kubernetes.facts import NO_FACTS, find_type_name, load_section, load_type_facts
+from lictor.kubernetes.field_types import ANYTHING, FieldType
+from lictor.kubernetes.schemas import DEDUCED, UNTYPED, Form
 from lictor.lang.quantity import parse_quantity
 from lictor.raw import Json, JsonObject
 
@@ -52,7 +52,7 @@ class Pruner:
     def __init__(self) -> None:
         self.is_suspicious = False
 
-    def prune(self, value: Json, place: Place) -> Json:
+    def prune(self, value: Json, place: FieldType) -> Json:
         """One value that stands at this place."""
         if place is ANYTHING:
             return value
@@ -70,7 +70,7 @@ class Pruner:
             self.is_suspicious = True
         return value
 
-    def _prune_map(self, value: JsonObject, place: Place) -> JsonObject:
+    def _prune_map(self, value: JsonObject, place: FieldType) -> JsonObject:
         fields, others = place.fields, place.others
         kept: JsonObject | None = None
         for key, inner in value.items():
@@ -88,7 +88,7 @@ class Pruner:
                 kept[key] = pruned
         return value if kept is None else kept
 
-    def _prune_list(self, value: list[Json], element: Place) -> list[Json]:
+    def _prune_list(self, value: list[Json], element: FieldType) -> list[Json]:
         pruned = [
             _make_empty(element) if inner is None else self.prune(inner, element) for inner in value
         ]
@@ -107,14 +107,14 @@ class Pruner:
         return value if text == value else text
 
 
-def _is_left_out(value: Json, key: str, holder: Place, place: Place) -> bool:
+def _is_left_out(value: Json, key: str, holder: FieldType, place: FieldType) -> bool:
     """Does Go leave this empty value out?"""
     if isinstance(value, list) or (isinstance(value, dict) and place.is_map):
         return key not in holder.kept
     return not isinstance(value, dict) and key in holder.silent
 
 
-def _make_empty(place: Place) -> Json:
+def _make_empty(place: FieldType) -> Json:
     """What null counts as inside a list."""
     if place.scalar is None:
         return [] if place.element is not None else {}
@@ -130,7 +130,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 def explain_mismatch(api_version: str, kind: str, document: JsonObject) -> str:
     """What stands in the way of reading it; empty where nothing does."""
-    name = load_fields()["kinds"].get(api_version, {}).get(kind)
+    name = find_type_name(api_version, kind)
     if name is None:
         return ""
     version = api_version.rpartition("/")[2]
@@ -175,7 +175,7 @@ def _visit(value: Json, form: Json, place: _Place) -> str:
 
 
 def _visit_type(value: Json, name: str, place: _Place) -> str:
-    form = load_fields()["types"].get(name, "deduced")
+    form = load_section("types").get(name, "deduced")
     if name == _QUANTITY:
         return _check_quantity(value)
     if name in _TIMES:
@@ -184,7 +184,7 @@ def _visit_type(value: Json, name: str, place: _Place) -> str:
         return _visit(value, form, place)
     if not isinstance(value, dict):
         return place.tell(value, _go_type(f"={name}"))
-    facts = load_builtin_table().types.get(name, NO_FACTS)
+    facts = load_type_facts().get(name, NO_FACTS)
     struct = name.rpartition(".")[2]
     for field, inner in value.items():
         path = f"{place.path}.{field}" if place.path else field

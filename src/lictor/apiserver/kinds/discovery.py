@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.kinds.builtin_table import Subresource, load_builtin_table
 from lictor.apiserver.kinds.catalogue import KindCatalogue
+from lictor.kubernetes.facts import RELEASE, SubresourceFacts, load_served_kinds
 from lictor.raw import JsonObject
 
-# The release whose behaviour is followed.
-VERSION = "v1.34.3"
-_MAJOR, _MINOR = VERSION.removeprefix("v").split(".")[:2]
-_STATUS = Subresource(("get", "patch", "update"))
-_SCALE = Subresource(("get", "patch", "update"), ("autoscaling/v1", "Scale"))
+_MAJOR, _MINOR = RELEASE.removeprefix("v").split(".")[:2]
+_STATUS = SubresourceFacts(("get", "patch", "update"))
+_SCALE = SubresourceFacts(("get", "patch", "update"), ("autoscaling/v1", "Scale"))
 
 
 def describe_version() -> JsonObject:
@@ -19,7 +17,7 @@ def describe_version() -> JsonObject:
     return {
         "major": _MAJOR,
         "minor": _MINOR,
-        "gitVersion": f"{VERSION}+lictor",
+        "gitVersion": f"{RELEASE}+lictor",
         "gitCommit": "",
         "gitTreeState": "",
         "buildDate": "1970-01-01T00:00:00Z",
@@ -63,7 +61,7 @@ def _describe_group(catalogue: KindCatalogue, group: str) -> JsonObject:
 
 
 def list_resources(catalogue: KindCatalogue, group: str, version: str) -> JsonObject | None:
-    """The answer of `/api/v1` and `/apis/GROUP/VERSION`."""
+    """The answer of `/api/v1` and `/apis/GROUP/RELEASE`."""
     if version not in catalogue.versions(group):
         return None
     kinds = [each for each in catalogue if (each.group, each.version) == (group, version)]
@@ -96,12 +94,12 @@ def _list_entries(kind: ServedKind) -> Iterator[JsonObject]:
         }
 
 
-def list_subresources(kind: ServedKind) -> dict[str, Subresource]:
+def list_subresources(kind: ServedKind) -> dict[str, SubresourceFacts]:
     """The subresources of a kind by their names."""
     if kind.is_custom:
         usual = {"status": _STATUS, "scale": _SCALE}
         return {name: facts for name, facts in usual.items() if name in kind.subresources}
-    return dict(load_builtin_table().kinds[kind.api_version][kind.kind].subresources)
+    return dict(load_served_kinds()[kind.api_version][kind.kind].subresources)
 
 
 def _names_of(kind: ServedKind) -> JsonObject:
@@ -113,7 +111,7 @@ def _names_of(kind: ServedKind) -> JsonObject:
     return names
 
 
-def _split_kind(subresource: Subresource) -> dict[str, str] | None:
+def _split_kind(subresource: SubresourceFacts) -> dict[str, str] | None:
     if subresource.kind is None:
         return None
     group, _, version = subresource.kind[0].rpartition("/")

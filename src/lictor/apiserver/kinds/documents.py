@@ -8,7 +8,6 @@ import orjson
 
 from lictor.apiserver.kinds.catalogue import KindCatalogue
 from lictor.apiserver.kinds.discovery import (
-    VERSION,
     describe_group,
     describe_version,
     discover_core,
@@ -19,6 +18,7 @@ from lictor.apiserver.kinds.discovery import (
 )
 from lictor.apiserver.kinds.openapi import build_document, index_documents
 from lictor.http.messages import JSON, TEXT
+from lictor.kubernetes.facts import RELEASE
 from lictor.raw import JsonObject
 
 _AGGREGATED = b"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -106,7 +106,7 @@ class Documents:
     def _answer_openapi(self, parts: list[str]) -> JsonObject | None:
         match parts[1:]:
             case ["v2"]:
-                info = {"title": "Kubernetes", "version": VERSION}
+                info = {"title": "Kubernetes", "version": RELEASE}
                 return {"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}
             case ["v3"]:
                 return index_documents(self._catalogue)

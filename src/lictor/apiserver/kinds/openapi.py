@@ -7,61 +7,27 @@ from hashlib import sha256
 import orjson
 
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.kinds.builtin_table import (
-    NO_FACTS,
-    TypeFacts,
-    load_builtin_table,
-    load_fields,
-)
 from lictor.apiserver.kinds.catalogue import KindCatalogue
 from lictor.apiserver.kinds.custom_kind import CustomSchema
-from lictor.apiserver.kinds.discovery import VERSION, list_subresources
+from lictor.apiserver.kinds.discovery import list_subresources
+from lictor.kubernetes.facts import RELEASE, find_type_name
+from lictor.kubernetes.openapi import REFERENCE_PREFIX, describe_type, name_schema
 from lictor.raw import Json, JsonObject
 
-_PREFIX = "#/components/schemas/"
 _META = "meta.v1.ObjectMeta"
 _SCALE = "autoscaling.v1.Scale"
-# Types that are no objects, as kubectl names them.
-_SPECIAL: dict[str, JsonObject] = {
-    "api.resource.Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
-    "util.intstr.IntOrString": {
-        "format": "int-or-string",
-        "oneOf": [{"type": "integer"}, {"type": "string"}],
-    },
-    "meta.v1.Time": {"format": "date-time", "type": "string"},
-    "meta.v1.MicroTime": {"format": "date-time", "type": "string"},
-    "meta.v1.FieldsV1": {"type": "object"},
-    "runtime.RawExtension": {"type": "object"},
-}
 
 
 def name_reference(kind: ServedKind) -> str:
     """The place of a kind's schema in its document."""
-    return f"{_PREFIX}{_name_schema(kind)}"
+    return f"{REFERENCE_PREFIX}{_name_schema(kind)}"
 
 
 def _name_schema(kind: ServedKind) -> str:
     if isinstance(kind.schema, CustomSchema):
         parts = reversed(kind.group.split("."))
         return ".".join((*parts, kind.version, kind.kind))
-    return _lengthen(_find_type(kind.api_version, kind.kind))
-
-
-def _find_type(api_version: str, kind: str) -> str:
-    found: str = load_fields()["kinds"].get(api_version, {}).get(kind, "")
-    return found
-
-
-def _lengthen(name: str) -> str:
-    """The full name of a type of the tables."""
-    first = name.partition(".")[0]
-    if first == "meta":
-        return f"io.k8s.apimachinery.pkg.apis.{name}"
-    if first in ("api", "runtime", "util", "version"):
-        return f"io.k8s.apimachinery.pkg.{name}"
-    if first in ("apiextensions-apiserver", "kube-aggregator"):
-        return f"io.k8s.{name}"
-    return f"io.k8s.api.{name}"
+    return name_schema(find_type_name(kind.api_version, kind.kind) or "")
 
 
 def collect_schemas(kinds: Iterable[ServedKind]) -> JsonObject:
@@ -73,15 +39,15 @@ def collect_schemas(kinds: Iterable[ServedKind]) -> JsonObject:
         if isinstance(kind.schema, CustomSchema):
             schemas[_name_schema(kind)] = _describe_custom(kind.schema.openapi, named)
             todo.append(_SCALE)
-        elif name := _find_type(kind.api_version, kind.kind):
-            schemas[_lengthen(name)] = {
-                **_describe_type(name, todo),
+        elif name := find_type_name(kind.api_version, kind.kind):
+            schemas[name_schema(name)] = {
+                **describe_type(name, todo),
                 _GROUP_VERSION_KIND: [named],
             }
     while todo:
         name = todo.pop()
-        if _lengthen(name) not in schemas:
-            schemas[_lengthen(name)] = _describe_type(name, todo)
+        if name_schema(name) not in schemas:
+            schemas[name_schema(name)] = describe_type(name, todo)
     return schemas
 
 
@@ -89,7 +55,7 @@ def _describe_custom(schema: JsonObject, named: JsonObject) -> JsonObject:
     properties = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
-        "metadata": {"allOf": [{"$ref": f"{_PREFIX}{_lengthen(_META)}"}]},
+        "metadata": {"allOf": [{"$ref": f"{REFERENCE_PREFIX}{name_schema(_META)}"}]},
     }
     own = schema.get("properties") or {}
     described = {key: value for key, value in own.items() if key not in properties}
@@ -102,73 +68,6 @@ def _describe_custom(schema: JsonObject, named: JsonObject) -> JsonObject:
 
 
 # --- built-in types; each writes the types that it leads to into `todo`
-
-
-def _describe_type(name: str, todo: list[str]) -> JsonObject:
-    if name in _SPECIAL:
-        return _SPECIAL[name]
-    form = load_fields()["types"].get(name, "deduced")
-    if isinstance(form, str) or "fields" not in form:
-        return _describe_form(form, "", todo)
-    facts = load_builtin_table().types.get(name, NO_FACTS)
-    schema: JsonObject = {
-        "type": "object",
-        "properties": {
-            field: _describe_field(field, inner, facts, todo)
-            for field, inner in form["fields"].items()
-        },
-    }
-    if facts.required:
-        schema["required"] = list(facts.required)
-    if form.get("atomic") is True:
-        schema["x-kubernetes-map-type"] = "atomic"
-    return schema
-
-
-def _describe_field(field: str, form: Json, facts: TypeFacts, todo: list[str]) -> JsonObject:
-    schema = _describe_form(form, facts.formats.get(field, ""), todo)
-    values = facts.enums.get(field)
-    if values:
-        inner = schema.get("items") or schema.get("additionalProperties") or schema
-        inner["enum"] = list(values)
-    patch = facts.patches.get(field)
-    if patch:
-        schema["x-kubernetes-patch-strategy"] = patch[0]
-        if len(patch) > 1:
-            schema["x-kubernetes-patch-merge-key"] = patch[1]
-    return schema
-
-
-def _describe_form(form: Json, shape: str, todo: list[str]) -> JsonObject:
-    if isinstance(form, str):
-        return _describe_word(form, shape, todo)
-    for word, kind in (("list", "atomic"), ("set", "set"), ("keyed", "map")):
-        if word in form:
-            inner = _describe_form(form[word], shape, todo)
-            keys = {"x-kubernetes-list-map-keys": list(form["by"])} if word == "keyed" else {}
-            return {"type": "array", "items": inner, "x-kubernetes-list-type": kind, **keys}
-    if isinstance(form.get("atomic"), str):
-        return {**_describe_word(form["atomic"], "", todo), "x-kubernetes-map-type": "atomic"}
-    schema: JsonObject = {"type": "object"}
-    if form.get("map", "deduced") != "deduced":
-        schema["additionalProperties"] = _describe_form(form["map"], shape, todo)
-    return schema
-
-
-def _describe_word(word: str, shape: str, todo: list[str]) -> JsonObject:
-    if word.startswith("="):
-        todo.append(word[1:])
-        return {"allOf": [{"$ref": f"{_PREFIX}{_lengthen(word[1:])}"}]}
-    match word:
-        case "boolean":
-            return {"type": "boolean"}
-        case "number":
-            kind = "number" if shape == "double" else "integer"
-            return {"type": kind, "format": shape or "int32"}
-        case "string":
-            return {"type": "string", **({"format": shape} if shape else {})}
-        case _:
-            return {"type": "object"} if word == "untyped" else {}
 
 
 _GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
@@ -215,7 +114,7 @@ def _kinds_of(catalogue: KindCatalogue, group: str, version: str) -> list[Served
 
 def _hash(kinds: Iterable[ServedKind]) -> str:
     """Built-in kinds change with the release only; it need not be built to be hashed."""
-    digest = sha256(VERSION.encode())
+    digest = sha256(RELEASE.encode())
     for kind in kinds:
         digest.update(kind.resource.encode())
         if isinstance(kind.schema, CustomSchema):
@@ -224,7 +123,7 @@ def _hash(kinds: Iterable[ServedKind]) -> str:
 
 
 def build_document(catalogue: KindCatalogue, group: str, version: str) -> JsonObject | None:
-    """The answer of `/openapi/v3/api/v1` and `/openapi/v3/apis/GROUP/VERSION`."""
+    """The answer of `/openapi/v3/api/v1` and `/openapi/v3/apis/GROUP/RELEASE`."""
     if version not in catalogue.versions(group):
         return None
     kinds = _kinds_of(catalogue, group, version)
@@ -233,7 +132,7 @@ def build_document(catalogue: KindCatalogue, group: str, version: str) -> JsonOb
         paths.update(_list_paths(kind))
     return {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": VERSION},
+        "info": {"title": "Kubernetes", "version": RELEASE},
         "paths": paths,
         "components": {"schemas": dict(sorted(collect_schemas(kinds).items()))},
     }

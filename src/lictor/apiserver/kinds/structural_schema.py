@@ -7,9 +7,9 @@ from collections.abc import Iterator, KeysView
 from functools import cached_property
 
 from lictor.apiserver.json_fields import copy_json
-from lictor.apiserver.kinds.builtin_forms import find_metadata
 from lictor.apiserver.kinds.decoding import Pruner, list_unknown_fields
-from lictor.lang.kind_schema import Form, find_form
+from lictor.kubernetes.field_types import find_metadata
+from lictor.kubernetes.schemas import Form, find_form
 from lictor.raw import Json, JsonObject
 
 _VALIDATIONS = "x-kubernetes-validations"

@@ -6,7 +6,7 @@ import orjson
 
 from lictor.apiserver.ownership.field_sets import LEAF, FieldSet, is_member, mark_member
 from lictor.errors import EvaluationError
-from lictor.lang.kind_schema import DEDUCED, Form, ListForm, MapForm
+from lictor.kubernetes.schemas import DEDUCED, Form, ListForm, MapForm
 from lictor.raw import Json, JsonObject
 
 

@@ -21,7 +21,7 @@ from lictor.cluster.update_requests import (
 )
 from lictor.cluster.work_queue import WorkQueue
 from lictor.errors import ApiError, LictorError, LoadError, NotFoundError, NotYetError
-from lictor.lang.resource_names import ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.load.review import build_review
 from lictor.model.request import Caller, Operation, Request
 from lictor.raw import JsonObject

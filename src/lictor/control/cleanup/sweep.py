@@ -27,7 +27,7 @@ from lictor.cluster.client import Client
 from lictor.cluster.discovery import Collection
 from lictor.cluster.names import Names
 from lictor.errors import ApiError, EvaluationError, GoneError, LookupFailedError
-from lictor.lang.resource_names import ResourceNames, builtin_names
+from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import CleanupProgram
 from lictor.model.request import Request

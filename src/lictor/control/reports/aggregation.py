@@ -19,7 +19,7 @@ from lictor.cluster.store import PolicyStore
 from lictor.control.reports.writer import ReportWriter
 from lictor.errors import ApiError, NotFoundError
 from lictor.families.registry import registry
-from lictor.lang.resource_names import ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.model.program import Phase
 from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result

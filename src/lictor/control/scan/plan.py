@@ -23,7 +23,7 @@ from lictor.control.context import evaluate_now
 from lictor.control.scan.progress import hash_text
 from lictor.engine import Engine
 from lictor.families.registry import resolve
-from lictor.lang.resource_names import ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.load.policies import load_documents
 from lictor.model.program import Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request

@@ -15,7 +15,7 @@ from lictor.control.context import ControllerContext
 from lictor.control.loop import ReconcileLoop
 from lictor.errors import ConflictError, NotFoundError
 from lictor.families.registry import Role, WebhookMatch, resolve
-from lictor.lang.resource_names import ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lint.documents_by_kind import LintContext, lint_document
 from lictor.lint.images import find_unsupported
 from lictor.model.constraints import MatchResources

@@ -6,6 +6,7 @@ import msgspec
 
 from lictor.errors import LookupFailedError, NotFoundError, NotProvidedError
 from lictor.evaluate.cel.views import Viewpoint
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.cel.host import (
     BLOCKED_HOSTS,
     BLOCKED_NETWORKS,
@@ -14,7 +15,6 @@ from lictor.lang.cel.host import (
     HostFunctions,
     HttpCall,
 )
-from lictor.lang.resource_names import ResourceNames
 from lictor.lang.url import escape_segment
 from lictor.lang.watch import WatchRule, watch_nothing
 from lictor.model.cel_policy import CelException

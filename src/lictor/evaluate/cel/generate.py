@@ -21,9 +21,9 @@ from lictor.evaluate.cel.expressions import (
 from lictor.evaluate.cel.views import View
 from lictor.evaluate.generate import Made, read_source
 from lictor.evaluate.namespace_bounds import check_namespace
+from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.cel.environment import Activation
 from lictor.lang.cel.host import current_host
-from lictor.lang.resource_names import ResourceNames
 from lictor.model.program import Case
 from lictor.model.result import Result, SourceRef, Status
 from lictor.raw import Json, JsonObject

@@ -24,8 +24,8 @@ from lictor.evaluate.cel.mutations import Change
 from lictor.evaluate.cel.params import FindParams
 from lictor.evaluate.cel.views import View
 from lictor.evaluate.namespace_bounds import check_kind, check_namespace, check_same_object
+from lictor.kubernetes.resource_names import Resource
 from lictor.lang.cel.environment import Activation
-from lictor.lang.resource_names import Resource
 from lictor.match.combine import remember, within
 from lictor.match.constraints import compile_constraints
 from lictor.match.metadata import read_map, read_text

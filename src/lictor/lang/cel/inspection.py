@@ -9,13 +9,13 @@ from functools import cache
 import msgspec
 
 from lictor.errors import SyntaxFaultError
+from lictor.kubernetes.schemas import Form, MapForm, find_form
 from lictor.lang.cel.environment import Environment, slot_name
 from lictor.lang.cel.expression import NO_VARIABLES, Variables, serialize_expression
 from lictor.lang.cel.rewriting import Rewritten
 from lictor.lang.cel.tree import CelNode, Tree, read_tree
 from lictor.lang.duration import parse_duration
 from lictor.lang.gotime import parse_rfc3339
-from lictor.lang.kind_schema import Form, MapForm, find_form
 from lictor.lang.regex import compile_regex
 
 

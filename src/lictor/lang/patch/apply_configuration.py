@@ -9,7 +9,7 @@ that, the values are checked against the form that their kind has.
 import orjson
 
 from lictor.errors import EvaluationError, TooLargeError
-from lictor.lang.kind_schema import DEDUCED, Form, ListForm, MapForm, find_form
+from lictor.kubernetes.schemas import DEDUCED, Form, ListForm, MapForm, find_form
 from lictor.lang.patch.pointer import MISSING, is_same
 from lictor.raw import Json, JsonObject
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from lictor.errors import CompileError, EvaluationError
-from lictor.lang.patch.merge_table import find_shape, list_merge_keys
+from lictor.kubernetes.merge_keys import find_shape, list_merge_keys
 from lictor.lang.patch.pointer import MISSING
 from lictor.lang.patch.strategic_merge import merge_strategic, print_scalar, require_kind
 from lictor.lang.pattern import compile_pattern

@@ -9,8 +9,8 @@ import operator
 from contextlib import suppress
 
 from lictor.errors import EvaluationError, TooLargeError
+from lictor.kubernetes.merge_keys import PLAIN, MergedList, MergeShape, find_shape
 from lictor.lang.go_number import dump_go_json
-from lictor.lang.patch.merge_table import PLAIN, MergedList, Shape, find_shape
 from lictor.lang.patch.pointer import MISSING, is_same
 from lictor.raw import Json, JsonObject
 
@@ -47,7 +47,7 @@ def name_kind(value: Json) -> str:
     return _KINDS.get(type(value), "ScalarNode")
 
 
-def _merge_maps(current: JsonObject, patch: JsonObject, shape: Shape | None) -> Json:
+def _merge_maps(current: JsonObject, patch: JsonObject, shape: MergeShape | None) -> Json:
     directive = _read_directive(patch)
     if directive == "delete":
         return MISSING
@@ -75,7 +75,7 @@ def _apply(current: JsonObject, changes: JsonObject) -> JsonObject:
     return merged
 
 
-def _get_field(shape: Shape | None, key: str) -> Shape | MergedList | None:
+def _get_field(shape: MergeShape | None, key: str) -> MergeShape | MergedList | None:
     return None if shape is None else shape.get(key, PLAIN)
 
 
@@ -88,7 +88,7 @@ def _read_directive(patch: JsonObject) -> str | None:
     return directive
 
 
-def _merge(old: Json, patch: Json, field: Shape | MergedList | None) -> Json:
+def _merge(old: Json, patch: Json, field: MergeShape | MergedList | None) -> Json:
     """Merge a patch into what is there; MISSING where nothing shall remain."""
     if patch is None:
         return MISSING
@@ -107,11 +107,11 @@ def _merge(old: Json, patch: Json, field: Shape | MergedList | None) -> Json:
     return old if is_same(old, patch) else patch
 
 
-def _as_shape(field: Shape | MergedList | None) -> Shape | None:
+def _as_shape(field: MergeShape | MergedList | None) -> MergeShape | None:
     return PLAIN if isinstance(field, MergedList) else field
 
 
-def _build(patch: Json, field: Shape | MergedList | None) -> Json:
+def _build(patch: Json, field: MergeShape | MergedList | None) -> Json:
     """Make of a patch what it stands for where nothing is yet."""
     if patch is None:
         return MISSING
@@ -122,7 +122,7 @@ def _build(patch: Json, field: Shape | MergedList | None) -> Json:
     return patch
 
 
-def _build_map(patch: JsonObject, shape: Shape | None) -> JsonObject:
+def _build_map(patch: JsonObject, shape: MergeShape | None) -> JsonObject:
     if shape is None:
         shape = find_shape(patch)
     built = {key: _build(value, _get_field(shape, key)) for key, value in patch.items()}
@@ -194,7 +194,7 @@ def _require_key(element: Json, key: str) -> str:
     return value
 
 
-def _merge_by_key(old: list[Json], patch: list[Json], key: str, shape: Shape) -> list[Json]:
+def _merge_by_key(old: list[Json], patch: list[Json], key: str, shape: MergeShape) -> list[Json]:
     """What the patch names comes first, in its order; of elements with one name the last counts."""
     rest, unnamed = _index(old, key)
     merged: dict[str, Json] = {}
@@ -224,7 +224,7 @@ def _index(elements: list[Json], key: str) -> tuple[dict[str, Json], list[Json]]
 
 
 def _merge_by_keys(
-    old: list[Json], patch: list[Json], keys: tuple[str, ...], shape: Shape
+    old: list[Json], patch: list[Json], keys: tuple[str, ...], shape: MergeShape
 ) -> list[Json]:
     """New elements come first; those that are there keep their places."""
     present = [element for element in old if element]

@@ -4,8 +4,8 @@ import pytest
 
 from lictor.errors import LookupFailedError, NotFoundError, NotProvidedError
 from lictor.evaluate.cel.context import bind_host_functions
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.cel.host import AuthorizerCheck, HttpCall
-from lictor.lang.resource_names import builtin_names
 from lictor.ports import ApiCall, HttpAnswer, HttpLimits, NoLookups
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from lictor.kubernetes.schemas import find_form
 from lictor.lang.cel.environment import kubernetes_environment
 from lictor.lang.cel.expression import NO_VARIABLES, _serialized, declare_variable
 from lictor.lang.cel.inspection import inspect_expression
-from lictor.lang.kind_schema import find_form
 
 ENVIRONMENT = kubernetes_environment()
 FORMS = {"object": find_form("v1", "Pod")}

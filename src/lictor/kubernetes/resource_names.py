@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import TypeAlias
 
 import msgspec
-import orjson
 
+from lictor.kubernetes.facts import load_section
 from lictor.raw import Json, JsonObject
 
 
@@ -194,7 +193,7 @@ def _text(holder: JsonObject, name: str) -> str:
 @cache
 def builtin_names() -> ResourceNames:
     """Kubernetes' own kinds, of every release since 1.23."""
-    table = orjson.loads(files(__package__).joinpath("resource_names.json").read_bytes())
+    table = load_section("names")
     known = [each for version, entry in table.items() for each in _read_builtins(version, entry)]
     return ResourceNames(known, _read_parents(table, known))
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import TypeAlias
 
 import msgspec
-import orjson
 
+from lictor.kubernetes.facts import find_type_name, load_section
 from lictor.raw import Json, JsonObject
 
 KindKey: TypeAlias = tuple[str, str]
@@ -68,13 +67,12 @@ def find_form(api_version: str, kind: str) -> Form | None:
 class _Table:
     """The table as it was read; forms are linked when first asked for."""
 
-    def __init__(self, table: JsonObject) -> None:
-        self._kinds: Mapping[str, Mapping[str, str]] = table["kinds"]
-        self._types: Mapping[str, Json] = table["types"]
+    def __init__(self) -> None:
+        self._types: Mapping[str, Json] = load_section("types")
         self._forms: dict[str, Form] = {}
 
     def find(self, api_version: str, kind: str) -> Form | None:
-        name = self._kinds.get(api_version, {}).get(kind)
+        name = find_type_name(api_version, kind)
         return None if name is None else self._link(name)
 
     def _link(self, name: str) -> Form:
@@ -117,4 +115,4 @@ class _Table:
 
 @cache
 def _load_table() -> _Table:
-    return _Table(orjson.loads(files(__package__).joinpath("kind_schemas.json").read_bytes()))
+    return _Table()

@@ -6,7 +6,7 @@ written.
 
 from functools import cache
 
-from lictor.apiserver.kinds.builtin_table import NO_FACTS, load_builtin_table, load_fields
+from lictor.kubernetes.facts import NO_FACTS, find_type_name, load_section, load_type_facts
 from lictor.raw import Json
 
 _QUANTITY = "api.resource.Quantity"
@@ -19,7 +19,7 @@ _SCALARS: dict[str, frozenset[type]] = {
 }
 
 
-class Place:
+class FieldType:
     """What may stand at a place. One without any parts takes anything."""
 
     __slots__ = ("element", "fields", "is_quantity", "kept", "others", "scalar", "silent")
@@ -27,10 +27,10 @@ class Place:
     def __init__(self) -> None:
         # Types of scalars that may stand here.
         self.scalar: frozenset[type] | None = None
-        self.fields: dict[str, Place] = {}
+        self.fields: dict[str, FieldType] = {}
         # What stands under other names; None where there are no others.
-        self.others: Place | None = None
-        self.element: Place | None = None
+        self.others: FieldType | None = None
+        self.element: FieldType | None = None
         self.is_quantity = False
         # Fields that are not there where they are "", 0 or false ...
         self.silent: frozenset[str] = frozenset()
@@ -43,60 +43,60 @@ class Place:
         return not self.fields and self.others is not None and self.others is not ANYTHING
 
 
-ANYTHING = Place()
+ANYTHING = FieldType()
 
 
-def find_place(api_version: str, kind: str) -> Place | None:
+def find_field_type(api_version: str, kind: str) -> FieldType | None:
     """The form of a built-in kind; None for kinds that Kubernetes itself does not have."""
-    name = load_fields()["kinds"].get(api_version, {}).get(kind)
+    name = find_type_name(api_version, kind)
     return None if name is None else link_type(name)
 
 
 @cache
-def find_metadata() -> Place:
+def find_metadata() -> FieldType:
     """The form of the metadata of every object."""
     return link_type("meta.v1.ObjectMeta")
 
 
-_LINKED: dict[str, Place] = {}
+_LINKED: dict[str, FieldType] = {}
 
 
-def link_type(name: str) -> Place:
+def link_type(name: str) -> FieldType:
     """The form of a type of the tables."""
     place = _LINKED.get(name)
     if place is None:
-        form = load_fields()["types"].get(name, "deduced")
+        form = load_section("types").get(name, "deduced")
         if isinstance(form, str):
             place = _LINKED[name] = _read(form)
             place.is_quantity = name == _QUANTITY
             return place
         # Registered before it is filled: types may lead back to themselves.
-        place = _LINKED[name] = Place()
+        place = _LINKED[name] = FieldType()
         _fill(place, form)
-        facts = load_builtin_table().types.get(name, NO_FACTS)
+        facts = load_type_facts().get(name, NO_FACTS)
         place.silent = frozenset(facts.silent)
         place.kept = frozenset(facts.required)
     return place
 
 
-def _read(form: Json) -> Place:
+def _read(form: Json) -> FieldType:
     if isinstance(form, str):
         if form.startswith("="):
             return link_type(form[1:])
         if form not in _SCALARS:
             return ANYTHING
-        place = Place()
+        place = FieldType()
         place.scalar = _SCALARS[form]
         return place
     whole = form.get("atomic")
     if isinstance(whole, str):
         return link_type(whole[1:])
-    place = Place()
+    place = FieldType()
     _fill(place, form)
     return place
 
 
-def _fill(place: Place, form: Json) -> None:
+def _fill(place: FieldType, form: Json) -> None:
     element = form.get("list") or form.get("set") or form.get("keyed")
     if element is not None:
         place.element = _read(element)
