@@ -290,7 +290,7 @@ def describe_schema(schema: Json, models: Section) -> Json:
 
 def find_reference(schema: Json) -> str:
     """The definition that a schema refers to, directly or as the only part of `allOf`."""
-    parts = schema.get("allOf") or ()
+    parts: list[Json] = schema.get("allOf") or []
     target = schema.get("$ref") or (parts[0].get("$ref") if len(parts) == 1 else "")
     return str(target or "").rpartition("/")[2]
 
