@@ -21,7 +21,7 @@ from lictor.cluster.client import Client
 from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import Resource
 from lictor.errors import ApiError, LictorError, LoadError, UsageError
-from lictor.kubernetes.resource_names import Resource as NamedResource
+from lictor.kubernetes.resource_names import ResourceType as NamedResource
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
 from lictor.model.request import GroupVersionKind, Operation

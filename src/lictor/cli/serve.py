@@ -71,11 +71,11 @@ def serve(  # noqa: PLR0913  (one for each option)
     if (certificate is None) != (key is None):
         raise UsageError("--tlsCert and --tlsKey belong together")
     from lictor.cli.logs import set_up_logging
-    from lictor.serve.options import Options
+    from lictor.serve.options import ServeOptions
     from lictor.serve.service import run_service
 
     set_up_logging(flags)
-    options = Options(
+    options = ServeOptions(
         flags, names, workers, policies, certificate, key, _read_authorities(client_authorities)
     )
 

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 Key: TypeAlias = tuple[str, str]
 
 _FIRST_PAUSE = 0.5
-# A server that is back should not be judged by old policies for long.
+# A server that is back should not be evaluated by old policies for long.
 _LONGEST_PAUSE = 4.0
 # How often a kind that the API server does not serve (yet) is asked for again.
 _ABSENT_PAUSE = 3.0

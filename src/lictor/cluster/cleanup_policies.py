@@ -1,4 +1,4 @@
-"""Documents of policies that delete, as records and programs."""
+"""Policies that delete: their documents, the collections they look through, their permissions."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence

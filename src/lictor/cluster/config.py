@@ -1,4 +1,4 @@
-"""Where the API server is and who we are to it: from a kubeconfig, or from inside a Pod."""
+"""Address, credentials and proxy of the API server: from a kubeconfig, or from inside a Pod."""
 
 import os
 from collections.abc import Callable, Mapping

@@ -37,14 +37,14 @@ class Algorithm(StrEnum):
     ED25519 = "Ed25519"
 
 
-class Pair(msgspec.Struct, frozen=True):
+class KeyPair(msgspec.Struct, frozen=True):
     """A certificate and its private key. Never shown as text: it would end up in some log."""
 
     certificate: x509.Certificate
     key: PrivateKey
 
     def __repr__(self) -> str:
-        return "Pair(...)"
+        return "KeyPair(...)"
 
     @property
     def certificate_pem(self) -> str:
@@ -55,7 +55,7 @@ class Pair(msgspec.Struct, frozen=True):
         return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
-def make_authority(name: str, algorithm: Algorithm, now: datetime, lifetime: timedelta) -> Pair:
+def make_authority(name: str, algorithm: Algorithm, now: datetime, lifetime: timedelta) -> KeyPair:
     """A certificate authority that signed itself."""
     key = _make_key(algorithm)
     subject = _name(name)
@@ -65,16 +65,16 @@ def make_authority(name: str, algorithm: Algorithm, now: datetime, lifetime: tim
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(key, is_authority=True), critical=True)
     )
-    return Pair(builder.sign(key, _digest(key)), key)
+    return KeyPair(builder.sign(key, _digest(key)), key)
 
 
 def make_serving(
-    authority: Pair,
+    authority: KeyPair,
     hosts: Sequence[str],
     algorithm: Algorithm,
     now: datetime,
     lifetime: timedelta,
-) -> Pair:
+) -> KeyPair:
     """A server's certificate for names and addresses; it never outlives its authority."""
     key = _make_key(algorithm)
     issuer = authority.certificate
@@ -90,12 +90,12 @@ def make_serving(
         .add_extension(names, critical=False)
         .add_extension(_authority_key(issuer), critical=False)
     )
-    return Pair(builder.sign(authority.key, _digest(authority.key)), key)
+    return KeyPair(builder.sign(authority.key, _digest(authority.key)), key)
 
 
 def make_client(
-    authority: Pair, user: str, groups: Sequence[str], now: datetime, lifetime: timedelta
-) -> Pair:
+    authority: KeyPair, user: str, groups: Sequence[str], now: datetime, lifetime: timedelta
+) -> KeyPair:
     """A certificate that makes its owner a user of an API server, in these groups."""
     key = _make_key(Algorithm.ECDSA)
     issuer = authority.certificate
@@ -109,7 +109,7 @@ def make_client(
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
         .add_extension(_authority_key(issuer), critical=False)
     )
-    return Pair(builder.sign(authority.key, _digest(authority.key)), key)
+    return KeyPair(builder.sign(authority.key, _digest(authority.key)), key)
 
 
 def read_certificates(pem: str) -> tuple[x509.Certificate, ...]:

@@ -33,7 +33,7 @@ def choose_identity() -> str:
 
 
 class Leadership:
-    """Takes part in one election. Leases are judged by our own clock: how long ago did we see a
+    """Takes part in one election. Leases are timed by our own clock: how long ago did we see a
     change? What the clocks of others say does not matter.
     """
 

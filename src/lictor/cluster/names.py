@@ -1,4 +1,4 @@
-"""What our own objects in the cluster are called; an installer chooses the prefix."""
+"""The names of lictor's own objects in the cluster, and which objects are its own."""
 
 import msgspec
 

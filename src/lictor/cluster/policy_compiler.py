@@ -1,4 +1,4 @@
-"""Policies become programs beside other work: tried in another process first, then on a thread."""
+"""Compiles policies in the background: tried in another process first, then on a thread."""
 
 import asyncio
 import logging

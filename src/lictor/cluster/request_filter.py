@@ -1,4 +1,4 @@
-"""Which requests are left alone, as the settings say: for who asks, or for what they are about."""
+"""Which requests are exempt from policies: by their user, or by the resource they are about."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -18,7 +18,7 @@ ResourceFilterTest: TypeAlias = Callable[[GroupVersionKind, str, str, str], bool
 _CallerTest: TypeAlias = Callable[[Caller], bool]
 
 _NAMESPACE = GroupVersionKind("", "v1", "Namespace")
-# Book-keeping of the engine itself: judging it would make more of it.
+# Book-keeping of the engine itself: evaluating it would make more of it.
 _OWN_KINDS = frozenset({
     "AdmissionReport", "ClusterAdmissionReport", "BackgroundScanReport",
     "ClusterBackgroundScanReport", "UpdateRequest",
@@ -28,7 +28,7 @@ _MAX_KINDS = 4096
 
 
 def build_filter(settings: Settings, *, skip_resource_filters: bool = False) -> RequestFilter:
-    """Is this request left alone, for who asks or for what it is about?"""
+    """Is this request exempt, for who asks or for what it is about?"""
     is_excluded = _build_caller_test(settings)
     if skip_resource_filters:
         settings = msgspec.structs.replace(settings, resource_filters=())
@@ -64,7 +64,7 @@ def build_filter(settings: Settings, *, skip_resource_filters: bool = False) -> 
 
 
 def build_resource_filter(settings: Settings) -> ResourceFilterTest:
-    """Is an object of this kind, at this place, left alone?"""
+    """Is an object of this kind, at this place, exempt?"""
     filters = [
         (
             compile_kind_selector(parse_kind_selector(each.kind)),

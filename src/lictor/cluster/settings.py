@@ -1,4 +1,4 @@
-"""What the installation's ConfigMap says: who and what is left alone, and how we behave."""
+"""The installation's ConfigMap: which requests are exempt, and how lictor behaves."""
 
 import logging
 import re
@@ -33,7 +33,7 @@ class ResourceFilterEntry(msgspec.Struct, frozen=True):
 
 
 class CallerExclusion(msgspec.Struct, frozen=True):
-    """Names with wildcards that are left alone, and those (`!name`) that never are."""
+    """Names with wildcards that are exempt, and those (`!name`) that never are."""
 
     excluded: tuple[str, ...] = ()
     included: tuple[str, ...] = ()

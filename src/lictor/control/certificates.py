@@ -19,7 +19,7 @@ from lictor.cluster import keys
 from lictor.cluster.cache import Cache
 from lictor.cluster.client import Client
 from lictor.cluster.flags import Flags
-from lictor.cluster.keys import Algorithm, Pair
+from lictor.cluster.keys import Algorithm, KeyPair
 from lictor.cluster.names import Names
 from lictor.cluster.resource import MUTATING_WEBHOOK, SECRET, VALIDATING_WEBHOOK
 from lictor.control.context import ControllerContext
@@ -86,7 +86,7 @@ class Authority(msgspec.Struct, frozen=True):
     """What the authority's Secret holds: whom to trust, and who signs."""
 
     trusted: tuple[Certificate, ...]
-    signer: Pair | None = None
+    signer: KeyPair | None = None
 
 
 class CertificateRotation:
@@ -201,7 +201,7 @@ class CertificateRotation:
             return "there is a newer authority"
         return ""
 
-    async def _is_spread(self, authority: Authority, signer: Pair, now: datetime) -> bool:
+    async def _is_spread(self, authority: Authority, signer: KeyPair, now: datetime) -> bool:
         """Do all who call us trust the newest authority by now?"""
         newest = signer.certificate
         made_at = newest.not_valid_before_utc + keys.CLOCK_SKEW
@@ -219,7 +219,7 @@ class CertificateRotation:
         secret: JsonObject | None,
         name: str,
         certificates: tuple[Certificate, ...],
-        pair: Pair,
+        pair: KeyPair,
     ) -> None:
         settings = self._settings
         if secret is not None and secret.get("type") != _TLS_TYPE:
@@ -235,7 +235,7 @@ class CertificateRotation:
 
 
 def build_secret(
-    namespace: str, name: str, certificates: tuple[Certificate, ...], pair: Pair
+    namespace: str, name: str, certificates: tuple[Certificate, ...], pair: KeyPair
 ) -> JsonObject:
     """A Secret of ours: certificates, and the key of the first."""
     entries = {"tls.crt": keys.write_certificates(certificates), "tls.key": pair.key_pem}
@@ -268,7 +268,7 @@ def read_authority(secret: JsonObject | None, now: datetime) -> Authority:
     trusted = tuple(sorted(valid, key=lambda item: item.not_valid_before_utc, reverse=True))
     key = keys.read_key(read_entry(secret, "tls.key"))
     signers = [item for item in trusted if key is not None and keys.belongs(key, item)]
-    return Authority(trusted, Pair(signers[0], key) if signers and key is not None else None)
+    return Authority(trusted, KeyPair(signers[0], key) if signers and key is not None else None)
 
 
 def is_managed(secret: JsonObject) -> bool:

@@ -20,7 +20,7 @@ from lictor.convert.cel_values import CelValue, ResourceRoot
 from lictor.convert.scalar import match_text
 from lictor.convert.writing import literal
 from lictor.errors import CompileError
-from lictor.kubernetes.resource_names import Resource, ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames, ResourceType
 from lictor.kubernetes.schemas import find_form
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
@@ -124,7 +124,7 @@ def _find_version(group: str, kind: str) -> str:
     return ""
 
 
-def _meant(known: Resource, version: str, selector: KindSelector) -> ResolvedKind:
+def _meant(known: ResourceType, version: str, selector: KindSelector) -> ResolvedKind:
     if has_wildcard(version) and version != "*":
         raise CompileError(f"the wildcard in the version {version!r} has no equivalent")
     return ResolvedKind(

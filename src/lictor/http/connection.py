@@ -149,7 +149,7 @@ class ServerConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._has_head:
-            # A trailer. Proxies before us judge heads only: nothing after the body says who asks.
+            # A trailer. Proxies before us look at heads only: nothing after the body says who asks.
             self._length += len(name) + len(value)
             if self._length > self._server.max_read:
                 self._refuse_size()

@@ -10,7 +10,7 @@ from lictor.kubernetes.facts import load_section
 from lictor.raw import Json, JsonObject
 
 
-class Resource(msgspec.Struct, frozen=True):
+class ResourceType(msgspec.Struct, frozen=True):
     """One kind of one version, as the API server names it in its paths."""
 
     group: str
@@ -29,9 +29,9 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 # Group and kind, or group and resource -> version -> the resource.
-_Index: TypeAlias = Mapping[tuple[str, str], Mapping[str, Resource]]
+_Index: TypeAlias = Mapping[tuple[str, str], Mapping[str, ResourceType]]
 # Group, version and kind of what is sent to a subresource, and its name -> where it is sent.
-_Parents: TypeAlias = Mapping[tuple[str, str, str, str], tuple[Resource, ...]]
+_Parents: TypeAlias = Mapping[tuple[str, str, str, str], tuple[ResourceType, ...]]
 
 # Resources that one storage serves under several groups: what is in one is in the other.
 _SAME_STORAGE = (
@@ -47,24 +47,24 @@ class ResourceNames:
 
     __slots__ = ("_by_kind", "_by_resource", "_known", "_parents")
 
-    def __init__(self, known: Iterable[Resource], parents: _Parents) -> None:
+    def __init__(self, known: Iterable[ResourceType], parents: _Parents) -> None:
         self._known = tuple(known)
         self._parents = parents
         self._by_kind = _index(self._known, by_kind=True)
         self._by_resource = _index(self._known, by_kind=False)
 
-    def of_kind(self, group: str, version: str, kind: str) -> Resource:
+    def of_kind(self, group: str, version: str, kind: str) -> ResourceType:
         """The resource of a kind. Where nobody told, its name is the usual plural (`guessed`)."""
         versions = self._by_kind.get((group, kind))
         if versions is None:
-            return Resource(group, version, kind, guess_plural(kind), guessed=True)
+            return ResourceType(group, version, kind, guess_plural(kind), guessed=True)
         found = versions.get(version)
         if found is not None:
             return found
         # Another version of a known kind has the same name and scope.
         return msgspec.structs.replace(next(iter(versions.values())), version=version)
 
-    def of_resource(self, group: str, version: str, resource: str) -> Resource | None:
+    def of_resource(self, group: str, version: str, resource: str) -> ResourceType | None:
         """The kind behind a resource's name; None where nobody told."""
         versions = self._by_resource.get((group, resource))
         if versions is None:
@@ -75,7 +75,7 @@ class ResourceNames:
         return msgspec.structs.replace(next(iter(versions.values())), version=version)
 
     @property
-    def known(self) -> tuple[Resource, ...]:
+    def known(self) -> tuple[ResourceType, ...]:
         """Everything that somebody told."""
         return self._known
 
@@ -89,7 +89,7 @@ class ResourceNames:
 
     def targets(
         self, group: str, version: str, kind: str, subresource: str
-    ) -> tuple[Resource, ...]:
+    ) -> tuple[ResourceType, ...]:
         """The resources that a request with an object of this kind may be sent to.
 
         More than one only for a kind of its own that several resources take (`Scale`).
@@ -106,7 +106,7 @@ class ResourceNames:
             if (other, each) != (group, version)
         )
 
-    def with_resources(self, resources: Iterable[Resource]) -> "ResourceNames":
+    def with_resources(self, resources: Iterable[ResourceType]) -> "ResourceNames":
         """The same, and these; what they say counts more than what was known before."""
         return ResourceNames((*self._known, *resources), self._parents)
 
@@ -122,8 +122,8 @@ def _groups_of(group: str, resource: str) -> Iterator[str]:
             yield from sorted(groups - {group})
 
 
-def _index(known: Iterable[Resource], *, by_kind: bool) -> _Index:
-    index: dict[tuple[str, str], dict[str, Resource]] = {}
+def _index(known: Iterable[ResourceType], *, by_kind: bool) -> _Index:
+    index: dict[tuple[str, str], dict[str, ResourceType]] = {}
     for each in known:
         key = (each.group, each.kind if by_kind else each.resource)
         index.setdefault(key, {})[each.version] = each
@@ -156,7 +156,7 @@ def guess_plural(kind: str) -> str:
 # --- CustomResourceDefinitions
 
 
-def _read_crd(crd: Json) -> Iterator[Resource]:
+def _read_crd(crd: Json) -> Iterator[ResourceType]:
     if not isinstance(crd, dict) or crd.get("kind") != "CustomResourceDefinition":
         return
     spec = _object(crd, "spec")
@@ -165,7 +165,7 @@ def _read_crd(crd: Json) -> Iterator[Resource]:
     if not group or not kind or not plural:
         return
     for version in _read_versions(spec):
-        yield Resource(group, version, kind, plural, spec.get("scope") == "Namespaced")
+        yield ResourceType(group, version, kind, plural, spec.get("scope") == "Namespaced")
 
 
 def _read_versions(spec: JsonObject) -> list[str]:
@@ -198,16 +198,16 @@ def builtin_names() -> ResourceNames:
     return ResourceNames(known, _read_parents(table, known))
 
 
-def _read_builtins(api_version: str, entry: JsonObject) -> Iterator[Resource]:
+def _read_builtins(api_version: str, entry: JsonObject) -> Iterator[ResourceType]:
     group, _, version = api_version.rpartition("/")
     for scope in ("namespaced", "cluster"):
         for kind, resource in entry.get(scope, {}).items():
-            yield Resource(group, version, kind, resource, scope == "namespaced")
+            yield ResourceType(group, version, kind, resource, scope == "namespaced")
 
 
-def _read_parents(table: JsonObject, known: Iterable[Resource]) -> _Parents:
+def _read_parents(table: JsonObject, known: Iterable[ResourceType]) -> _Parents:
     owners = {(each.api_version, each.resource): each for each in known}
-    parents: dict[tuple[str, str, str, str], tuple[Resource, ...]] = {}
+    parents: dict[tuple[str, str, str, str], tuple[ResourceType, ...]] = {}
     for owner_version, entry in table.items():
         for name, (api_version, kind) in entry.get("subresources", {}).items():
             resource, _, subresource = name.partition("/")

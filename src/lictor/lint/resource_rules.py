@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 
-from lictor.kubernetes.resource_names import Resource, ResourceNames, builtin_names
+from lictor.kubernetes.resource_names import ResourceNames, ResourceType, builtin_names
 from lictor.kubernetes.schemas import Form, find_form
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
@@ -75,7 +75,7 @@ def _tell_unknown(
 
 
 def _check_versions(
-    versions: Field, found: Iterable[Resource], names: ResourceNames
+    versions: Field, found: Iterable[ResourceType], names: ResourceNames
 ) -> Iterator[Finding]:
     known = {
         each.version

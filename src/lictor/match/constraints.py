@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.kubernetes.resource_names import Resource, ResourceNames, guess_plurals
+from lictor.kubernetes.resource_names import ResourceNames, ResourceType, guess_plurals
 from lictor.lang.watch import Watch, unwatched
 from lictor.match.combine import (
     Clause,
@@ -181,7 +181,7 @@ def _match_places(fits: PlaceTest, names: ResourceNames) -> Clause:
     return settle
 
 
-def _places(target: Resource) -> Iterator[tuple[str, str, str]]:
+def _places(target: ResourceType) -> Iterator[tuple[str, str, str]]:
     """What the resource may be called."""
     resources = guess_plurals(target.kind) if target.guessed else (target.resource,)
     for resource in resources:

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from lictor.errors import LookupFailedError, NotProvidedError
-from lictor.kubernetes.resource_names import Resource
+from lictor.kubernetes.resource_names import ResourceType
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.request import GroupVersionKind
 from lictor.offline.requests import GivenValues
@@ -34,7 +34,7 @@ class GivenObjects(msgspec.Struct, frozen=True):
     # Definitions of custom resources.
     crds: tuple[JsonObject, ...] = ()
     # What a cluster says of its resources; None where none is asked.
-    served: tuple[Resource, ...] | None = None
+    served: tuple[ResourceType, ...] | None = None
 
 
 class OfflineLookups:

@@ -101,23 +101,23 @@ class AdmissionHandler:
     async def _ask_elsewhere(
         self, policy_set: PolicySet, request: Request, deadline: float
     ) -> AdmissionAnswer:
-        """Where judging would keep others waiting, a process that has time does it."""
+        """Where evaluating would keep others waiting, a process that has time does it."""
         try:
             return await self._slow.ask(policy_set.route.path, request, deadline)
         except SlowRequestError as error:
             return self.give_up(policy_set, "slow", str(error), always=True)
 
     def refuse_overload(self, route: WebhookRoute) -> AdmissionAnswer:
-        """The answer where nobody has time to judge."""
+        """The answer where nobody has time to evaluate."""
         return self.give_up(self._policy_sets.open(route), "overload", "too many requests at once")
 
     def give_up(
         self, policy_set: PolicySet, reason: str, why: str, *, always: bool = False
     ) -> AdmissionAnswer:
-        """What the policies' failure policy says of a request that could not be judged.
+        """What the policies' failure policy says of a request that could not be evaluated.
 
         `always`: it is refused whatever they say. Whoever makes an object can make it large or slow
-        to judge, and must not get past a policy by that.
+        to evaluate, and must not get past a policy by that.
         """
         self._counters.count(REFUSED_UNJUDGED, (reason,))
         if reason != "overload":

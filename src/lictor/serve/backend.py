@@ -7,7 +7,7 @@ from typing import Protocol
 from lictor.model.request import Caller, Request
 from lictor.serve.guarded_lookups import GuardedLookups
 from lictor.serve.metrics_settings import MetricsSettings
-from lictor.serve.policy_sets import CompiledPolicies
+from lictor.serve.policy_sets import PolicyProvider
 from lictor.serve.policy_webhooks import PolicyReviewer
 from lictor.serve.post_admission import ResultSink
 
@@ -44,7 +44,7 @@ class ClusterState(Protocol):
     """Settings, roles, namespaces and policies of now."""
 
     @property
-    def policies(self) -> CompiledPolicies: ...
+    def policies(self) -> PolicyProvider: ...
 
     @property
     def is_ready(self) -> bool: ...
@@ -75,7 +75,7 @@ class NoClusterState:
     needs_roles = False
     is_ready = True
 
-    def __init__(self, policies: CompiledPolicies) -> None:
+    def __init__(self, policies: PolicyProvider) -> None:
         self.policies = policies
 
     async def wait(self) -> None:

@@ -29,7 +29,7 @@ from lictor.serve.counters import Counters
 from lictor.serve.guarded_lookups import GuardedLookups
 from lictor.serve.metrics import CERTIFICATE_RELOADS
 from lictor.serve.metrics_settings import read_metrics_settings
-from lictor.serve.options import Options
+from lictor.serve.options import ServeOptions
 from lictor.serve.policy_webhooks import PolicyReviewer
 from lictor.serve.post_admission import ResultSink
 from lictor.serve.result_sinks import AdmissionEvents, AdmissionReports, AdmissionUpdates
@@ -104,7 +104,9 @@ class WatchedClusterState:
 class ClusterBackend(Backend):
     """Watches, events and lookups of one process. Belongs to its event loop."""
 
-    def __init__(self, options: Options, counters: Counters, certificate: LiveCertificate) -> None:
+    def __init__(
+        self, options: ServeOptions, counters: Counters, certificate: LiveCertificate
+    ) -> None:
         flags, names = options.flags, options.names
         client = self._client = Client(load_config(flags.kubeconfig, flags.context))
         self._counters = counters
@@ -146,7 +148,7 @@ class ClusterBackend(Backend):
         )
         super().__init__(self._state, reviewer)
 
-    def _list_sinks(self, options: Options) -> Iterator[ResultSink]:
+    def _list_sinks(self, options: ServeOptions) -> Iterator[ResultSink]:
         """Where the results of answered requests go."""
         flags = options.flags
         background = flags.background_service_account_name

@@ -10,7 +10,7 @@ from lictor.serve.capacity import keep_running
 from lictor.serve.certificate import LiveCertificate
 from lictor.serve.counters import Counters
 from lictor.serve.evaluator import Alarm, Evaluator
-from lictor.serve.options import Inherited, Options
+from lictor.serve.options import Inherited, ServeOptions
 from lictor.serve.policy_sets import PolicySets
 from lictor.serve.policy_webhooks import InternalWebhooks, PolicyReviewer
 from lictor.serve.post_admission import PostAdmission
@@ -45,14 +45,14 @@ class Components(msgspec.Struct, frozen=True):
         await self.backend.close()
 
     def is_ready(self, *, is_temporary: bool) -> bool:
-        """Can requests be judged, and does the API server trust our certificate?"""
+        """Can requests be evaluated, and does the API server trust our certificate?"""
         if not self.state.is_ready or not self.policy_sets.is_warm:
             return False
         return self.backend.has_certificate or not is_temporary
 
 
 def build_components(
-    options: Options,
+    options: ServeOptions,
     inherited: Inherited,
     counters: Counters,
     certificate: LiveCertificate,
@@ -82,7 +82,7 @@ def build_components(
 
 
 def build_backend(
-    options: Options, inherited: Inherited, counters: Counters, certificate: LiveCertificate
+    options: ServeOptions, inherited: Inherited, counters: Counters, certificate: LiveCertificate
 ) -> Backend:
     """What is known of the world around us."""
     policies = inherited.policies

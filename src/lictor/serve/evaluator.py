@@ -66,14 +66,14 @@ class Evaluator:
         *,
         hands_over: bool = False,
     ) -> None:
-        """`hands_over`: slow requests raise SlowRequestError, and are judged by another process."""
+        """`hands_over`: slow requests raise SlowRequestError: another process takes them."""
         self._hands_over = hands_over
         self._guard = guard
         # Without one, the engine still looks at the clock between rules.
         self._alarm = alarm
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="judge")
-        # When each judgement on a thread began.
+        # When each evaluation on a thread began.
         self._began: dict[int, float] = {}
         # Classes of requests in which a rule took for ever, and until when that counts.
         self._slow: dict[RequestClass, float] = {}
@@ -82,7 +82,7 @@ class Evaluator:
 
     @property
     def oldest(self) -> float:
-        """For how many seconds the longest judgement on a thread has been going on."""
+        """For how many seconds the longest evaluation on a thread has been going on."""
         return time.monotonic() - min(self._began.values()) if self._began else 0.0
 
     async def evaluate(

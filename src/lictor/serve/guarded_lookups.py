@@ -13,8 +13,8 @@ from lictor.raw import Json, JsonObject
 class GuardedLookups:
     """Passes questions on from any thread but that of the event loop.
 
-    There a question would stop everything else. It is noted and refused, and whoever judges asks
-    the rules again on a thread of its own (see `judge`).
+    There a question would stop everything else. It is noted and refused, and whoever evaluates asks
+    the rules again on a thread of its own (see `evaluator`).
     """
 
     def __init__(

@@ -19,7 +19,7 @@ MAX_CUT = 64 * 1024 * 1024
 MAX_IN_FLIGHT = 512
 
 
-class Options(msgspec.Struct, frozen=True):
+class ServeOptions(msgspec.Struct, frozen=True):
     """From the command line."""
 
     flags: Flags
@@ -62,7 +62,7 @@ class Inherited(msgspec.Struct, frozen=True):
     policies: FilePolicies | None = None
     # The Unix socket of the process that tries policies; empty: each process tries them itself.
     trials_address: str = ""
-    # The Unix socket of the process that judges slow requests; empty where there is none.
+    # The Unix socket of the process that evaluates slow requests; empty where there is none.
     slow_address: str = ""
     # Is this that process? Then the listener is that socket.
     is_for_slow: bool = False

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.cluster.access import Access, AccessCheck
-from lictor.kubernetes.resource_names import Resource, ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames, ResourceType
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
 from lictor.raw import Json, JsonObject
@@ -128,7 +128,7 @@ _SCANNING = ("get", "list", "watch")
 _LABEL = 'rbac.kyverno.io/aggregate-to-{}-controller: "true"'
 
 
-class Accounts(msgspec.Struct, frozen=True):
+class ControllerAccounts(msgspec.Struct, frozen=True):
     """Who does the work; where a name is empty, its permissions are not asked about."""
 
     background: str = ""
@@ -136,7 +136,7 @@ class Accounts(msgspec.Struct, frozen=True):
     cleanup: str = ""
 
 
-class Need(msgspec.Struct, frozen=True):
+class RequiredPermission(msgspec.Struct, frozen=True):
     """Verbs that someone must be allowed for a kind; without them the policy cannot work."""
 
     user: str
@@ -165,7 +165,7 @@ class Need(msgspec.Struct, frozen=True):
 
 
 async def review_permissions(
-    document: JsonObject, accounts: Accounts, names: ResourceNames, allows: AccessCheck
+    document: JsonObject, accounts: ControllerAccounts, names: ResourceNames, allows: AccessCheck
 ) -> ReviewResult:
     """What those who must do the work may not do."""
     result = ACCEPTED
@@ -177,7 +177,9 @@ async def review_permissions(
     return result + await review_escalation(document, accounts.background, allows)
 
 
-async def _may(need: Need, verb: str, names: ResourceNames, allows: AccessCheck) -> bool:
+async def _may(
+    need: RequiredPermission, verb: str, names: ResourceNames, allows: AccessCheck
+) -> bool:
     selector = parse_kind_selector(need.kind)
     found = _find_resource(selector, names)
     return await allows(
@@ -193,7 +195,7 @@ async def _may(need: Need, verb: str, names: ResourceNames, allows: AccessCheck)
     )
 
 
-def _find_resource(selector: KindSelector, names: ResourceNames) -> Resource:
+def _find_resource(selector: KindSelector, names: ResourceNames) -> ResourceType:
     for each in names.known:
         if each.kind == selector.kind and selector.group in ("*", each.group):
             return each
@@ -201,7 +203,7 @@ def _find_resource(selector: KindSelector, names: ResourceNames) -> Resource:
     return names.of_kind(group, selector.version, selector.kind)
 
 
-def list_needs(document: JsonObject, accounts: Accounts) -> Iterator[Need]:
+def list_needs(document: JsonObject, accounts: ControllerAccounts) -> Iterator[RequiredPermission]:
     """Everything that a classic policy or a cleanup policy needs to be allowed."""
     spec = _object(document.get("spec"))
     if str(document.get("kind")).endswith("CleanupPolicy"):
@@ -215,7 +217,9 @@ def list_needs(document: JsonObject, accounts: Accounts) -> Iterator[Need]:
             yield from _need_for_reports(rule, accounts, path)
 
 
-def _need_for_generate(generate: JsonObject, accounts: Accounts, path: str) -> Iterator[Need]:
+def _need_for_generate(
+    generate: JsonObject, accounts: ControllerAccounts, path: str
+) -> Iterator[RequiredPermission]:
     if not generate:
         return
     verbs = _KEEPING if generate.get("synchronize") is True else _MAKING
@@ -224,14 +228,18 @@ def _need_for_generate(generate: JsonObject, accounts: Accounts, path: str) -> I
         for kind in kinds if isinstance(kinds, list) else ():
             if isinstance(kind, str) and not _has_variable(kind):
                 place = _plain(body.get("namespace"))
-                yield Need(accounts.background, verbs, kind, f"{path}.generate", place)
+                yield RequiredPermission(
+                    accounts.background, verbs, kind, f"{path}.generate", place
+                )
 
 
-def _need_for_targets(mutate: JsonObject, accounts: Accounts, path: str) -> Iterator[Need]:
+def _need_for_targets(
+    mutate: JsonObject, accounts: ControllerAccounts, path: str
+) -> Iterator[RequiredPermission]:
     for index, target in enumerate(_objects(mutate.get("targets"))):
         kind = _name_kind(target)
         if not _has_variable(kind):
-            yield Need(
+            yield RequiredPermission(
                 accounts.background,
                 _CHANGING,
                 kind,
@@ -241,22 +249,28 @@ def _need_for_targets(mutate: JsonObject, accounts: Accounts, path: str) -> Iter
             )
 
 
-def _need_for_reports(rule: JsonObject, accounts: Accounts, path: str) -> Iterator[Need]:
+def _need_for_reports(
+    rule: JsonObject, accounts: ControllerAccounts, path: str
+) -> Iterator[RequiredPermission]:
     for kind in _list_kinds(_object(rule.get("match"))):
         # A subresource is never scanned, and all kinds at once nobody can ask about.
         if not has_wildcard(kind) and not parse_kind_selector(kind).subresource:
             where = f"{path}.match"
-            yield Need(
+            yield RequiredPermission(
                 accounts.reports, _SCANNING, kind, where, controller="reports", is_vital=False
             )
 
 
-def _need_for_cleanup(document: JsonObject, accounts: Accounts) -> Iterator[Need]:
+def _need_for_cleanup(
+    document: JsonObject, accounts: ControllerAccounts
+) -> Iterator[RequiredPermission]:
     if not accounts.cleanup:
         return
     namespace = str(_object(document.get("metadata")).get("namespace") or "")
     match = _object(_object(document.get("spec")).get("match"))
-    need = Need(accounts.cleanup, _DELETING, "", "spec.match", namespace, controller="cleanup")
+    need = RequiredPermission(
+        accounts.cleanup, _DELETING, "", "spec.match", namespace, controller="cleanup"
+    )
     for kind in dict.fromkeys(_list_kinds(match)):
         names = _list_names(match, kind)
         if has_wildcard(kind):

@@ -38,7 +38,7 @@ _LONGEST_REST = 2.0
 _QUIET = 2.0
 
 
-class CompiledPolicies(Protocol):
+class PolicyProvider(Protocol):
     """Where policies come from: a cluster, or files."""
 
     @property
@@ -73,7 +73,7 @@ class PolicySet(msgspec.Struct, frozen=True):
 class PolicySets:
     """The policy sets by path, kept until a policy changes."""
 
-    def __init__(self, store: CompiledPolicies, counters: Counters, flags: Flags) -> None:
+    def __init__(self, store: PolicyProvider, counters: Counters, flags: Flags) -> None:
         self._store = store
         self._counters = counters
         self._flags = flags
@@ -215,7 +215,7 @@ def _split(program: Program, route: WebhookRoute) -> _Parts:
 
 def _is_asked(rule: CompiledRule, route: WebhookRoute) -> bool:
     if route.style is AnswerStyle.CEL_VALIDATING:
-        # Signatures are judged when the object is final; there is nothing to change before.
+        # Signatures are evaluated when the object is final; there is nothing to change before.
         return not route.mutating
     if route.mutating:
         return rule.phase in (Phase.MUTATE, Phase.VERIFY_IMAGES)

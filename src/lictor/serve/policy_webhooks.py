@@ -17,7 +17,7 @@ from lictor.load.review import Review
 from lictor.model.request import Operation
 from lictor.raw import JsonObject
 from lictor.report.admission_response import ALLOWED, AdmissionAnswer
-from lictor.serve.permission_admission import Accounts, review_permissions
+from lictor.serve.permission_admission import ControllerAccounts, review_permissions
 from lictor.serve.policy_admission import is_untouched, review_policy
 from lictor.serve.review_result import ACCEPTED, ReviewResult
 from lictor.serve.webhook_routes import InternalWebhook
@@ -163,9 +163,7 @@ def _review_namespace(document: JsonObject, flags: Flags) -> ReviewResult:
     return ACCEPTED
 
 
-POLICY_PATHS = frozenset(["/policyvalidate", "/policymutate"])
 EXCEPTION_PATHS = frozenset(["/exceptionvalidate", "/celexception/validate"])
-GLOBAL_CONTEXT_PATH = "/globalcontextvalidate"
 # Of the cleanup controller's own server.
 CLEANUP_PATH = "/validate"
 TTL_PATH = "/verifyttl"
@@ -188,7 +186,7 @@ class PolicyReviewer:
         # The definitions of custom kinds, where there is a cluster.
         self._crds = crds
         self._allows = allows
-        self._accounts = Accounts(
+        self._accounts = ControllerAccounts(
             background=flags.background_service_account_name,
             reports=flags.reports_service_account_name,
             cleanup=cleanup_account,

@@ -18,7 +18,7 @@ from lictor.serve.capacity import ProcessMemory, count_cores, divide_memory, fin
 from lictor.serve.certificate import LiveCertificate, make_temporary
 from lictor.serve.file_policies import FilePolicies
 from lictor.serve.metrics_page import FOLDER_VARIABLE
-from lictor.serve.options import Inherited, Options
+from lictor.serve.options import Inherited, ServeOptions
 from lictor.serve.policy_webhooks import run_review
 from lictor.serve.probe import Probe, open_unix_socket
 from lictor.serve.slots import ProcessSlot, SharedFlag
@@ -51,7 +51,7 @@ _SHARED_WITH_CLUSTER = (
 )
 
 
-def run_alone(options: Options, slot: ProcessSlot, side_task: "SideTask") -> None:
+def run_alone(options: ServeOptions, slot: ProcessSlot, side_task: "SideTask") -> None:
     """Serve in this process, which someone else supervises, together with another task."""
     with _metrics_folder():
         inherited = _prepare(options, (slot,), _find_share(options, 1, has_control=True))
@@ -61,7 +61,7 @@ def run_alone(options: Options, slot: ProcessSlot, side_task: "SideTask") -> Non
         run_worker(options, inherited, slot, side_task)
 
 
-def run_service(options: Options, control: Callable[[], None] | None = None) -> int:
+def run_service(options: ServeOptions, control: Callable[[], None] | None = None) -> int:
     """Serve until SIGTERM; the exit code. `control` runs the loops in a process of its own."""
     check_tracing(options.flags)
     workers = options.workers or count_cores()
@@ -91,7 +91,7 @@ def run_service(options: Options, control: Callable[[], None] | None = None) -> 
 
 
 def _build_workers(
-    options: Options, inherited: Inherited, addresses: Sequence[str]
+    options: ServeOptions, inherited: Inherited, addresses: Sequence[str]
 ) -> list[SupervisedProcess]:
     """The processes that answer, each with one that may take its place."""
     from lictor.serve.worker import run_worker
@@ -114,9 +114,9 @@ def _build_workers(
 
 
 def _build_slow(
-    options: Options, inherited: Inherited, slots: Sequence[ProcessSlot]
+    options: ServeOptions, inherited: Inherited, slots: Sequence[ProcessSlot]
 ) -> SupervisedProcess:
-    """The process that judges slow requests, and one that may take its place."""
+    """The process that evaluates slow requests, and one that may take its place."""
     from lictor.serve.worker import run_worker
 
     for_slow = _prepare_slow(inherited, inherited.slow_address)
@@ -152,19 +152,19 @@ def _hold(control: Callable[[], None], share: int, trials: str) -> Callable[[], 
 
 
 def _prepare_slow(inherited: Inherited, address: str) -> Inherited:
-    """For the process that judges slow requests: nobody can come in from outside."""
+    """For the process that evaluates slow requests: nobody can come in from outside."""
     listener = open_unix_socket(address, _BACKLOG)
     return msgspec.structs.replace(
         inherited, listener=listener, metrics=None, slow_address="", is_for_slow=True
     )
 
 
-def _find_share(options: Options, workers: int, *, has_control: bool) -> int:
+def _find_share(options: ServeOptions, workers: int, *, has_control: bool) -> int:
     total = find_memory(options.flags.memory_limit)
     return divide_memory(total, workers, has_control=has_control)
 
 
-def _prepare(options: Options, slots: tuple[ProcessSlot, ...], share: int) -> Inherited:
+def _prepare(options: ServeOptions, slots: tuple[ProcessSlot, ...], share: int) -> Inherited:
     flags = options.flags
     listener = _listen(flags.webhook_server_host, flags.webhook_server_port)
     metrics = None
@@ -184,7 +184,7 @@ def _prepare(options: Options, slots: tuple[ProcessSlot, ...], share: int) -> In
     )
 
 
-def _read_policies(options: Options) -> FilePolicies | None:
+def _read_policies(options: ServeOptions) -> FilePolicies | None:
     if not options.policies:
         return None
     policies = FilePolicies(*options.policies)
@@ -201,7 +201,7 @@ def _listen(host: str, port: int) -> socket.socket:
         raise UsageError(f"cannot listen on port {port}: {error.strerror or error}") from error
 
 
-def _find_certificate(options: Options) -> tuple[bytes, bytes, bool]:
+def _find_certificate(options: ServeOptions) -> tuple[bytes, bytes, bool]:
     if options.certificate is not None and options.key is not None:
         pair = options.certificate.read_bytes(), options.key.read_bytes()
         if not LiveCertificate().load(*pair):
@@ -234,7 +234,7 @@ def _make_certificate() -> tuple[bytes, bytes]:
     return certificate, key
 
 
-def _preload(options: Options) -> None:
+def _preload(options: ServeOptions) -> None:
     """Import before the processes part: they share what is there already."""
     for name in _SHARED if options.policies else (*_SHARED, *_SHARED_WITH_CLUSTER):
         import_module(name)

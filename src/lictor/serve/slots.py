@@ -47,7 +47,7 @@ class ProcessSlot:
         return moment
 
     def tell(self, *, is_ready: bool, has_grown: bool) -> None:
-        """Say whether requests can be judged here, and whether too much memory is in use."""
+        """Say whether requests can be evaluated here, and whether too much memory is in use."""
         _STATE.pack_into(self._memory, _HEAD.size, is_ready, has_grown)
 
     @property

@@ -15,7 +15,7 @@ from lictor.model.request import Request
 from lictor.raw import JsonObject
 from lictor.report.admission_response import API_VERSION, AdmissionAnswer
 
-# That process judges one after the other: whoever comes later would wait in vain.
+# That process evaluates one after the other: whoever comes later would wait in vain.
 _MOST_WAITING = 64
 # One namespace with slow policies must leave room for others.
 _MOST_OF_A_NAMESPACE = 4

@@ -25,7 +25,7 @@ from lictor.serve.counters import Counters
 from lictor.serve.interrupts import SignalAlarm
 from lictor.serve.metrics import CONNECTIONS, CONNECTIONS_DROPPED, MEMORY
 from lictor.serve.metrics_page import MetricsPage
-from lictor.serve.options import MAX_CUT, Inherited, Options
+from lictor.serve.options import MAX_CUT, Inherited, ServeOptions
 from lictor.serve.policy_webhooks import run_review
 from lictor.serve.slots import ProcessSlot
 from lictor.serve.tracing import Tracer, build_payload_log, build_tracer
@@ -55,13 +55,16 @@ _LEAST_PLACES, _MOST_PLACES = 256, 4096
 
 
 def run_worker(
-    options: Options, inherited: Inherited, slot: ProcessSlot, side_task: SideTask | None = None
+    options: ServeOptions,
+    inherited: Inherited,
+    slot: ProcessSlot,
+    side_task: SideTask | None = None,
 ) -> None:
     """Serve until SIGTERM; raises what makes it impossible to go on.
 
     `side_task`: what else runs on this process's event loop, until it is cancelled.
     """
-    # Requests must not wait long for the interpreter while threads compile, judge or add up.
+    # Requests must not wait long for the interpreter while threads compile, evaluate or add up.
     sys.setswitchinterval(_SWITCH_SECONDS)
     memory = ProcessMemory(inherited.memory_limit)
     if inherited.is_for_slow:
@@ -106,7 +109,7 @@ def _log_cheaply() -> None:
 class _Worker:
     def __init__(
         self,
-        options: Options,
+        options: ServeOptions,
         inherited: Inherited,
         slot: ProcessSlot,
         memory: ProcessMemory,

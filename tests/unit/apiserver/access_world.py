@@ -19,7 +19,7 @@ from lictor.apiserver.kinds.catalogue import build_catalogue
 from lictor.apiserver.object_reader import ObjectReader
 from lictor.apiserver.request import ApiUser, RequestAttributes
 from lictor.apiserver.store import Store
-from lictor.cluster.keys import Algorithm, Pair, make_authority, make_serving
+from lictor.cluster.keys import Algorithm, KeyPair, make_authority, make_serving
 from lictor.errors import RefusedRequestError
 from lictor.http.messages import HttpRequest, HttpResponse
 from lictor.http.server import HttpServer
@@ -158,7 +158,7 @@ def patch(*operations: JsonObject) -> Answer:
 
 
 @cache
-def authority() -> Pair:
+def authority() -> KeyPair:
     return make_authority("test", Algorithm.ECDSA, datetime.now(UTC), timedelta(days=1))
 
 

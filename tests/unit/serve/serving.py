@@ -21,7 +21,7 @@ from lictor.serve.counters import Counters
 from lictor.serve.evaluator import Evaluator, LookupGuard
 from lictor.serve.file_policies import FilePolicies
 from lictor.serve.metrics import TIMED_ONCE
-from lictor.serve.policy_sets import CompiledPolicies, PolicySets
+from lictor.serve.policy_sets import PolicyProvider, PolicySets
 from lictor.serve.policy_webhooks import InternalWebhooks, PolicyReviewer
 from lictor.serve.post_admission import AdmissionOutcome, PostAdmission, ResultSink
 
@@ -31,7 +31,7 @@ PATHS = ("/validate/fail", "/validate/ignore", "/mutate/fail", "/mutate/ignore")
 class FakeClusterState:
     """A cluster that says what the test tells it."""
 
-    def __init__(self, policies: CompiledPolicies) -> None:
+    def __init__(self, policies: PolicyProvider) -> None:
         self.policies = policies
         # What a test sets to hold requests until it is done.
         self.reading: asyncio.Event | None = None
@@ -81,7 +81,7 @@ class Bench:
 
     def __init__(
         self,
-        policies: CompiledPolicies,
+        policies: PolicyProvider,
         *,
         sinks: Sequence[ResultSink] = (),
         flags: Flags | None = None,
@@ -140,7 +140,7 @@ class Bench:
 
 
 def write_policies(folder: Path, *documents: JsonObject) -> FilePolicies:
-    """CompiledPolicies from documents."""
+    """PolicyProvider from documents."""
     for number, document in enumerate(documents):
         (folder / f"policy-{number}.json").write_bytes(orjson.dumps(document))
     return FilePolicies(folder)
@@ -200,7 +200,7 @@ def make_review(
 
 
 class FixedPolicies:
-    """CompiledPolicies whose programs a test makes itself."""
+    """PolicyProvider whose programs a test makes itself."""
 
     def __init__(self, inner: FilePolicies, **made: tuple[Program, ...]) -> None:
         self._inner = inner

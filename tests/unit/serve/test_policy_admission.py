@@ -8,7 +8,7 @@ from lictor.cluster.access import Access
 from lictor.cluster.flags import Flags
 from lictor.kubernetes.resource_names import builtin_names
 from lictor.model.finding import Finding
-from lictor.serve.permission_admission import Accounts, review_permissions
+from lictor.serve.permission_admission import ControllerAccounts, review_permissions
 from lictor.serve.policy_admission import review_policy
 from lictor.serve.policy_webhooks import PolicyReviewer
 from lictor.serve.review_result import ReviewResult, describe_finding
@@ -270,7 +270,7 @@ TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "namespace
 MUTATING = {
     "mutate": {"targets": [TARGET], "patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}}}
 }
-ACCOUNTS = Accounts(background="bg", reports="rp", cleanup="cl")
+ACCOUNTS = ControllerAccounts(background="bg", reports="rp", cleanup="cl")
 CLEANUP = {
     "apiVersion": "kyverno.io/v2",
     "kind": "ClusterCleanupPolicy",
@@ -363,7 +363,7 @@ def test_nobody_grants_rights_that_it_does_not_hold(held, refused):
         is_usual = access.group == "rbac.authorization.k8s.io" and access.verb != "escalate"
         return is_usual or right in held or access.verb in held
 
-    accounts = Accounts(background="bg")
+    accounts = ControllerAccounts(background="bg")
     result = asyncio.run(review_permissions(granting(**READING), accounts, NAMES, allows))
     assert result.allowed is not refused
     if refused:
@@ -378,7 +378,7 @@ def test_bindings_need_the_right_to_bind():
         return access.verb != "bind"
 
     policy = granting("RoleBinding", "n", **data)
-    accounts = Accounts(background="bg")
+    accounts = ControllerAccounts(background="bg")
     result = asyncio.run(review_permissions(policy, accounts, NAMES, allows))
     assert result.allowed
     assert any("ClusterRole edit" in told and "verb bind" in told for told in result.warnings)

@@ -22,7 +22,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.raw import JsonObject
 from lictor.serve import capacity
-from lictor.serve.options import Options
+from lictor.serve.options import ServeOptions
 from lictor.serve.service import run_service
 
 # Forked children on a busy machine take their time.
@@ -113,7 +113,7 @@ def _serve(
         metrics_port=metrics,
         shutdown_delay=shutdown_delay,
     )
-    options = Options(flags, Names(), workers, (folder,), patience=patience)
+    options = ServeOptions(flags, Names(), workers, (folder,), patience=patience)
     context = multiprocessing.get_context("fork")
     process = context.Process(target=lambda: os._exit(run_service(options)))
     process.start()

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from serving import Bench, Notes, make_policy, make_review, require_label, write_policies
 
-from lictor.cluster.keys import Algorithm, Pair, make_authority, make_serving, write_certificates
+from lictor.cluster.keys import Algorithm, KeyPair, make_authority, make_serving, write_certificates
 from lictor.cluster.update_requests import build_update_request
 from lictor.engine import Engine
 from lictor.errors import DeadlineError, LookupFailedError
@@ -129,11 +129,11 @@ def test_questions_end_before_the_request_does() -> None:
 # --- who may ask
 
 
-def _make_authority(name: str) -> Pair:
+def _make_authority(name: str) -> KeyPair:
     return make_authority(name, Algorithm.ECDSA, datetime.now(UTC), timedelta(days=1))
 
 
-def _sign(authority: Pair, file: Path) -> Path:
+def _sign(authority: KeyPair, file: Path) -> Path:
     pair = make_serving(
         authority, ("localhost",), Algorithm.ECDSA, datetime.now(UTC), timedelta(days=1)
     )
@@ -193,7 +193,7 @@ def test_reviews_come_from_clients_that_are_known(
     assert asyncio.run(_serve_and_ask(live, method, shown)) == status
 
 
-def _client_file(folder: Path, authority: Pair) -> Path:
+def _client_file(folder: Path, authority: KeyPair) -> Path:
     """A client's certificate: our own `keys` makes those of servers only."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization

@@ -41,7 +41,7 @@ from lictor.families.admission_policy.records import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
 )
-from lictor.kubernetes.resource_names import Resource, ResourceNames, builtin_names
+from lictor.kubernetes.resource_names import ResourceNames, ResourceType, builtin_names
 from lictor.lang.cel.environment import Activation
 from lictor.model.program import Case
 from lictor.model.request import Caller, Request
@@ -358,7 +358,7 @@ def _read_all(documents: Iterable[JsonObject], record: type[T]) -> list[T]:
 
 def _name_resources(catalogue: KindCatalogue) -> ResourceNames:
     custom = [
-        Resource(each.group, each.version, each.kind, each.plural, each.namespaced)
+        ResourceType(each.group, each.version, each.kind, each.plural, each.namespaced)
         for each in catalogue
         if each.is_custom
     ]

@@ -67,10 +67,10 @@ def _run_lictor(plan: Plan, slot: ProcessSlot) -> None:
     """Webhook and controllers in one process: memory counts for more here than many cores."""
     from lictor.cli.up.webhook_certificate import make_certificate, send_secrets
     from lictor.control.run import run_control
-    from lictor.serve.options import Options
+    from lictor.serve.options import ServeOptions
     from lictor.serve.service import run_alone
 
-    options = Options(
+    options = ServeOptions(
         plan.flags,
         plan.names,
         workers=1,

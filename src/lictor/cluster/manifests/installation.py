@@ -1,4 +1,4 @@
-"""What an installer may choose, and the names and labels that follow from it."""
+"""What an installer may choose, the names and labels that follow, and objects with these."""
 
 import re
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping

@@ -24,8 +24,8 @@ from lictor.control.cleanup.run import format_time, read_status, read_time
 from lictor.control.cleanup.sweep import Page, Sweep, SweepContext
 from lictor.errors import ApiError, LictorError, NotFoundError, UsageError
 from lictor.families.registry import Role
-from lictor.kubernetes.resource_names import Resource as ResourceName
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
+from lictor.kubernetes.resource_names import ResourceType as ResourceName
 from lictor.load.policies import load_documents
 from lictor.model.metadata import PolicyRecord
 from lictor.raw import JsonObject

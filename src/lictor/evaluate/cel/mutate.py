@@ -24,7 +24,7 @@ from lictor.evaluate.cel.mutations import Change
 from lictor.evaluate.cel.params import FindParams
 from lictor.evaluate.cel.views import View
 from lictor.evaluate.namespace_bounds import check_kind, check_namespace, check_same_object
-from lictor.kubernetes.resource_names import Resource
+from lictor.kubernetes.resource_names import ResourceType
 from lictor.lang.cel.environment import Activation
 from lictor.match.combine import remember, within
 from lictor.match.constraints import compile_constraints
@@ -103,8 +103,8 @@ def _compile_constraints(
     return lambda _: finder.find(ref.namespace)
 
 
-def _list_resources(rules: tuple[ResourceRule, ...], around: CelContext) -> Iterator[Resource]:
-    known = set[Resource]()
+def _list_resources(rules: tuple[ResourceRule, ...], around: CelContext) -> Iterator[ResourceType]:
+    known = set[ResourceType]()
     for rule in rules:
         for group in rule.api_groups:
             for version in rule.api_versions:
@@ -118,7 +118,7 @@ def _list_resources(rules: tuple[ResourceRule, ...], around: CelContext) -> Iter
 
 class _Finder(msgspec.Struct, frozen=True):
     around: CelContext
-    resources: tuple[Resource, ...]
+    resources: tuple[ResourceType, ...]
     select: Select
     needs_labels: bool
 
