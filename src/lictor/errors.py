@@ -18,6 +18,7 @@ LictorError
 │       ├── UnreachableError     no answer at all: network, TLS, time limit
 │       └── OutOfBoundsError     a policy may not touch that; the API server was not asked
 ├── RefusedRequestError      what a client of the embedded API server gets as a Status
+│   └── UndecodableObjectError   an object that its kind cannot be read from
 ├── NotYetError              what was announced is not there yet; knows how long to wait for it
 ├── DeadlineError            the time for this request is over
 │   └── TooSlowError         judging itself took it; nobody outside was waited for
@@ -150,6 +151,15 @@ class RefusedRequestError(LictorError):
         self.details = details
         # What else the client is told.
         self.warnings: tuple[str, ...] = ()
+
+
+class UndecodableObjectError(RefusedRequestError):
+    """What the embedded API server was sent cannot be decoded as an object of the kind."""
+
+    def __init__(self, kind: str, version: str, why: str, *, expected: str = "") -> None:
+        told = f'{kind} in version "{version}" cannot be handled as a {expected or kind}: {why}'
+        super().__init__(told, code=400, reason="BadRequest")
+        self.why = why
 
 
 class NotYetError(LictorError):

@@ -12,7 +12,7 @@ from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.kinds.decoding import explain_metadata
 from lictor.apiserver.protobuf import MEDIA_TYPE, read_protobuf
 from lictor.apiserver.status_errors import bad_request, invalid_object, unsupported_media
-from lictor.errors import RefusedRequestError
+from lictor.errors import RefusedRequestError, UndecodableObjectError
 from lictor.raw import Json, JsonObject
 
 
@@ -44,7 +44,9 @@ def read_fields(
 
 def refuse_fields(kind: ServedKind, told: list[str]) -> RefusedRequestError:
     """A document that strict decoding does not take."""
-    return cannot_handle(kind, f"strict decoding error: {', '.join(told)}")
+    return UndecodableObjectError(
+        kind.kind, kind.version, f"strict decoding error: {', '.join(told)}"
+    )
 
 
 def read_patched(
@@ -63,7 +65,7 @@ def read_patched(
         if error.code != HTTPStatus.BAD_REQUEST:
             raise
         shown = orjson.dumps(document).decode()
-        why = error.message.partition(f"cannot be handled as a {kind.kind}: ")[2] or error.message
+        why = error.why if isinstance(error, UndecodableObjectError) else error.message
         told = f"Invalid value: {json.dumps(shown)}: {why}"
         raise invalid_object("", {}, "", [Cause("FieldValueInvalid", told, "patch")]) from error
 
@@ -178,10 +180,8 @@ def read_identity(kind: ServedKind, document: JsonObject) -> None:
     version = document.get("apiVersion") or kind.api_version
     name = document.get("kind") or kind.kind
     if (version, name) != (kind.api_version, kind.kind):
-        raise bad_request(
-            f'{name} in version "{version}" cannot be handled as a {kind.kind}: '
-            f'no kind "{name}" is registered for version "{version}" here'
-        )
+        why = f'no kind "{name}" is registered for version "{version}" here'
+        raise UndecodableObjectError(name, version, why, expected=kind.kind)
     check_metadata(kind, document)
 
 
@@ -190,8 +190,9 @@ def check_metadata(kind: ServedKind, document: JsonObject) -> None:
     metadata = document.get("metadata")
     if not isinstance(metadata, dict):
         what = _name_go_type(metadata)
-        raise cannot_handle(
-            kind,
+        raise UndecodableObjectError(
+            kind.kind,
+            kind.version,
             f"json: cannot unmarshal {what} into Go struct field {kind.kind}.metadata "
             "of type v1.ObjectMeta",
         )
@@ -199,14 +200,9 @@ def check_metadata(kind: ServedKind, document: JsonObject) -> None:
         fits = _METADATA.get(field)
         if fits is not None and value is not None and not fits(value):
             told = explain_metadata(metadata)
-            raise cannot_handle(kind, told or f"metadata.{field} is not of the right type")
-
-
-def cannot_handle(kind: ServedKind, why: str) -> RefusedRequestError:
-    """What was sent cannot be read as an object of the kind."""
-    return bad_request(
-        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
-    )
+            raise UndecodableObjectError(
+                kind.kind, kind.version, told or f"metadata.{field} is not of the right type"
+            )
 
 
 def _name_type(value: Json) -> str:

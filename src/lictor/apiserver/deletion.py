@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from lictor.apiserver.context import ServerContext
-from lictor.apiserver.field_errors import Cause
+from lictor.apiserver.field_errors import invalid, unsupported
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.objects import is_ending, key_of, version_of
 from lictor.apiserver.request import RequestAttributes, refuse_options
@@ -17,7 +17,7 @@ from lictor.raw import Json, JsonObject
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 _ATTEMPTS = 5
-_POLICIES = frozenset(("Orphan", "Background", "Foreground"))
+_POLICIES = ("Foreground", "Background", "Orphan")
 _PATIENCE_OF_PODS = 30
 
 
@@ -65,18 +65,12 @@ def _check_options(options: DeleteOptions) -> None:
     policy = options.propagation_policy
     if policy is None:
         return
+    field = "propagationPolicy"
     if options.orphan_dependents is not None:
-        told = (
-            f'Invalid value: "{policy}": orphanDependents and deletionPropagation '
-            "cannot be both set"
-        )
-    elif policy not in _POLICIES:
-        listed = ", ".join(f'"{each}"' for each in ("Foreground", "Background", "Orphan", "nil"))
-        told = f'Unsupported value: "{policy}": supported values: {listed}'
-    else:
-        return
-    reason = "FieldValueNotSupported" if told.startswith("Uns") else "FieldValueInvalid"
-    raise refuse_options("DeleteOptions", Cause(reason, told, "propagationPolicy"))
+        told = "orphanDependents and deletionPropagation cannot be both set"
+        raise refuse_options("DeleteOptions", invalid(field, policy, told))
+    if policy not in _POLICIES:
+        raise refuse_options("DeleteOptions", unsupported(field, policy, (*_POLICIES, "nil")))
 
 
 class Deleter:

@@ -100,6 +100,9 @@ _HEADERS = (
     ("content-type", "application/json"),
     ("user-agent", "lictor"),
 )
+# Codes of OpenSSL: no issuer, a self-signed certificate, one in the chain, no local issuer.
+_UNKNOWN_AUTHORITY = frozenset((2, 18, 19, 20))
+_EXPIRED = 10
 _NODELAY = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
 _WORDS = {
     400: "the server rejected our request for an unknown reason",
@@ -231,12 +234,11 @@ def _explain(error: Exception, url: str) -> str:
 
 
 def _explain_certificate(error: ssl.SSLCertVerificationError) -> str:
-    told = error.verify_message
-    if "self-signed" in told or "self signed" in told or "unable to get" in told:
+    if error.verify_code in _UNKNOWN_AUTHORITY:
         return "certificate signed by unknown authority"
-    if "expired" in told:
+    if error.verify_code == _EXPIRED:
         return "certificate has expired or is not yet valid"
-    return told
+    return error.verify_message
 
 
 def _explain_status(reply: ClientResponse) -> str:

@@ -30,7 +30,6 @@ REVISIONS: GroupResource = ("apps", "controllerrevisions")
 JOBS: GroupResource = ("batch", "jobs")
 CRON_JOBS: GroupResource = ("batch", "cronjobs")
 _HOME = "kube-system"
-_NOT_FOUND = 404
 _LONGEST_MESSAGE = 1024
 _MOST_TOLD = 1000
 
@@ -115,7 +114,7 @@ class ControllerClient:
             "propagationPolicy": "Background",
             "preconditions": {"uid": metadata["uid"]},
         }
-        with suppress_gone():
+        with self._unless_gone(resource, document):
             await self._api.delete(
                 self._user,
                 self._kind(resource),
@@ -140,7 +139,7 @@ class ControllerClient:
         if annotations:
             metadata = {**metadata, "annotations": annotations}
         changed = {**document, "metadata": metadata, "status": status}
-        with suppress_gone():
+        with self._unless_gone(resource, document):
             await self._api.update(self._user, self._kind(resource), changed, subresource="status")
 
     async def tell(
@@ -162,6 +161,17 @@ class ControllerClient:
             self._told.pop(key, None)
             log.debug("event not written", extra={"why": error.message[:200]})
 
+    @contextmanager
+    def _unless_gone(self, resource: GroupResource, document: JsonObject) -> Iterator[None]:
+        """What is gone, or another object of the same name by now, needs nothing."""
+        metadata = document["metadata"]
+        try:
+            yield
+        except RefusedRequestError:
+            found = self.find(resource, metadata["namespace"], metadata["name"])
+            if found is not None and found["metadata"]["uid"] == metadata["uid"]:
+                raise
+
     def _remember(self, key: tuple[str, str, str], event: JsonObject) -> None:
         self._told[key] = event
         self._told.move_to_end(key)
@@ -173,16 +183,6 @@ class ControllerClient:
         if kind is None:
             raise KeyError(resource)
         return kind
-
-
-@contextmanager
-def suppress_gone() -> Iterator[None]:
-    """What is gone, or another one by now, needs nothing."""
-    try:
-        yield
-    except RefusedRequestError as error:
-        if error.code != _NOT_FOUND and "precondition" not in error.message:
-            raise
 
 
 def build_event(

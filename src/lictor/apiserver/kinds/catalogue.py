@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from http import HTTPStatus
 
 from lictor.apiserver.field_errors import Cause
 from lictor.apiserver.json_fields import copy_json
@@ -11,7 +10,7 @@ from lictor.apiserver.kinds.custom_kind import read_kinds, read_storage_version
 from lictor.apiserver.kinds.decoding import Pruner, explain_mismatch, list_unknown_fields
 from lictor.apiserver.resources.registry import BuiltinResource, find_resource
 from lictor.apiserver.resources.validation import validate_metadata
-from lictor.errors import RefusedRequestError
+from lictor.errors import UndecodableObjectError
 from lictor.kubernetes.facts import KindFacts, load_section, load_served_kinds
 from lictor.kubernetes.field_types import ANYTHING, find_field_type
 from lictor.kubernetes.resource_names import builtin_names
@@ -49,9 +48,9 @@ class BuiltinSchema:
         return pruned
 
     def _refuse_mismatch(self, document: JsonObject) -> None:
-        told = explain_mismatch(self._api_version, self._kind, document)
-        if told:
-            raise RefusedRequestError(told, code=HTTPStatus.BAD_REQUEST, reason="BadRequest")
+        why = explain_mismatch(self._api_version, self._kind, document)
+        if why:
+            raise UndecodableObjectError(self._kind, self._api_version.rpartition("/")[2], why)
 
     def apply_defaults(self, document: JsonObject) -> JsonObject:
         # Whoever changed it meanwhile may write quantities in ways of their own.

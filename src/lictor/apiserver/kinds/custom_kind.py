@@ -1,7 +1,6 @@
 """How objects of custom kinds are read, completed and checked: by their own schema."""
 
 from functools import cache, cached_property
-from http import HTTPStatus
 
 from lictor.apiserver.field_errors import NOWHERE, Cause
 from lictor.apiserver.kind import ServedKind
@@ -16,7 +15,7 @@ from lictor.apiserver.kinds.structural_schema import (
 )
 from lictor.apiserver.resources.registry import BuiltinResource
 from lictor.apiserver.resources.validation import validate_metadata
-from lictor.errors import RefusedRequestError
+from lictor.errors import UndecodableObjectError
 from lictor.kubernetes.schemas import DEDUCED, UNTYPED, Form, ListForm, MapForm, find_form
 from lictor.raw import Json, JsonObject
 
@@ -171,12 +170,9 @@ class CustomSchema:
         return list_unknown_values(self._schema, document)
 
     def prune(self, document: JsonObject) -> JsonObject:
-        told = explain_metadata(document.get("metadata"))
-        if told:
-            start = f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}'
-            raise RefusedRequestError(
-                f"{start}: {told}", code=HTTPStatus.BAD_REQUEST, reason="BadRequest"
-            )
+        why = explain_metadata(document.get("metadata"))
+        if why:
+            raise UndecodableObjectError(self._kind, self._version, why)
         pruned: JsonObject = prune_value(self._schema, document)
         return pruned
 

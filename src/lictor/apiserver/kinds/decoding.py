@@ -133,12 +133,10 @@ def explain_mismatch(api_version: str, kind: str, document: JsonObject) -> str:
     name = find_type_name(api_version, kind)
     if name is None:
         return ""
-    version = api_version.rpartition("/")[2]
-    fault = _visit(document, f"={name}", _Place("", "", ""))
-    return f'{kind} in version "{version}" cannot be handled as a {kind}: {fault}' if fault else ""
+    return _visit(document, f"={name}", _Position("", "", ""))
 
 
-class _Place:
+class _Position:
     """Where we are: the Go struct, the path of fields, and the format of a number there."""
 
     __slots__ = ("form", "path", "struct")
@@ -161,7 +159,7 @@ def _name(value: Json, expected: str) -> str:
     return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
 
 
-def _visit(value: Json, form: Json, place: _Place) -> str:
+def _visit(value: Json, form: Json, place: _Position) -> str:
     if value is None or form in ("deduced", "untyped"):
         return ""
     if isinstance(form, str):
@@ -174,7 +172,7 @@ def _visit(value: Json, form: Json, place: _Place) -> str:
     return _visit_map(value, form, place)
 
 
-def _visit_type(value: Json, name: str, place: _Place) -> str:
+def _visit_type(value: Json, name: str, place: _Position) -> str:
     form = load_section("types").get(name, "deduced")
     if name == _QUANTITY:
         return _check_quantity(value)
@@ -189,26 +187,26 @@ def _visit_type(value: Json, name: str, place: _Place) -> str:
     for field, inner in value.items():
         path = f"{place.path}.{field}" if place.path else field
         form_of_field = form["fields"].get(field, "deduced")
-        found = _visit(inner, form_of_field, _Place(struct, path, facts.formats.get(field, "")))
+        found = _visit(inner, form_of_field, _Position(struct, path, facts.formats.get(field, "")))
         if found:
             return found
     return ""
 
 
-def _visit_list(value: Json, element: Json, form: Json, place: _Place) -> str:
+def _visit_list(value: Json, element: Json, form: Json, place: _Position) -> str:
     if not isinstance(value, list):
         return place.tell(value, _go_type(form))
     return next((found for each in value if (found := _visit(each, element, place))), "")
 
 
-def _visit_map(value: Json, form: Json, place: _Place) -> str:
+def _visit_map(value: Json, form: Json, place: _Position) -> str:
     if not isinstance(value, dict):
         return place.tell(value, _go_type(form))
     inner = form.get("map", "deduced")
     return next((found for each in value.values() if (found := _visit(each, inner, place))), "")
 
 
-def _check(value: Json, form: str, place: _Place) -> str:
+def _check(value: Json, form: str, place: _Position) -> str:
     match form:
         case "string":
             if place.form == "byte" and isinstance(value, str):
@@ -224,7 +222,7 @@ def _check(value: Json, form: str, place: _Place) -> str:
     return "" if fits else place.tell(value, _GO_TYPES.get(form, "int32"))
 
 
-def _check_number(value: Json, place: _Place) -> str:
+def _check_number(value: Json, place: _Position) -> str:
     kind = "float64" if place.form == "double" else place.form or "int32"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return place.tell(value, kind)
@@ -251,7 +249,7 @@ def _check_quantity(value: Json) -> str:
     return ""
 
 
-def _check_time(value: Json, place: _Place) -> str:
+def _check_time(value: Json, place: _Position) -> str:
     if not isinstance(value, str):
         return place.tell(value, "string")
     if _TIME.fullmatch(value):
@@ -278,4 +276,4 @@ def explain_metadata(metadata: Json) -> str:
     """What stands in the way of reading the metadata of a custom kind; empty where nothing does."""
     if metadata is None:
         return ""
-    return _visit(metadata, "=meta.v1.ObjectMeta", _Place("ObjectMeta", "", ""))
+    return _visit(metadata, "=meta.v1.ObjectMeta", _Position("ObjectMeta", "", ""))
