@@ -18,6 +18,7 @@ from lictor.cluster.lookups import ClusterLookups
 from lictor.cluster.manifests.crds import build_crds
 from lictor.cluster.names import Names
 from lictor.cluster.namespaces import NamespaceCache
+from lictor.cluster.rbac import RoleCache
 from lictor.cluster.resource import (
     CLUSTER_ROLE_BINDING,
     CONFIG_MAP,
@@ -26,7 +27,6 @@ from lictor.cluster.resource import (
     NAMESPACE,
     ROLE_BINDING,
 )
-from lictor.cluster.roles import RoleCache
 from lictor.cluster.settings import Settings, SettingsWatch
 from lictor.engine import Engine
 from lictor.errors import ConflictError, LookupFailedError

@@ -8,9 +8,9 @@ import msgspec
 import orjson
 
 from lictor.assembly import compile_cleanups
-from lictor.cluster.access import Access, AccessCheck
 from lictor.cluster.client import Client
 from lictor.cluster.discovery import Collection
+from lictor.cluster.rbac import Access, AccessCheck
 from lictor.cluster.resource import Resource, find_resource
 from lictor.errors import LoadError
 from lictor.families.classic.records import CleanupPolicy

@@ -11,7 +11,7 @@ from itertools import groupby
 import msgspec
 
 from lictor.cluster.flags import Flags
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.families.registry import PolicyKind, WebhookPath, registry, resolve
 
 FINE_GRAINED = "finegrained"

@@ -2,12 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Iterable
-from functools import cached_property
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 from zlib import crc32
 
-import msgspec
 import orjson
 from msgspec.structs import replace
 
@@ -20,17 +18,16 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.policy_compiler import CompileTask, PolicyCompiler
 from lictor.cluster.resource import Resource, find_resource
 from lictor.cluster.service_calls import read_http_limits
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.errors import CompileError
-from lictor.families.registry import PolicyKind, Role, registry, resolve
+from lictor.families.registry import Role, registry, resolve
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.load.policies import Loaded, has_errors, load_documents
-from lictor.model.finding import Finding
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
 from lictor.ports import Lookups
 from lictor.raw import JsonObject
 
-_T = TypeVar("_T")
 Exceptions: TypeAlias = tuple[PolicyRecord, ...]
 
 
@@ -53,85 +50,6 @@ _QUIET = 0.05
 # While changes keep coming, no more of the thread than this goes into looking through all policies.
 _SHARE = 0.05
 _LONGEST_QUIET = 1.0
-
-
-class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
-    """A policy as the API server has it, and as a record where it can be read."""
-
-    resource: Resource
-    document: JsonObject
-    record: PolicyRecord | None
-    problems: tuple[Finding, ...] = ()
-    # The installation may turn every failure policy into Ignore.
-    always_ignore: bool = False
-    # By what it answers; a copy with another status has the same.
-    _derived: dict[Hashable, Any] = msgspec.field(default_factory=dict)
-
-    def derive(self, question: Hashable, work_out: Callable[[], _T]) -> _T:
-        """What follows from the policy without its status: worked out once for each question."""
-        if question not in self._derived:
-            self._derived[question] = work_out()
-        found: _T = self._derived[question]
-        return found
-
-    @cached_property
-    def kind(self) -> PolicyKind:
-        """What is declared of its kind."""
-        return registry().get(self.resource.group, self.resource.kind)
-
-    @cached_property
-    def name(self) -> str:
-        return str(self.document["metadata"]["name"])
-
-    @cached_property
-    def namespace(self) -> str:
-        return str(self.document["metadata"].get("namespace") or "")
-
-    @cached_property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
-
-    @cached_property
-    def uid(self) -> str:
-        return str(self.document["metadata"].get("uid") or "")
-
-    @cached_property
-    def generation(self) -> int:
-        return int(self.document["metadata"].get("generation") or 0)
-
-    @cached_property
-    def failure_policy(self) -> str:
-        """What the API server does when we do not answer: Fail or Ignore."""
-        # What only triggers work of the background holds up nobody.
-        if self.always_ignore:
-            return "Ignore"
-        if self.kind.failure_policy:
-            return self.kind.failure_policy
-        spec = self.document.get("spec") or {}
-        own = (spec.get("webhookConfiguration") or {}).get("failurePolicy")
-        return str(own or spec.get("failurePolicy") or "Fail")
-
-    @cached_property
-    def admission(self) -> bool:
-        """Is it asked when requests come?"""
-        return self._enabled("admission")
-
-    @cached_property
-    def background(self) -> bool:
-        """Is it asked about what is there already?"""
-        return self._enabled("background")
-
-    @cached_property
-    def is_native(self) -> bool:
-        """Does an admission policy of Kubernetes, made from this one, do its work?"""
-        status = self.document.get("status") or {}
-        made = status.get("validatingadmissionpolicy") or {}
-        return bool(status.get("generated") or made.get("generated"))
-
-    def _enabled(self, when: str) -> bool:
-        spec = self.document.get("spec") or {}
-        chosen = (spec.get("evaluation") or {}).get(when) or {}
-        return spec.get(when) is not False and chosen.get("enabled") is not False
 
 
 class PolicyStore:
@@ -160,14 +78,14 @@ class PolicyStore:
         self._marks: dict[str, tuple[StoredPolicy, Exceptions, str]] = {}
         self._names: ResourceNames | None = None
         trials = current_trials()
-        self._preparation = PolicyCompiler(trials) if trials is not None else None
+        self._compiler = PolicyCompiler(trials) if trials is not None else None
         self._is_prepared = asyncio.Event()
         # How often names of kinds have changed.
         self._epoch = 0
         for cache in self._exceptions.values():
             cache.listen(self._forget_exceptions)
         for cache in self.caches:
-            cache.listen(self._hear)
+            cache.listen(self._note_change)
 
     @property
     def caches(self) -> tuple[Cache, ...]:
@@ -183,13 +101,13 @@ class PolicyStore:
         async with asyncio.TaskGroup() as group:
             for cache in self.caches:
                 group.create_task(cache.run())
-            group.create_task(self._tell())
+            group.create_task(self._notify())
 
     async def wait(self) -> None:
         """Until everything has been read for the first time."""
         for cache in self.caches:
             await cache.wait()
-        if self._preparation is not None:
+        if self._compiler is not None:
             self._wake.set()
             await self._is_prepared.wait()
 
@@ -201,7 +119,7 @@ class PolicyStore:
         """Call `listener` after each burst of changes; it must not block."""
         self._listeners.append(listener)
 
-    def hear(self, listener: Callable[[Change], None]) -> None:
+    def listen_to_changes(self, listener: Callable[[Change], None]) -> None:
         """Call `listener` at once with each change of a policy; it must not block."""
         for cache in self._policies.values():
             cache.listen(listener)
@@ -212,7 +130,7 @@ class PolicyStore:
 
         Where they are prepared beside other work: those that are, as they were then.
         """
-        if self._stale and self._preparation is None:
+        if self._stale and self._compiler is None:
             self._stale = False
             self._list(self._read_all(self._list_documents()))
         return self._listed
@@ -233,25 +151,25 @@ class PolicyStore:
 
     def find_reason(self, policy: StoredPolicy) -> str:
         """Why the policy is not compiled, but answers with an error; empty where it is."""
-        made = self._preparation and self._preparation.made.get(policy.uid)
+        made = self._compiler and self._compiler.made.get(policy.uid)
         return made.reason if made else ""
 
-    async def _prepare(self, preparation: PolicyCompiler) -> None:
+    async def _prepare(self, compiler: PolicyCompiler) -> None:
         """Read and compile what has changed; until then everyone sees the state before."""
         # A large policy takes seconds to read.
         found = await asyncio.to_thread(self._read_all, self._list_documents())
         marked = [(policy, f"{self.mark(policy)};{self._epoch}") for policy in found]
-        await preparation.prepare(
+        await compiler.prepare(
             [
                 self._plan(policy, mark)
                 for policy, mark in marked
-                if not preparation.is_current(policy.uid, mark)
+                if not compiler.is_current(policy.uid, mark)
             ]
         )
-        preparation.keep({policy.uid for policy in found})
+        compiler.keep({policy.uid for policy in found})
         self._list(found)
         self._is_prepared.set()
-        pause = preparation.find_pause()
+        pause = compiler.find_pause()
         if pause is not None:
             asyncio.get_running_loop().call_later(pause, self._wake.set)
 
@@ -308,8 +226,8 @@ class PolicyStore:
 
     def programs(self, policy: StoredPolicy) -> tuple[Program, ...]:
         """The policy compiled with the exceptions that name it; nothing where it is unreadable."""
-        if self._preparation is not None:
-            prepared = self._preparation.made.get(policy.uid)
+        if self._compiler is not None:
+            prepared = self._compiler.made.get(policy.uid)
             return prepared.programs if prepared is not None else ()
         mark = self.mark(policy)
         known = self._programs.get(policy.uid)
@@ -355,7 +273,7 @@ class PolicyStore:
             self._flags.force_failure_policy_ignore,
         )
 
-    def _hear(self, change: Change) -> None:
+    def _note_change(self, change: Change) -> None:
         if change.object.get("kind") == kinds.CUSTOM_RESOURCE_DEFINITION.kind:
             # Policies that were compiled with guessed names must be compiled again.
             self._names = None
@@ -367,17 +285,17 @@ class PolicyStore:
     def _forget_exceptions(self, _: Change) -> None:
         self._excepted = None
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         quiet = _QUIET
         while True:
             await self._wake.wait()
             await asyncio.sleep(quiet)
             self._wake.clear()
             began = time.thread_time()
-            if self._preparation is not None:
+            if self._compiler is not None:
                 if not self.is_synced:
                     continue
-                await self._prepare(self._preparation)
+                await self._prepare(self._compiler)
             live = {policy.uid for policy in self.policies}
             for uid in self._programs.keys() - live:
                 del self._programs[uid]

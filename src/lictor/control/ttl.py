@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from lictor.cluster.access import Access, AccessCheck
 from lictor.cluster.cache import Cache, Change, ChangeType
 from lictor.cluster.client import Client
 from lictor.cluster.discovery import Collection
+from lictor.cluster.rbac import Access, AccessCheck
 from lictor.cluster.resource import Resource
 from lictor.cluster.work_queue import DueQueue
 from lictor.control.cleanup.removal import (

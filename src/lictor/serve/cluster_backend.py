@@ -5,7 +5,6 @@ import logging
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from lictor.cluster.access import ask_api_server
 from lictor.cluster.cache import Cache, Change, ChangeType
 from lictor.cluster.client import Client
 from lictor.cluster.config import load_config
@@ -13,9 +12,9 @@ from lictor.cluster.ephemeral_reports import EphemeralReports, read_form
 from lictor.cluster.events import EventSink
 from lictor.cluster.lookups import ClusterLookups, begin_request
 from lictor.cluster.namespaces import NamespaceCache
+from lictor.cluster.rbac import RoleCache, ask_api_server
 from lictor.cluster.request_filter import RequestFilter, build_filter
 from lictor.cluster.resource import CONFIG_MAP, SECRET, Resource
-from lictor.cluster.roles import RoleCache
 from lictor.cluster.settings import Settings, SettingsWatch
 from lictor.cluster.store import PolicyStore
 from lictor.cluster.update_requests import UpdateRequests

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lictor.assembly import compile_documents
 from lictor.cluster.resource import find_resource
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.errors import LoadError
 from lictor.families.registry import Role, registry
 from lictor.files import is_object_file, list_files, read_bytes

@@ -15,11 +15,11 @@ from lictor.serve.metrics import RequestLabels, RuleMetric
 log = logging.getLogger(__name__)
 
 # Classes of requests that are told apart; a forger could make more.
-_MAX_ASKED = 5000
+_MAX_LABELS = 5000
 
 
 def instrument_rules(program: Program, metric: RuleMetric) -> Program:
-    """The same program, measured and fenced."""
+    """The same program, whose rules are timed and cannot break each other."""
     return replace(
         program,
         rules=tuple(_instrument(program.policy.key, rule, metric) for rule in program.rules),
@@ -28,7 +28,7 @@ def instrument_rules(program: Program, metric: RuleMetric) -> Program:
 
 def _instrument(policy: str, rule: CompiledRule, metric: RuleMetric) -> CompiledRule:
     inner = rule.check
-    meter = _Meter(metric)
+    last = _LastObservation(metric)
     clock = time.perf_counter
 
     def check(case: Case) -> tuple[Result, ...]:
@@ -40,49 +40,49 @@ def _instrument(policy: str, rule: CompiledRule, metric: RuleMetric) -> Compiled
         except Exception as error:
             raise _describe(error, policy, rule.name) from error
         seconds = clock() - began
-        request, asked = _Last.pair
+        request, labels = _LastRequest.pair
         if request is not case.request:
-            asked = _describe_asked(case.request)
+            labels = _find_request_labels(case.request)
         for answer in answers:
-            # Nearly always the same answer to the same kind of request: asked first, as it is
-            # asked for every rule.
+            # Nearly always the same answer to the same kind of request: this runs for every
+            # rule.
             if (
-                meter.asked is asked
-                and meter.status is answer.status
-                and meter.rule is answer.rule
+                last.labels is labels
+                and last.status is answer.status
+                and last.rule is answer.rule
                 and seconds <= SHORTEST
             ):
-                histogram = meter.histogram
+                histogram = last.histogram
                 histogram.count += 1
                 histogram.seconds += seconds
                 histogram.buckets[0] += 1
             else:
-                meter.find(asked, answer).add(seconds)
+                last.find(labels, answer).add(seconds)
         return answers
 
     return replace(rule, check=check)
 
 
-class _Meter:
+class _LastObservation:
     """Where the answers of one rule count; what was found last is at hand."""
 
-    __slots__ = ("_metric", "asked", "histogram", "rule", "status")
+    __slots__ = ("_metric", "histogram", "labels", "rule", "status")
 
     def __init__(self, metric: RuleMetric) -> None:
         self._metric = metric
-        self.asked: RequestLabels | None = None
+        self.labels: RequestLabels | None = None
         self.status: Status | None = None
         self.rule = ""
         self.histogram = Histogram()
 
-    def find(self, asked: RequestLabels, answer: Result) -> Histogram:
-        histogram = self._metric.find(asked, answer)
-        self.asked, self.status, self.rule = asked, answer.status, answer.rule
+    def find(self, labels: RequestLabels, answer: Result) -> Histogram:
+        histogram = self._metric.find(labels, answer)
+        self.labels, self.status, self.rule = labels, answer.status, answer.rule
         self.histogram = histogram
         return histogram
 
 
-class _Last:
+class _LastRequest:
     """The request that was described last: all its rules ask for the same."""
 
     pair: tuple[Request | None, RequestLabels] = (None, RequestLabels("", "", "", ""))
@@ -91,19 +91,19 @@ class _Last:
 _known: dict[tuple[str, str, str, bool], RequestLabels] = {}
 
 
-def _describe_asked(request: Request) -> RequestLabels:
+def _find_request_labels(request: Request) -> RequestLabels:
     admission = request.admission or {}
     namespace = str(admission.get("namespace") or "")
     key = (request.kind.kind, namespace, request.operation.value, bool(admission.get("dryRun")))
-    asked = _known.get(key)
-    if asked is None:
-        if len(_known) >= _MAX_ASKED:
+    labels = _known.get(key)
+    if labels is None:
+        if len(_known) >= _MAX_LABELS:
             _known.clear()
         kind, _, operation, dry = key
-        asked = RequestLabels(kind, namespace, operation.lower(), "true" if dry else "false")
-        _known[key] = asked
-    _Last.pair = (request, asked)
-    return asked
+        labels = RequestLabels(kind, namespace, operation.lower(), "true" if dry else "false")
+        _known[key] = labels
+    _LastRequest.pair = (request, labels)
+    return labels
 
 
 def _describe(error: Exception, policy: str, rule: str) -> LictorError:

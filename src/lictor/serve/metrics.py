@@ -10,7 +10,7 @@ from lictor.serve.counters import Counters, Histogram, Labels
 
 if TYPE_CHECKING:
     # The supervising parent counts too, and must stay small.
-    from lictor.cluster.store import StoredPolicy
+    from lictor.cluster.stored_policy import StoredPolicy
 
 INFO = "kyverno_info"
 REQUESTS = "kyverno_admission_requests"

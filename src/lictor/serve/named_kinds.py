@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.families.classic.autogen import expand_rules
 from lictor.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
 from lictor.match.classic import list_descriptions

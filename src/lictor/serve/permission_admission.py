@@ -6,7 +6,7 @@ from itertools import product
 import msgspec
 from msgspec.structs import replace
 
-from lictor.cluster.access import Access, AccessCheck
+from lictor.cluster.rbac import Access, AccessCheck
 from lictor.kubernetes.resource_names import ResourceNames, ResourceType
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.wildcard import has_wildcard

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from lictor.cluster.flags import Flags
 from lictor.cluster.routes import find_policies, is_served, list_routes
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.engine import Engine
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.model.program import CompiledRule, Phase, Program
@@ -79,7 +79,7 @@ class PolicySets:
         self._flags = flags
         self.by_path: dict[str, PolicySet] = {}
         # By path and policy: what was made of programs that are still the same.
-        self._shares: dict[str, dict[tuple[str, str], _Share]] = {}
+        self._shares: dict[str, dict[tuple[str, str], _PolicyRules]] = {}
         self._changed = asyncio.Event()
         # Has every policy been compiled once?
         self.is_warm = False
@@ -152,12 +152,14 @@ class PolicySets:
             lookup_classes=set(),
         )
 
-    def _find_shares(self, route: WebhookRoute, policies: Iterable[StoredPolicy]) -> list["_Share"]:
+    def _find_shares(
+        self, route: WebhookRoute, policies: Iterable[StoredPolicy]
+    ) -> list["_PolicyRules"]:
         """What each policy adds, made anew only where it has changed."""
         if len(self._shares) > _MAX_POLICY_SETS:
             self._shares.clear()
         before = self._shares.get(route.path, {})
-        now: dict[tuple[str, str], _Share] = {}
+        now: dict[tuple[str, str], _PolicyRules] = {}
         for policy in policies:
             key = (policy.resource.kind, policy.key)
             known, programs = before.get(key), self._store.programs(policy)
@@ -168,17 +170,17 @@ class PolicySets:
 
     def _make_share(
         self, route: WebhookRoute, policy: StoredPolicy, programs: tuple[Program, ...]
-    ) -> "_Share":
+    ) -> "_PolicyRules":
         metric = RuleMetric(self._counters, policy)
-        parts: list[_Parts] = []
+        parts: list[_SplitRules] = []
         for program in programs:
             asked = program if route.fine_grained else limit_to_named_kinds(program, policy)
             split = _split(asked, route)
-            parts.append(_Parts(*(instrument_rules(each, metric) for each in split.each)))
-        return _Share(programs, tuple(parts), b"oles" in orjson.dumps(policy.document))
+            parts.append(_SplitRules(*(instrument_rules(each, metric) for each in split.each)))
+        return _PolicyRules(programs, tuple(parts), b"oles" in orjson.dumps(policy.document))
 
 
-class _Parts(msgspec.Struct, frozen=True):
+class _SplitRules(msgspec.Struct, frozen=True):
     blocking: Program
     audit: Program
     triggered: Program
@@ -188,15 +190,15 @@ class _Parts(msgspec.Struct, frozen=True):
         return self.blocking, self.audit, self.triggered
 
 
-class _Share(msgspec.Struct, frozen=True):
+class _PolicyRules(msgspec.Struct, frozen=True):
     """What one policy adds to a policy set."""
 
     programs: tuple[Program, ...]
-    parts: tuple[_Parts, ...]
+    parts: tuple[_SplitRules, ...]
     needs_roles: bool
 
 
-def _split(program: Program, route: WebhookRoute) -> _Parts:
+def _split(program: Program, route: WebhookRoute) -> _SplitRules:
     now: list[CompiledRule] = []
     later: list[CompiledRule] = []
     triggered: list[CompiledRule] = []
@@ -210,7 +212,7 @@ def _split(program: Program, route: WebhookRoute) -> _Parts:
     if program.first_only and now:
         # The first rule that answers keeps the others quiet: they must be asked in one go.
         now, later = [rule for rule in program.rules if rule in now or rule in later], []
-    return _Parts(*(replace(program, rules=tuple(each)) for each in (now, later, triggered)))
+    return _SplitRules(*(replace(program, rules=tuple(each)) for each in (now, later, triggered)))
 
 
 def _is_asked(rule: CompiledRule, route: WebhookRoute) -> bool:

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from lictor.cluster.access import AccessCheck
 from lictor.cluster.compile_trial import Job, Trials, compile_alone, current_trials, tell_failure
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
+from lictor.cluster.rbac import AccessCheck
 from lictor.errors import LictorError
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lang.ttl import find_deletion_time

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from lictor.cluster.ephemeral_reports import EphemeralReports
 from lictor.cluster.events import EventSink
 from lictor.cluster.settings import Settings
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.cluster.update_requests import Update, UpdateRequests, UpdateTrigger, UpdateType
 from lictor.model.policy import Policy
 from lictor.model.request import Caller, Operation, Request

@@ -5,7 +5,7 @@ import pytest
 from lictor.cluster.cache import Change, ChangeType
 from lictor.cluster.client import Client
 from lictor.cluster.config import ClusterConfig
-from lictor.cluster.roles import RoleCache
+from lictor.cluster.rbac import RoleCache
 from lictor.model.request import Caller
 
 

@@ -9,7 +9,8 @@ from lictor.cluster.routes import (
     is_asked,
     list_routes,
 )
-from lictor.cluster.store import StoredPolicy, list_policy_resources
+from lictor.cluster.store import list_policy_resources
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.families.registry import registry
 from lictor.load.policies import load_documents
 

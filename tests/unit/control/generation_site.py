@@ -10,7 +10,7 @@ from live_api import LiveApi
 from lictor.assembly import compile_documents
 from lictor.cluster.names import Names
 from lictor.cluster.resource import NAMESPACE, find_resource
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.cluster.update_requests import UpdateTrigger
 from lictor.control.background.update_requests import TriggerReader
 from lictor.control.generate.downstream import Downstream

@@ -5,7 +5,7 @@ import pytest
 
 from lictor.assembly import compile_documents
 from lictor.cluster.resource import NAMESPACE, Resource, find_resource
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.control.generate.rules import list_generate_rules
 from lictor.families.registry import registry
 from lictor.load.policies import load_documents

@@ -3,7 +3,8 @@
 from typing import Any, cast
 
 from lictor.cluster.resource import find_resource
-from lictor.cluster.store import PolicyStore, StoredPolicy
+from lictor.cluster.store import PolicyStore
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.control.status.policies import PolicyFaults
 from lictor.families.registry import registry
 from lictor.kubernetes.resource_names import builtin_names

@@ -6,7 +6,8 @@ from lictor.cluster.discovery import ServedResource, find_resources
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.cluster.settings import Settings, read_settings
-from lictor.cluster.store import StoredPolicy, list_policy_resources
+from lictor.cluster.store import list_policy_resources
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.control.webhooks.draft import DraftContext
 from lictor.control.webhooks.match_conditions import build_exemptions
 from lictor.lang.kind_selector import parse_kind_selector

@@ -9,7 +9,7 @@ import orjson
 
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.http.messages import HttpRequest, HttpResponse
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.model.program import Program

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from lictor.cluster.access import Access
 from lictor.cluster.flags import Flags
+from lictor.cluster.rbac import Access
 from lictor.kubernetes.resource_names import builtin_names
 from lictor.model.finding import Finding
 from lictor.serve.permission_admission import ControllerAccounts, review_permissions

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from lictor.cluster.resource import find_resource
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.cluster.update_requests import UpdateType
 from lictor.families.registry import registry
 from lictor.load.policies import load_documents

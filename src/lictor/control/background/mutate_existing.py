@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
-from lictor.cluster.store import PolicyStore, StoredPolicy
+from lictor.cluster.store import PolicyStore
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.cluster.update_requests import Update, UpdateRequests, UpdateTrigger, UpdateType
 from lictor.control.background.update_requests import TriggerReader
 from lictor.control.context import evaluate_in_thread

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from lictor.cluster.discovery import Discovery
 from lictor.cluster.resource import UPDATE_REQUEST, Resource
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.cluster.update_requests import UpdateRequests, UpdateType
 from lictor.control.background.coordinator import RESYNC, BackgroundCoordinator
 from lictor.control.background.mutate_existing import ExistingTriggers, MutateExisting

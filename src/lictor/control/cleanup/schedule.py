@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from lictor.cluster.access import AccessCheck
 from lictor.cluster.cache import Cache
 from lictor.cluster.cleanup_policies import (
     check_permissions,
@@ -16,6 +15,7 @@ from lictor.cluster.cleanup_policies import (
     find_targets,
     read_cleanup,
 )
+from lictor.cluster.rbac import AccessCheck
 from lictor.cluster.resource import Resource
 from lictor.control.cleanup.removal import Tell, refer_to
 from lictor.control.cleanup.run import (

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from lictor.cluster.cache import Change, ChangeType
 from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource, find_resource
-from lictor.cluster.store import PolicyStore, StoredPolicy
+from lictor.cluster.store import PolicyStore
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.cluster.update_requests import UpdateTrigger
 from lictor.control.generate.labels import GenerationUnit
 from lictor.engine import Engine
@@ -85,7 +86,7 @@ class GenerateRules:
         # Under which version each state of a policy was first seen.
         self._versions: dict[tuple[str, int], int] = {}
         # At once: after a burst of changes a policy has the version of its status already.
-        store.hear(self._note_version)
+        store.listen_to_changes(self._note_version)
 
     @property
     def rules(self) -> tuple[GenerateRule, ...]:

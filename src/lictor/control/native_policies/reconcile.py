@@ -12,7 +12,7 @@ from lictor.cluster.resource import (
     VALIDATING_ADMISSION_POLICY,
     Resource,
 )
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.control.context import ControllerContext
 from lictor.control.loop import ReconcileLoop
 from lictor.control.native_policies.objects import (

@@ -18,7 +18,8 @@ from lictor.cluster.resource import (
     VALIDATING_ADMISSION_POLICY,
     Resource,
 )
-from lictor.cluster.store import PolicyStore, StoredPolicy
+from lictor.cluster.store import PolicyStore
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.control.context import evaluate_now
 from lictor.control.scan.progress import hash_text
 from lictor.engine import Engine

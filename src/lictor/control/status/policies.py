@@ -7,10 +7,11 @@ from itertools import product
 
 import msgspec
 
-from lictor.cluster.access import Access, AccessCheck, ask_api_server, remember_answers
 from lictor.cluster.client import Client
+from lictor.cluster.rbac import Access, AccessCheck, ask_api_server, remember_answers
 from lictor.cluster.routes import is_served
-from lictor.cluster.store import PolicyStore, StoredPolicy
+from lictor.cluster.store import PolicyStore
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.control.context import ControllerContext
 from lictor.control.loop import ReconcileLoop
 from lictor.errors import ConflictError, NotFoundError

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from lictor.cluster.routes import build_named_path, is_asked
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.control.webhooks.draft import (
     EQUIVALENT,
     DraftContext,

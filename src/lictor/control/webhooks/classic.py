@@ -12,7 +12,7 @@ from lictor.cluster.routes import (
     is_asked,
     shares_paths,
 )
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.control.webhooks.draft import (
     NONE_ON_DRY_RUN,
     DraftContext,

@@ -11,7 +11,7 @@ from lictor.cluster.discovery import Discovery, ServedResource
 from lictor.cluster.resource import CUSTOM_RESOURCE_DEFINITION
 from lictor.cluster.routes import is_served, list_path_kinds
 from lictor.cluster.settings import Settings
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.control.context import ControllerContext
 from lictor.control.loop import ReconcileLoop
 from lictor.control.status.policies import WebhookReadiness, identify_policy

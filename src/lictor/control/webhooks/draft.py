@@ -9,7 +9,7 @@ from lictor.cluster.discovery import ServedResource
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.cluster.settings import Settings
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.control.webhooks.match_conditions import Exemptions
 from lictor.control.webhooks.rules import ALL, make_rule
 from lictor.families.registry import PolicyKind, Role, registry

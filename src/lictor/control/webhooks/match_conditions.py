@@ -11,7 +11,7 @@ import msgspec
 from lictor.cluster.discovery import ServedResource
 from lictor.cluster.names import Names
 from lictor.cluster.settings import CallerExclusion, Settings
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.control.webhooks.rules import ALL, excludes_namespace, names_namespace
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.wildcard import has_wildcard

@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from lictor.cluster.store import StoredPolicy
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.errors import CompileError
 from lictor.families.classic.actions import is_mutating_rule, is_validating_rule
 from lictor.lang.wildcard import compile_wildcard, has_wildcard

@@ -1,0 +1,94 @@
+"""A policy as the API server has it, and what follows from its document."""
+
+from collections.abc import Callable, Hashable
+from functools import cached_property
+from typing import Any, TypeVar
+
+import msgspec
+
+from lictor.cluster.resource import Resource
+from lictor.families.registry import PolicyKind, registry
+from lictor.model.finding import Finding
+from lictor.model.metadata import PolicyRecord
+from lictor.raw import JsonObject
+
+_T = TypeVar("_T")
+
+
+class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
+    """A policy as the API server has it, and as a record where it can be read."""
+
+    resource: Resource
+    document: JsonObject
+    record: PolicyRecord | None
+    problems: tuple[Finding, ...] = ()
+    # The installation may turn every failure policy into Ignore.
+    always_ignore: bool = False
+    # By what it answers; a copy with another status has the same.
+    _derived: dict[Hashable, Any] = msgspec.field(default_factory=dict)
+
+    def derive(self, question: Hashable, work_out: Callable[[], _T]) -> _T:
+        """What follows from the policy without its status: worked out once for each question."""
+        if question not in self._derived:
+            self._derived[question] = work_out()
+        found: _T = self._derived[question]
+        return found
+
+    @cached_property
+    def kind(self) -> PolicyKind:
+        """What is declared of its kind."""
+        return registry().get(self.resource.group, self.resource.kind)
+
+    @cached_property
+    def name(self) -> str:
+        return str(self.document["metadata"]["name"])
+
+    @cached_property
+    def namespace(self) -> str:
+        return str(self.document["metadata"].get("namespace") or "")
+
+    @cached_property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @cached_property
+    def uid(self) -> str:
+        return str(self.document["metadata"].get("uid") or "")
+
+    @cached_property
+    def generation(self) -> int:
+        return int(self.document["metadata"].get("generation") or 0)
+
+    @cached_property
+    def failure_policy(self) -> str:
+        """What the API server does when we do not answer: Fail or Ignore."""
+        # What only triggers work of the background holds up nobody.
+        if self.always_ignore:
+            return "Ignore"
+        if self.kind.failure_policy:
+            return self.kind.failure_policy
+        spec = self.document.get("spec") or {}
+        own = (spec.get("webhookConfiguration") or {}).get("failurePolicy")
+        return str(own or spec.get("failurePolicy") or "Fail")
+
+    @cached_property
+    def admission(self) -> bool:
+        """Is it asked when requests come?"""
+        return self._enabled("admission")
+
+    @cached_property
+    def background(self) -> bool:
+        """Is it asked about what is there already?"""
+        return self._enabled("background")
+
+    @cached_property
+    def is_native(self) -> bool:
+        """Does an admission policy of Kubernetes, made from this one, do its work?"""
+        status = self.document.get("status") or {}
+        made = status.get("validatingadmissionpolicy") or {}
+        return bool(status.get("generated") or made.get("generated"))
+
+    def _enabled(self, when: str) -> bool:
+        spec = self.document.get("spec") or {}
+        chosen = (spec.get("evaluation") or {}).get(when) or {}
+        return spec.get(when) is not False and chosen.get("enabled") is not False
