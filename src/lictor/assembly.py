@@ -15,7 +15,7 @@ from lictor.engine import Adapt, Engine
 from lictor.errors import LictorError, LoadError, UsageError
 from lictor.families.registry import Role, registry, resolve
 from lictor.files import is_object_file, list_files, read_bytes
-from lictor.lang.watch import Heard, Recorder, WatchRule
+from lictor.lang.watch import ClosureAnswer, Recorder, WatchRule
 from lictor.load.policies import Loaded, load_documents, refuse_errors
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import CleanupProgram, Program
@@ -160,7 +160,7 @@ class Told(msgspec.Struct, frozen=True):
     """What a policy said of a request, and what each of its parts answered on the way."""
 
     verdict: Verdict
-    heard: tuple[Heard, ...]
+    heard: tuple[ClosureAnswer, ...]
 
 
 def explain(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from lictor.evaluate.setting import Outcome, Setting
+from lictor.evaluate.rule_context import RuleContext, RuleOutcome
 from lictor.lang.assertion import compile_assertion
 from lictor.model.program import Case, Check
 from lictor.model.request import Request
@@ -12,7 +12,7 @@ from lictor.model.result import Failure, Result, Status
 from lictor.raw import Json, JsonObject
 
 
-def compile_assert(tree: Json, names: tuple[str, ...], setting: Setting) -> Check:
+def compile_assert(tree: Json, names: tuple[str, ...], setting: RuleContext) -> Check:
     """The check of an assertion tree, in which `names`, the context entries, are bindings."""
     test = compile_assertion(tree, now=setting.lookups.now)
     text = f"Validation rule '{setting.rule}' passed."
@@ -20,8 +20,8 @@ def compile_assert(tree: Json, names: tuple[str, ...], setting: Setting) -> Chec
     def check(case: Case) -> tuple[Result, ...]:
         mismatches = test(_payload(case.request), _bindings(case, names))
         if not mismatches:
-            return (setting.result(case, Outcome(Status.PASS, text)),)
-        base = setting.result(case, Outcome(Status.FAIL))
+            return (setting.result(case, RuleOutcome(Status.PASS, text)),)
+        base = setting.result(case, RuleOutcome(Status.FAIL))
         return tuple(
             replace(base, message=str(m), failure=Failure(m.path, found=m.found, reason=m.detail))
             for m in mismatches

@@ -15,7 +15,7 @@ from lictor.errors import (
 )
 from lictor.evaluate.expressions import Expressions
 from lictor.evaluate.namespace_bounds import check_path
-from lictor.evaluate.setting import Setting
+from lictor.evaluate.rule_context import RuleContext
 from lictor.lang.json_type import merge_objects, name_json_type, split_dotted
 from lictor.lang.template import Fill
 from lictor.lang.written_size import check_written
@@ -28,14 +28,14 @@ from lictor.raw import Json
 Enter: TypeAlias = Callable[[Scope], Scope]
 
 
-def compile_context(entries: Sequence[model.ContextEntry], setting: Setting) -> Enter | None:
+def compile_context(entries: Sequence[model.ContextEntry], setting: RuleContext) -> Enter | None:
     """Compile a rule's context entries; None where nothing is to be entered."""
     given = dict(setting.lookups.rule_values(setting.policy.name, setting.rule))
     return _compile(entries, setting, given)
 
 
 def compile_foreach_context(
-    entries: Sequence[model.ContextEntry], setting: Setting
+    entries: Sequence[model.ContextEntry], setting: RuleContext
 ) -> Enter | None:
     """The same for the entries of a `foreach`."""
     given = dict(setting.lookups.foreach_values(setting.policy.name, setting.rule, 0))
@@ -43,7 +43,7 @@ def compile_foreach_context(
 
 
 def _compile(
-    entries: Sequence[model.ContextEntry], setting: Setting, given: Mapping[str, Json]
+    entries: Sequence[model.ContextEntry], setting: RuleContext, given: Mapping[str, Json]
 ) -> Enter | None:
     builder = _LoaderBuilder(setting.expressions, setting.lookups, setting.policy.namespace)
     roots = {split_dotted(name)[0] for name in given}

@@ -6,12 +6,41 @@ query is known from its text alone, and refused.
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
+
+import orjson
 
 from lictor.errors import CompileError, EvaluationError, UnknownKeyError
 from lictor.lang.jmespath import FoldingBudget, compile_query, parse_query
 from lictor.lang.template import CompiledDocument, Fill, compile_document
+from lictor.lang.written_size import ensure_room
 from lictor.raw import Json, JsonObject
+
+Made = TypeVar("Made")
+
+_MAX_FILLED = 64
+
+
+def remember_compiled(compile_one: Callable[[Json], Made]) -> Callable[[Json], Made]:
+    """The same compiler, which knows the last few documents that it was given."""
+    known: dict[bytes, Made] = {}
+
+    def compile_filled(filled: Json) -> Made:
+        ensure_room(filled)
+        try:
+            key = orjson.dumps(filled)
+        except TypeError:
+            # Not what a file can hold, such as a number beyond 64 bits; rare, so made anew.
+            return compile_one(filled)
+        made = known.get(key)
+        if made is None:
+            if len(known) >= _MAX_FILLED:
+                known.clear()
+            made = known[key] = compile_one(filled)
+        return made
+
+    return compile_filled
+
 
 MAX_GROWTH: Final = 1000
 # Only what stands between commas can be given twice, so fewer commas cannot grow beyond the bound.

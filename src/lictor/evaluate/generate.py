@@ -9,7 +9,7 @@ from lictor.errors import EvaluationError, NotProvidedError
 from lictor.evaluate.conditions import ask, compile_conditions
 from lictor.evaluate.context import compile_foreach_context
 from lictor.evaluate.namespace_bounds import check_kind, check_namespace
-from lictor.evaluate.setting import Outcome, Setting
+from lictor.evaluate.rule_context import RuleContext, RuleOutcome
 from lictor.evaluate.validate import element_values
 from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.label_selector import compile_label_selector, read_requirements
@@ -27,7 +27,7 @@ Make: TypeAlias = Callable[[Case], Iterator[Made]]
 _SERVER_FIELDS = ("uid", "selfLink", "creationTimestamp", "managedFields", "resourceVersion")
 
 
-def compile_generate(generate: Generate, setting: Setting) -> Check:
+def compile_generate(generate: Generate, setting: RuleContext) -> Check:
     """The check of a generate rule; passing means that its objects would be made."""
     make = (
         _compile_foreach(generate.foreach, setting)
@@ -43,15 +43,15 @@ def compile_generate(generate: Generate, setting: Setting) -> Check:
         except NotProvidedError:
             made = ()  # the rule applies; what it would copy is known to a cluster only
         except EvaluationError as error:
-            return (setting.result(case, Outcome(Status.ERROR, str(error))),)
-        result = setting.result(case, Outcome(Status.PASS))
+            return (setting.result(case, RuleOutcome(Status.ERROR, str(error))),)
+        result = setting.result(case, RuleOutcome(Status.PASS))
         objects, sources = zip(*made, strict=True) if made else ((), ())
         return (replace(result, generated=objects, sources=sources),)
 
     return check
 
 
-def _compile_foreach(blocks: Sequence[ForEachGenerate], setting: Setting) -> Make:
+def _compile_foreach(blocks: Sequence[ForEachGenerate], setting: RuleContext) -> Make:
     loops = [
         _compile_loop(block, setting, f"generate.foreach[{index}].preconditions")
         for index, block in enumerate(blocks)
@@ -64,7 +64,7 @@ def _compile_foreach(blocks: Sequence[ForEachGenerate], setting: Setting) -> Mak
     return make
 
 
-def _compile_loop(block: ForEachGenerate, setting: Setting, where: str) -> Make:
+def _compile_loop(block: ForEachGenerate, setting: RuleContext, where: str) -> Make:
     elements_of = setting.expressions.query(block.list)
     enter = compile_foreach_context(block.context, setting)
     asks = compile_conditions(
@@ -85,7 +85,7 @@ def _compile_loop(block: ForEachGenerate, setting: Setting, where: str) -> Make:
     return loop
 
 
-def _compile_pattern(body: Generate | ForEachGenerate, setting: Setting) -> Make:
+def _compile_pattern(body: Generate | ForEachGenerate, setting: RuleContext) -> Make:
     selector = body.clone_list.selector
     document = setting.expressions.document(
         {
@@ -157,7 +157,7 @@ def _check_empty(wanted: JsonObject) -> None:
         raise EvaluationError("a variable for a namespace became empty: nothing is generated")
 
 
-def _sources(wanted: JsonObject, setting: Setting) -> Iterator[Made]:
+def _sources(wanted: JsonObject, setting: RuleContext) -> Iterator[Made]:
     if wanted["clone"]["name"]:
         yield from _clone(wanted, setting)
     elif wanted["cloneList"]["kinds"]:
@@ -167,7 +167,7 @@ def _sources(wanted: JsonObject, setting: Setting) -> Iterator[Made]:
         yield _named(_object(wanted["data"]), wanted, str(wanted["name"])), None
 
 
-def _clone(wanted: JsonObject, setting: Setting) -> Iterator[Made]:
+def _clone(wanted: JsonObject, setting: RuleContext) -> Iterator[Made]:
     source = wanted["clone"]
     if source["namespace"] == wanted["namespace"] and source["name"] == wanted["name"]:
         return  # an object is not copied onto itself
@@ -182,7 +182,7 @@ def _clone(wanted: JsonObject, setting: Setting) -> Iterator[Made]:
     yield _named(_without_server_fields(found), wanted, str(wanted["name"])), read_source(found)
 
 
-def _clone_list(wanted: JsonObject, setting: Setting) -> Iterator[Made]:
+def _clone_list(wanted: JsonObject, setting: RuleContext) -> Iterator[Made]:
     cloned = wanted["cloneList"]
     if cloned["namespace"] == wanted["namespace"]:
         return
@@ -225,7 +225,7 @@ def _without_server_fields(source: JsonObject) -> JsonObject:
     return {**source, "metadata": {k: v for k, v in metadata.items() if k not in dropped}}
 
 
-def _label(made: JsonObject, case: Case, setting: Setting) -> JsonObject:
+def _label(made: JsonObject, case: Case, setting: RuleContext) -> JsonObject:
     trigger = case.request.resource
     about = _object(trigger.get("metadata"))
     kind = GroupVersionKind.of(str(trigger.get("apiVersion", "")), str(trigger.get("kind", "")))

@@ -1,22 +1,94 @@
-"""What stands before a rule's body: context, preconditions and exceptions, in that order."""
+"""What runs before and after a rule's check: context, preconditions, exceptions, old violations."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
-from lictor.errors import EvaluationError
+from lictor.errors import EvaluationError, LictorError
 from lictor.evaluate.conditions import Conditions, ask, compile_conditions
 from lictor.evaluate.context import Enter
 from lictor.evaluate.expressions import Expressions
-from lictor.evaluate.setting import Outcome, Setting
+from lictor.evaluate.rule_context import RuleContext, RuleOutcome
 from lictor.lang.wildcard import compile_wildcard
 from lictor.match.classic import EXCEPTION, compile_filter
 from lictor.match.combine import remember
 from lictor.model.exception import PolicyException
 from lictor.model.policy import PodSecurityStandard
-from lictor.model.program import Case, Check
+from lictor.model.program import Case, Check, Matcher
+from lictor.model.request import Caller, GroupVersionKind, Operation, Request
 from lictor.model.result import ExceptionRef, Result, Status
+
+_NOBODY = Caller("kyverno:kyverno-invalid-controller", "kyverno:invaliduid")
+_SKIPPED = "skipping the rule evaluation as pre-existing violations are allowed"
+# Variables given by hand that speak of the update, and not of the old object.
+_OF_THE_UPDATE = ("request.object", "request.oldObject", "request.operation")
+
+
+def allow_existing(check: Check, matches: Matcher) -> Check:
+    """The check, but for updates that break what the old object broke already.
+
+    `matches` is asked about the old object as nobody would create it now, and not through a
+    subresource: a rule about callers or subresources only never concerns it, and is not relaxed.
+    """
+
+    def relaxed(case: Case) -> tuple[Result, ...]:
+        results = check(case)
+        request = case.request
+        if request.operation is not Operation.UPDATE or request.old_object is None:
+            return results
+        if not any(result.status is Status.FAIL for result in results):
+            return results
+        if not matches(_as_stored(request)) or not _was_broken(check, case):
+            return results
+        return (replace(results[0], status=Status.SKIP, message=_SKIPPED, failure=None),)
+
+    return relaxed
+
+
+def _was_broken(check: Check, case: Case) -> bool:
+    try:
+        results = check(Case(_as_created(case.request), case.builder))
+    except LictorError:
+        # Whether the old object was right cannot be told: the violation stands.
+        return False
+    return any(result.status is Status.FAIL for result in results)
+
+
+def _as_stored(request: Request) -> Request:
+    """The old object for itself, as if nobody that a rule could know created it."""
+    old = request.old_object or {}
+    kind = GroupVersionKind.of(str(old.get("apiVersion") or ""), str(old.get("kind") or ""))
+    return replace(
+        request,
+        # What is sent to a subresource (a Scale) is not of its owner's kind.
+        kind=kind if kind.kind else request.kind,
+        object=old,
+        old_object=None,
+        operation=Operation.CREATE,
+        subresource="",
+        caller=_NOBODY,
+    )
+
+
+def _as_created(request: Request) -> Request:
+    """The old object as the same caller would create it now."""
+    admission = request.admission
+    if admission is not None:
+        admission = {**admission, "oldObject": None}
+    return replace(
+        request,
+        object=request.old_object,
+        old_object=None,
+        operation=Operation.CREATE,
+        variables={
+            name: value
+            for name, value in request.variables.items()
+            if not name.startswith(_OF_THE_UPDATE)
+        },
+        admission=admission,
+    )
 
 
 class Exempted(msgspec.Struct, frozen=True):
@@ -29,10 +101,10 @@ class Exempted(msgspec.Struct, frozen=True):
 Exempt: TypeAlias = Callable[[Case], tuple[Exempted, ...]]
 
 
-def skip_exempted(case: Case, found: tuple[Exempted, ...], setting: Setting) -> Result:
+def skip_exempted(case: Case, found: tuple[Exempted, ...], setting: RuleContext) -> Result:
     """The answer of a rule from which the case is freed."""
     names = ", ".join(each.ref.key for each in found)
-    outcome = Outcome(Status.SKIP, f"rule is skipped due to policy exceptions {names}")
+    outcome = RuleOutcome(Status.SKIP, f"rule is skipped due to policy exceptions {names}")
     return setting.result(case, outcome, exceptions=tuple(each.ref for each in found))
 
 
@@ -84,7 +156,7 @@ def _compile_one(
     return exempt
 
 
-class Guard(msgspec.Struct, frozen=True):
+class RuleGuard(msgspec.Struct, frozen=True):
     """The parts that are there; None for those that are not."""
 
     enter: Enter | None
@@ -92,7 +164,7 @@ class Guard(msgspec.Struct, frozen=True):
     exempt: Exempt | None
 
 
-def guard(check: Check, parts: Guard, setting: Setting) -> Check:
+def guard(check: Check, parts: RuleGuard, setting: RuleContext) -> Check:
     """The check behind its guards; the very same where there are none, to save a call."""
     if parts.exempt is not None:
         check = _guard_exceptions(check, parts.exempt, setting)
@@ -107,7 +179,7 @@ def _guard_context(check: Check, enter: Enter) -> Check:
     return lambda case: check(case.with_scope(enter(case.scope)))
 
 
-def _guard_preconditions(check: Check, asks: Conditions, setting: Setting) -> Check:
+def _guard_preconditions(check: Check, asks: Conditions, setting: RuleContext) -> Check:
     unmet = setting.fixed(Status.SKIP, "preconditions not met")
 
     def guarded(case: Case) -> tuple[Result, ...]:
@@ -117,12 +189,12 @@ def _guard_preconditions(check: Check, asks: Conditions, setting: Setting) -> Ch
         if not text and unmet is not None:
             return unmet
         skipped = "; ".join(filter(None, ("preconditions not met", text)))
-        return (setting.result(case, Outcome(Status.SKIP, skipped)),)
+        return (setting.result(case, RuleOutcome(Status.SKIP, skipped)),)
 
     return guarded
 
 
-def _guard_exceptions(check: Check, exempt: Exempt, setting: Setting) -> Check:
+def _guard_exceptions(check: Check, exempt: Exempt, setting: RuleContext) -> Check:
     def guarded(case: Case) -> tuple[Result, ...]:
         found = exempt(case)
         return (skip_exempted(case, found, setting),) if found else check(case)

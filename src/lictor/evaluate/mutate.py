@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from lictor.errors import CompileError, EvaluationError
 from lictor.evaluate.conditions import Conditions, ask, compile_conditions
 from lictor.evaluate.context import Enter, compile_foreach_context
-from lictor.evaluate.filled import remember_compiled
+from lictor.evaluate.expressions import remember_compiled
 from lictor.evaluate.namespace_bounds import check_same_object
-from lictor.evaluate.setting import Outcome, Setting
-from lictor.evaluate.targets import Target, compile_targets
+from lictor.evaluate.rule_context import RuleContext, RuleOutcome
+from lictor.evaluate.targets import ExistingTarget, compile_targets
 from lictor.evaluate.validate import element_values
 from lictor.lang.patch import ConditionNotMet, compile_json_patch, compile_overlay, parse_json_patch
 from lictor.lang.template import CompiledDocument
@@ -28,7 +28,7 @@ Change: TypeAlias = Callable[[Scope, JsonObject], JsonObject]
 _SMALL_PATCH = 1024
 
 
-def compile_mutate(mutate: Mutate, setting: Setting) -> Check:
+def compile_mutate(mutate: Mutate, setting: RuleContext) -> Check:
     """The check of a mutate rule."""
     change = _compile_change(mutate, setting)
     if mutate.targets:
@@ -45,7 +45,7 @@ def compile_mutate(mutate: Mutate, setting: Setting) -> Check:
     return check
 
 
-def _compile_existing(mutate: Mutate, change: Change, setting: Setting) -> Check:
+def _compile_existing(mutate: Mutate, change: Change, setting: RuleContext) -> Check:
     targets = compile_targets(mutate.targets, setting)
 
     def check(case: Case) -> tuple[Result, ...]:
@@ -61,33 +61,35 @@ def _compile_existing(mutate: Mutate, change: Change, setting: Setting) -> Check
     return check
 
 
-def _change_target(target: Target, change: Change, *, is_loop: bool) -> tuple[Outcome, JsonObject]:
+def _change_target(
+    target: ExistingTarget, change: Change, *, is_loop: bool
+) -> tuple[RuleOutcome, JsonObject]:
     if target.asks is not None:
         try:
             holds, text = ask(target.asks, target.scope, "failed to evaluate preconditions")
         except EvaluationError as error:
-            return Outcome(Status.ERROR, str(error)), target.object
+            return RuleOutcome(Status.ERROR, str(error)), target.object
         if not holds:
             skipped = "; ".join(filter(None, ("preconditions not met", text)))
-            return Outcome(Status.SKIP, skipped), target.object
+            return RuleOutcome(Status.SKIP, skipped), target.object
     try:
         outcome, after = _apply(change, target.scope, target.object, is_loop=is_loop)
         check_same_object(target.object, after)
         return outcome, after
     except (EvaluationError, CompileError) as error:
-        return Outcome(Status.ERROR, str(error)), target.object
+        return RuleOutcome(Status.ERROR, str(error)), target.object
 
 
 def _apply(
     change: Change, scope: Scope, before: JsonObject, *, is_loop: bool
-) -> tuple[Outcome, JsonObject]:
+) -> tuple[RuleOutcome, JsonObject]:
     after = change(scope, before)
     if is_loop:
         check_written(after)
     if after is before or after == before:
         text = "0 elements processed" if is_loop else "no patches applied"
-        return Outcome(Status.SKIP, text), before
-    return Outcome(Status.PASS, _describe(after)), after
+        return RuleOutcome(Status.SKIP, text), before
+    return RuleOutcome(Status.PASS, _describe(after)), after
 
 
 def _describe(resource: JsonObject) -> str:
@@ -98,13 +100,13 @@ def _describe(resource: JsonObject) -> str:
     return f"{text} in namespace {namespace}" if namespace else text
 
 
-def _compile_change(mutate: Mutate, setting: Setting) -> Change:
+def _compile_change(mutate: Mutate, setting: RuleContext) -> Change:
     if mutate.foreach:
         return _compile_foreach(mutate.foreach, setting, "mutate")
     return _compile_patch(mutate, setting)
 
 
-def _compile_patch(body: Mutate | ForEachMutate, setting: Setting) -> Change:
+def _compile_patch(body: Mutate | ForEachMutate, setting: RuleContext) -> Change:
     if body.patch_strategic_merge is not None:
         document = setting.expressions.document(body.patch_strategic_merge)
         return _compile_filled(document, compile_overlay)
@@ -169,7 +171,7 @@ def _patched(patch: Callable[[Json], Json], before: JsonObject) -> JsonObject:
     return after
 
 
-def _compile_foreach(blocks: Sequence[ForEachMutate], setting: Setting, where: str) -> Change:
+def _compile_foreach(blocks: Sequence[ForEachMutate], setting: RuleContext, where: str) -> Change:
     loops = [
         _Loop(block, setting, f"{where}.foreach[{index}]") for index, block in enumerate(blocks)
     ]
@@ -190,7 +192,7 @@ def _compile_foreach(blocks: Sequence[ForEachMutate], setting: Setting, where: s
 class _Loop:
     """One entry of `foreach`, compiled."""
 
-    def __init__(self, block: ForEachMutate, setting: Setting, where: str) -> None:
+    def __init__(self, block: ForEachMutate, setting: RuleContext, where: str) -> None:
         self._list = setting.expressions.query(block.list)
         self._text = block.list
         self._nesting = where.count(".foreach[") - 1

@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from lictor.errors import CompileError
-from lictor.evaluate.filled import remember_compiled
-from lictor.evaluate.messages import Message
-from lictor.evaluate.setting import Outcome, Setting
+from lictor.evaluate.expressions import remember_compiled
+from lictor.evaluate.rule_context import Message, RuleContext, RuleOutcome
 from lictor.lang.pattern import (
     Mismatch,
     Seen,
@@ -21,11 +20,11 @@ from lictor.raw import Json
 
 Test: TypeAlias = Callable[[Json], Mismatch | None]
 # The case and the part of the resource to look at.
-Judge: TypeAlias = Callable[[Case, Json], Outcome | None]
+Judge: TypeAlias = Callable[[Case, Json], RuleOutcome | None]
 
 
 def compile_pattern_check(
-    pattern: Json, message: Message, setting: Setting
+    pattern: Json, message: Message, setting: RuleContext
 ) -> Callable[[Case], tuple[Result, ...]]:
     """The check of a rule that is one pattern: the shortest way from request to comparison."""
     document = setting.expressions.document(resolve_references(pattern))
@@ -43,14 +42,16 @@ def compile_pattern_check(
         seen: Seen = {}
         fault = compare(subject, seen)
         if fault is None:
-            return passed or (setting.result(case, Outcome(Status.PASS, text)),)
+            return passed or (setting.result(case, RuleOutcome(Status.PASS, text)),)
         mismatch = explain_fault(fault, seen)
         return (setting.result(case, judge_mismatch(case, mismatch, message)),)
 
     return check
 
 
-def compile_patterns(pattern: Json, any_pattern: Json, message: Message, setting: Setting) -> Judge:
+def compile_patterns(
+    pattern: Json, any_pattern: Json, message: Message, setting: RuleContext
+) -> Judge:
     """A judge for `pattern` or, where that is not given, `anyPattern`."""
     if pattern is not None:
         return _compile_one(pattern, message, setting)
@@ -59,15 +60,15 @@ def compile_patterns(pattern: Json, any_pattern: Json, message: Message, setting
     return _compile_any(any_pattern, message, setting)
 
 
-def _answer(setting: Setting, case: Case, outcome: Outcome | None) -> tuple[Result, ...]:
+def _answer(setting: RuleContext, case: Case, outcome: RuleOutcome | None) -> tuple[Result, ...]:
     return () if outcome is None else (setting.result(case, outcome),)
 
 
-def _compile_one(pattern: Json, message: Message, setting: Setting) -> Judge:
+def _compile_one(pattern: Json, message: Message, setting: RuleContext) -> Judge:
     tests = _compile_tests(pattern, setting, single=True)
-    passed = Outcome(Status.PASS, f"validation rule '{setting.rule}' passed.")
+    passed = RuleOutcome(Status.PASS, f"validation rule '{setting.rule}' passed.")
 
-    def judge(case: Case, subject: Json) -> Outcome | None:
+    def judge(case: Case, subject: Json) -> RuleOutcome | None:
         if subject is None:
             return None
         mismatch = tests(case)[0](subject)
@@ -76,18 +77,20 @@ def _compile_one(pattern: Json, message: Message, setting: Setting) -> Judge:
     return judge
 
 
-def _compile_any(any_pattern: Json, message: Message, setting: Setting) -> Judge:
+def _compile_any(any_pattern: Json, message: Message, setting: RuleContext) -> Judge:
     tests = _compile_tests(any_pattern, setting, single=False)
     rule = setting.rule
 
-    def judge(case: Case, subject: Json) -> Outcome | None:
+    def judge(case: Case, subject: Json) -> RuleOutcome | None:
         if subject is None:
             return None
         mismatches = []
         for index, test in enumerate(tests(case)):
             mismatch = test(subject)
             if mismatch is None:
-                return Outcome(Status.PASS, f"validation rule '{rule}' anyPattern[{index}] passed.")
+                return RuleOutcome(
+                    Status.PASS, f"validation rule '{rule}' anyPattern[{index}] passed."
+                )
             mismatches.append((index, mismatch))
         return _judge_all(case, mismatches, message, rule)
 
@@ -95,7 +98,7 @@ def _compile_any(any_pattern: Json, message: Message, setting: Setting) -> Judge
 
 
 def _compile_tests(
-    patterns: Json, setting: Setting, *, single: bool
+    patterns: Json, setting: RuleContext, *, single: bool
 ) -> Callable[[Case], Sequence[Test]]:
     """The tests of one pattern, or of a list; compiled now, or per request where variables are."""
     # References first: what a request brings into the text must never be read as one.
@@ -115,13 +118,13 @@ def _compile_each(patterns: Json, *, single: bool) -> Sequence[Test]:
     return tuple(compile_pattern(pattern, references=False) for pattern in patterns)
 
 
-def judge_mismatch(case: Case, mismatch: Mismatch, message: Message) -> Outcome:
+def judge_mismatch(case: Case, mismatch: Mismatch, message: Message) -> RuleOutcome:
     """What one mismatch means for the rule."""
     if mismatch.skip:
-        return Outcome(Status.SKIP, mismatch.reason)
+        return RuleOutcome(Status.SKIP, mismatch.reason)
     if not mismatch.path:
-        return Outcome(Status.ERROR, message.of_error(case, mismatch.reason))
-    return Outcome(Status.FAIL, message.of_path(case, mismatch.path), _failure(mismatch))
+        return RuleOutcome(Status.ERROR, message.of_error(case, mismatch.reason))
+    return RuleOutcome(Status.FAIL, message.of_path(case, mismatch.path), _failure(mismatch))
 
 
 def _failure(mismatch: Mismatch) -> Failure:
@@ -132,17 +135,19 @@ def _failure(mismatch: Mismatch) -> Failure:
 
 def _judge_all(
     case: Case, mismatches: list[tuple[int, Mismatch]], message: Message, rule: str
-) -> Outcome:
+) -> RuleOutcome:
     failed = [(index, m) for index, m in mismatches if not m.skip]
     if not failed:
         if not mismatches:
-            return Outcome(Status.PASS, message.text)
+            return RuleOutcome(Status.PASS, message.text)
         skipped = [f"rule {rule}[{index}] skipped: {m.reason}" for index, m in mismatches]
-        return Outcome(Status.SKIP, " ".join(skipped))
+        return RuleOutcome(Status.SKIP, " ".join(skipped))
     reasons = [
         f"rule {rule}[{index}] failed at path {m.path}"
         if m.path
         else f"rule {rule}[{index}] failed: {m.reason}"
         for index, m in failed
     ]
-    return Outcome(Status.FAIL, message.of_reasons(case, " ".join(reasons)), _failure(failed[0][1]))
+    return RuleOutcome(
+        Status.FAIL, message.of_reasons(case, " ".join(reasons)), _failure(failed[0][1])
+    )

@@ -9,7 +9,7 @@ from lictor.errors import EvaluationError
 from lictor.evaluate.conditions import Conditions, compile_conditions
 from lictor.evaluate.context import Enter, compile_foreach_context
 from lictor.evaluate.namespace_bounds import check_kind, check_namespace
-from lictor.evaluate.setting import Setting
+from lictor.evaluate.rule_context import RuleContext
 from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.label_selector import compile_label_selector, read_requirements
@@ -24,7 +24,7 @@ from lictor.ports import ApiCall
 from lictor.raw import Json, JsonObject
 
 
-class Target(msgspec.Struct, frozen=True):
+class ExistingTarget(msgspec.Struct, frozen=True):
     """An object to change, the variables for it, and what must hold first."""
 
     object: JsonObject
@@ -33,24 +33,24 @@ class Target(msgspec.Struct, frozen=True):
     part: TargetPart | None = None
 
 
-Targets: TypeAlias = Callable[[Case], Iterator[Target]]
+Targets: TypeAlias = Callable[[Case], Iterator[ExistingTarget]]
 
 
-def compile_targets(targets: Sequence[MutateTarget], setting: Setting) -> Targets:
+def compile_targets(targets: Sequence[MutateTarget], setting: RuleContext) -> Targets:
     """What finds the targets of a request among the objects that are there."""
     finders = [
         _compile_target(target, setting, f"mutate.targets[{index}].preconditions")
         for index, target in enumerate(targets)
     ]
 
-    def find(case: Case) -> Iterator[Target]:
+    def find(case: Case) -> Iterator[ExistingTarget]:
         for finder in finders:
             yield from finder(case)
 
     return find
 
 
-def _compile_target(target: MutateTarget, setting: Setting, where: str) -> Targets:
+def _compile_target(target: MutateTarget, setting: RuleContext, where: str) -> Targets:
     spec = setting.expressions.document(_describe(target)).fill
     enter: Enter | None = compile_foreach_context(target.context, setting)
     asks = compile_conditions(
@@ -61,11 +61,11 @@ def _compile_target(target: MutateTarget, setting: Setting, where: str) -> Targe
     )
     check_place = _compile_place(target, setting.policy.namespace)
 
-    def find(case: Case) -> Iterator[Target]:
+    def find(case: Case) -> Iterator[ExistingTarget]:
         wanted = check_place(_fill(spec, case.scope))
         for found, part in _list(wanted, setting):
             scope = case.scope.child(target=found)
-            yield Target(found, enter(scope) if enter is not None else scope, asks, part)
+            yield ExistingTarget(found, enter(scope) if enter is not None else scope, asks, part)
 
     return find
 
@@ -118,7 +118,9 @@ def _fill(spec: Fill, scope: Scope) -> JsonObject:
     return filled
 
 
-def _list(wanted: JsonObject, setting: Setting) -> Iterator[tuple[JsonObject, TargetPart | None]]:
+def _list(
+    wanted: JsonObject, setting: RuleContext
+) -> Iterator[tuple[JsonObject, TargetPart | None]]:
     kind = _split_kind(wanted)
     fits_name = compile_wildcard(str(wanted["name"])) if wanted["name"] else None
     fits_namespace = compile_wildcard(str(wanted["namespace"])) if wanted["namespace"] else None
@@ -144,7 +146,7 @@ def _list(wanted: JsonObject, setting: Setting) -> Iterator[tuple[JsonObject, Ta
 
 
 def _take_part(
-    found: JsonObject, subresource: str, setting: Setting
+    found: JsonObject, subresource: str, setting: RuleContext
 ) -> tuple[JsonObject, TargetPart | None]:
     if not subresource:
         return found, None

@@ -7,9 +7,8 @@ from msgspec.structs import replace
 from lictor.errors import EvaluationError, UnknownKeyError
 from lictor.evaluate.conditions import Conditions, ask, compile_conditions
 from lictor.evaluate.context import Enter, compile_foreach_context
-from lictor.evaluate.messages import Message, compile_message
 from lictor.evaluate.patterns import Judge, compile_pattern_check, compile_patterns
-from lictor.evaluate.setting import Outcome, Setting
+from lictor.evaluate.rule_context import Message, RuleContext, RuleOutcome, compile_message
 from lictor.lang.json_type import name_json_type
 from lictor.lang.template import Fill
 from lictor.model.policy import Deny, ForEachValidate, Validate
@@ -17,10 +16,10 @@ from lictor.model.program import Case, Check
 from lictor.model.result import Result, Status
 from lictor.raw import Json
 
-_RULE_PASSED = Outcome(Status.PASS, "rule passed")
+_RULE_PASSED = RuleOutcome(Status.PASS, "rule passed")
 
 
-def compile_validate(validate: Validate, setting: Setting) -> Check:
+def compile_validate(validate: Validate, setting: RuleContext) -> Check:
     """The check of a rule with deny, pattern, anyPattern or foreach."""
     message = compile_message(validate.message, setting)
     if validate.deny is None and validate.pattern is not None:
@@ -35,7 +34,7 @@ def compile_validate(validate: Validate, setting: Setting) -> Check:
 
 
 def _compile_body(
-    body: Validate | ForEachValidate, message: Message, setting: Setting, where: str
+    body: Validate | ForEachValidate, message: Message, setting: RuleContext, where: str
 ) -> Judge:
     if body.deny is not None:
         return _compile_deny(body.deny, message, setting, f"{where}.deny.conditions")
@@ -46,13 +45,13 @@ def _compile_body(
     return lambda _case, _subject: None
 
 
-def _compile_deny(deny: Deny, message: Message, setting: Setting, where: str) -> Judge:
+def _compile_deny(deny: Deny, message: Message, setting: RuleContext, where: str) -> Judge:
     conditions = compile_conditions(
         deny.conditions, setting.expressions, watch=setting.watch, where=where
     )
-    passed = Outcome(Status.PASS, f"validation rule '{setting.rule}' passed.")
+    passed = RuleOutcome(Status.PASS, f"validation rule '{setting.rule}' passed.")
 
-    def judge(case: Case, _: Json) -> Outcome | None:
+    def judge(case: Case, _: Json) -> RuleOutcome | None:
         denied, text = (
             (True, "")
             if conditions is None
@@ -60,20 +59,20 @@ def _compile_deny(deny: Deny, message: Message, setting: Setting, where: str) ->
         )
         if not denied:
             return passed
-        return Outcome(Status.FAIL, message.of_denial(case, text, setting))
+        return RuleOutcome(Status.FAIL, message.of_denial(case, text, setting))
 
     return judge
 
 
 def _compile_foreach(
-    blocks: Sequence[ForEachValidate], message: Message, setting: Setting, where: str
+    blocks: Sequence[ForEachValidate], message: Message, setting: RuleContext, where: str
 ) -> Judge:
     loops = [
         _Loop(block, message, setting, f"{where}.foreach[{index}]")
         for index, block in enumerate(blocks)
     ]
 
-    def judge(case: Case, subject: Json) -> Outcome | None:
+    def judge(case: Case, subject: Json) -> RuleOutcome | None:
         count, broken = 0, ""
         for loop in loops:
             try:
@@ -89,7 +88,7 @@ def _compile_foreach(
             count += checked
         if count:
             return _RULE_PASSED
-        return Outcome(Status.ERROR, f"failed to evaluate list: {broken}") if broken else None
+        return RuleOutcome(Status.ERROR, f"failed to evaluate list: {broken}") if broken else None
 
     return judge
 
@@ -98,7 +97,7 @@ class _Loop:
     """One entry of `foreach`, compiled."""
 
     def __init__(
-        self, block: ForEachValidate, message: Message, setting: Setting, where: str
+        self, block: ForEachValidate, message: Message, setting: RuleContext, where: str
     ) -> None:
         self._list: Fill = setting.expressions.query(block.list)
         self._scoped = block.element_scope
@@ -116,7 +115,9 @@ class _Loop:
         found = self._list(case.scope)
         return found if isinstance(found, list) else [found]
 
-    def run(self, case: Case, subject: Json, elements: list[Json]) -> tuple[Outcome | None, int]:
+    def run(
+        self, case: Case, subject: Json, elements: list[Json]
+    ) -> tuple[RuleOutcome | None, int]:
         """The first outcome that is not a pass, and how many elements passed before it."""
         count = 0
         for index, element in enumerate(elements):
@@ -133,7 +134,7 @@ class _Loop:
 
     def _judge_element(
         self, case: Case, subject: Json, element: Json, index: int
-    ) -> Outcome | None:
+    ) -> RuleOutcome | None:
         if self._scoped and not isinstance(element, dict):
             raise EvaluationError(
                 "cannot use elementScope=true foreach rules for elements that are not maps, "

@@ -15,7 +15,7 @@ _MAX_LENGTH = 8 * 1024
 _MAX_MEMORY = 3 << 19
 
 
-class Match(Protocol):
+class RegexMatch(Protocol):
     """What a search found."""
 
     def group(self, group: int | str = 0) -> str | None: ...
@@ -34,11 +34,11 @@ class Regex(Protocol):
     @property
     def groupindex(self) -> dict[str, int]: ...
 
-    def search(self, text: str, pos: int | None = None) -> Match | None: ...
+    def search(self, text: str, pos: int | None = None) -> RegexMatch | None: ...
 
-    def finditer(self, text: str) -> Iterator[Match]: ...
+    def finditer(self, text: str) -> Iterator[RegexMatch]: ...
 
-    def fullmatch(self, text: str) -> Match | None: ...
+    def fullmatch(self, text: str) -> RegexMatch | None: ...
 
 
 @lru_cache(maxsize=1024)
@@ -129,7 +129,7 @@ def _read_group(name: str) -> int | str:
     return int(name) if len(name) < 9 else name
 
 
-def _fill(piece: Piece, found: Match) -> str:
+def _fill(piece: Piece, found: RegexMatch) -> str:
     if isinstance(piece, str):
         return piece
     try:

@@ -21,7 +21,7 @@ def unwatched(what: str, closure: Closure) -> Closure:  # noqa: ARG001
     return closure
 
 
-class Heard(msgspec.Struct, frozen=True):
+class ClosureAnswer(msgspec.Struct, frozen=True):
     """One answer of one closure."""
 
     rule: str
@@ -34,7 +34,7 @@ class Heard(msgspec.Struct, frozen=True):
 class Recorder(msgspec.Struct):
     """A watch that writes down every answer, in the order in which they came."""
 
-    heard: list[Heard] = msgspec.field(default_factory=list)
+    heard: list[ClosureAnswer] = msgspec.field(default_factory=list)
 
     def for_rule(self, rule: str) -> Watch:
         """The watch for the closures of one rule."""
@@ -44,9 +44,9 @@ class Recorder(msgspec.Struct):
                 try:
                     answer = closure(*given)
                 except Exception as error:
-                    self.heard.append(Heard(rule, what, given, error=str(error)))
+                    self.heard.append(ClosureAnswer(rule, what, given, error=str(error)))
                     raise
-                self.heard.append(Heard(rule, what, given, answer))
+                self.heard.append(ClosureAnswer(rule, what, given, answer))
                 return answer
 
             return cast("Closure", watched)

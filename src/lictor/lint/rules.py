@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from lictor.errors import CompileError
 from lictor.evaluate.pod_security import (
     CONTROL_NAMES,
-    Exclusion,
+    ControlExclusion,
     check_exclude,
     compile_pod_security,
 )
@@ -41,8 +41,8 @@ def check_control(exclude: Field) -> Iterator[Finding]:
         yield finding.with_code(error.code, *error.arguments)
 
 
-def _read(exclude: Field) -> Exclusion:
-    return Exclusion(
+def _read(exclude: Field) -> ControlExclusion:
+    return ControlExclusion(
         exclude["controlName"].text,
         exclude["images"].texts,
         exclude["restrictedField"].text,
@@ -51,7 +51,7 @@ def _read(exclude: Field) -> Exclusion:
 
 
 def _try_standard(
-    at: Field, level: str, version: str, exclude: Exclusion | None = None
+    at: Field, level: str, version: str, exclude: ControlExclusion | None = None
 ) -> Iterator[Finding]:
     if level not in ("", "privileged", "baseline", "restricted"):
         return

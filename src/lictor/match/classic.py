@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from lictor.lang.watch import Watch, unwatched
-from lictor.match.caller import compile_callers
 from lictor.match.combine import (
     Clause,
     RequestClass,
@@ -16,7 +15,7 @@ from lictor.match.combine import (
     settle_all,
     some,
 )
-from lictor.match.resources import Manner, is_blank, resource_clauses
+from lictor.match.resources import Manner, compile_callers, is_blank, resource_clauses
 from lictor.model.policy import Match, ResourceDescription, ResourceFilter
 from lictor.model.program import Matcher, Select
 from lictor.model.request import GroupVersionKind, Operation

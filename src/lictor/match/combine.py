@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from lictor.kubernetes.resource_names import ResourceNames
+from lictor.match.metadata import read_text
 from lictor.model.program import Matcher, Select
 from lictor.model.request import GroupVersionKind, Operation, Request
 
@@ -167,3 +169,30 @@ def negate(matcher: Matcher) -> Matcher:
     if matcher is always:
         return never
     return lambda request: not matcher(request)
+
+
+def is_namespaced(requests: RequestClass, names: ResourceNames) -> bool | None:
+    """Does such an object lie in a namespace? None where nobody knows."""
+    kind = requests.kind
+    targets = names.targets(kind.group, kind.version, kind.kind, requests.subresource)
+    return targets[0].namespaced
+
+
+def read_told(request: Request, field: str) -> str:
+    """The `name` or the `namespace` of what is asked for."""
+    if request.admission is not None:
+        value = request.admission.get(field)
+        if isinstance(value, str) and value:
+            return value
+    return read_text(request.resource, field)
+
+
+def read_place(request: Request) -> tuple[str, str, str] | None:
+    """Group, version and name of the resource, where an API server told them."""
+    place = request.admission.get("resource") if request.admission is not None else None
+    if not isinstance(place, dict):
+        return None
+    group, version, resource = place.get("group", ""), place.get("version"), place.get("resource")
+    if isinstance(group, str) and isinstance(version, str) and isinstance(resource, str):
+        return group, version, resource
+    return None

@@ -1,8 +1,44 @@
-"""What an object says of itself, read from any JSON: a field of a wrong type is not there."""
+"""Metadata read from any JSON, and tests of its labels and texts."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
+from lictor.lang.label_selector import MapTest, Requirement, compile_label_selector
+from lictor.lang.wildcard import compile_wildcard, has_wildcard
+from lictor.model.metadata import LabelSelector
 from lictor.raw import Json, JsonObject
+
+TextTest: TypeAlias = Callable[[str], bool]
+
+
+def compile_any_wildcard(patterns: Iterable[str]) -> TextTest:
+    """A test that passes where one of the patterns fits."""
+    given = tuple(dict.fromkeys(patterns))
+    exact = frozenset(pattern for pattern in given if not has_wildcard(pattern))
+    tests = tuple(compile_wildcard(pattern) for pattern in given if has_wildcard(pattern))
+    if not tests:
+        return exact.__contains__
+    if not exact and len(tests) == 1:
+        return tests[0]
+
+    def fits(text: str) -> bool:
+        if text in exact:
+            return True
+        for test in tests:  # noqa: SIM110  (a generator would cost more than the tests)
+            if test(text):
+                return True
+        return False
+
+    return fits
+
+
+def compile_selector(selector: LabelSelector) -> MapTest:
+    """Turn a selector into a test of labels; the empty selector takes everything."""
+    requirements = tuple(
+        Requirement(each.key, each.operator, each.values) for each in selector.match_expressions
+    )
+    return compile_label_selector(selector.match_labels, requirements)
+
 
 _NONE: Mapping[str, str] = {}
 

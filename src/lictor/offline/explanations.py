@@ -8,7 +8,7 @@ from lictor.assembly import compile_cleanups
 from lictor.assembly import explain as explain_policy
 from lictor.errors import LoadError
 from lictor.families.registry import Role, registry, resolve
-from lictor.lang.watch import Heard, Recorder
+from lictor.lang.watch import ClosureAnswer, Recorder
 from lictor.model.metadata import PolicyRecord
 from lictor.model.request import Request
 from lictor.model.result import Result
@@ -62,7 +62,7 @@ class Explainer(msgspec.Struct, frozen=True):
 
     def _listen_to_deletion(
         self, policy: PolicyRecord, request: Request
-    ) -> tuple[Sequence[Heard], Sequence[Result]]:
+    ) -> tuple[Sequence[ClosureAnswer], Sequence[Result]]:
         recorder = Recorder()
         options = choose_options(self.given, OfflineLookups(self.requests.values, self.given))
         options["watch_rule"] = recorder.for_rule
@@ -71,7 +71,7 @@ class Explainer(msgspec.Struct, frozen=True):
 
     def _listen(
         self, policy: PolicyRecord, request: Request
-    ) -> tuple[Sequence[Heard], Sequence[Result]]:
+    ) -> tuple[Sequence[ClosureAnswer], Sequence[Result]]:
         options = choose_options(self.given, OfflineLookups(self.requests.values, self.given))
         told = explain_policy(
             policy,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from lictor.families.kyverno_cel.autogen import list_variants
-from lictor.lang.watch import Heard
+from lictor.lang.watch import ClosureAnswer
 from lictor.model.metadata import PolicyRecord
 from lictor.model.result import Result
 from lictor.raw import Json
@@ -31,7 +31,7 @@ class _Version(msgspec.Struct, frozen=True):
 def explain_cel(
     policy: PolicyRecord,
     bindings: Sequence[PolicyRecord],
-    heard: Sequence[Heard],
+    heard: Sequence[ClosureAnswer],
     results: Sequence[Result],
 ) -> tuple[RuleExplanation, ...]:
     """What was heard of a policy, part by part; of parts that do not match, only the first."""
@@ -61,9 +61,9 @@ def _list_versions(policy: PolicyRecord, bindings: Sequence[PolicyRecord]) -> It
         yield _Version(_TITLES[variant.name], variant.spec)
 
 
-def _split(heard: Sequence[Heard]) -> Iterator[list[Heard]]:
+def _split(heard: Sequence[ClosureAnswer]) -> Iterator[list[ClosureAnswer]]:
     """What was heard, cut where another rule begins: each begins with its constraints."""
-    part: list[Heard] = []
+    part: list[ClosureAnswer] = []
     is_settled = False
     for each in heard:
         is_constraint = each.what.startswith(_ROOT)
@@ -77,7 +77,7 @@ def _split(heard: Sequence[Heard]) -> Iterator[list[Heard]]:
 
 
 def _explain_part(
-    heard: Sequence[Heard], version: _Version, bindings: Sequence[PolicyRecord]
+    heard: Sequence[ClosureAnswer], version: _Version, bindings: Sequence[PolicyRecord]
 ) -> RuleExplanation:
     clauses = tuple(
         MatchClause(each.what, bool(each.answer), _find_wanted(each.what, version, bindings))

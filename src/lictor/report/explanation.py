@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from lictor.lang.go_number import dump_go_json
-from lictor.lang.watch import Heard
+from lictor.lang.watch import ClosureAnswer
 from lictor.model.metadata import PolicyRecord
 from lictor.model.policy import Policy, Rule
 from lictor.model.result import Result
@@ -74,7 +74,10 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain_classic(
-    policy: Policy, _: Sequence[PolicyRecord], heard: Sequence[Heard], results: Sequence[Result]
+    policy: Policy,
+    _: Sequence[PolicyRecord],
+    heard: Sequence[ClosureAnswer],
+    results: Sequence[Result],
 ) -> tuple[RuleExplanation, ...]:
     """Each rule of a classic policy, also those that autogen makes."""
     from lictor.families.classic.autogen import expand_rules
@@ -85,7 +88,7 @@ def explain_classic(
 def explain_results(
     policy: PolicyRecord,
     _: Sequence[PolicyRecord],
-    heard: Sequence[Heard],
+    heard: Sequence[ClosureAnswer],
     results: Sequence[Result],
 ) -> tuple[RuleExplanation, ...]:
     """For kinds that have no explanation of their own: each rule that answered, and its answer."""
@@ -103,11 +106,13 @@ def explain_results(
     )
 
 
-def _select(heard: Sequence[Heard], rule: str) -> list[Heard]:
+def _select(heard: Sequence[ClosureAnswer], rule: str) -> list[ClosureAnswer]:
     return [each for each in heard if each.rule == rule]
 
 
-def explain_rule(rule: Rule, heard: Sequence[Heard], results: Iterable[Result]) -> RuleExplanation:
+def explain_rule(
+    rule: Rule, heard: Sequence[ClosureAnswer], results: Iterable[Result]
+) -> RuleExplanation:
     """Put together what was heard from the closures of one rule."""
     own = _select(heard, rule.name)
     clauses = tuple(_clauses(rule, own))
@@ -129,7 +134,7 @@ def _answer(clauses: Sequence[MatchClause], path: str, *, default: bool) -> bool
     return next((clause.fits for clause in clauses if clause.path == path), default)
 
 
-def _clauses(rule: Rule, heard: Sequence[Heard]) -> Iterator[MatchClause]:
+def _clauses(rule: Rule, heard: Sequence[ClosureAnswer]) -> Iterator[MatchClause]:
     seen = set()
     for each in heard:
         if each.what.startswith(("match", "exclude")) and each.what not in seen:
@@ -139,13 +144,13 @@ def _clauses(rule: Rule, heard: Sequence[Heard]) -> Iterator[MatchClause]:
             yield MatchClause(each.what, bool(each.answer), dig(rule, each.what))
 
 
-def _loaded(heard: Sequence[Heard]) -> Iterator[LoadedEntry]:
+def _loaded(heard: Sequence[ClosureAnswer]) -> Iterator[LoadedEntry]:
     for each in heard:
         if each.what.startswith("context."):
             yield LoadedEntry(each.what.removeprefix("context."), each.answer, each.error)
 
 
-def _compared(rule: Rule, heard: Sequence[Heard]) -> Iterator[ComparedCondition]:
+def _compared(rule: Rule, heard: Sequence[ClosureAnswer]) -> Iterator[ComparedCondition]:
     for each in heard:
         if "conditions" not in each.what or is_expression(each.what):
             continue
@@ -171,7 +176,7 @@ _ENDS_OF_EXPRESSIONS = ("].expression", ".messageExpression", ".valueExpression"
 
 
 def list_expressions(
-    heard: Iterable[Heard], find_text: Callable[[str], Json]
+    heard: Iterable[ClosureAnswer], find_text: Callable[[str], Json]
 ) -> Iterator[EvaluatedExpression]:
     """What expressions and their variables answered, each once for the same answer."""
     seen: list[tuple[str, Json, str]] = []
@@ -185,7 +190,7 @@ def list_expressions(
         )
 
 
-def _evaluated(rule: Rule, heard: Iterable[Heard]) -> Iterator[EvaluatedExpression]:
+def _evaluated(rule: Rule, heard: Iterable[ClosureAnswer]) -> Iterator[EvaluatedExpression]:
     cel = rule.validate.cel if rule.validate is not None else None
     variables = {each.name: each.expression for each in cel.variables} if cel is not None else {}
     for each in list_expressions(

@@ -38,7 +38,7 @@ _SHARED = (
     "uvloop",
     "lictor.evaluate.generate",
     "lictor.evaluate.mutate",
-    "lictor.evaluate.pod_security_rule",
+    "lictor.evaluate.pod_security",
     "lictor.serve.components",
     "lictor.serve.worker",
 )

@@ -177,4 +177,5 @@ def test_mutations_in_cel_that_put_the_object_into_itself_have_an_end() -> None:
     pod = {**POD, "spec": {"text": "x" * 300_000}}
     (result,) = Engine(programs).evaluate(pod).results
     assert result.status is Status.ERROR
-    assert "larger than 8 MiB" in result.message
+    # The engine is asked nothing that it could not be stopped in; else the result is measured.
+    assert any(w in result.message for w in ("larger than 8 MiB", "too many copies"))

@@ -5,7 +5,7 @@ import tarfile
 
 import pytest
 
-from lictor.evaluate.manifests.archive import read_archive
+from lictor.evaluate.manifests.message import read_archive
 
 
 def pack(*entries: tuple[str, bytes | str], form: int = tarfile.USTAR_FORMAT) -> bytes:

@@ -5,7 +5,7 @@ import pytest
 from lictor.errors import CompileError, EvaluationError
 from lictor.evaluate.pod_security import (
     CONTROL_NAMES,
-    Exclusion,
+    ControlExclusion,
     Standard,
     compile_pod_security,
     compile_tolerance,
@@ -342,28 +342,28 @@ def fields_left(pod, *excludes, level="restricted"):
 
 
 EXCLUSIONS = [
-    (make_pod(hostPID=True), [Exclusion("Host Namespaces")], []),
-    (make_pod(hostPID=True), [Exclusion("Sysctls")], ["spec.hostPID"]),
+    (make_pod(hostPID=True), [ControlExclusion("Host Namespaces")], []),
+    (make_pod(hostPID=True), [ControlExclusion("Sysctls")], ["spec.hostPID"]),
     (
         make_pod(hostPID=True, hostIPC=True),
-        [Exclusion("Host Namespaces", (), "spec.hostPID", ("true",))],
+        [ControlExclusion("Host Namespaces", (), "spec.hostPID", ("true",))],
         ["spec.hostIPC"],
     ),
-    (TWO_PORTS, [Exclusion("Host Ports", ("*",))], []),
-    (TWO_PORTS, [Exclusion("Host Ports", ("nginx:*",))], ["spec.containers[1].ports[0].hostPort"]),
+    (TWO_PORTS, [ControlExclusion("Host Ports", ("*",))], []),
+    (TWO_PORTS, [ControlExclusion("Host Ports", ("nginx:*",))], ["spec.containers[1].ports[0].hostPort"]),
     (
         TWO_PORTS,
-        [Exclusion("Host Ports", ("nginx:*",)), Exclusion("Host Ports", ("redis:?",))],
+        [ControlExclusion("Host Ports", ("nginx:*",)), ControlExclusion("Host Ports", ("redis:?",))],
         [],
     ),
     (
         TWO_PORTS,
-        [Exclusion("Host Ports", ("*",), "spec.containers[*].ports[*].hostPort", ("80", "6*"))],
+        [ControlExclusion("Host Ports", ("*",), "spec.containers[*].ports[*].hostPort", ("80", "6*"))],
         ["spec.containers[0].ports[1].hostPort"],
     ),
     (
         TWO_PORTS,
-        [Exclusion("Host Ports", ("*",), "spec.initContainers[*].ports[*].hostPort", ("*",))],
+        [ControlExclusion("Host Ports", ("*",), "spec.initContainers[*].ports[*].hostPort", ("*",))],
         [
             "spec.containers[0].ports[0].hostPort",
             "spec.containers[0].ports[1].hostPort",
@@ -373,7 +373,7 @@ EXCLUSIONS = [
     (
         with_context(capabilities={"drop": ["ALL"], "add": ["KILL", "CHOWN"]}),
         [
-            Exclusion(
+            ControlExclusion(
                 "Capabilities",
                 ("nginx",),
                 "spec.containers[*].securityContext.capabilities.add",
@@ -385,7 +385,7 @@ EXCLUSIONS = [
     (
         with_context(capabilities={"drop": ["ALL"], "add": ["KILL", "CHOWN"]}),
         [
-            Exclusion(
+            ControlExclusion(
                 "Capabilities",
                 ("nginx",),
                 "spec.containers[*].securityContext.capabilities.add",
@@ -395,25 +395,25 @@ EXCLUSIONS = [
         ["spec.containers[0].securityContext.capabilities.add"],
     ),
     # Without images the pod is judged with a single silent container: it cancels one error only.
-    (NO_SECCOMP, [Exclusion("Seccomp")], ["spec.containers[1].securityContext.seccompProfile.type"]),
-    (NO_SECCOMP, [Exclusion("Seccomp"), Exclusion("Seccomp")], []),
-    (NO_SECCOMP, [Exclusion("Seccomp", ("*",))], []),
+    (NO_SECCOMP, [ControlExclusion("Seccomp")], ["spec.containers[1].securityContext.seccompProfile.type"]),
+    (NO_SECCOMP, [ControlExclusion("Seccomp"), ControlExclusion("Seccomp")], []),
+    (NO_SECCOMP, [ControlExclusion("Seccomp", ("*",))], []),
     (
         with_pod_context(seccompProfile={"type": "Unconfined"}),
-        [Exclusion("Seccomp", ("*",))],
+        [ControlExclusion("Seccomp", ("*",))],
         ["spec.securityContext.seccompProfile.type"] * 2,
     ),
-    (with_volume(hostPath={"path": "/a"}), [Exclusion("HostPath Volumes")], ["spec.volumes[0].hostPath"]),
+    (with_volume(hostPath={"path": "/a"}), [ControlExclusion("HostPath Volumes")], ["spec.volumes[0].hostPath"]),
     (
         with_volume(hostPath={"path": "/a"}),
-        [Exclusion("HostPath Volumes"), Exclusion("Volume Types")],
+        [ControlExclusion("HostPath Volumes"), ControlExclusion("Volume Types")],
         [],
     ),
-    (with_volume(nfs={}), [Exclusion("Volume Types", (), "spec.volumes[*].nfs", ("x",))], []),
-    (with_pod_context(runAsUser=0), [Exclusion("Running as Non-root user")], []),
+    (with_volume(nfs={}), [ControlExclusion("Volume Types", (), "spec.volumes[*].nfs", ("x",))], []),
+    (with_pod_context(runAsUser=0), [ControlExclusion("Running as Non-root user")], []),
     (
         make_pod(make_container("a", context={"privileged": True}), make_container("b")),
-        [Exclusion("Privileged Containers", ("redis",))],
+        [ControlExclusion("Privileged Containers", ("redis",))],
         ["spec.containers[0].securityContext.privileged"],
     ),
 ]  # fmt: skip
@@ -435,7 +435,7 @@ def test_every_control_can_be_excluded():
     for name in CONTROL_NAMES:
         for images in ((), ("*",)):
             try:
-                compile_pod_security("restricted", "latest", [Exclusion(name, images)])
+                compile_pod_security("restricted", "latest", [ControlExclusion(name, images)])
                 break
             except CompileError:
                 continue
@@ -452,12 +452,17 @@ def test_every_control_can_be_excluded():
         ("baseline", "v1.025", (), "v1.19"),
         ("baseline", "v2.1", (), "latest"),
         ("baseline", "v1.٣", (), "latest"),
-        ("restricted", "", (Exclusion("Capability", ("*",)),), "/proc Mount Type"),
-        ("restricted", "", (Exclusion("Capabilities"),), "images must be specified"),
-        ("restricted", "", (Exclusion("Sysctls", ("*",)),), "images must not be specified"),
-        ("restricted", "", (Exclusion("Seccomp", (), "spec.x"),), "values"),
-        ("restricted", "", (Exclusion("Seccomp", (), "", ("x",)),), "restrictedField"),
-        ("baseline", "", (Exclusion("Volume Types"),), "not a control of the level baseline"),
+        ("restricted", "", (ControlExclusion("Capability", ("*",)),), "/proc Mount Type"),
+        ("restricted", "", (ControlExclusion("Capabilities"),), "images must be specified"),
+        ("restricted", "", (ControlExclusion("Sysctls", ("*",)),), "images must not be specified"),
+        ("restricted", "", (ControlExclusion("Seccomp", (), "spec.x"),), "values"),
+        ("restricted", "", (ControlExclusion("Seccomp", (), "", ("x",)),), "restrictedField"),
+        (
+            "baseline",
+            "",
+            (ControlExclusion("Volume Types"),),
+            "not a control of the level baseline",
+        ),
     ],
 )
 def test_compile_errors(level, version, exclude, message):

@@ -24,7 +24,7 @@ except MemoryError:
     [
         ("from lictor.lang.cel.native import _finish_json", "_finish_json(value)"),
         (
-            "from lictor.evaluate.filled import remember_compiled",
+            "from lictor.evaluate.expressions import remember_compiled",
             "remember_compiled(lambda filled: None)(value)",
         ),
         (

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from lictor.errors import CompileError
-from lictor.match.selector import compile_selector
+from lictor.match.metadata import compile_selector
 from lictor.model.metadata import LabelSelector
 
 

@@ -14,7 +14,7 @@ from lictor.families.admission_policy.bindings import select_bound
 from lictor.families.admission_policy.records import AdmissionPolicy, Binding
 from lictor.lang.cel.environment import kubernetes_environment
 from lictor.lang.label_selector import MapTest
-from lictor.match.selector import compile_selector
+from lictor.match.metadata import compile_selector
 from lictor.model.policy import ParamKind, ParamRef
 from lictor.model.program import Case, Select
 from lictor.model.request import Request

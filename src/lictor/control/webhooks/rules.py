@@ -11,7 +11,7 @@ from lictor.errors import CompileError
 from lictor.families.classic.actions import is_mutating_rule, is_validating_rule
 from lictor.lang.wildcard import compile_wildcard, has_wildcard
 from lictor.match.classic import list_descriptions
-from lictor.match.selector import compile_selector
+from lictor.match.metadata import compile_selector
 from lictor.model.metadata import LabelSelector, PolicyRecord
 from lictor.model.policy import Policy, Rule
 from lictor.raw import Json, JsonObject

@@ -18,14 +18,14 @@ from lictor.evaluate.cel.validations import (
     decide_with_params,
     list_decision_texts,
 )
-from lictor.evaluate.setting import Outcome, Setting
+from lictor.evaluate.rule_context import RuleContext, RuleOutcome
 from lictor.lang.cel.environment import kubernetes_environment
 from lictor.model.policy import Cel, MatchCondition, Rule
 from lictor.model.program import Case, Check
 from lictor.model.result import Result, Status
 
 
-def compile_cel_check(cel: Cel, rule: Rule, setting: Setting, around: CelContext) -> Check:
+def compile_cel_check(cel: Cel, rule: Rule, setting: RuleContext, around: CelContext) -> Check:
     """The check of a rule with `validate.cel`."""
     message = rule.validate.message if rule.validate is not None else ""
     validations = [
@@ -79,7 +79,7 @@ def compile_webhook_conditions(
     return lambda case: matches is None or matches(view(case))
 
 
-def _telling(setting: Setting) -> Callable[[Case, Ruling, str], tuple[Result, ...]]:
+def _telling(setting: RuleContext) -> Callable[[Case, Ruling, str], tuple[Result, ...]]:
     passed = f"Validation rule '{setting.rule}' passed."
     answers = {
         Ruling.UNMATCHED: (Status.SKIP, "cel preconditions not met"),
@@ -97,7 +97,7 @@ def _telling(setting: Setting) -> Callable[[Case, Ruling, str], tuple[Result, ..
         if made is not None:
             return made
         status, words = answers[ruling]
-        return (setting.result(case, Outcome(status, message or words)),)
+        return (setting.result(case, RuleOutcome(status, message or words)),)
 
     return tell
 

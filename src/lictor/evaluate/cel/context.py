@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from lictor.errors import LookupFailedError, NotFoundError, NotProvidedError
-from lictor.evaluate.cel.views import Viewpoint
+from lictor.evaluate.cel.views import RequestViews
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.cel.host import (
     BLOCKED_HOSTS,
@@ -203,14 +203,14 @@ class CelContext(msgspec.Struct, frozen=True):
     http_limits: HttpLimits = HttpLimits()
 
     @property
-    def viewpoint(self) -> Viewpoint:
+    def viewpoint(self) -> RequestViews:
         """How requests are shown to the expressions of Kyverno's own kinds."""
-        return Viewpoint(self.lookups, self._name_resource)
+        return RequestViews(self.lookups, self._name_resource)
 
     @property
-    def native_viewpoint(self) -> Viewpoint:
+    def native_viewpoint(self) -> RequestViews:
         """The same for Kubernetes' kinds, and for classic rules, which speak as those do."""
-        return Viewpoint(self.lookups, self._name_resource, shows_bare_namespaces=True)
+        return RequestViews(self.lookups, self._name_resource, shows_bare_namespaces=True)
 
     def host_functions(self, namespace: str = "") -> HostFunctions:
         """What the expressions of a policy may ask of the outside."""

@@ -13,14 +13,14 @@ from lictor.raw import JsonObject
 _NOTHING: Mapping[str, str] = {}
 
 
-class Voice(msgspec.Struct, frozen=True):
-    """Who speaks, and what follows from a failure."""
+class ResultTemplate(msgspec.Struct, frozen=True):
+    """What the results of one policy have in common."""
 
     policy: PolicyRef
     type: RuleType
     action: Action
 
-    def say(
+    def make(
         self,
         rule: str,
         status: Status,
@@ -29,7 +29,7 @@ class Voice(msgspec.Struct, frozen=True):
         properties: Mapping[str, str] = _NOTHING,
         exceptions: tuple[ExceptionRef, ...] = (),
     ) -> tuple[Result]:
-        """One answer, as a check gives it."""
+        """One result, in the form that a check returns."""
         return (
             Result(
                 policy=self.policy,
@@ -98,12 +98,12 @@ def allow(found: Sequence[CelException]) -> JsonObject:
     }
 
 
-def tell_exempted(found: Sequence[CelException], voice: Voice) -> tuple[Result]:
+def tell_exempted(found: Sequence[CelException], template: ResultTemplate) -> tuple[Result]:
     """The answer of a policy from which the request is freed; the weightiest exception words it."""
     refs = tuple(ExceptionRef(e.metadata.name, e.metadata.namespace) for e in found)
     keys = ", ".join(ref.key for ref in refs)
     passes = max(found, key=_priority).spec.report_result == "pass"
-    return voice.say(
+    return template.make(
         "exception",
         Status.PASS if passes else Status.SKIP,
         f"rule is {'passed' if passes else 'skipped'} due to policy exception: {keys}",

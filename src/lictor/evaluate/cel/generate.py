@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from lictor.errors import FunctionError
 from lictor.evaluate.cel.exceptions import (
     Exemption,
-    Voice,
+    ResultTemplate,
     allow,
     find_exceptions,
     tell_exempted,
@@ -42,24 +42,24 @@ class GeneratingCheck(msgspec.Struct, frozen=True):
     """A policy's compiled parts."""
 
     view: View
-    voice: Voice
+    template: ResultTemplate
     exemptions: tuple[Exemption, ...]
     matches: Holds | None
     expressions: tuple[Evaluate, ...]
 
     def run(self, case: Case) -> tuple[Result, ...]:
-        view, voice = self.view, self.voice
+        view, template = self.view, self.template
         activation = view(case)
         if self.exemptions and (found := find_exceptions(self.exemptions, activation)):
             allowed = allow(found)
             if not any(allowed.values()):
-                return tell_exempted(found, voice)
+                return tell_exempted(found, template)
             activation = view.adding(case, exceptions=allowed)
         made: list[Made] = []
         if self.matches is None or self.matches(activation):
             made = self._generate(activation)
-        name = voice.policy.name
-        passed = voice.say(name, Status.PASS, "policy evaluated successfully")
+        name = template.policy.name
+        passed = template.make(name, Status.PASS, "policy evaluated successfully")
         objects, sources = zip(*made, strict=True) if made else ((), ())
         return (replace(passed[0], generated=objects, sources=sources),)
 
@@ -70,7 +70,7 @@ class GeneratingCheck(msgspec.Struct, frozen=True):
             self.matches is not None and not self.matches(activation)
         ):
             return ()
-        return self.voice.say(self.voice.policy.name, Status.PASS, "policy applies")
+        return self.template.make(self.template.policy.name, Status.PASS, "policy applies")
 
     def _generate(self, activation: Activation) -> list[Made]:
         made: list[Made] = []

@@ -10,7 +10,7 @@ from lictor.errors import CompileError, EvaluationError, NotProvidedError
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import (
     Exemption,
-    Voice,
+    ResultTemplate,
     allow,
     find_exceptions,
     tell_exempted,
@@ -150,7 +150,7 @@ class MutatingCheck(msgspec.Struct, frozen=True):
     """A policy's compiled parts."""
 
     view: View
-    voice: Voice
+    template: ResultTemplate
     exemptions: tuple[Exemption, ...]
     matches: Holds | None
     change: Change
@@ -161,7 +161,7 @@ class MutatingCheck(msgspec.Struct, frozen=True):
             return self._run(case, before, others)
         except UNDECIDED as error:
             text = f"failed to evaluate policy: {error}"
-            return self.voice.say("evaluation", Status.ERROR, text)
+            return self.template.make("evaluation", Status.ERROR, text)
 
     def _run(self, case: Case, before: JsonObject, others: JsonObject) -> tuple[Result]:
         view = self.view
@@ -169,11 +169,11 @@ class MutatingCheck(msgspec.Struct, frozen=True):
         if self.exemptions and (found := find_exceptions(self.exemptions, activation)):
             allowed = allow(found)
             if not any(allowed.values()):
-                return tell_exempted(found, self.voice)
+                return tell_exempted(found, self.template)
             others = {**others, "exceptions": allowed}
             activation = view.adding(case, **others)
         if self.matches is not None and not self.matches(activation):
-            return self.voice.say("", Status.SKIP, "skip")
+            return self.template.make("", Status.SKIP, "skip")
         allowed = others.get("exceptions") or allow(())
 
         def see(changed: JsonObject, kept: JsonObject) -> Activation:
@@ -185,11 +185,11 @@ class MutatingCheck(msgspec.Struct, frozen=True):
     def _tell(self, case: Case, before: JsonObject, after: JsonObject) -> tuple[Result]:
         if case.request.background and after != before:
             # A scan changes nothing: it tells what a request would have changed.
-            return self.voice.say("", Status.FAIL, "mutation is not applied")
-        return (replace(self.voice.say("", Status.PASS, "success")[0], patched=after),)
+            return self.template.make("", Status.FAIL, "mutation is not applied")
+        return (replace(self.template.make("", Status.PASS, "success")[0], patched=after),)
 
 
-def aim_at_target(result: Result, target: JsonObject, voice: Voice) -> Result:
+def aim_at_target(result: Result, target: JsonObject, template: ResultTemplate) -> Result:
     """The answer about another object than the one that is asked for."""
     after = result.patched
     if after is not None:
@@ -197,7 +197,7 @@ def aim_at_target(result: Result, target: JsonObject, voice: Voice) -> Result:
             check_same_object(target, after)
         except EvaluationError as error:
             text = f"failed to evaluate policy: {error}"
-            return voice.say("evaluation", Status.ERROR, text)[0]
+            return template.make("evaluation", Status.ERROR, text)[0]
     return replace(result, patched=None, target=after)
 
 
@@ -205,7 +205,7 @@ class AdmissionMutatingCheck(msgspec.Struct, frozen=True):
     """A policy's compiled parts, with those of one binding."""
 
     view: View
-    voice: Voice
+    template: ResultTemplate
     properties: dict[str, str]
     matches: Holds | None
     change: Change
@@ -256,5 +256,5 @@ class AdmissionMutatingCheck(msgspec.Struct, frozen=True):
         return self.change(activation, before, see)
 
     def _say(self, status: Status, message: str) -> tuple[Result]:
-        name = self.voice.policy.name
-        return self.voice.say(name, status, message, properties=self.properties)
+        name = self.template.policy.name
+        return self.template.make(name, status, message, properties=self.properties)

@@ -10,8 +10,7 @@ from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.views import namespace_of
 from lictor.evaluate.namespace_bounds import check_namespace
 from lictor.lang.label_selector import MapTest
-from lictor.match.metadata import read_map, read_text
-from lictor.match.selector import compile_selector
+from lictor.match.metadata import compile_selector, read_map, read_text
 from lictor.model.policy import ParamKind, ParamRef
 from lictor.model.request import Request
 from lictor.raw import JsonObject

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from lictor.errors import CompileError, EvaluationError
 from lictor.evaluate.cel.exceptions import (
     Exemption,
-    Voice,
+    ResultTemplate,
     allow,
     find_exceptions,
     tell_exempted,
@@ -126,14 +126,14 @@ class ImageValidatingCheck(msgspec.Struct, frozen=True):
     # Variables that are the same for all requests.
     fixed: JsonObject
     judge: Judge
-    voice: Voice
+    template: ResultTemplate
 
     def check(self, case: Case) -> tuple[Result, ...]:
         try:
             return self._check(case)
         except UNDECIDED as error:
             message = f"failed to evaluate policy: {error}"
-            return self.voice.say("evaluation", Status.ERROR, message)
+            return self.template.make("evaluation", Status.ERROR, message)
 
     def _check(self, case: Case) -> tuple[Result, ...]:
         activation = self.view(case)
@@ -141,7 +141,7 @@ class ImageValidatingCheck(msgspec.Struct, frozen=True):
             return ()
         found = find_exceptions(self.exemptions, activation)
         if found:
-            return tell_exempted(found, self.voice)
+            return tell_exempted(found, self.template)
         images = self.find_images(case.request.kind, activation)
         return self.judge(self.view.adding(case, images=images, **self.fixed))
 
@@ -150,7 +150,7 @@ class AuthorizationCheck(msgspec.Struct, frozen=True):
     """A policy's compiled parts."""
 
     view: View
-    voice: Voice
+    template: ResultTemplate
     matches: Holds | None
     expressions: tuple[Evaluate, ...]
     ignores_errors: bool
@@ -179,7 +179,7 @@ class AuthorizationCheck(msgspec.Struct, frozen=True):
         return None
 
     def _say(self, status: Status, message: str) -> tuple[Result]:
-        return self.voice.say(self.voice.policy.name, status, message)
+        return self.template.make(self.template.policy.name, status, message)
 
 
 def _explain(answer: JsonObject) -> str:
@@ -203,20 +203,20 @@ _ANSWERS = {
 class DecisionResults(msgspec.Struct, frozen=True):
     """How a decision becomes a result."""
 
-    voice: Voice
+    template: ResultTemplate
     properties: Mapping[str, str]
     annotate: Annotate | None
     ignores_errors: bool
 
     def tell(self, ruling: Ruling, message: str, case: Case, view: View) -> tuple[Result, ...]:
         status, words = _ANSWERS[ruling]
-        voice = self.voice
+        template = self.template
         if ruling is Ruling.UNDECIDED and self.ignores_errors:
-            voice = replace(voice, action=Action.AUDIT)
+            template = replace(template, action=Action.AUDIT)
         properties = self.properties
         if self.annotate is not None and ruling in (Ruling.ADMITTED, Ruling.DENIED):
             properties = {**self._annotations(case, view), **properties}
-        return voice.say(voice.policy.name, status, message or words, properties=properties)
+        return template.make(template.policy.name, status, message or words, properties=properties)
 
     def _annotations(self, case: Case, view: View) -> Mapping[str, str]:
         if self.annotate is None:
@@ -228,7 +228,7 @@ class DecisionResults(msgspec.Struct, frozen=True):
 
 
 def check_exempted(
-    view: View, exemptions: tuple[Exemption, ...], judge: Judge, voice: Voice
+    view: View, exemptions: tuple[Exemption, ...], judge: Judge, template: ResultTemplate
 ) -> Check:
     """The check of a policy, after the exceptions that name it."""
     if not exemptions:
@@ -242,18 +242,18 @@ def check_exempted(
         allowed = allow(found)
         if any(allowed.values()):
             return judge(view.adding(case, exceptions=allowed))
-        return tell_exempted(found, voice)
+        return tell_exempted(found, template)
 
     return judge_case
 
 
-def report_errors(judge: Check, voice: Voice) -> Check:
+def report_errors(judge: Check, template: ResultTemplate) -> Check:
     """The same check; what cannot be decided becomes a result."""
 
     def check(case: Case) -> tuple[Result, ...]:
         try:
             return judge(case)
         except UNDECIDED as error:
-            return voice.say("evaluation", Status.ERROR, f"failed to load context: {error}")
+            return template.make("evaluation", Status.ERROR, f"failed to load context: {error}")
 
     return check

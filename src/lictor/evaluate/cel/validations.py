@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.evaluate.cel.exceptions import Voice
+from lictor.evaluate.cel.exceptions import ResultTemplate
 from lictor.evaluate.cel.expressions import (
     UNDECIDED,
     Annotate,
@@ -155,14 +155,14 @@ def compile_validations(
     validations: Sequence[CelExpression],
     annotations: Sequence[AuditAnnotation],
     language: ExpressionCompiler,
-    voice: Voice,
+    template: ResultTemplate,
     rule: str,
 ) -> Judge:
     """The first expression that is false decides; errors are raised."""
     made = tuple(_compile_validation(v, i, language) for i, v in enumerate(validations))
     annotate = compile_annotations(annotations, language)
-    passed = voice.say(rule, Status.PASS, "success")
-    tests = tuple((one.holds, one, _fixed(one, voice, rule, annotate)) for one in made)
+    passed = template.make(rule, Status.PASS, "success")
+    tests = tuple((one.holds, one, _fixed(one, template, rule, annotate)) for one in made)
 
     def judge(activation: Activation) -> tuple[Result, ...]:
         for holds, validation, failed in tests:
@@ -172,10 +172,10 @@ def compile_validations(
                 return failed
             message = validation.explain(activation)
             properties = annotate(activation) if annotate is not None else {}
-            return voice.say(rule, Status.FAIL, message, properties=properties)
+            return template.make(rule, Status.FAIL, message, properties=properties)
         if annotate is None:
             return passed
-        return voice.say(rule, Status.PASS, "success", properties=annotate(activation))
+        return template.make(rule, Status.PASS, "success", properties=annotate(activation))
 
     return judge
 
@@ -199,9 +199,9 @@ def _compile_validation(
 
 
 def _fixed(
-    validation: _Validation, voice: Voice, rule: str, annotate: Annotate | None
+    validation: _Validation, template: ResultTemplate, rule: str, annotate: Annotate | None
 ) -> tuple[Result] | None:
     """A failure that is the same for all requests, made beforehand."""
     if validation.phrase is not None or annotate is not None:
         return None
-    return voice.say(rule, Status.FAIL, validation.message)
+    return template.make(rule, Status.FAIL, validation.message)

@@ -37,7 +37,7 @@ class View:
         return make_activation({**self._values(case.request), **values})
 
 
-class Viewpoint(msgspec.Struct, frozen=True):
+class RequestViews(msgspec.Struct, frozen=True):
     """How the requests of one engine are shown to CEL."""
 
     lookups: Lookups

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from lictor.crypto.signature import Verify, compile_key
 from lictor.errors import CompileError, EvaluationError
-from lictor.evaluate.manifests.difference import Difference
+from lictor.evaluate.manifests.difference import ManifestDifference
 from lictor.evaluate.manifests.evidence import NO_MANIFEST, Evidence
 from lictor.evaluate.manifests.message import decode_base64
 from lictor.lang.go_number import dump_go_json
@@ -19,16 +19,16 @@ _BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
 _NOT_VERIFIED = "failed to verify signature"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class SignatureFinding(msgspec.Struct, frozen=True):
     """What one attestor, or a set of them, says of a resource."""
 
     verified: bool
     text: str
-    difference: Difference | None = None
+    difference: ManifestDifference | None = None
 
 
 # EvaluationError where it cannot be told.
-Attest: TypeAlias = Callable[[Evidence], Finding]
+Attest: TypeAlias = Callable[[Evidence], SignatureFinding]
 # EvaluationError where this signer has not signed.
 _Check: TypeAlias = Callable[[Evidence], None]
 
@@ -43,8 +43,8 @@ def compile_attestors(wanted: AttestorSet, repository: str, where: str) -> Attes
     if required < 0:
         raise CompileError(f"{where}.count: expected a positive number")
 
-    def attest(evidence: Evidence) -> Finding:
-        verified, failed, errors = list[Finding](), list[Finding](), list[str]()
+    def attest(evidence: Evidence) -> SignatureFinding:
+        verified, failed, errors = list[SignatureFinding](), list[SignatureFinding](), list[str]()
         for entry in entries:
             try:
                 finding = entry(evidence)
@@ -61,9 +61,9 @@ def compile_attestors(wanted: AttestorSet, repository: str, where: str) -> Attes
     return attest
 
 
-def _sum_up(findings: list[Finding], what: str, required: int) -> Finding:
+def _sum_up(findings: list[SignatureFinding], what: str, required: int) -> SignatureFinding:
     told = ",".join(finding.text for finding in findings)
-    return Finding(
+    return SignatureFinding(
         verified=any(finding.verified for finding in findings),
         text=f"manifest verification {what}; requiredCount {required}; message {told}",
         difference=next((each.difference for each in findings if each.difference), None),
@@ -87,7 +87,7 @@ def _compile_attestor(entry: Attestor, repository: str, where: str) -> Attest:
     field, check = _compile_source(entry)
     where, repository = where + field, entry.repository or repository
 
-    def attest(evidence: Evidence) -> Finding:
+    def attest(evidence: Evidence) -> SignatureFinding:
         _check_annotations(entry.annotations, evidence.annotations)
         image = evidence.image or repository
         try:
@@ -107,7 +107,7 @@ def _compile_nested(entry: Json, repository: str, where: str) -> Attest:
         raise CompileError(f"{where}: {error}") from error
     attest = compile_attestors(nested, repository, where)
 
-    def attest_nested(evidence: Evidence) -> Finding:
+    def attest_nested(evidence: Evidence) -> SignatureFinding:
         try:
             return attest(evidence)
         except EvaluationError as error:
@@ -116,21 +116,23 @@ def _compile_nested(entry: Json, repository: str, where: str) -> Attest:
     return attest_nested
 
 
-def _judge(evidence: Evidence, check: _Check, where: str) -> Finding:
+def _judge(evidence: Evidence, check: _Check, where: str) -> SignatureFinding:
     """Nothing of a message is read before it is known to be signed: the signature comes first."""
     if not evidence.has_message:
-        return Finding(verified=False, text=f"{where}: {NO_MANIFEST}: message not found")
+        return SignatureFinding(verified=False, text=f"{where}: {NO_MANIFEST}: message not found")
     if not evidence.signatures:
-        return Finding(verified=False, text=f"{where}: {_NOT_VERIFIED}: signature not found")
+        return SignatureFinding(
+            verified=False, text=f"{where}: {_NOT_VERIFIED}: signature not found"
+        )
     check(evidence)
     differences = evidence.differences
     if differences is None:
         text = "failed to find a YAML manifest in the gzipped message"
-        return Finding(verified=False, text=f"{where}: {NO_MANIFEST}: {text}")
+        return SignatureFinding(verified=False, text=f"{where}: {NO_MANIFEST}: {text}")
     if differences:
         text = f"{where}: {_NOT_VERIFIED}. diff found; {_tell(differences)}"
-        return Finding(verified=False, text=text, difference=differences[0])
-    return Finding(verified=True, text="singed by a valid signer: ")
+        return SignatureFinding(verified=False, text=text, difference=differences[0])
+    return SignatureFinding(verified=True, text="singed by a valid signer: ")
 
 
 def _check_annotations(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
@@ -174,7 +176,7 @@ def _refuse(what: str) -> _Check:
     return check
 
 
-def _tell(differences: tuple[Difference, ...]) -> str:
+def _tell(differences: tuple[ManifestDifference, ...]) -> str:
     items = [
         {"key": each.key, "values": {"before": each.before, "after": each.after}}
         for each in differences

@@ -8,12 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import CompileError
-from lictor.evaluate.pod_security.pod import Container, PodSpec, Subject
+from lictor.evaluate.pod_security.pod import CheckedPod, PodContainer, PodSpec
 from lictor.evaluate.pod_security.standard import CONTROL_NAMES, Check
 from lictor.evaluate.pod_security.violation import FieldError, Found, Violation
 from lictor.lang.wildcard import compile_wildcard
 
-Tolerate: TypeAlias = Callable[[Subject, list[Violation]], list[Violation]]
+Tolerate: TypeAlias = Callable[[CheckedPod, list[Violation]], list[Violation]]
 
 CONTAINER_CONTROLS = frozenset(
     {
@@ -45,7 +45,7 @@ class PodSecurityExclude(Protocol):
     def values(self) -> Sequence[str] | None: ...
 
 
-class Exclusion(msgspec.Struct, frozen=True):
+class ControlExclusion(msgspec.Struct, frozen=True):
     """A PodSecurityExclude made by hand: for tests and library users."""
 
     control_name: str
@@ -99,11 +99,11 @@ def _compile_error_test(exclude: PodSecurityExclude) -> Callable[[FieldError], b
     return tolerates
 
 
-def _strip_containers(pod: Subject) -> Subject:
+def _strip_containers(pod: CheckedPod) -> CheckedPod:
     """The pod with one container that says nothing: whatever breaks a control now is the pod's."""
     spec = pod.spec
     bare = PodSpec(
-        containers=[Container(name="fake")],
+        containers=[PodContainer(name="fake")],
         volumes=spec.volumes,
         security_context=spec.security_context,
         host_network=spec.host_network,
@@ -111,19 +111,19 @@ def _strip_containers(pod: Subject) -> Subject:
         host_ipc=spec.host_ipc,
         os=spec.os,
     )
-    return Subject(bare, pod.annotations)
+    return CheckedPod(bare, pod.annotations)
 
 
-def _compile_picker(images: Sequence[str]) -> Callable[[Subject], Subject]:
+def _compile_picker(images: Sequence[str]) -> Callable[[CheckedPod], CheckedPod]:
     """How to get a pod of nothing but the containers with these images."""
     chosen = _compile_any(images)
 
-    def pick(containers: list[Container] | None) -> list[Container]:
+    def pick(containers: list[PodContainer] | None) -> list[PodContainer]:
         return [each for each in containers or () if chosen(each.image or "")]
 
-    def pick_containers(pod: Subject) -> Subject:
+    def pick_containers(pod: CheckedPod) -> CheckedPod:
         spec = pod.spec
-        return Subject(
+        return CheckedPod(
             PodSpec(
                 containers=pick(spec.containers),
                 init_containers=pick(spec.init_containers),
@@ -135,7 +135,7 @@ def _compile_picker(images: Sequence[str]) -> Callable[[Subject], Subject]:
     return pick_containers
 
 
-def _name_container(pod: Subject, path: str) -> str | None:
+def _name_container(pod: CheckedPod, path: str) -> str | None:
     match = CONTAINER_PATH.match(path)
     if match is None:
         return None
@@ -147,14 +147,14 @@ def _name_container(pod: Subject, path: str) -> str | None:
     return pod.containers[at].name
 
 
-def _identify(pod: Subject, error: FieldError, *, by_container: bool) -> tuple[str, str | None]:
+def _identify(pod: CheckedPod, error: FieldError, *, by_container: bool) -> tuple[str, str | None]:
     """What two errors must share to be the same: the field, and the container where it has one."""
     field = NUMBER.sub("*", error.path)
     return field, (_name_container(pod, error.path) if by_container else None)
 
 
 def _remove_first(
-    errors: list[FieldError], wanted: tuple[str, str | None], pod: Subject, *, by_container: bool
+    errors: list[FieldError], wanted: tuple[str, str | None], pod: CheckedPod, *, by_container: bool
 ) -> None:
     for at, error in enumerate(errors):
         if _identify(pod, error, by_container=by_container) == wanted:
@@ -177,7 +177,9 @@ def compile_exclusion(exclude: PodSecurityExclude, checks: Sequence[tuple[str, C
     by_container = bool(exclude.images)
     shrink = _compile_picker(exclude.images) if exclude.images else _strip_containers
 
-    def lift(pod: Subject, violation: Violation, smaller: Violation, part: Subject) -> Violation:
+    def lift(
+        pod: CheckedPod, violation: Violation, smaller: Violation, part: CheckedPod
+    ) -> Violation:
         errors = list(violation.errors)
         for error in smaller.errors:
             if tolerates(error):
@@ -185,7 +187,7 @@ def compile_exclusion(exclude: PodSecurityExclude, checks: Sequence[tuple[str, C
                 _remove_first(errors, wanted, pod, by_container=by_container)
         return replace(violation, errors=tuple(errors))
 
-    def tolerate(pod: Subject, violations: list[Violation]) -> list[Violation]:
+    def tolerate(pod: CheckedPod, violations: list[Violation]) -> list[Violation]:
         if not any(violation.control == exclude.control_name for violation in violations):
             return violations
         part = shrink(pod)

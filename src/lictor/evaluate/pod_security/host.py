@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from lictor.evaluate.pod_security.pod import Container, Handler, Subject, Volume
+from lictor.evaluate.pod_security.pod import CheckedPod, PodContainer, ProbeHandler, Volume
 from lictor.evaluate.pod_security.violation import (
     Violation,
     count_noun,
@@ -55,7 +55,7 @@ RESTRICTED_SOURCES = {
 }
 
 
-def check_host_namespaces(pod: Subject) -> Violation | None:
+def check_host_namespaces(pod: CheckedPod) -> Violation | None:
     """The pod shares no namespace with its node."""
     spec = pod.spec
     if not (spec.host_network or spec.host_pid or spec.host_ipc):
@@ -75,7 +75,7 @@ def check_host_namespaces(pod: Subject) -> Violation | None:
     )
 
 
-def check_host_paths(pod: Subject) -> Violation | None:
+def check_host_paths(pod: CheckedPod) -> Violation | None:
     """No volume is a folder of the node."""
     if not pod.spec.volumes:
         return None
@@ -96,7 +96,7 @@ def check_host_paths(pod: Subject) -> Violation | None:
     )
 
 
-def check_host_ports(pod: Subject) -> Violation | None:
+def check_host_ports(pod: CheckedPod) -> Violation | None:
     """No container opens a port of the node."""
     found = [
         (at, index, port.host_port)
@@ -119,9 +119,9 @@ def check_host_ports(pod: Subject) -> Violation | None:
     )
 
 
-def _find_hosts(container: Container) -> list[str]:
+def _find_hosts(container: PodContainer) -> list[str]:
     hooks = container.lifecycle
-    handlers: tuple[Handler | None, ...] = (
+    handlers: tuple[ProbeHandler | None, ...] = (
         container.liveness_probe,
         container.readiness_probe,
         container.startup_probe,
@@ -138,7 +138,7 @@ def _find_hosts(container: Container) -> list[str]:
     return hosts
 
 
-def check_probe_hosts(pod: Subject) -> Violation | None:
+def check_probe_hosts(pod: CheckedPod) -> Violation | None:
     """No probe or hook sends the node's kubelet to another host."""
     found = [(each.name, hosts) for each in pod.containers if (hosts := _find_hosts(each))]
     if not found:
@@ -175,7 +175,7 @@ def _name_source(volume: Volume) -> str:
     return "unknown"
 
 
-def check_volume_types(pod: Subject) -> Violation | None:
+def check_volume_types(pod: CheckedPod) -> Violation | None:
     """Every volume is of a kind that the restricted level knows to be harmless."""
     if not pod.spec.volumes:
         return None
@@ -194,10 +194,10 @@ def check_volume_types(pod: Subject) -> Violation | None:
     )
 
 
-def compile_sysctl_check(allowed: frozenset[str]) -> Callable[[Subject], Violation | None]:
+def compile_sysctl_check(allowed: frozenset[str]) -> Callable[[CheckedPod], Violation | None]:
     """A check that the pod sets no kernel parameters but these."""
 
-    def check_sysctls(pod: Subject) -> Violation | None:
+    def check_sysctls(pod: CheckedPod) -> Violation | None:
         if not pod.context.sysctls:
             return None
         found = {

@@ -17,25 +17,25 @@ Texts: TypeAlias = dict[str, str] | None
 Quantities: TypeAlias = dict[str, str | int | float | None] | None
 
 
-class Part(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class PodField(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A piece of a pod; fields that it does not name are ignored."""
 
 
-class Capabilities(Part, frozen=True):
+class Capabilities(PodField, frozen=True):
     """Linux capabilities that a container adds and drops."""
 
     add: list[str] | None = None
     drop: list[str] | None = None
 
 
-class Profile(Part, frozen=True):
+class Profile(PodField, frozen=True):
     """A seccomp or an AppArmor profile."""
 
     type: str | None = None
     localhost_profile: str | None = None
 
 
-class SELinuxOptions(Part, frozen=True):
+class SELinuxOptions(PodField, frozen=True):
     """The SELinux context of a container or pod."""
 
     type: str | None = None
@@ -44,21 +44,21 @@ class SELinuxOptions(Part, frozen=True):
     level: str | None = None
 
 
-class WindowsOptions(Part, frozen=True):
+class WindowsOptions(PodField, frozen=True):
     """The Windows half of a security context."""
 
     host_process: bool | None = None
     run_as_user_name: str | None = None
 
 
-class Sysctl(Part, frozen=True):
+class Sysctl(PodField, frozen=True):
     """A kernel parameter."""
 
     name: str | None = None
     value: str | None = None
 
 
-class SecurityContext(Part, frozen=True):
+class SecurityContext(PodField, frozen=True):
     """What a container, or a pod for all of its containers, says about its rights."""
 
     privileged: bool | None = None
@@ -75,7 +75,7 @@ class SecurityContext(Part, frozen=True):
     windows_options: WindowsOptions | None = None
 
 
-class PodSecurityContext(Part, frozen=True):
+class PodSecurityContext(PodField, frozen=True):
     """The security context of the pod itself."""
 
     run_as_non_root: bool | None = None
@@ -90,7 +90,7 @@ class PodSecurityContext(Part, frozen=True):
     windows_options: WindowsOptions | None = None
 
 
-class Endpoint(Part, frozen=True):
+class Endpoint(PodField, frozen=True):
     """Where a probe or a handler connects to."""
 
     host: str | None = None
@@ -98,7 +98,7 @@ class Endpoint(Part, frozen=True):
     port: Int32 | str | None = None
 
 
-class Handler(Part, frozen=True):
+class ProbeHandler(PodField, frozen=True):
     """A probe, or a hook in the life of a container."""
 
     http_get: Endpoint | None = None
@@ -110,14 +110,14 @@ class Handler(Part, frozen=True):
     success_threshold: Int32 | None = None
 
 
-class Lifecycle(Part, frozen=True):
+class Lifecycle(PodField, frozen=True):
     """The hooks of a container."""
 
-    post_start: Handler | None = None
-    pre_stop: Handler | None = None
+    post_start: ProbeHandler | None = None
+    pre_stop: ProbeHandler | None = None
 
 
-class Port(Part, frozen=True):
+class Port(PodField, frozen=True):
     """A port that a container opens."""
 
     name: str | None = None
@@ -127,21 +127,21 @@ class Port(Part, frozen=True):
     protocol: str | None = None
 
 
-class Variable(Part, frozen=True):
+class EnvironmentVariable(PodField, frozen=True):
     """An environment variable."""
 
     name: str | None = None
     value: str | None = None
 
 
-class Resources(Part, frozen=True):
+class Resources(PodField, frozen=True):
     """What a container asks for."""
 
     limits: Quantities = None
     requests: Quantities = None
 
 
-class VolumeMount(Part, frozen=True):
+class VolumeMount(PodField, frozen=True):
     """Where a container sees a volume."""
 
     name: str | None = None
@@ -150,7 +150,7 @@ class VolumeMount(Part, frozen=True):
     read_only: bool | None = None
 
 
-class Container(Part, frozen=True):
+class PodContainer(PodField, frozen=True):
     """A container of any of the three lists."""
 
     name: str = ""
@@ -161,76 +161,76 @@ class Container(Part, frozen=True):
     working_dir: str | None = None
     security_context: SecurityContext | None = None
     ports: list[Port] | None = None
-    env: list[Variable] | None = None
+    env: list[EnvironmentVariable] | None = None
     resources: Resources | None = None
     volume_mounts: list[VolumeMount] | None = None
-    liveness_probe: Handler | None = None
-    readiness_probe: Handler | None = None
-    startup_probe: Handler | None = None
+    liveness_probe: ProbeHandler | None = None
+    readiness_probe: ProbeHandler | None = None
+    startup_probe: ProbeHandler | None = None
     lifecycle: Lifecycle | None = None
     stdin: bool | None = None
     tty: bool | None = None
 
 
-class Source(Part, frozen=True):
+class VolumeSource(PodField, frozen=True):
     """Something that a volume is made of, whatever it says."""
 
 
-class HostPath(Part, frozen=True):
+class HostPath(PodField, frozen=True):
     """A folder of the node."""
 
     path: str = ""
     type: str | None = None
 
 
-class Volume(Part, frozen=True):
+class Volume(PodField, frozen=True):
     """A volume: exactly one source should be there."""
 
     name: str = ""
     host_path: HostPath | None = None
-    config_map: Source | None = None
-    csi: Source | None = None
-    downward_api: Source | None = msgspec.field(default=None, name="downwardAPI")
-    empty_dir: Source | None = None
-    ephemeral: Source | None = None
-    image: Source | None = None
-    persistent_volume_claim: Source | None = None
-    projected: Source | None = None
-    secret: Source | None = None
-    gce_persistent_disk: Source | None = None
-    aws_elastic_block_store: Source | None = None
-    git_repo: Source | None = None
-    nfs: Source | None = None
-    iscsi: Source | None = None
-    glusterfs: Source | None = None
-    rbd: Source | None = None
-    flex_volume: Source | None = None
-    cinder: Source | None = None
-    cephfs: Source | None = None
-    flocker: Source | None = None
-    fc: Source | None = None
-    azure_file: Source | None = None
-    vsphere_volume: Source | None = None
-    quobyte: Source | None = None
-    azure_disk: Source | None = None
-    photon_persistent_disk: Source | None = None
-    portworx_volume: Source | None = None
-    scale_io: Source | None = msgspec.field(default=None, name="scaleIO")
-    storageos: Source | None = None
+    config_map: VolumeSource | None = None
+    csi: VolumeSource | None = None
+    downward_api: VolumeSource | None = msgspec.field(default=None, name="downwardAPI")
+    empty_dir: VolumeSource | None = None
+    ephemeral: VolumeSource | None = None
+    image: VolumeSource | None = None
+    persistent_volume_claim: VolumeSource | None = None
+    projected: VolumeSource | None = None
+    secret: VolumeSource | None = None
+    gce_persistent_disk: VolumeSource | None = None
+    aws_elastic_block_store: VolumeSource | None = None
+    git_repo: VolumeSource | None = None
+    nfs: VolumeSource | None = None
+    iscsi: VolumeSource | None = None
+    glusterfs: VolumeSource | None = None
+    rbd: VolumeSource | None = None
+    flex_volume: VolumeSource | None = None
+    cinder: VolumeSource | None = None
+    cephfs: VolumeSource | None = None
+    flocker: VolumeSource | None = None
+    fc: VolumeSource | None = None
+    azure_file: VolumeSource | None = None
+    vsphere_volume: VolumeSource | None = None
+    quobyte: VolumeSource | None = None
+    azure_disk: VolumeSource | None = None
+    photon_persistent_disk: VolumeSource | None = None
+    portworx_volume: VolumeSource | None = None
+    scale_io: VolumeSource | None = msgspec.field(default=None, name="scaleIO")
+    storageos: VolumeSource | None = None
 
 
-class OperatingSystem(Part, frozen=True):
+class OperatingSystem(PodField, frozen=True):
     """The system that the pod wants to run on."""
 
     name: str | None = None
 
 
-class PodSpec(Part, frozen=True):
+class PodSpec(PodField, frozen=True):
     """What the pod is made of."""
 
-    containers: list[Container] | None = None
-    init_containers: list[Container] | None = None
-    ephemeral_containers: list[Container] | None = None
+    containers: list[PodContainer] | None = None
+    init_containers: list[PodContainer] | None = None
+    ephemeral_containers: list[PodContainer] | None = None
     volumes: list[Volume] | None = None
     security_context: PodSecurityContext | None = None
     host_network: bool | None = None
@@ -251,7 +251,7 @@ class PodSpec(Part, frozen=True):
     active_deadline_seconds: Int64 | None = None
 
 
-class Metadata(Part, frozen=True):
+class PodMetadata(PodField, frozen=True):
     """Names, labels and annotations."""
 
     name: str | None = None
@@ -260,35 +260,35 @@ class Metadata(Part, frozen=True):
     annotations: Texts = None
 
 
-class Pod(Part, frozen=True):
+class Pod(PodField, frozen=True):
     """A pod, or the template of one."""
 
-    metadata: Metadata | None = None
+    metadata: PodMetadata | None = None
     spec: PodSpec | None = None
 
 
-class WorkloadSpec(Part, frozen=True):
+class WorkloadSpec(PodField, frozen=True):
     """The part of a Deployment, DaemonSet, StatefulSet, Job, ... that makes pods."""
 
     template: Pod | None = None
     replicas: Int32 | None = None
 
 
-class Workload(Part, frozen=True):
+class PodController(PodField, frozen=True):
     """A resource that makes pods."""
 
-    metadata: Metadata | None = None
+    metadata: PodMetadata | None = None
     spec: WorkloadSpec | None = None
 
 
-class JobTemplate(Part, frozen=True):
+class JobTemplate(PodField, frozen=True):
     """What a CronJob makes."""
 
-    metadata: Metadata | None = None
+    metadata: PodMetadata | None = None
     spec: WorkloadSpec | None = None
 
 
-class CronJobSpec(Part, frozen=True):
+class CronJobSpec(PodField, frozen=True):
     """When a CronJob makes what."""
 
     schedule: str | None = None
@@ -296,10 +296,10 @@ class CronJobSpec(Part, frozen=True):
     job_template: JobTemplate | None = None
 
 
-class CronJob(Part, frozen=True):
+class CronJob(PodField, frozen=True):
     """A resource that makes Jobs."""
 
-    metadata: Metadata | None = None
+    metadata: PodMetadata | None = None
     spec: CronJobSpec | None = None
 
 
@@ -320,7 +320,7 @@ def _is_plain(context: SecurityContext | PodSecurityContext) -> bool:
     )
 
 
-class Subject:
+class CheckedPod:
     """The pod under judgement, with its three lists of containers laid out in one.
 
     `is_plain` says that nobody uses the rarer fields of a security context: checks about nothing
@@ -360,13 +360,13 @@ class Subject:
         return f"spec.ephemeralContainers[{position - self.regulars}]"
 
 
-def _read_template(resource: Json) -> tuple[PodSpec | None, Metadata | None]:
-    workload = msgspec.convert(resource, Workload)
+def _read_template(resource: Json) -> tuple[PodSpec | None, PodMetadata | None]:
+    workload = msgspec.convert(resource, PodController)
     template = workload.spec.template if workload.spec else None
     return (template.spec, template.metadata) if template else (None, None)
 
 
-def _read_cron_job(resource: Json) -> tuple[PodSpec | None, Metadata | None]:
+def _read_cron_job(resource: Json) -> tuple[PodSpec | None, PodMetadata | None]:
     cron_job = msgspec.convert(resource, CronJob)
     job = cron_job.spec.job_template if cron_job.spec else None
     template = job.spec.template if job and job.spec else None
@@ -374,7 +374,7 @@ def _read_cron_job(resource: Json) -> tuple[PodSpec | None, Metadata | None]:
     return (template.spec if template else None), (job.metadata if job else None)
 
 
-def _read_spec(kind: Json, resource: Json) -> tuple[PodSpec | None, Metadata | None]:
+def _read_spec(kind: Json, resource: Json) -> tuple[PodSpec | None, PodMetadata | None]:
     if kind == "Pod":
         pod = msgspec.convert(resource, Pod)
         return pod.spec, pod.metadata
@@ -385,7 +385,7 @@ def _read_spec(kind: Json, resource: Json) -> tuple[PodSpec | None, Metadata | N
     raise EvaluationError(f"a resource of kind {kind} holds no pod")
 
 
-def read_pod(resource: Json) -> Subject:
+def read_pod(resource: Json) -> CheckedPod:
     """The pod that this resource is, or makes; EvaluationError where there is none."""
     kind = resource.get("kind") if isinstance(resource, dict) else None
     try:
@@ -393,4 +393,4 @@ def read_pod(resource: Json) -> Subject:
     except (msgspec.ValidationError, UnicodeError) as error:
         raise EvaluationError(f"the {kind} is not well-formed: {error}") from error
     annotations = metadata.annotations if metadata else None
-    return Subject(spec or NO_SPEC, annotations or {})
+    return CheckedPod(spec or NO_SPEC, annotations or {})

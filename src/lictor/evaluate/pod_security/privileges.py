@@ -1,6 +1,6 @@
-"""Does a container take more rights than it should? Privileges, capabilities, /proc, Windows."""
+"""Does a container have more rights than it should? Privileges, capabilities, users, Windows."""
 
-from lictor.evaluate.pod_security.pod import NO_CONTEXT, Capabilities, Subject
+from lictor.evaluate.pod_security.pod import NO_CONTEXT, Capabilities, CheckedPod
 from lictor.evaluate.pod_security.violation import (
     FieldError,
     Violation,
@@ -10,6 +10,66 @@ from lictor.evaluate.pod_security.violation import (
     quote,
     require,
 )
+
+
+def check_non_root(pod: CheckedPod) -> Violation | None:
+    """Every container says, by itself or through the pod, that it must not run as root."""
+    by_pod = pod.context.run_as_non_root
+    refusing: list[int] = []
+    silent: list[int] = []
+    for at, context in enumerate(pod.contexts):
+        if context.run_as_non_root is None:
+            if not by_pod:
+                silent.append(at)
+        elif not context.run_as_non_root:
+            refusing.append(at)
+    if not refusing and not silent and by_pod is not False:
+        return None
+    return _refuse_root(pod, refusing, silent)
+
+
+def _refuse_root(pod: CheckedPod, refusing: list[int], silent: list[int]) -> Violation:
+    by_pod = pod.context.run_as_non_root is False
+    refusers = tuple(pod.containers[at].name for at in refusing)
+    silents = tuple(pod.containers[at].name for at in silent)
+    field = "securityContext.runAsNonRoot"
+    details = []
+    errors: list[FieldError] = []
+    if by_pod or refusers:
+        details.append(f"{name_setters(refusers, pod=by_pod)} must not set {field}=false")
+        errors.extend([forbid(f"spec.{field}", found=False)] if by_pod else [])
+        errors.extend(forbid(f"{pod.path(at)}.{field}", found=False) for at in refusing)
+    if silents:
+        details.append(f"pod or {name_containers(silents)} must set {field}=true")
+        errors.extend(require(f"{pod.path(at)}.{field}") for at in silent)
+    return Violation(
+        "runAsNonRoot",
+        "Running as Non-root",
+        "runAsNonRoot != true",
+        "\n".join(details),
+        tuple(errors),
+        refusers or silents,
+    )
+
+
+def check_root_user(pod: CheckedPod) -> Violation | None:
+    """Neither the pod nor a container asks for user 0."""
+    by_pod = pod.context.run_as_user == 0
+    bad = [at for at, context in enumerate(pod.contexts) if context.run_as_user == 0]
+    if not by_pod and not bad:
+        return None
+    names = tuple(pod.containers[at].name for at in bad)
+    errors = [forbid("spec.securityContext.runAsUser", 0)] if by_pod else []
+    errors.extend(forbid(f"{pod.path(at)}.securityContext.runAsUser", 0) for at in bad)
+    return Violation(
+        "runAsUser",
+        "Running as Non-root user",
+        "runAsUser=0",
+        f"{name_setters(names, pod=by_pod)} must not set runAsUser=0",
+        tuple(errors),
+        names,
+    )
+
 
 DEFAULT_CAPABILITIES = frozenset(
     {
@@ -30,7 +90,7 @@ DEFAULT_CAPABILITIES = frozenset(
 )
 
 
-def check_privileged(pod: Subject) -> Violation | None:
+def check_privileged(pod: CheckedPod) -> Violation | None:
     """No container is privileged."""
     bad = [at for at, context in enumerate(pod.contexts) if context.privileged]
     if not bad:
@@ -46,14 +106,14 @@ def check_privileged(pod: Subject) -> Violation | None:
     )
 
 
-def _explain_escalation(pod: Subject, at: int) -> FieldError:
+def _explain_escalation(pod: CheckedPod, at: int) -> FieldError:
     path = f"{pod.path(at)}.securityContext.allowPrivilegeEscalation"
     if pod.contexts[at] is NO_CONTEXT:
         return require(path)
     return forbid(path, pod.contexts[at].allow_privilege_escalation or "nil")
 
 
-def check_escalation(pod: Subject) -> Violation | None:
+def check_escalation(pod: CheckedPod) -> Violation | None:
     """Every container says that it will not gain privileges."""
     bad = [
         at
@@ -73,7 +133,7 @@ def check_escalation(pod: Subject) -> Violation | None:
     )
 
 
-def check_default_capabilities(pod: Subject) -> Violation | None:
+def check_default_capabilities(pod: CheckedPod) -> Violation | None:
     """No container adds a capability that container runtimes do not give by default."""
     bad = [
         at
@@ -92,7 +152,7 @@ def _find_additions(capabilities: Capabilities | None, allowed: frozenset[str]) 
     return tuple(sorted(set(added) - allowed)) if added else ()
 
 
-def _refuse_additions(pod: Subject, bad: list[int]) -> Violation:
+def _refuse_additions(pod: CheckedPod, bad: list[int]) -> Violation:
     names = tuple(pod.containers[at].name for at in bad)
     found = {at: _find_additions(pod.contexts[at].capabilities, DEFAULT_CAPABILITIES) for at in bad}
     every = sorted({capability for values in found.values() for capability in values})
@@ -113,7 +173,7 @@ def _refuse_additions(pod: Subject, bad: list[int]) -> Violation:
 ONLY_PORT_BINDING = frozenset({"NET_BIND_SERVICE"})
 
 
-def check_dropped_capabilities(pod: Subject) -> Violation | None:
+def check_dropped_capabilities(pod: CheckedPod) -> Violation | None:
     """Every container drops all capabilities, and adds none but binding to low ports."""
     keeping: list[int] = []
     adding: list[int] = []
@@ -128,7 +188,7 @@ def check_dropped_capabilities(pod: Subject) -> Violation | None:
     return _refuse_capabilities(pod, keeping, adding)
 
 
-def _explain_kept(pod: Subject, at: int) -> FieldError:
+def _explain_kept(pod: CheckedPod, at: int) -> FieldError:
     path = f"{pod.path(at)}.securityContext.capabilities.drop"
     capabilities = pod.contexts[at].capabilities
     if capabilities is None or not capabilities.drop:
@@ -136,7 +196,7 @@ def _explain_kept(pod: Subject, at: int) -> FieldError:
     return forbid(path, tuple(sorted(set(capabilities.drop))))
 
 
-def _refuse_capabilities(pod: Subject, keeping: list[int], adding: list[int]) -> Violation:
+def _refuse_capabilities(pod: CheckedPod, keeping: list[int], adding: list[int]) -> Violation:
     keepers = tuple(pod.containers[at].name for at in keeping)
     adders = tuple(pod.containers[at].name for at in adding)
     found = {at: _find_additions(pod.contexts[at].capabilities, ONLY_PORT_BINDING) for at in adding}
@@ -164,7 +224,7 @@ def _refuse_capabilities(pod: Subject, keeping: list[int], adding: list[int]) ->
     )
 
 
-def check_proc_mount(pod: Subject) -> Violation | None:
+def check_proc_mount(pod: CheckedPod) -> Violation | None:
     """No container asks for an unmasked /proc."""
     found = {
         at: context.proc_mount
@@ -185,7 +245,7 @@ def check_proc_mount(pod: Subject) -> Violation | None:
     )
 
 
-def check_host_process(pod: Subject) -> Violation | None:
+def check_host_process(pod: CheckedPod) -> Violation | None:
     """Neither the pod nor a container is a Windows HostProcess."""
     if pod.is_plain:
         return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from lictor.evaluate.pod_security.pod import Profile, SELinuxOptions, Subject
+from lictor.evaluate.pod_security.pod import CheckedPod, Profile, SELinuxOptions
 from lictor.evaluate.pod_security.violation import (
     FieldError,
     Violation,
@@ -25,7 +25,7 @@ SELINUX_TYPES = frozenset({"container_t", "container_init_t", "container_kvm_t"}
 SELINUX_ENGINE_TYPES = SELINUX_TYPES | {"container_engine_t"}
 
 
-def check_seccomp_annotations(pod: Subject) -> Violation | None:
+def check_seccomp_annotations(pod: CheckedPod) -> Violation | None:
     """No annotation of old switches seccomp off."""
     if not pod.annotations:
         return None
@@ -50,7 +50,7 @@ def _unconfines(value: str | None) -> bool:
     return not value.startswith("localhost/")
 
 
-def check_seccomp_unconfined(pod: Subject) -> Violation | None:
+def check_seccomp_unconfined(pod: CheckedPod) -> Violation | None:
     """Neither the pod nor a container switches seccomp off."""
     profile = pod.context.seccomp_profile
     by_pod = profile is not None and profile.type not in SAFE_PROFILES
@@ -64,7 +64,7 @@ def check_seccomp_unconfined(pod: Subject) -> Violation | None:
     return _refuse_seccomp("seccompProfile_baseline", pod, bad)
 
 
-def check_seccomp_set(pod: Subject) -> Violation | None:
+def check_seccomp_set(pod: CheckedPod) -> Violation | None:
     """Every container has, by itself or through the pod, a seccomp profile that is not off."""
     profile = pod.context.seccomp_profile
     by_pod = profile is not None and profile.type in SAFE_PROFILES
@@ -86,7 +86,7 @@ def _type_of(profile: Profile | None) -> str:
     return profile.type or "" if profile is not None else ""
 
 
-def _refuse_seccomp(check: str, pod: Subject, bad: list[int]) -> Violation:
+def _refuse_seccomp(check: str, pod: CheckedPod, bad: list[int]) -> Violation:
     profile = pod.context.seccomp_profile
     by_pod = profile is not None and profile.type not in SAFE_PROFILES
     names = tuple(pod.containers[at].name for at in bad)
@@ -106,7 +106,7 @@ def _refuse_seccomp(check: str, pod: Subject, bad: list[int]) -> Violation:
     )
 
 
-def _require_seccomp(pod: Subject, silent: list[int]) -> Violation:
+def _require_seccomp(pod: CheckedPod, silent: list[int]) -> Violation:
     names = tuple(pod.containers[at].name for at in silent)
     return Violation(
         "seccompProfile_restricted",
@@ -119,7 +119,7 @@ def _require_seccomp(pod: Subject, silent: list[int]) -> Violation:
     )
 
 
-def check_app_armor(pod: Subject) -> Violation | None:
+def check_app_armor(pod: CheckedPod) -> Violation | None:
     """Neither a field nor an annotation switches AppArmor off."""
     if pod.is_plain and not pod.annotations:
         return None
@@ -143,7 +143,7 @@ def check_app_armor(pod: Subject) -> Violation | None:
     return _refuse_app_armor(pod, bad, sorted(noted))
 
 
-def _refuse_app_armor(pod: Subject, bad: list[int], noted: list[str]) -> Violation:
+def _refuse_app_armor(pod: CheckedPod, bad: list[int], noted: list[str]) -> Violation:
     profile = pod.context.app_armor_profile
     by_pod = profile is not None and profile.type not in SAFE_PROFILES
     names = tuple(pod.containers[at].name for at in bad)
@@ -168,7 +168,7 @@ def _refuse_app_armor(pod: Subject, bad: list[int], noted: list[str]) -> Violati
     )
 
 
-def compile_se_linux_check(allowed: frozenset[str]) -> Callable[[Subject], Violation | None]:
+def compile_se_linux_check(allowed: frozenset[str]) -> Callable[[CheckedPod], Violation | None]:
     """A check that the SELinux type is one of these, and that user and role are left alone."""
 
     def breaks(options: SELinuxOptions | None) -> bool:
@@ -176,7 +176,7 @@ def compile_se_linux_check(allowed: frozenset[str]) -> Callable[[Subject], Viola
             (options.type and options.type not in allowed) or options.user or options.role
         )
 
-    def check_se_linux(pod: Subject) -> Violation | None:
+    def check_se_linux(pod: CheckedPod) -> Violation | None:
         if pod.is_plain:
             return None
         by_pod = breaks(pod.context.se_linux_options)
@@ -204,7 +204,7 @@ def _explain_se_linux(
     return errors
 
 
-def _refuse_se_linux(pod: Subject, bad: list[int], allowed: frozenset[str]) -> Violation:
+def _refuse_se_linux(pod: CheckedPod, bad: list[int], allowed: frozenset[str]) -> Violation:
     by_pod = _explain_se_linux("spec", pod.context.se_linux_options, allowed)
     errors = list(by_pod)
     for at in bad:

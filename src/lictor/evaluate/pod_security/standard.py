@@ -9,11 +9,11 @@ from typing import TypeAlias
 import msgspec
 
 from lictor.errors import CompileError
-from lictor.evaluate.pod_security import host, identity, privileges, profiles
-from lictor.evaluate.pod_security.pod import Subject
+from lictor.evaluate.pod_security import host, privileges, profiles
+from lictor.evaluate.pod_security.pod import CheckedPod
 from lictor.evaluate.pod_security.violation import Violation
 
-Check: TypeAlias = Callable[[Subject], Violation | None]
+Check: TypeAlias = Callable[[CheckedPod], Violation | None]
 VERSION = re.compile(r"v1\.(0|[1-9][0-9]{0,8})", re.ASCII)
 
 
@@ -48,7 +48,7 @@ class Control(msgspec.Struct, frozen=True):
 def _exempt_windows(check: Check) -> Check:
     """The check, for pods that do not ask for Windows: there it would make no sense."""
 
-    def check_unless_windows(pod: Subject) -> Violation | None:
+    def check_unless_windows(pod: CheckedPod) -> Violation | None:
         system = pod.spec.os
         if system is not None and system.name == "windows":
             return None
@@ -89,8 +89,8 @@ CONTROLS: tuple[Control, ...] = (
     Control("Privileged Containers", Level.BASELINE, _since_first(privileges.check_privileged)),
     Control("/proc Mount Type", Level.BASELINE, _since_first(privileges.check_proc_mount)),
     Control("Volume Types", Level.RESTRICTED, _since_first(host.check_volume_types)),
-    Control("Running as Non-root", Level.RESTRICTED, _since_first(identity.check_non_root)),
-    Control("Running as Non-root user", Level.RESTRICTED, ((23, identity.check_root_user),)),
+    Control("Running as Non-root", Level.RESTRICTED, _since_first(privileges.check_non_root)),
+    Control("Running as Non-root user", Level.RESTRICTED, ((23, privileges.check_root_user),)),
     Control(
         "SELinux",
         Level.BASELINE,

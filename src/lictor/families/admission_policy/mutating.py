@@ -8,7 +8,7 @@ import msgspec
 from lictor.compile.cel.deferral import make_rule
 from lictor.compile.context import CompileContext
 from lictor.evaluate.cel.context import CelContext
-from lictor.evaluate.cel.exceptions import Voice
+from lictor.evaluate.cel.exceptions import ResultTemplate
 from lictor.evaluate.cel.expressions import (
     ExpressionCompiler,
     compile_match_conditions,
@@ -70,7 +70,7 @@ class _Compiler(msgspec.Struct, frozen=True):
         language = self._language().declare(spec.variables)
         return AdmissionMutatingCheck(
             view=self.around.viewpoint.view(self._list_texts()),
-            voice=Voice(self.ref, RuleType.MUTATION, self._action()),
+            template=ResultTemplate(self.ref, RuleType.MUTATION, self._action()),
             properties={} if binding is None else {"mapBinding": binding.metadata.name},
             matches=compile_match_conditions(
                 spec.match_conditions, language, ignore_errors=spec.failure_policy == "Ignore"

@@ -7,7 +7,7 @@ from lictor.compile.cel.deferral import make_rule
 from lictor.compile.cel.selection import choose_action, select_none
 from lictor.compile.context import CompileContext
 from lictor.evaluate.cel.context import CelContext
-from lictor.evaluate.cel.exceptions import Voice
+from lictor.evaluate.cel.exceptions import ResultTemplate
 from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_annotations
 from lictor.evaluate.cel.params import FindParams, compile_params
 from lictor.evaluate.cel.validate import DecisionResults
@@ -100,7 +100,7 @@ class _Compiler(msgspec.Struct, frozen=True):
             ignore_errors=spec.failure_policy == "Ignore",
         )
         told = DecisionResults(
-            Voice(self.ref, RuleType.VALIDATION, action),
+            ResultTemplate(self.ref, RuleType.VALIDATION, action),
             {} if binding is None else {"binding": binding.metadata.name},
             compile_annotations(spec.audit_annotations, language),
             ignores_errors=spec.failure_policy == "Ignore",

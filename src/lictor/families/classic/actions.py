@@ -7,7 +7,7 @@ import msgspec
 
 from lictor.families.registry import GenerationSettings
 from lictor.lang.wildcard import compile_wildcard
-from lictor.match.selector import compile_selector
+from lictor.match.metadata import compile_selector
 from lictor.model.policy import (
     ActionOverride,
     ForEachGenerate,

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from lictor.compile.context import CompileContext
 from lictor.evaluate.conditions import ask, compile_conditions
 from lictor.evaluate.context import compile_context
+from lictor.evaluate.rule_context import RuleContext
 from lictor.evaluate.scope import build_scope
-from lictor.evaluate.setting import Setting
 from lictor.families.classic.records import CleanupPolicy
 from lictor.lang.cron import compile_schedule
 from lictor.match.classic import CLEANUP, compile_filter
@@ -37,7 +37,7 @@ def compile_cleanup(policy: CleanupPolicy, context: CompileContext) -> CleanupPr
 def _compile_concern(
     policy: CleanupPolicy, ref: PolicyRef, context: CompileContext
 ) -> Callable[[Request], bool]:
-    setting = Setting(
+    setting = RuleContext(
         policy=ref,
         rule="",
         type=RuleType.CLEANUP,

@@ -8,9 +8,8 @@ from lictor.compile.context import CompileContext
 from lictor.errors import CompileError, LictorError
 from lictor.evaluate.conditions import compile_conditions
 from lictor.evaluate.context import compile_context
-from lictor.evaluate.existing_violations import allow_existing
-from lictor.evaluate.guard import Exempt, Guard, compile_exceptions, guard
-from lictor.evaluate.setting import Outcome, Setting
+from lictor.evaluate.guard import Exempt, RuleGuard, allow_existing, compile_exceptions, guard
+from lictor.evaluate.rule_context import RuleContext, RuleOutcome
 from lictor.evaluate.validate import compile_validate
 from lictor.families.classic.actions import base_action, compile_override
 from lictor.families.classic.autogen import expand_rules
@@ -123,7 +122,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
         return applies
 
-    def _bodies(self) -> Iterator[tuple[Phase, RuleType, Callable[[Setting], Check]]]:
+    def _bodies(self) -> Iterator[tuple[Phase, RuleType, Callable[[RuleContext], Check]]]:
         rule = self.rule
         if rule.mutate is not None:
             mutate = rule.mutate
@@ -137,7 +136,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             generate = rule.generate
             yield Phase.GENERATE, RuleType.GENERATION, lambda s: _generate(generate, s)
 
-    def _check(self, kind: RuleType, build: Callable[[Setting], Check]) -> Check:
+    def _check(self, kind: RuleType, build: Callable[[RuleContext], Check]) -> Check:
         setting = self._setting(kind)
         try:
             check = guard(build(setting), self._guard(setting), setting)
@@ -147,9 +146,9 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         except LictorError as error:
             return _failing(error)
 
-    def _guard(self, setting: Setting) -> Guard:
+    def _guard(self, setting: RuleContext) -> RuleGuard:
         rule = self.rule
-        return Guard(
+        return RuleGuard(
             enter=compile_context(rule.context, setting),
             asks=compile_conditions(
                 rule.preconditions,
@@ -164,12 +163,12 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
     def _judges_pods(self) -> bool:
         return self.rule.validate is not None and self.rule.validate.pod_security is not None
 
-    def _exempt(self, setting: Setting) -> Exempt | None:
+    def _exempt(self, setting: RuleContext) -> Exempt | None:
         return compile_exceptions(
             self.context.select(PolicyException), self.ref.key, self.rule.name, setting.expressions
         )
 
-    def _relax(self, check: Check, setting: Setting) -> Check:
+    def _relax(self, check: Check, setting: RuleContext) -> Check:
         validate = self.rule.validate
         if setting.action is not Action.ENFORCE or validate is None:
             return check
@@ -185,7 +184,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             return check
         return allow_existing(check, self._match_stored())
 
-    def _validate(self, validate: Validate, setting: Setting) -> Check:
+    def _validate(self, validate: Validate, setting: RuleContext) -> Check:
         if validate.assert_ is not None:
             names = tuple(entry.name for entry in self.rule.context)
             from lictor.evaluate.assertions import compile_assert
@@ -196,7 +195,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
             return compile_manifests(validate.manifests, setting)
         if validate.pod_security is not None:
-            from lictor.evaluate.pod_security_rule import compile_pod_security_check
+            from lictor.evaluate.pod_security import compile_pod_security_check
 
             return compile_pod_security_check(validate.pod_security, self._exempt(setting), setting)
         if validate.cel is not None:
@@ -223,8 +222,8 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             select = within(self.ref.namespace, select)
         return remember(select)
 
-    def _setting(self, kind: RuleType) -> Setting:
-        return Setting(
+    def _setting(self, kind: RuleType) -> RuleContext:
+        return RuleContext(
             policy=self.ref,
             rule=self.rule.name,
             type=kind,
@@ -255,26 +254,26 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 # Few policies need all kinds of rules: what one does not use is not imported, as start-up counts.
 
 
-def _mutate(mutate: Mutate, setting: Setting) -> Check:
+def _mutate(mutate: Mutate, setting: RuleContext) -> Check:
     from lictor.evaluate.mutate import compile_mutate
 
     return compile_mutate(mutate, setting)
 
 
 def _verify_images(rule: Rule) -> Check:
-    from lictor.evaluate.verify_images import compile_verify_images
+    from lictor.evaluate.images import compile_verify_images
 
     return compile_verify_images(rule.verify_images, rule.image_extractors)
 
 
-def _generate(generate: Generate, setting: Setting) -> Check:
+def _generate(generate: Generate, setting: RuleContext) -> Check:
     from lictor.evaluate.generate import compile_generate
 
     return compile_generate(generate, setting)
 
 
-def _pass(setting: Setting) -> Check:
-    return lambda case: (setting.result(case, Outcome(Status.PASS)),)
+def _pass(setting: RuleContext) -> Check:
+    return lambda case: (setting.result(case, RuleOutcome(Status.PASS)),)
 
 
 def _failing(error: LictorError) -> Check:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from lictor.compile.cel.deferral import make_rule
 from lictor.evaluate.cel.context import CelContext
-from lictor.evaluate.cel.exceptions import Voice
+from lictor.evaluate.cel.exceptions import ResultTemplate
 from lictor.evaluate.cel.expressions import (
     ExpressionCompiler,
     compile_match_conditions,
@@ -59,7 +59,7 @@ def _compile_parts(spec: ValidatingSpec, ref: PolicyRef, around: CelContext) -> 
         view=View(
             mode, _show(complete_envoy_request if mode == "Envoy" else complete_http_request)
         ),
-        voice=Voice(ref, RuleType.VALIDATION, Action.ENFORCE),
+        template=ResultTemplate(ref, RuleType.VALIDATION, Action.ENFORCE),
         matches=compile_match_conditions(spec.match_conditions, plain),
         expressions=tuple(
             language.evaluator(validation.expression, types, f"validations[{index}].expression")

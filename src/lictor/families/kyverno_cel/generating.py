@@ -8,7 +8,7 @@ from lictor.compile.cel.selection import select_constrained
 from lictor.compile.context import CompileContext
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import (
-    Voice,
+    ResultTemplate,
     compile_exemptions,
 )
 from lictor.evaluate.cel.expressions import (
@@ -47,34 +47,36 @@ def compile_generating(policy: GeneratingPolicy, context: CompileContext) -> Pro
 
 
 def _compile_check(spec: GeneratingSpec, ref: PolicyRef, around: CelContext) -> Check:
-    voice = Voice(ref, RuleType.GENERATION, Action.AUDIT)
-    parts = _compile_parts(spec, voice, around)
+    template = ResultTemplate(ref, RuleType.GENERATION, Action.AUDIT)
+    parts = _compile_parts(spec, template, around)
 
     def check(case: Case) -> tuple[Result, ...]:
         try:
             return parts.run(case)
         except UNDECIDED as error:
             text = f"failed to evaluate policy: {error}"
-            return voice.say(ref.name, Status.ERROR, text)
+            return template.make(ref.name, Status.ERROR, text)
 
     return check
 
 
 def _compile_applies(spec: GeneratingSpec, ref: PolicyRef, around: CelContext) -> Check:
-    voice = Voice(ref, RuleType.GENERATION, Action.AUDIT)
-    parts = _compile_parts(spec, voice, around)
+    template = ResultTemplate(ref, RuleType.GENERATION, Action.AUDIT)
+    parts = _compile_parts(spec, template, around)
 
     def applies(case: Case) -> tuple[Result, ...]:
         try:
             return parts.ask(case)
         except UNDECIDED as error:
-            return voice.say(ref.name, Status.ERROR, f"failed to evaluate policy: {error}")
+            return template.make(ref.name, Status.ERROR, f"failed to evaluate policy: {error}")
 
     return applies
 
 
-def _compile_parts(spec: GeneratingSpec, voice: Voice, around: CelContext) -> GeneratingCheck:
-    ref = voice.policy
+def _compile_parts(
+    spec: GeneratingSpec, template: ResultTemplate, around: CelContext
+) -> GeneratingCheck:
+    ref = template.policy
     taker = GeneratedObjects(around.resource_names)
     plain = ExpressionCompiler(
         kyverno_environment("GeneratingPolicy", is_namespaced=bool(ref.namespace)),
@@ -84,7 +86,7 @@ def _compile_parts(spec: GeneratingSpec, voice: Voice, around: CelContext) -> Ge
     language = plain.declare(spec.variables)
     return GeneratingCheck(
         view=around.viewpoint.view(_list_texts(spec)),
-        voice=voice,
+        template=template,
         exemptions=compile_exemptions(around.exceptions, ref, plain),
         matches=compile_match_conditions(spec.match_conditions, language),
         expressions=tuple(

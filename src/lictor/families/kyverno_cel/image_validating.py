@@ -9,7 +9,7 @@ from lictor.compile.cel.selection import choose_action, select_all, select_const
 from lictor.compile.context import CompileContext
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import (
-    Voice,
+    ResultTemplate,
     compile_exemptions,
 )
 from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
@@ -83,7 +83,7 @@ class _Compiler(msgspec.Struct, frozen=True):
             watch=around.watch_rule(ref.name),
         )
         language = plain.declare(spec.variables)
-        voice = Voice(ref, RuleType.IMAGE_VERIFY, self.action)
+        template = ResultTemplate(ref, RuleType.IMAGE_VERIFY, self.action)
         ignore = spec.failure_policy == "Ignore"
         return ImageValidatingCheck(
             view,
@@ -92,9 +92,9 @@ class _Compiler(msgspec.Struct, frozen=True):
             compile_images(spec.images, spec.match_image_references, language),
             _describe(spec),
             compile_validations(
-                spec.validations, spec.audit_annotations, language, voice, ref.name
+                spec.validations, spec.audit_annotations, language, template, ref.name
             ),
-            voice,
+            template,
         ).check
 
 

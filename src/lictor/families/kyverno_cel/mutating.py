@@ -10,7 +10,7 @@ from lictor.compile.cel.selection import select_constrained
 from lictor.compile.context import CompileContext
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import (
-    Voice,
+    ResultTemplate,
     compile_exemptions,
 )
 from lictor.evaluate.cel.expressions import (
@@ -117,9 +117,9 @@ class _Builder(msgspec.Struct, frozen=True):
                 targets = list(find(activation))
             except UNDECIDED as error:
                 text = f"failed to find targets: {error}"
-                return parts.voice.say("evaluation", Status.ERROR, text)
+                return parts.template.make("evaluation", Status.ERROR, text)
             return tuple(
-                aim_at_target(result, target, parts.voice)
+                aim_at_target(result, target, parts.template)
                 for target in targets
                 for result in parts.run(
                     case, target, object=target, oldObject=None, namespaceObject=None
@@ -138,8 +138,8 @@ class _Builder(msgspec.Struct, frozen=True):
                     return ()
             except UNDECIDED as error:
                 text = f"failed to find targets: {error}"
-                return parts.voice.say("evaluation", Status.ERROR, text)
-            return parts.voice.say("", Status.PASS, "policy applies")
+                return parts.template.make("evaluation", Status.ERROR, text)
+            return parts.template.make("", Status.PASS, "policy applies")
 
         return applies
 
@@ -148,7 +148,7 @@ class _Builder(msgspec.Struct, frozen=True):
         language = plain.declare(spec.variables)
         return MutatingCheck(
             view=self.around.viewpoint.view(_list_texts(spec)),
-            voice=Voice(self.ref, RuleType.MUTATION, _action(spec)),
+            template=ResultTemplate(self.ref, RuleType.MUTATION, _action(spec)),
             exemptions=compile_exemptions(self.around.exceptions, self.ref, plain),
             matches=compile_match_conditions(spec.match_conditions, language),
             change=compile_remembering(spec, plain),

@@ -9,7 +9,7 @@ from lictor.compile.cel.selection import choose_action, select_all, select_const
 from lictor.compile.context import CompileContext
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import (
-    Voice,
+    ResultTemplate,
     compile_exemptions,
 )
 from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
@@ -86,24 +86,26 @@ class _Builder(msgspec.Struct, frozen=True):
             around.host_functions(ref.namespace),
             watch=around.watch_rule(""),
         )
-        voice = Voice(ref, RuleType.VALIDATION, self.action)
+        template = ResultTemplate(ref, RuleType.VALIDATION, self.action)
         ignore = spec.failure_policy == "Ignore"
-        judge = self._judge(spec, language, voice)
+        judge = self._judge(spec, language, template)
         exemptions = compile_exemptions(around.exceptions, ref, language, ignore_errors=ignore)
         # "Ignore" is about the webhook and matchConditions: a validation that cannot be decided
         # refuses, as in Kyverno, where policies rely on it.
-        return report_errors(check_exempted(view, exemptions, judge, voice), voice)
+        return report_errors(check_exempted(view, exemptions, judge, template), template)
 
-    def _judge(self, spec: ValidatingSpec, language: ExpressionCompiler, voice: Voice) -> Judge:
+    def _judge(
+        self, spec: ValidatingSpec, language: ExpressionCompiler, template: ResultTemplate
+    ) -> Judge:
         judge = compile_validations(
-            spec.validations, spec.audit_annotations, language.declare(spec.variables), voice, ""
+            spec.validations, spec.audit_annotations, language.declare(spec.variables), template, ""
         )
         matches = compile_match_conditions(
             spec.match_conditions, language, ignore_errors=spec.failure_policy == "Ignore"
         )
         if matches is None:
             return judge
-        skipped = voice.say("", Status.SKIP, "skip")
+        skipped = template.make("", Status.SKIP, "skip")
         return lambda activation: judge(activation) if matches(activation) else skipped
 
 
