@@ -181,3 +181,47 @@ def test_what_a_mutating_policy_did_to_others_is_reported(site):
 
     until(is_reported, "reported")
     stays(is_reported, "still reported after the scan", seconds=4.0)
+
+
+def test_a_validating_policy_is_told_by_admission_and_by_the_scan(site):
+    """Both tell the policy of the object; the object itself is told once, by the scan."""
+    site.installation.start_controller("reports-controller")
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"]}
+    policy = {
+        "apiVersion": "policies.kyverno.io/v1beta1",
+        "kind": "ValidatingPolicy",
+        "metadata": {"name": "watched"},
+        "spec": {
+            "validationActions": ["Audit"],
+            "matchConstraints": {
+                "resourceRules": [
+                    {**rule, "resources": ["configmaps"], "resourceNames": ["watched-a"]}
+                ]
+            },
+            "validations": [{"expression": "has(object.data)", "message": "who owns it?"}],
+        },
+    }
+    site.install(policy)
+    site.apply(make_map("watched-a"))
+
+    def list_events(kind):
+        found = json.loads(site.kubectl("get", "events", "-A", "-o", "json").stdout)
+        return [
+            (each["reportingComponent"], each["reason"], each["type"], each["message"])
+            for each in found["items"]
+            if each["involvedObject"]["kind"] == kind
+            and each["involvedObject"]["name"].startswith("watched")
+            and each["involvedObject"]["apiVersion"].startswith(("policies.kyverno.io/v1", "v1"))
+        ]
+
+    told = "ConfigMap default/watched-a: fail; who owns it?"
+    by_both = [
+        (f"kyverno-{who}", "PolicyViolation", "Warning", told) for who in ("admission", "scan")
+    ]
+    until(lambda: len(list_events("ValidatingPolicy")) >= 2, "told of the policy", 60)
+    assert sorted(list_events("ValidatingPolicy")) == by_both
+    of_object = [
+        ("kyverno-scan", "PolicyViolation", "Warning", "policy watched/ fail: who owns it?")
+    ]
+    until(lambda: list_events("ConfigMap"), "told of the object", 60)
+    stays(lambda: list_events("ConfigMap") == of_object, "told once")
