@@ -11,7 +11,7 @@ from control_plane.install import ADMISSION, Replica
 from siege_site import Site
 from violations import Ledger
 
-_LINE = re.compile(r"process (started|ended|hangs) role=(\S+) child=(\d+)(?: code=(\S+))?")
+_LINE = re.compile(r"process (started|ended|hangs|replaced) role=(\S+) child=(\d+)(?: code=(\S+))?")
 _EVERY = 0.5
 # So many deaths of one role in so many seconds are a crash loop.
 _LOOP = (4, 60.0)
@@ -25,7 +25,8 @@ class Keeper:
         self._ledger = ledger
         self._file = pids
         self._read: dict[Path, int] = {}
-        self._children: dict[str, int] = {}
+        # Roles by number: while one takes the place of another, both answer.
+        self._children: dict[int, str] = {}
         self._ended: dict[str, list[float]] = defaultdict(list)
         self.deaths: Counter[str] = Counter()
         self.look()
@@ -53,9 +54,10 @@ class Keeper:
         self._read[path] = self._read.get(path, 0) + len(whole.encode(errors="replace"))
         for event, role, child, code in _LINE.findall(whole):
             if event == "started":
-                self._children[role] = int(child)
-            elif event == "ended":
-                self._children.pop(role, None)
+                self._children[int(child)] = role
+            elif event in ("ended", "replaced"):
+                self._children.pop(int(child), None)
+            if event == "ended":
                 self._note(f"serve {role}", f"code {code}", replica)
 
     def _note(self, role: str, how: str, replica: Replica) -> None:
@@ -84,8 +86,8 @@ class Keeper:
 
     def _write(self) -> None:
         parents = [each.process.pid for each in self._site.replicas]
-        workers = [pid for role, pid in self._children.items() if role.startswith("worker")]
-        content = {"workers": workers, "all": [*parents, *self._children.values()]}
+        workers = [pid for pid, role in self._children.items() if role.startswith("worker")]
+        content = {"workers": workers, "all": [*parents, *self._children]}
         unfinished = self._file.with_suffix(".new")
         unfinished.write_text(json.dumps(content), encoding="utf-8")
         unfinished.replace(self._file)
