@@ -34,6 +34,13 @@ _BUILT_IN = (
 )
 
 
+AGE_COLUMN = "AGE | date | .metadata.creationTimestamp"
+READY_COLUMNS = f"""
+{AGE_COLUMN}
+READY | string | .status.conditionStatus.ready
+"""
+
+
 class Role(StrEnum):
     """What documents of a kind are for."""
 
@@ -45,6 +52,18 @@ class Role(StrEnum):
     EXCEPTION = "exception"
     # Puts a policy in force.
     BINDING = "binding"
+
+
+class CrdShape(msgspec.Struct, frozen=True):
+    """What the CustomResourceDefinition of a kind says; the schema follows from its record."""
+
+    # A word for each version: `*` is stored, `!` deprecated, `-` not served.
+    versions: str
+    description: str
+    # A shape of cluster/manifests/shapes.txt; empty where there is no status.
+    status: str = "CelStatus"
+    # What `kubectl get` shows, a line for each column: name, type and path, and + for `-o wide`.
+    columns: str = READY_COLUMNS
 
 
 class WebhookPath(msgspec.Struct, frozen=True):
@@ -122,6 +141,9 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     # same for a policy that may not be compiled: (record, error, CompileContext) -> Program
     compile: Reference = ""
     compile_failing: Reference = ""
+
+    # --- the CustomResourceDefinition that an installation brings; None for Kubernetes' own kinds
+    crd: CrdShape | None = None
 
     # --- webhooks: where such policies are served; for a kind with a path of its own, (record) ->
     # WebhookMatch or None; (record, mutating) -> is it asked there?; the failure policy of all

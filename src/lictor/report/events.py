@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from lictor.families.registry import Role, registry
 from lictor.model.request import Request
 from lictor.model.result import ExceptionRef, PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
@@ -15,7 +16,6 @@ from lictor.report.summary import group_by_policy
 
 _BROKEN = (Status.FAIL, Status.ERROR)
 _CHECKING = (RuleType.VALIDATION, RuleType.IMAGE_VERIFY)
-_CEL_GROUP = "policies.kyverno.io"
 
 
 class EventReason(StrEnum):
@@ -225,9 +225,10 @@ def _tell_exceptions(
 
 
 def _refer_to_exception(exception: ExceptionRef, policy: PolicyRef) -> ObjectReference:
-    is_cel = policy.api_version.startswith(_CEL_GROUP)
-    version = f"{_CEL_GROUP}/v1beta1" if is_cel else "kyverno.io/v2"
-    return ObjectReference(version, "PolicyException", exception.name, exception.namespace)
+    family = registry().of_result(policy).family
+    kind = next(each for each in registry().with_role(Role.EXCEPTION) if each.family == family)
+    version = f"{kind.group}/{kind.preferred_version}"
+    return ObjectReference(version, kind.kind, exception.name, exception.namespace)
 
 
 def build_generated_events(

@@ -12,6 +12,7 @@ from lictor.cluster.events import EventSink
 from lictor.cluster.settings import Settings
 from lictor.cluster.stored_policy import StoredPolicy
 from lictor.cluster.update_requests import Update, UpdateRequests, UpdateTrigger, UpdateType
+from lictor.families.registry import registry
 from lictor.model.policy import Policy
 from lictor.model.request import Caller, Operation, Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status
@@ -20,7 +21,6 @@ from lictor.report.events import EventOptions, build_events
 from lictor.report.resource_report import ReportForm, ReportSubject, build_entry
 from lictor.serve.post_admission import AdmissionOutcome
 
-_CEL_GROUP = "policies.kyverno.io"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -99,7 +99,7 @@ def list_updates(request: Request, results: Iterable[Result]) -> list[Update]:
 
 
 def _is_cel(policy: PolicyRef) -> bool:
-    return policy.api_version.startswith(_CEL_GROUP)
+    return not registry().of_result(policy).has_named_rules
 
 
 def _type_of(result: Result) -> UpdateType:

@@ -5,12 +5,10 @@ from collections.abc import Iterator
 import msgspec
 
 from lictor.apiserver.server import Server
+from lictor.families.registry import PolicyKind, Role, registry
 from lictor.raw import JsonObject
 
-_GROUPS = ("kyverno.io", "policies.kyverno.io")
 _READY = frozenset(("Ready", "WebhookConfigured"))
-# Nobody waits for these: they work by the clock.
-_BY_THE_CLOCK = ("Cleanup", "Deleting")
 
 
 class StoredPolicy(msgspec.Struct, frozen=True):
@@ -38,7 +36,11 @@ def list_policies(server: Server) -> list[StoredPolicy]:
 def is_policy(document: JsonObject) -> bool:
     """Is it an object that lictor judges by?"""
     group, _, _ = document["apiVersion"].partition("/")
-    return group in _GROUPS and document["kind"].endswith("Policy")
+    return _is_policy_kind(registry().find(group, document["kind"]))
+
+
+def _is_policy_kind(kind: PolicyKind | None) -> bool:
+    return kind is not None and not kind.is_native and kind.role in (Role.POLICY, Role.DELETION)
 
 
 def is_waited_for(server: Server, document: JsonObject) -> bool:
@@ -56,15 +58,16 @@ def _iter_stored(server: Server) -> Iterator[JsonObject]:
     places = dict.fromkeys(
         (kind.group, kind.plural)
         for kind in server.catalogue
-        if kind.group in _GROUPS and kind.kind.endswith("Policy")
+        if _is_policy_kind(registry().find(kind.group, kind.kind))
     )
     for place in places:
         yield from server.store.storage(*place).select()
 
 
 def _is_in_force(document: JsonObject) -> bool:
-    if any(word in document["kind"] for word in _BY_THE_CLOCK):
-        return True
+    kind = registry().get(document["apiVersion"].partition("/")[0], document["kind"])
+    if kind.role is Role.DELETION:
+        return True  # nobody waits for these: they work by the clock
     status = document.get("status") or {}
     conditions = (status.get("conditionStatus") or status).get("conditions") or ()
     return any(each["type"] in _READY and each["status"] == "True" for each in conditions)

@@ -7,15 +7,13 @@ import msgspec
 
 from lictor.cluster.manifests.schema import SchemaWriter, keep_defaults
 from lictor.errors import UsageError
-from lictor.families.registry import registry
+from lictor.families.registry import CrdShape, PolicyKind, registry
 from lictor.raw import JsonObject
 
 KYVERNO = "kyverno.io"
-CEL = "policies.kyverno.io"
 EPHEMERAL = "reports.kyverno.io"
 REPORTS = "wgpolicyk8s.io"
 OPEN_REPORTS = "openreports.io"
-GROUPS: Final = (KYVERNO, CEL, EPHEMERAL, REPORTS, OPEN_REPORTS)
 
 
 class CrdVersion(msgspec.Struct, frozen=True):
@@ -41,36 +39,12 @@ class CrdKind(msgspec.Struct, frozen=True):
     whole: str
     columns: str
     description: str
-
-    @property
-    def plural(self) -> str:
-        name = self.name.lower()
-        return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+    plural: str
 
 
 # --- what kubectl shows: name, type, path, and a + where only `-o wide` shows it
 
 _AGE = "AGE | date | .metadata.creationTimestamp"
-_POLICY_COLUMNS = f"""
-ADMISSION | boolean | .spec.admission
-BACKGROUND | boolean | .spec.background
-READY | string | .status.conditions[?(@.type == "Ready")].status
-{_AGE}
-FAILURE POLICY | string | .spec.failurePolicy | +
-VALIDATE | integer | .status.rulecount.validate | +
-MUTATE | integer | .status.rulecount.mutate | +
-GENERATE | integer | .status.rulecount.generate | +
-VERIFY IMAGES | integer | .status.rulecount.verifyimages | +
-MESSAGE | string | .status.conditions[?(@.type == "Ready")].message
-"""
-_CLEANUP_COLUMNS = """
-Schedule | string | .spec.schedule
-Age | date | .metadata.creationTimestamp
-"""
-_CEL_COLUMNS = f"""
-{_AGE}
-READY | string | .status.conditionStatus.ready
-"""
 _GLOBAL_CONTEXT_COLUMNS = f"""
 {_AGE}
 REFRESH INTERVAL | string | .spec.apiCall.refreshInterval
@@ -115,9 +89,6 @@ Hash | string | .metadata.labels['audit\.kyverno\.io/resource\.hash'] | +
 
 
 _COLUMNS = {
-    "policy": _POLICY_COLUMNS,
-    "cleanup": _CLEANUP_COLUMNS,
-    "cel": _CEL_COLUMNS,
     "globalcontext": _GLOBAL_CONTEXT_COLUMNS,
     "updaterequest": _UPDATE_REQUEST_COLUMNS,
     "report": _REPORT_COLUMNS,
@@ -129,39 +100,12 @@ _COLUMNS = {
 # --- the kinds: name, short name, scope, versions (`*` is stored, `!` deprecated, `-` not served),
 # spec and status or the whole, columns, description
 
-_CLASSIC = """
-ClusterPolicy | cpol | Cluster | v1* v2beta1 | Spec PolicyStatus | policy | Rules for the \
-whole cluster: what resources must look like, how they are changed, what is made for them, whose \
-images they may use.
-Policy | pol | Namespaced | v1* v2beta1 | Spec PolicyStatus | policy | Rules for the \
-namespace that the policy is in: what resources must look like, how they are changed, what is made \
-for them, whose images they may use.
-PolicyException | polex | Namespaced | v2* v2beta1! | ExceptionSpec | - | Resources that \
-need not keep some rules of ClusterPolicies and Policies.
-CleanupPolicy | cleanpol | Namespaced | v2* v2beta1! | CleanupSpec CleanupStatus | cleanup \
-| Objects of this namespace that are deleted on a schedule.
-ClusterCleanupPolicy | ccleanpol | Cluster | v2* v2beta1! | CleanupSpec CleanupStatus \
-| cleanup | Objects of the whole cluster that are deleted on a schedule.
+_OWN = """
 GlobalContextEntry | gctxentry | Cluster | v2 v2beta1* v2alpha1! | GlobalContextSpec \
 GlobalContextStatus | globalcontext | Data that policies use by name: objects of the cluster, or \
 the answer of a call.
 UpdateRequest | ur | Namespaced | v2* v1beta1-! | UpdateRequestSpec? UpdateRequestStatus \
 | updaterequest | Work that waits: objects to make or to change because of a request.
-"""
-_CEL = """
-ValidatingPolicy | vpol | ValidatingSpec CelStatus | What must hold, in CEL
-MutatingPolicy | mpol | MutatingSpec CelStatus | What is changed, in CEL
-GeneratingPolicy | gpol | GeneratingSpec GeneratingStatus | Objects that are made \
-because of others, in CEL
-DeletingPolicy | dpol | DeletingSpec DeletingStatus | Objects that are deleted on a \
-schedule, in CEL
-ImageValidatingPolicy | ivpol | ImageValidatingSpec ImageStatus | Whose images may be \
-used, in CEL
-"""
-# The short name polex belongs to the other PolicyException.
-_CEL_EXCEPTION = """
-PolicyException | - | Namespaced | v1 v1beta1* v1alpha1! | CelExceptionSpec | - \
-| Requests, images or values that need not keep some CEL policies.
 """
 _EPHEMERAL = """
 EphemeralReport | ephr | Namespaced | v1* | EphemeralReportSpec | ephemeral | Results on their way \
@@ -202,6 +146,7 @@ def _read_kind(group: str, line: str) -> CrdKind:
         whole=spec[1:] if whole else "",
         columns=_COLUMNS[columns],
         description=words,
+        plural=f"{name.lower()[:-1]}ies" if name.endswith("y") else f"{name.lower()}s",
     )
 
 
@@ -209,37 +154,52 @@ def _read_version(word: str) -> CrdVersion:
     return CrdVersion(word.rstrip("*!-"), "-" not in word, "*" in word, "!" in word)
 
 
-def _double(line: str) -> str:
-    """A CEL kind and its namespaced twin, which is newer and has no alpha version."""
-    name, short, shapes, words = line.split(" | ")
-    return (
-        f"{name} | {short} | Cluster | v1 v1beta1* v1alpha1! | {shapes} | cel | {words}, for the "
-        f"whole cluster.\nNamespaced{name} | n{short} | Namespaced | v1 v1beta1* | {shapes} | cel "
-        f"| {words}, for the namespace that the policy is in."
-    )
-
-
-KINDS: Final[tuple[CrdKind, ...]] = (
-    *_read_kinds(KYVERNO, _CLASSIC),
-    *_read_kinds(CEL, "\n".join(_double(line) for line in _CEL.splitlines() if line)),
-    *_read_kinds(CEL, _CEL_EXCEPTION),
+_OTHER_KINDS: Final[tuple[CrdKind, ...]] = (
+    *_read_kinds(KYVERNO, _OWN),
     *_read_kinds(EPHEMERAL, _EPHEMERAL),
     *_read_kinds(REPORTS, _REPORTS),
     *_read_kinds(OPEN_REPORTS, _OPEN_REPORTS),
 )
 
 
+def list_crd_kinds() -> tuple[CrdKind, ...]:
+    """The kinds that an installation brings: those of policies, and those that we write to."""
+    declared = [(kind, kind.crd) for kind in registry().kinds if kind.crd is not None]
+    return (*(_describe_kind(kind, crd) for kind, crd in declared), *_OTHER_KINDS)
+
+
+def _describe_kind(kind: PolicyKind, crd: CrdShape) -> CrdKind:
+    spec = next(f.type for f in msgspec.structs.fields(kind.load_record()) if f.name == "spec")
+    return CrdKind(
+        group=kind.group,
+        name=kind.kind,
+        short=kind.short_name,
+        namespaced=kind.namespaced,
+        versions=tuple(_read_version(word) for word in crd.versions.split()),
+        spec=spec.__name__,
+        status=crd.status,
+        whole="",
+        columns=crd.columns,
+        description=crd.description,
+        plural=kind.plural,
+    )
+
+
+def _list_groups() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(kind.group for kind in list_crd_kinds()))
+
+
 def build_crds(groups: Iterable[str] = (), *, open_reports: bool = False) -> list[JsonObject]:
     """The definitions of all kinds, or of those of some groups."""
-    wanted = set(groups)
+    wanted, known = set(groups), _list_groups()
     for group in wanted:
-        if group not in GROUPS:
-            raise UsageError(f"unknown group {group}: there are {', '.join(GROUPS)}")
+        if group not in known:
+            raise UsageError(f"unknown group {group}: there are {', '.join(known)}")
     if not wanted:
-        wanted = set(GROUPS) if open_reports else set(GROUPS) - {OPEN_REPORTS}
+        wanted = set(known) if open_reports else set(known) - {OPEN_REPORTS}
     elif open_reports:
         wanted.add(OPEN_REPORTS)
-    return [build_crd(kind) for kind in KINDS if kind.group in wanted]
+    return [build_crd(kind) for kind in list_crd_kinds() if kind.group in wanted]
 
 
 def build_crd(kind: CrdKind) -> JsonObject:

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from lictor.cluster import resource as kinds
 from lictor.cluster.client import Client
-from lictor.cluster.manifests.crds import KINDS, CrdKind
+from lictor.cluster.manifests.crds import CrdKind, list_crd_kinds
 from lictor.cluster.manifests.installation import (
     CONTROLLERS,
     MANAGED,
@@ -37,7 +37,6 @@ _NATIVE = tuple(
         ("v1alpha1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy"),
     )
 )
-_OWN_GROUPS = frozenset(kind.group for kind in KINDS)
 # How long the Pods of an installation have to end.
 _PATIENCE = 60.0
 _PAUSE = 0.5
@@ -52,7 +51,7 @@ _ROOT_AUTHORITY = "kube-root-ca.crt"
 async def count_objects(client: Client) -> dict[str, int]:
     """How many objects would go with our kinds, by the name of the kind."""
     counts: dict[str, int] = {}
-    for kind in KINDS:
+    for kind in list_crd_kinds():
         resource = _serve(kind)
         try:
             async for page in client.list_pages(resource, metadata_only=True):
@@ -153,7 +152,8 @@ async def _delete_native_policies(client: Client) -> AsyncIterator[str]:
 
 def _is_generated(found: JsonObject) -> bool:
     owners = found["metadata"].get("ownerReferences") or ()
-    return any(owner["apiVersion"].partition("/")[0] in _OWN_GROUPS for owner in owners)
+    own = {kind.group for kind in list_crd_kinds()}
+    return any(owner["apiVersion"].partition("/")[0] in own for owner in owners)
 
 
 async def _list_if_served(client: Client, resource: Resource) -> list[JsonObject]:
@@ -178,7 +178,7 @@ async def _delete_made(client: Client, installation: Installation) -> AsyncItera
 
 
 async def _delete_definitions(client: Client) -> AsyncIterator[str]:
-    names = [f"{kind.plural}.{kind.group}" for kind in KINDS]
+    names = [f"{kind.plural}.{kind.group}" for kind in list_crd_kinds()]
     objects = [(kinds.CUSTOM_RESOURCE_DEFINITION, name, "") for name in names]
     async for line in delete_all(client, objects):
         yield line
@@ -203,7 +203,11 @@ def _describe_namespace(installation: Installation) -> str:
 
 async def _list_held(client: Client, namespace: str) -> AsyncIterator[str]:
     """What people have put into the namespace: policies, exceptions, settings of their own."""
-    written = [_serve(kind) for kind in KINDS if kind.namespaced and kind.name not in _MADE_BY_US]
+    written = [
+        _serve(kind)
+        for kind in list_crd_kinds()
+        if kind.namespaced and kind.name not in _MADE_BY_US
+    ]
     for resource in (*written, kinds.CONFIG_MAP, kinds.SECRET):
         try:
             found = await client.list(resource, namespace)

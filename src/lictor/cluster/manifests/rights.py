@@ -16,6 +16,7 @@ from lictor.cluster.manifests.installation import (
     match_labels,
 )
 from lictor.cluster.names import Names
+from lictor.families.registry import Role, registry
 from lictor.raw import JsonObject
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -40,18 +41,35 @@ _VIEWERS = ("admission", "background", "reports")
 
 _READ = "get list watch"
 _WRITE = "create update patch delete"
-_CEL_KINDS = " ".join(
-    f"{prefix}{kind}policies"
-    for kind in ("validating", "mutating", "generating", "deleting", "imagevalidating")
-    for prefix in ("", "namespaced")
-)
-_CEL_STATUS = " ".join(f"{kind}/status" for kind in _CEL_KINDS.split())
+
+
+def _list_plurals(*roles: Role, listed: bool = True) -> dict[str, str]:
+    """Kinds of policies and of exceptions, by group; without those that Kubernetes has itself."""
+    found: dict[str, list[str]] = {}
+    for kind in registry().with_role(*roles):
+        if not kind.is_native and (kind.is_listed or not listed):
+            found.setdefault(kind.group, []).append(kind.plural)
+    return {group: " ".join(plurals) for group, plurals in found.items()}
+
+
+def _write_rules(kinds: dict[str, str], verbs: str) -> str:
+    return "\n".join(f"{group}: {plurals}: {verbs}" for group, plurals in kinds.items())
+
+
+_POLICIES = _list_plurals(Role.POLICY, Role.DELETION)
+_EXCEPTIONS = _list_plurals(Role.EXCEPTION, listed=False)
+_ALL_POLICIES = _list_plurals(Role.POLICY, Role.DELETION, listed=False)
+_STATUSES = {
+    group: " ".join(f"{plural}/status" for plural in plurals.split())
+    for group, plurals in _POLICIES.items()
+}
 # The policies, and what is needed to understand them.
 _EVERYONE = f"""
 apiextensions.k8s.io: customresourcedefinitions: {_READ}
 core: namespaces configmaps: {_READ}
-kyverno.io: clusterpolicies policies policyexceptions globalcontextentries: {_READ}
-policies.kyverno.io: {_CEL_KINDS} policyexceptions: {_READ}
+{_write_rules(_POLICIES, _READ)}
+{_write_rules(_EXCEPTIONS, _READ)}
+kyverno.io: globalcontextentries: {_READ}
 events.k8s.io: events: create patch
 """
 _OWN = {
@@ -62,10 +80,10 @@ admissionregistration.k8s.io: validatingadmissionpolicies validatingadmissionpol
 mutatingadmissionpolicies mutatingadmissionpolicybindings: {_READ} {_WRITE}
 rbac.authorization.k8s.io: rolebindings clusterrolebindings: {_READ}
 authorization.k8s.io: subjectaccessreviews: create
-kyverno.io: clusterpolicies/status policies/status globalcontextentries/status: get update patch
+{_write_rules(_STATUSES, "get update patch")}
+kyverno.io: globalcontextentries/status: get update patch
 kyverno.io: cleanuppolicies clustercleanuppolicies: {_READ}
 kyverno.io: updaterequests: create {_READ}
-policies.kyverno.io: {_CEL_STATUS}: get update patch
 reports.kyverno.io: ephemeralreports clusterephemeralreports: create {_READ}
 """,
     "background": f"""
@@ -102,15 +120,14 @@ core: configmaps resourcequotas limitranges: {_WRITE}
 """
 # For people: what `view` and `admin` of a namespace, or of the cluster, gain. `edit` gains what
 # `view` gains: who may change workloads may not change the policies on them.
-_POLICY_KINDS = "clusterpolicies policies cleanuppolicies clustercleanuppolicies"
 _PEOPLE = {
     "view:policies": f"""
-kyverno.io: {_POLICY_KINDS} policyexceptions globalcontextentries: {_READ}
-policies.kyverno.io: {_CEL_KINDS} policyexceptions: {_READ}
+{_write_rules(_ALL_POLICIES, _READ)}
+{_write_rules(_EXCEPTIONS, _READ)}
+kyverno.io: globalcontextentries: {_READ}
 """,
     "admin:policies": f"""
-kyverno.io: {_POLICY_KINDS}: {_READ} {_WRITE}
-policies.kyverno.io: {_CEL_KINDS}: {_READ} {_WRITE}
+{_write_rules(_ALL_POLICIES, f"{_READ} {_WRITE}")}
 """,
     "view:policyreports": f"""
 wgpolicyk8s.io: policyreports clusterpolicyreports: {_READ}

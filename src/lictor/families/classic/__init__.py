@@ -2,7 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from lictor.families.registry import AbsentFields, PolicyKind, Role, WebhookPath
+from lictor.families.registry import (
+    AGE_COLUMN,
+    AbsentFields,
+    CrdShape,
+    PolicyKind,
+    Role,
+    WebhookPath,
+)
 from lictor.model.program import Phase
 
 if TYPE_CHECKING:
@@ -50,6 +57,26 @@ _OLD_IMAGE_FIELDS = frozenset(
 )
 
 
+_POLICY_COLUMNS = f"""
+ADMISSION | boolean | .spec.admission
+BACKGROUND | boolean | .spec.background
+READY | string | .status.conditions[?(@.type == "Ready")].status
+{AGE_COLUMN}
+FAILURE POLICY | string | .spec.failurePolicy | +
+VALIDATE | integer | .status.rulecount.validate | +
+MUTATE | integer | .status.rulecount.mutate | +
+GENERATE | integer | .status.rulecount.generate | +
+VERIFY IMAGES | integer | .status.rulecount.verifyimages | +
+MESSAGE | string | .status.conditions[?(@.type == "Ready")].message
+"""
+_CLEANUP_COLUMNS = """
+Schedule | string | .spec.schedule
+Age | date | .metadata.creationTimestamp
+"""
+_RULES = (
+    "Rules for the {}: what resources must look like, how they are changed, what is made for them, "
+    "whose images they may use."
+)
 _SAMPLE = {
     "apiVersion": "kyverno.io/v1",
     "kind": "ClusterPolicy",
@@ -67,6 +94,7 @@ _SAMPLE = {
 
 
 def _declare_policy(kind: str, plural: str, *, namespaced: bool) -> PolicyKind:
+    where = "namespace that the policy is in" if namespaced else "whole cluster"
     return PolicyKind(
         family="classic",
         group=_GROUP,
@@ -75,6 +103,8 @@ def _declare_policy(kind: str, plural: str, *, namespaced: bool) -> PolicyKind:
         namespaced=namespaced,
         versions=("v1", "v2beta1"),
         preferred_version="v1",
+        short_name="pol" if namespaced else "cpol",
+        crd=CrdShape("v1* v2beta1", _RULES.format(where), "PolicyStatus", _POLICY_COLUMNS),
         phases=tuple(Phase),
         has_named_rules=True,
         record="lictor.model.policy:Policy",
@@ -98,6 +128,7 @@ def _declare_policy(kind: str, plural: str, *, namespaced: bool) -> PolicyKind:
 
 
 def _declare_cleanup(kind: str, plural: str, *, namespaced: bool) -> PolicyKind:
+    where = "this namespace" if namespaced else "the whole cluster"
     return PolicyKind(
         family="classic",
         group=_GROUP,
@@ -106,6 +137,13 @@ def _declare_cleanup(kind: str, plural: str, *, namespaced: bool) -> PolicyKind:
         namespaced=namespaced,
         versions=("v2", "v2beta1"),
         preferred_version="v2",
+        short_name="cleanpol" if namespaced else "ccleanpol",
+        crd=CrdShape(
+            "v2* v2beta1!",
+            f"Objects of {where} that are deleted on a schedule.",
+            "CleanupStatus",
+            _CLEANUP_COLUMNS,
+        ),
         role=Role.DELETION,
         is_listed=False,
         record=f"{_RECORDS}:CleanupPolicy",
@@ -126,6 +164,13 @@ KINDS = (
         namespaced=True,
         versions=("v2", "v2beta1"),
         preferred_version="v2",
+        short_name="polex",
+        crd=CrdShape(
+            "v2* v2beta1!",
+            "Resources that need not keep some rules of ClusterPolicies and Policies.",
+            status="",
+            columns="",
+        ),
         role=Role.EXCEPTION,
         is_listed=False,
         record="lictor.model.exception:PolicyException",

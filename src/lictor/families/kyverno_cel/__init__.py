@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lictor.families.registry import PolicyKind, Role, WebhookPath
+from lictor.families.registry import CrdShape, PolicyKind, Role, WebhookPath
 from lictor.model.program import Phase
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ _NATIVE = {
     Phase.VALIDATE: "lictor.convert.native_cel:build_native_validating",
     Phase.MUTATE: "lictor.convert.native_cel:build_native_mutating",
 }
+_VERSIONS = "v1 v1beta1* v1alpha1!"
 _METRIC = "kyverno_{}_execution_duration_seconds"
 
 
@@ -39,7 +40,7 @@ def names_policy(exception: "CelException", kind: PolicyKind, key: str) -> bool:
 
 
 def _declare(
-    kind: str, short_name: str, compile_policy: str, *phases: Phase
+    kind: str, short_name: str, compile_policy: str, crd: CrdShape, *phases: Phase
 ) -> tuple[PolicyKind, PolicyKind]:
     """A kind for the whole cluster, and the same for one namespace."""
     plural = f"{kind.lower().removesuffix('y')}ies"
@@ -55,6 +56,7 @@ def _declare(
         versions=("v1", "v1beta1", "v1alpha1"),
         preferred_version="v1beta1",
         short_name=short_name,
+        crd=replace(crd, description=f"{crd.description}, for the whole cluster."),
         # Without a phase it is about no requests: it deletes on a schedule.
         role=Role.POLICY if phases else Role.DELETION,
         phases=phases,
@@ -85,6 +87,11 @@ def _declare(
         namespaced=True,
         sample=None,
         short_name=f"n{short_name}",
+        crd=replace(
+            crd,
+            versions="v1 v1beta1*",
+            description=f"{crd.description}, for the namespace that the policy is in.",
+        ),
         path=replace(cluster.path, segment=f"n{short_name}") if cluster.path else None,
         # Newer than the kind for the cluster.
         versions=("v1", "v1beta1"),
@@ -92,16 +99,40 @@ def _declare(
 
 
 KINDS = (
-    *_declare("ValidatingPolicy", "vpol", "validating:compile_validating", Phase.VALIDATE),
-    *_declare("MutatingPolicy", "mpol", "mutating:compile_mutating", Phase.MUTATE),
-    *_declare("GeneratingPolicy", "gpol", "generating:compile_generating", Phase.GENERATE),
+    *_declare(
+        "ValidatingPolicy",
+        "vpol",
+        "validating:compile_validating",
+        CrdShape(_VERSIONS, "What must hold, in CEL"),
+        Phase.VALIDATE,
+    ),
+    *_declare(
+        "MutatingPolicy",
+        "mpol",
+        "mutating:compile_mutating",
+        CrdShape(_VERSIONS, "What is changed, in CEL"),
+        Phase.MUTATE,
+    ),
+    *_declare(
+        "GeneratingPolicy",
+        "gpol",
+        "generating:compile_generating",
+        CrdShape(_VERSIONS, "Objects that are made because of others, in CEL", "GeneratingStatus"),
+        Phase.GENERATE,
+    ),
     *_declare(
         "ImageValidatingPolicy",
         "ivpol",
         "image_validating:compile_image_validating",
+        CrdShape(_VERSIONS, "Whose images may be used, in CEL", "ImageStatus"),
         Phase.VERIFY_IMAGES,
     ),
-    *_declare("DeletingPolicy", "dpol", "deleting:compile_deleting"),
+    *_declare(
+        "DeletingPolicy",
+        "dpol",
+        "deleting:compile_deleting",
+        CrdShape(_VERSIONS, "Objects that are deleted on a schedule, in CEL", "DeletingStatus"),
+    ),
     PolicyKind(
         family="kyverno_cel",
         group=_GROUP,
@@ -110,6 +141,13 @@ KINDS = (
         namespaced=True,
         versions=("v1", "v1beta1", "v1alpha1"),
         preferred_version="v1beta1",
+        # The short name polex belongs to the other PolicyException.
+        crd=CrdShape(
+            _VERSIONS,
+            "Requests, images or values that need not keep some CEL policies.",
+            status="",
+            columns="",
+        ),
         role=Role.EXCEPTION,
         is_listed=False,
         record="lictor.model.cel_policy:CelException",
