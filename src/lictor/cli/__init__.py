@@ -1,4 +1,4 @@
-"""The command line: read arguments, call one function, print, exit.
+"""The command line: reads arguments, calls one function of the library, prints, and exits.
 
 No decision about policies is taken here.
 """

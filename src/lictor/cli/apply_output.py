@@ -91,7 +91,7 @@ class ApplyPrinter:
         click.echo(text, nl=False, file=self._out)
 
     def say(self, text: str) -> None:
-        """A line for people."""
+        """Print a line for people."""
         click.echo(text, err=self._piped or self._options.output not in _FOR_PEOPLE)
 
     def print_all(self, application: ApplyRun, ttl: int) -> None:

@@ -19,7 +19,7 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 class ControllerCommand(FlagCommand):
-    """A command whose flags may have one dash, as Go's; Kyverno's that mean nothing are told."""
+    """A command whose flags may have one dash, as in Go; warns of flags that have no effect."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, list(_read_go_style(args)))

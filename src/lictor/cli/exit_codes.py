@@ -18,7 +18,7 @@ _BROKEN_PIPE = 128 + 13
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line; whatever happens, give an exit code and, for people, a reason."""
+    """Run a command line; return an exit code, and print the reason of a failure."""
     _prepare_streams()
     heeds_them = bool(arguments) and arguments[0] in LOGGING_COMMANDS
     given = LogFlags(tuple(arguments)) if heeds_them else take_log_flags(arguments)
@@ -113,7 +113,7 @@ def _describe_usage(error: click.UsageError) -> str:
 
 
 def _translate(error: click.UsageError) -> str:
-    """The words of Kyverno's command line, which scripts and people know."""
+    """The messages of Kyverno's command line, which scripts and people know."""
     if isinstance(error, click.NoSuchOption):
         name = error.option_name
         if name.startswith("--"):
@@ -137,7 +137,7 @@ def _describe_os_error(error: OSError) -> str:
 
 
 def _prepare_streams() -> None:
-    """Any text can be printed anywhere: half characters and odd locales are no reason to die."""
+    """Make all text printable, whatever the locale is."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -44,7 +44,7 @@ class PathText(click.types.StringParamType):
 
 
 class WordText(click.types.StringParamType):
-    """Text for which shells offer some words; what others mean, the command says itself."""
+    """Text for which shells complete some words; the command itself checks the value."""
 
     def __init__(self, words: Iterable[str] | Callable[[], Iterable[str]]) -> None:
         self._words = words
@@ -150,7 +150,7 @@ def split_commas(text: str) -> list[str]:
 
 
 class LogFlags(msgspec.Struct, frozen=True):
-    """A command line without the log flags that Kyverno takes everywhere, and what they said."""
+    """A command line without log flags, and the verbosity that they set."""
 
     arguments: tuple[str, ...]
     # From one on, what was left out is told; everything else about logs has no meaning here.
@@ -184,7 +184,7 @@ def take_log_flags(arguments: Sequence[str]) -> LogFlags:
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """Print on standard error what only those want to know who gave -v."""
+    """Print notes on standard error if -v was given."""
     context = click.get_current_context(silent=True)
     verbosity = context.find_root().obj if context is not None else None
     if isinstance(verbosity, int) and verbosity > 0:

@@ -96,7 +96,7 @@ _OWN_FLAGS = frozenset(("context", "kubeconfig", "openreportsEnabled"))
     help="How manifests are printed: yaml or json.",
 )
 def install(
-    *, apply: bool, yes: bool, kubeconfig: str, context: str, form: str, **wishes: Json
+    *, apply: bool, yes: bool, kubeconfig: str, context: str, form: str, **options: Json
 ) -> None:
     """Print, or apply, all manifests of an installation.
 
@@ -106,7 +106,7 @@ def install(
     """
     from lictor.cluster.manifests.build import build_manifests
 
-    installation = _read_wishes(**wishes)
+    installation = _read_options(**options)
     manifests = build_manifests(installation)
     if apply:
         from lictor.cluster.config import load_config
@@ -118,7 +118,7 @@ def install(
     click.echo(render_manifests(manifests, form), nl=False)
 
 
-def _read_wishes(flags: Iterable[str], settings: Iterable[str], **given: Json) -> "Installation":
+def _read_options(flags: Iterable[str], settings: Iterable[str], **given: Json) -> "Installation":
     from lictor.cli.controller_flags import read_flags, read_pairs
     from lictor.cluster.manifests.installation import Installation
 

@@ -59,7 +59,7 @@ class LazyGroup(click.Group):
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """What someone may have meant, in words; nothing where nothing is like it."""
+    """A suggestion for a misspelt word; empty if no known word is similar."""
     # Loaded where something went wrong: start-up counts.
     from difflib import get_close_matches
 

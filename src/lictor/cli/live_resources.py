@@ -49,7 +49,7 @@ class ResourceChoice(msgspec.Struct, frozen=True):
 
 
 class LiveResources:
-    """The resources of some collections; told is what could not be read."""
+    """The resources of some collections; warns of those that cannot be read."""
 
     def __init__(
         self, cluster: LiveCluster, kinds: Sequence[Resource], choice: ResourceChoice, warn: Warn
@@ -127,7 +127,7 @@ _BY_NAME = "metadata.name="
 async def list_pages(
     client: Client, kind: Resource, choice: ResourceChoice, *, fields: str = "", labels: str = ""
 ) -> AsyncIterator[list[JsonObject]]:
-    """The objects of a collection, page by page, without the book-keeping of field owners."""
+    """The objects of a collection, page by page, without managedFields."""
     pages = client.list_pages(
         kind, choice.namespace, fields=fields, labels=labels, page=max(choice.page, 1)
     )
@@ -158,7 +158,7 @@ def choose_kinds(
 def select_kinds(
     served: Iterable[Collection], concerns: Callable[[Resource], bool], choice: ResourceChoice
 ) -> list[Resource]:
-    """The collections that are wanted and can be listed: in the preferred version if that fits."""
+    """The collections that match and can be listed, in the preferred version if possible."""
     chosen: dict[tuple[str, str], Resource] = {}
     for each in sorted(served, key=lambda found: not found.preferred):
         resource = each.resource
@@ -175,7 +175,7 @@ def select_kinds(
 
 
 class ClusterApplyRun(ApplyRun):
-    """Judges what a cluster holds; made once for each run."""
+    """Evaluates the resources of a cluster; made once for each run."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class LiveRun(msgspec.Struct, frozen=True):
         )
 
     def build(self, plan: ApplyPlan, options: OutputOptions) -> ApplyRun:
-        """What judges: the files that were given, or else what the cluster holds."""
+        """The run on the given files, or else on the resources of the cluster."""
         if self.files or plan.payloads:
             return ApplyRun(plan, options)
         started = time.monotonic()

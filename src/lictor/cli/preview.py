@@ -97,7 +97,7 @@ def _load(path: str) -> "list[PolicyRecord]":
 
 
 def render_preview(found: "PolicyPreview") -> str:
-    """For people: what would happen, to what, and why."""
+    """The preview as text."""
     return "".join(f"{line}\n" for line in _render(found))
 
 

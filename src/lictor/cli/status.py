@@ -56,7 +56,7 @@ def status(*, top: int, form: str, namespace: str, prefix: str, **cluster: str) 
 
 
 def render_status(found: "InstallationStatus") -> str:
-    """For people: a paragraph for each part."""
+    """The status as text."""
     return "".join(f"{line}\n" for line in _render(found))
 
 

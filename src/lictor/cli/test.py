@@ -120,7 +120,7 @@ class _Run(msgspec.Struct):
     errors: list[str] = msgspec.field(default_factory=list)
 
     def say(self, text: str = "") -> None:
-        """A line for people: not on stdout where a program reads that."""
+        """Print a line for people; to standard error if standard output is for a program."""
         click.echo(text, err=bool(self.flags.output_format))
 
     def find_cases(self) -> list[TestCase]:

@@ -80,7 +80,7 @@ async def _remove(
 
 
 async def _ask(client: "Client") -> None:
-    """Go on only where someone says so, or where nothing would be lost."""
+    """Raise unless the user confirms, or nothing would be lost."""
     from lictor.cluster.manifests.removing import count_objects
 
     counts = await count_objects(client)

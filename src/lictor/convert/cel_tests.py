@@ -14,7 +14,7 @@ from lictor.convert.writing import wrap
 
 
 class Atom(msgspec.Struct, frozen=True):
-    """One test as it is written; `opposite` where turning it round has words of its own."""
+    """One test as CEL text; `opposite` is its negation, if that has a shorter form."""
 
     text: str
     opposite: str = ""
@@ -22,7 +22,7 @@ class Atom(msgspec.Struct, frozen=True):
 
 
 class SettledTest(msgspec.Struct, frozen=True):
-    """A test that is settled."""
+    """A test whose result is known."""
 
     value: bool
     risky: bool = False
@@ -50,7 +50,7 @@ class LoopTest(msgspec.Struct, frozen=True):
 
 
 class ConditionalTest(msgspec.Struct, frozen=True):
-    """One test or another, whichever a third one says."""
+    """One test or another, depending on a third."""
 
     condition: "Test"
     then: "Test"

@@ -11,7 +11,7 @@ from lictor.kubernetes.schemas import Form, find_form
 
 
 class ValueShape(msgspec.Struct, frozen=True):
-    """What may stand at a place: the forms that the kinds in question have there.
+    """The possible types of a value: the schemas that the matched kinds have there.
 
     Kinds of which nothing is known have no form; then anything may.
     """
@@ -126,7 +126,7 @@ class CelValue(msgspec.Struct, frozen=True):
         return replace(self, text=made, shape=shape, chain=chain)
 
     def certain(self) -> "CelValue":
-        """The same for one who wants an error where the value is not there."""
+        """The same value, evaluated to an error where it is missing."""
         if not self.guards:
             return self
         return replace(self, guards=(), chain="", risky=True)
@@ -191,7 +191,7 @@ _MOVED = ("spec", "metadata")
 
 
 class ResourceRoot(msgspec.Struct, frozen=True):
-    """The root of paths, in the words of CEL."""
+    """The root of paths in CEL."""
 
     # `object` or `oldObject`; EITHER is whichever is there.
     root: str = "object"
@@ -259,7 +259,7 @@ def find_shape(kinds: list[tuple[str, str]]) -> ValueShape:
 
 
 def either_variables(pod: tuple[str, ...] | None) -> dict[str, str]:
-    """The variables that EITHER stands for."""
+    """The variables that EITHER refers to."""
     if pod is None:
         return {"resource": _EITHER}
     return {"resource": _EITHER, **{name: _choose_field(pod, name) for name in _MOVED}}

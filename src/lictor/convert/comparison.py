@@ -16,7 +16,7 @@ from lictor.report.yaml_text import render_scalar
 
 
 class SampleLookups(NoLookups):
-    """Has the objects that are given, every namespace, and one of whatever else is asked for."""
+    """Returns given objects, any namespace, and one sample of any other kind."""
 
     def __init__(self, names: ResourceNames, given: Iterable[JsonObject] = ()) -> None:
         self._names = names
@@ -102,7 +102,7 @@ class FormDifference(msgspec.Struct, frozen=True):
 
 
 class FormComparison(msgspec.Struct, frozen=True):
-    """How many requests were judged, how many of them were refused, and the differences."""
+    """How many requests were evaluated and refused, and the differences."""
 
     judged: int
     refused: int
@@ -218,7 +218,7 @@ def _leaf(value: Json, indent: str) -> str:
 
 
 def render_comparison(policy: str, comparison: FormComparison, notes: Sequence[str]) -> list[str]:
-    """What is to be said of one converted policy."""
+    """The messages about one converted policy."""
     lines = [f"{policy}: note: {note}" for note in notes]
     count = len(comparison.differences)
     judged = f"{comparison.judged} requests judged by both forms, {comparison.refused} refused"

@@ -211,7 +211,7 @@ def _whole(number: float) -> float:
     return int(number) if number == int(number) else number
 
 
-# --- GreaterThan and its kin
+# --- GreaterThan and similar operators
 
 
 def _order(sign: str) -> Build:
@@ -266,7 +266,7 @@ def _compare_count(key: Count, sign: str, value: Value) -> Test:
     return all_of((left.present, right.present, test))
 
 
-# --- AnyIn and its kin
+# --- AnyIn and similar operators
 
 
 def _member(*, every: bool, negated: bool) -> Build:

@@ -23,7 +23,7 @@ class ConversionTarget(StrEnum):
 
 
 class Conversion(msgspec.Struct, frozen=True):
-    """The documents, and what is to be said of them."""
+    """The documents, and notes about them."""
 
     documents: tuple[JsonObject, ...]
     notes: tuple[str, ...] = ()

@@ -94,7 +94,7 @@ def _plan_all(
 
 
 def list_rules(context: ConversionContext) -> Iterator[tuple[Rule, tuple[str, ...] | None]]:
-    """All rules, each with where the Pod is that it speaks of; None where it speaks of none."""
+    """All rules, each with the path of the Pod that it is about; None if it is about none."""
     written = context.policy.spec.rules
     rules = expand_rules(context.policy)
     made = [rule for rule in rules if rule not in written]
@@ -247,7 +247,7 @@ def write_metadata(policy: Policy, name: str) -> JsonObject:
 
 
 def name_group(policy: Policy, group: RuleGroup, groups: Iterable[RuleGroup]) -> str:
-    """The name of a group's policy: the old one's, and what tells it from its siblings."""
+    """The name of a group's policy: the old name, with a suffix if there are several groups."""
     name = policy.metadata.name
     siblings = [each for each in groups if each.pod == group.pod or not (each.pod and group.pod)]
     alike = [each for each in siblings if bool(each.pod) == bool(group.pod)]
@@ -319,7 +319,7 @@ def _fold_all(validation: JsonObject) -> JsonObject:
 
 
 def fold(text: str) -> str:
-    """Break a long expression where the outermost `&&` or `||` stand."""
+    """Break a long expression at its outermost `&&` and `||`."""
     if len(text) <= _LONG_LINE or "\n" in text:
         return text
     depth, made = 0, []

@@ -198,7 +198,7 @@ def _is_same(member: Value, key: Value, scope: ExpressionScope) -> Test:
 
 
 def refuse_wildcards(*places: CelValue) -> None:
-    """Texts that are put together of wildcards are patterns, which only constants can be here.
+    """Refuse texts that may become patterns at run time: only constants can be patterns here.
 
     And so may texts be that others wrote: a ConfigMap's text can even be a list.
     """

@@ -112,7 +112,7 @@ def _write_operations(node: PatchFields, root: CelValue, trigger: RuleTrigger) -
 
 
 def _is_templated(kinds: tuple[ResolvedKind, ...]) -> bool:
-    """Controllers differ only in fields that no patch about Pods speaks of."""
+    """Controllers differ only in fields that a patch of a Pod template does not contain."""
     return all(kind.group in ("apps", "batch", "") for kind in kinds)
 
 

@@ -137,7 +137,7 @@ def _select_namespaces(each: ResourceDescription) -> LabelSelector | None:
 
 
 def _list_conditions(filters: Iterable[ResourceDescription]) -> Iterator[tuple[str, str]]:
-    """Rules tell resources by kind and name; what is told by namespace needs a condition."""
+    """Resource rules select by kind and name; selecting by namespace needs a condition."""
     for each in filters:
         tests = []
         if each.namespaces:

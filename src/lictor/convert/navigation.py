@@ -57,7 +57,7 @@ def _request_field(request: RequestValue, name: str) -> Value:
 
 
 def require(value: Value) -> Value:
-    """The same for one who wants an error where it is not there."""
+    """The same value, evaluated to an error where it is missing."""
     value = settle(value)
     return value.certain() if isinstance(value, CelValue) else value
 
@@ -66,7 +66,7 @@ def require(value: Value) -> Value:
 
 
 def as_stream(one: Value, names: LoopNames) -> Value:
-    """A value as a list that can be gone through; nothing where it is none."""
+    """A value as a list to iterate over; nothing if it is not a list."""
     if isinstance(one, LoopList | Several):
         return one
     if isinstance(one, Constant) and isinstance(one.value, list):

@@ -34,7 +34,7 @@ _ANY = ("*", "?*", "*?")
 
 
 def descend(place: CelValue, key: str) -> CelValue:
-    """A field; what every object of a known kind has is there for certain."""
+    """A field; fields that every object of a known kind has are never missing."""
     is_certain = bool(place.shape.step(key).forms) and f"{place.text}.{key}" in _CERTAIN
     return place.step(key, certain=is_certain)
 

@@ -37,7 +37,7 @@ _VARIABLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 def translate_message(
     validate: Validate, scope: ExpressionScope
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The message of a rule, and what is to be said of it."""
+    """The message of a rule, and notes about it."""
     text = " ".join(validate.message.split()) if "\n" in validate.message else validate.message
     text = text.strip()
     if not text:

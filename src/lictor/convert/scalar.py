@@ -136,7 +136,7 @@ def _translate_stiff(pattern: str, place: CelValue) -> Test:
 
 
 def match_text(pattern: str, text: str) -> Test:
-    """The test of a text by a wildcard pattern, in the plainest words there are."""
+    """The test of a text by a wildcard pattern, as the simplest CEL expression."""
     value = wrap(text)
     if not has_wildcard(pattern):
         return compare(value, "==", quote(pattern))

@@ -162,7 +162,7 @@ _USER = "request.userInfo.username"
 
 
 class RuleSelection(msgspec.Struct, frozen=True):
-    """Which requests a rule concerns, as far as that can be said without conditions."""
+    """Which requests a rule matches, without its conditions."""
 
     kinds: tuple[ResolvedKind, ...]
     operations: tuple[str, ...]

@@ -45,13 +45,13 @@ class Constant(msgspec.Struct, frozen=True):
 
 
 class TestValue(msgspec.Struct, frozen=True):
-    """True or false, whatever a test says."""
+    """The boolean result of a test."""
 
     test: Test
 
 
 class ResourcePath(msgspec.Struct, frozen=True):
-    """A path into the resource, still on its way."""
+    """A path into the resource that may still become longer."""
 
     subject: ResourceRoot
     steps: tuple[str, ...] = ()
@@ -68,13 +68,13 @@ class RequestValue(msgspec.Struct, frozen=True):
 
 
 class Several(msgspec.Struct, frozen=True):
-    """A list whose elements are written down one by one."""
+    """A list literal."""
 
     items: "tuple[Value, ...]"
 
 
 class LoopSource(msgspec.Struct, frozen=True):
-    """A list that is gone through: the name of its elements, and which of them count."""
+    """A list to iterate over: the name of its elements, and which of them are kept."""
 
     place: CelValue
     name: str
@@ -82,7 +82,7 @@ class LoopSource(msgspec.Struct, frozen=True):
 
 
 class LoopList(msgspec.Struct, frozen=True):
-    """A list that is made by going through others; what gives nothing is left out."""
+    """A list made by iterating over others; elements without a value are left out."""
 
     sources: tuple[LoopSource, ...]
     item: "Value"
@@ -102,13 +102,13 @@ class LoopList(msgspec.Struct, frozen=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """How many elements a list has that is gone through."""
+    """The number of elements of a list."""
 
     stream: LoopList
 
 
 class Either(msgspec.Struct, frozen=True):
-    """One value or another, whichever a test says."""
+    """One value or another, depending on a test."""
 
     condition: Test
     then: "Value"
@@ -131,7 +131,7 @@ NOTHING = Constant(None)
 
 
 def settle(value: Value) -> Value:
-    """The same, with paths walked to their end."""
+    """The same value, with paths resolved."""
     if isinstance(value, ResourcePath):
         return value.place
     return value
@@ -238,7 +238,7 @@ def _is_constant(value: Value, sought: Json) -> Test:
 
 
 def quantify(stream: LoopList, ask: Callable[[Value], Test], *, every: bool) -> Test:
-    """Ask all elements, or look for one of whom it holds."""
+    """Test all elements, or whether one passes."""
     item = settle(stream.item)
     present, asked = is_present(item), ask(_there(item))
     test = any_of((negate(present), asked)) if every else all_of((present, asked))
@@ -356,7 +356,7 @@ class ExpressionScope(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, bindings={**self.bindings, **values})
 
     def hoist(self, name: str, text: str) -> str:
-        """A variable for a text, unless it speaks of what only a loop knows."""
+        """A variable for a text, unless it uses the variables of a loop."""
         if any(re.search(rf"\b{taken}\b", text) for taken in self.names.taken):
             return f"({text})"
         return self.hoisted.add(name, text)

@@ -53,7 +53,7 @@ def literal(value: Json) -> str:
 
 
 def wrap(text: str) -> str:
-    """Put brackets around what would else be torn apart."""
+    """Put parentheses around a text if precedence requires them."""
     if len(text) > _LONGEST:
         # Entries of a context that name each other twice make texts without end.
         raise CompileError("an expression would become too long")
@@ -63,7 +63,7 @@ def wrap(text: str) -> str:
 
 
 def _is_closed(text: str) -> bool:
-    """Tell whether nothing in the text stands outside of brackets but names, dots and calls."""
+    """Whether outside of brackets the text has only names, dots and calls."""
     depth = 0
     for letter in _STRING.sub("_", text):
         if letter == '"':

@@ -18,7 +18,7 @@ _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
 
 def check_rule_conditions(rule: Field) -> Iterator[Finding]:
-    """All conditions of a rule, wherever they stand."""
+    """All conditions of a rule."""
     yield from check_conditions(rule["preconditions"])
     yield from check_conditions(rule["validate"]["deny"]["conditions"])
     for body in ("validate", "mutate", "generate"):

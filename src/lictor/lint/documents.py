@@ -23,7 +23,7 @@ _CONTEXT = 40
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """The line of a text in which a spot stands."""
+    """The line of a text that contains a position."""
 
     number: int
     content: str
@@ -217,7 +217,7 @@ def read_file(source: str, content: bytes) -> LintFile:
 
 
 def list_objects(file: LintFile) -> Iterator[LintObject]:
-    """The objects of a file; what is no object concerns nobody here."""
+    """The objects of a file; other values are ignored."""
     for document in file.documents:
         yield from _unfold(file, document, document.body, ())
 
@@ -258,7 +258,7 @@ def check_head(item: LintObject) -> Iterator[Finding]:
 
 
 def check_record(item: LintObject, record: type[msgspec.Struct], *, offline: bool) -> list[Finding]:
-    """Fields that are unknown, missing or of the wrong type, and keys that stand twice."""
+    """Fields that are unknown, missing or of the wrong type."""
     absent: AbsentFields = {}
     if not offline and item.policy_kind is not None:
         absent = item.policy_kind.find_absent(item.api_version.rpartition("/")[2])
@@ -269,7 +269,7 @@ def check_record(item: LintObject, record: type[msgspec.Struct], *, offline: boo
 
 
 def check_duplicates(file: LintFile) -> Iterator[Finding]:
-    """Keys that stand twice in one object of a document that is checked."""
+    """Duplicate keys in the documents that are checked."""
     for document in file.documents:
         if not _is_checked(list(_unfold(file, document, document.body, ()))):
             continue

@@ -15,7 +15,7 @@ _UNDECIDED = "signatures of images cannot be verified yet: expressions that ask 
 
 
 def find_unsupported(document: JsonObject) -> Iterator[tuple[FieldPath, str]]:
-    """Where something stands that nobody can do yet, and what becomes of requests meanwhile."""
+    """Fields that are not supported yet, and what happens to requests meanwhile."""
     policy = Field(document)
     if policy["kind"].text.endswith("ImageValidatingPolicy"):
         if any(name in text for text in list_cel_texts(policy["spec"]) for name in _VERIFIERS):

@@ -123,7 +123,7 @@ def _check_modes(spec: Field) -> Iterator[Finding]:
 
 
 def _check_overrides(overrides: Field) -> Iterator[Finding]:
-    """Of two actions for one namespace nobody could say which counts."""
+    """Overrides must not give one namespace two different actions."""
     seen: list[tuple[str, str]] = []
     for override in overrides.each():
         action = override["action"].text.lower()

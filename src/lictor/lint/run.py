@@ -126,7 +126,7 @@ class _Linter(msgspec.Struct):
 
 
 def _name_kind(item: LintObject, roles: Mapping[str, str]) -> LintObject:
-    """A file of the older form says not what it is: its name tells, or the test that names it."""
+    """The kind of an older file without one, from its name or from the test that names it."""
     if item.kind:
         return item
     source = posixpath.normpath(item.file.source.replace("\\", "/"))

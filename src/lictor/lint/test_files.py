@@ -112,7 +112,7 @@ class TestInputs:
         self._read = read
 
     def find(self, path: str, source: str) -> list[LintFile] | None:
-        """What a path stands for; None where there is no such file."""
+        """The files of a path; None if there is no such file."""
         if self._read is None:
             raise LookupFailedError("no files can be read here")
         found = self._read(path, source)
@@ -121,7 +121,7 @@ class TestInputs:
         return [self._open(name, content) for name, content in found]
 
     def list_sources(self, path: str, source: str) -> list[str]:
-        """The names of the files that a path stands for."""
+        """The names of the files of a path."""
         try:
             return [posixpath.normpath(file.source) for file in self.find(path, source) or ()]
         except LookupFailedError:

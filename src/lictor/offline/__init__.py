@@ -1,4 +1,4 @@
-"""The offline world: what files, values and fakes tell where a cluster would be asked.
+"""What `apply`, `test`, `explain`, `lint` and `convert` do with files, without a cluster.
 
-Nothing here decides about policies: it makes requests, answers lookups, and shows what came out.
+Requests are made from files and evaluated by the engine; nothing is printed here.
 """

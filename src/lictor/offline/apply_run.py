@@ -107,7 +107,7 @@ def compile_output(options: OutputOptions) -> Callable[[Verdict], ResourceOutput
 
 
 def _render_errors(verdict: Verdict) -> str:
-    """What could not be decided, and why; nobody should have to look for that in a log."""
+    """The rules that could not be evaluated, and why."""
     errors = [
         result
         for result in verdict.results
@@ -178,7 +178,7 @@ _COLLECT_AFTER = 100_000
 
 
 class DocumentPosition(msgspec.Struct, frozen=True):
-    """Where a document is: which text, and where in it; and what is judged there."""
+    """The position of a document: which text, where in it, and what kind of payload it is."""
 
     text: int
     span: DocumentSpan
@@ -187,7 +187,7 @@ class DocumentPosition(msgspec.Struct, frozen=True):
 
 
 class DocumentResult(msgspec.Struct, frozen=True):
-    """One document's outputs, where it is, and why it could not be judged if so."""
+    """The output for one document, its position, and the error if it could not be evaluated."""
 
     # None where it comes from no file.
     place: DocumentPosition | None
@@ -198,7 +198,7 @@ class DocumentResult(msgspec.Struct, frozen=True):
 
 
 class ApplyPlan(msgspec.Struct, frozen=True):
-    """What to judge, by what, and how."""
+    """What to evaluate, with which policies, and how."""
 
     policies: LoadedPolicies
     texts: tuple[SourceText, ...]
@@ -215,7 +215,7 @@ class ApplyPlan(msgspec.Struct, frozen=True):
 
 
 class ApplyRun:
-    """Judges documents; made once for each run."""
+    """Evaluates documents; made once for each run."""
 
     def __init__(self, plan: ApplyPlan, options: OutputOptions) -> None:
         self._plan = plan
@@ -233,12 +233,12 @@ class ApplyRun:
 
     @property
     def count(self) -> int:
-        """How many documents are judged."""
+        """The number of documents."""
         return len(self.places)
 
     @property
     def rule_count(self) -> int:
-        """How many rules judge: those that have names, and each other policy as one."""
+        """The number of rules; a policy without named rules counts as one."""
         known, policies = registry(), self._plan.policies
         named = [
             program.rules

@@ -39,7 +39,7 @@ def load_explained_policies(paths: tuple[str, ...]) -> LoadedPolicies:
 
 
 class Explainer(msgspec.Struct, frozen=True):
-    """Explains what policies say of resources."""
+    """Explains the results of policies."""
 
     policies: LoadedPolicies
     exceptions: tuple[PolicyRecord, ...]
@@ -49,7 +49,7 @@ class Explainer(msgspec.Struct, frozen=True):
     rule: str
 
     def explain(self, resource: JsonObject) -> Iterator[Explanation]:
-        """The story of each policy about one resource."""
+        """The explanation of each policy for one resource."""
         request, name = self.requests.make_request(resource), name_resource(resource)
         for policy in (*self.policies.about_resources, *self.policies.listed_deletions):
             kind = registry().of(policy)

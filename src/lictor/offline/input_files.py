@@ -70,7 +70,7 @@ def _refuse_duplicates(document: Document, kind: str) -> Iterator[Finding]:
 
 
 def join_findings(problems: Iterable[Finding]) -> LoadError:
-    """One error that tells all problems, at the place of the first."""
+    """One error with all findings, at the location of the first."""
     first, *rest = problems
     text = "\n".join((first.field_and_text, *map(str, rest)))
     return LoadError(text, where=str(first.location))
@@ -123,7 +123,7 @@ def read_values(data: str | bytes, source: str) -> Values:
 
 
 def read_user_info(data: str | bytes, source: str) -> UserInfo:
-    """A file that tells who asks."""
+    """A user info file."""
     return _load_first(data, source, UserInfo)
 
 
@@ -227,7 +227,7 @@ def _find_definitions(body: Json) -> Iterator[JsonObject]:
 def read_resource_texts(
     paths: Iterable[str], say: Callable[[str], None] | None = None
 ) -> Iterator[SourceText]:
-    """The files with resources. A later path that cannot be read is told, and left out."""
+    """The files with resources; if a later path cannot be read, that is reported and skipped."""
     for number, path in enumerate(paths):
         try:
             yield from map(read_any, locate_resources((path,)))

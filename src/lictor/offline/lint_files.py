@@ -41,7 +41,7 @@ def _list_linted(path: str) -> Iterator[str]:
 
 
 def _read_named(path: str, source: str) -> list[tuple[str, bytes]] | None:
-    """The files that a path in a test file stands for; None where there is none."""
+    """The files of a path in a test file; None if there is none."""
     if is_url(path) or is_url(source):
         raise LookupFailedError(f"{path} is not a local file")
     try:

@@ -21,7 +21,7 @@ _KIND_PLURALS = {"Endpoints": "endpoints"}
 
 
 class GivenObjects(msgspec.Struct, frozen=True):
-    """The objects that files tell of, by what may be done with them."""
+    """The objects in files, by their use."""
 
     # What mutations may change and generation may copy; None where nobody told of any.
     objects: tuple[JsonObject, ...] | None = None
@@ -38,7 +38,7 @@ class GivenObjects(msgspec.Struct, frozen=True):
 
 
 class OfflineLookups:
-    """A world of files. Without given objects, everything that a cluster would know is unknown."""
+    """Answers from files. Without given objects, lookups of the cluster have no answer."""
 
     def __init__(self, values: GivenValues, given: GivenObjects | None = None) -> None:
         self._values = values

@@ -54,16 +54,16 @@ class LoadedPolicies(msgspec.Struct, frozen=True):
 
     @property
     def about_resources(self) -> tuple[PolicyRecord, ...]:
-        """The policies that judge resources, not requests to a service."""
+        """The policies about resources, not about requests to a service."""
         return tuple(each for each in self.policies if mode_of(each) not in AUTHORIZING_MODES)
 
     def of_mode(self, *modes: str) -> tuple[PolicyRecord, ...]:
-        """Those that judge what these modes are about."""
+        """The policies of these evaluation modes."""
         return tuple(each for each in self.policies if mode_of(each) in modes)
 
 
 def mode_of(policy: PolicyRecord) -> str:
-    """What is judged: `Kubernetes` requests unless the policy says otherwise."""
+    """The evaluation mode of a policy; `Kubernetes` by default."""
     evaluation = getattr(policy.spec, "evaluation", None)
     return getattr(evaluation, "mode", "") or "Kubernetes"
 
@@ -140,7 +140,7 @@ def _list_without_rules(loaded: Loaded) -> list[UnusablePolicy]:
 
 
 def _list_left_out(loaded: Loaded) -> Iterator[str]:
-    """What stands among policies and is none: folders of policies hold more than that."""
+    """Documents that are not policies: folders of policies often contain others."""
     for found in loaded.resources:
         kind = found.record.get("kind")
         if kind != _DEFINITION:

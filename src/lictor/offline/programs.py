@@ -33,7 +33,7 @@ def compile_for_payloads(
     lookups: Lookups,
     given: GivenObjects,
 ) -> tuple[Program, ...]:
-    """The programs of the policies that judge one kind of payload."""
+    """The programs of the policies for one kind of payload."""
     return compile_documents((*policies, *exceptions), **choose_options(given, lookups))
 
 
@@ -58,7 +58,7 @@ def name_resources(given: GivenObjects) -> "ResourceNames":
 def report_guessed_names(
     policies: LoadedPolicies, given: GivenObjects
 ) -> Callable[[GroupVersionKind], str]:
-    """What to tell of a kind whose resource name is a guess; empty where nothing depends on it."""
+    """The message about a kind whose resource name is a guess; empty if no policy depends on it."""
     groups = {
         group for constraints in _list_constraints(policies) for group in _groups(constraints)
     }

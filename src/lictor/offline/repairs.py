@@ -213,7 +213,7 @@ def _check_result(result: Json) -> None:
 def _rename_fields(
     result: JsonObject, namespaced: Container[str], messages: list[str]
 ) -> JsonObject:
-    """Put what older fields say where it stands today."""
+    """Move the values of older fields to the fields that replace them."""
     made = {name: value for name, value in result.items() if name not in OLDER_FIELDS}
     for name in OLDER_FIELDS:
         if result.get(name):

@@ -1,7 +1,7 @@
 """Git repositories as a source of files: cloned into a folder that is removed at exit.
 
-What a stranger put into a repository must not make us read this machine's files: links that lead
-out of a clone are taken away, and paths that its files name stay inside.
+Content of a repository must not make us read files of this machine: symbolic links that lead
+out of a clone are removed, and paths that its files name must stay inside.
 """
 
 import atexit
@@ -54,7 +54,7 @@ def run_clone(repository: str, branch: str, target: Path, access: GitAccess) -> 
 
 
 def hide_user(url: str) -> str:
-    """A URL for messages: without the user and password that may stand in it."""
+    """A URL for messages, without user and password."""
     return _without_user(urlsplit(url))
 
 

@@ -16,19 +16,19 @@ ResourceKey = tuple[str, str, str, str]
 
 
 class PolicyUnderTest(msgspec.Struct, frozen=True):
-    """A policy, and the work of which a test should hear even where it said nothing."""
+    """A policy, and the types of rules that a test expects a response of, even an empty one."""
 
     policy: PolicyRecord
     works: frozenset[RuleType]
 
     @property
     def key(self) -> tuple[str, str]:
-        """The kind and name under which results speak of the policy."""
+        """The kind and name of the policy as results have them."""
         return self.policy.kind, refer(self.policy).key
 
 
 class PolicyResponse(msgspec.Struct, frozen=True):
-    """What the rules of one policy, of one kind of work, said about one resource: maybe nothing."""
+    """The results of the rules of one policy and type for one resource; may be empty."""
 
     policy: PolicyRecord
     type: RuleType
@@ -61,7 +61,7 @@ def key_of(resource: JsonObject) -> ResourceKey:
     return api_version, kind, namespace, name
 
 
-# --- who is expected to speak
+# --- which responses a test expects
 
 
 def list_tested_policies(policies: Iterable[PolicyRecord]) -> list[PolicyUnderTest]:
@@ -77,13 +77,13 @@ def _list_work(policy: PolicyRecord) -> frozenset[RuleType]:
     return found
 
 
-# --- what they said
+# --- responses
 
 
 def list_responses(
     verdict: Verdict, tested_policies: Sequence[PolicyUnderTest]
 ) -> list[PolicyResponse]:
-    """A response for each policy and kind of work, also where a test should hear of a silent one.
+    """A response for each policy and type of rule, also an empty one if the test expects it.
 
     Generation alone is named only where it happened: nobody expects it elsewhere.
     """

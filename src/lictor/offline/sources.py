@@ -78,7 +78,7 @@ def fetch_url(url: str) -> SourceText:
 
 
 def expand_glob(path: str) -> list[str]:
-    """The paths a pattern names, in order; a path that exists is itself, whatever its letters."""
+    """The paths that a pattern matches, sorted; an existing path is not taken as a pattern."""
     if os.path.lexists(path) or not glob.has_magic(path):
         return [path]
     found = sorted(_walk_glob(path) if "**" in path.split(os.sep) else glob.glob(path))

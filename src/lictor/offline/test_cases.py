@@ -44,7 +44,7 @@ TEST_FILE = "kyverno-test.yaml"
 
 
 class TestCase(msgspec.Struct, frozen=True):
-    """One Test document, and the file that it stands in."""
+    """One Test document, and its file."""
 
     # pytest must not take this for a test class.
     __test__ = False
@@ -125,7 +125,7 @@ class CaseInputs(msgspec.Struct, frozen=True):
 
 
 class CaseReader:
-    """Loads the files of one test, and tells what it does."""
+    """Loads the files of one test, and reports its progress."""
 
     def __init__(self, case: TestCase, say: Say, note: Note) -> None:
         self._case = case

@@ -112,7 +112,7 @@ def _make_outcome(
 
 
 class CaseRun:
-    """One test case: loaded, judged, ready to be compared with what it expects."""
+    """Loads one test case, evaluates it, and compares the results."""
 
     def __init__(self, case: TestCase, say: Say, note: Note = lambda _: None) -> None:
         self._case = case

@@ -1,4 +1,4 @@
-"""The way out: verdicts become tables, policy reports, JUnit, SARIF, explanations.
+"""Verdicts as admission responses, policy reports, events, tables, JUnit, SARIF and explanations.
 
-Nothing is decided or printed here.
+Nothing is decided, printed or sent here.
 """

@@ -102,7 +102,7 @@ FailsClosed: TypeAlias = Callable[[PolicyRef], bool]
 
 
 class AdmissionAnswer(msgspec.Struct, frozen=True):
-    """What the API server is told: yes or no, why, what to warn of, and what to change."""
+    """The response to the API server: allowed or not, message, warnings, patch."""
 
     allowed: bool = True
     message: str = ""
@@ -114,7 +114,7 @@ ALLOWED = AdmissionAnswer()
 
 
 class AnswerStyle(Enum):
-    """Whose words an answer takes: those of classic policies, or those of a kind in CEL."""
+    """The message format: that of classic policies, or that of a CEL kind."""
 
     CLASSIC_VALIDATING = "classic rules that validate"
     CLASSIC_MUTATING = "classic rules that mutate, and those that verify images"
@@ -123,7 +123,7 @@ class AnswerStyle(Enum):
 
 
 class AnswerOptions(msgspec.Struct, frozen=True):
-    """How the policies behind a verdict want to be heard."""
+    """The settings of the policies that gave a verdict."""
 
     style: AnswerStyle
     fails_closed: FailsClosed
@@ -253,7 +253,7 @@ def _is_closed(error: Result, options: AnswerOptions) -> bool:
 
 
 def _blocks_change(result: Result, options: AnswerOptions) -> bool:
-    """A change that cannot be made blocks the request whatever the policy says of failures."""
+    """A mutation that fails blocks the request, even if the policy only audits."""
     if result.status is Status.ERROR:
         return _is_closed(result, options)
     return result.status is Status.FAIL and result.action is Action.ENFORCE
@@ -271,7 +271,7 @@ def _describe_refusal(request: Request, results: Iterable[Result]) -> str:
 
 
 def _explain_deletion(request: Request, blocking: Iterable[Result], options: AnswerOptions) -> str:
-    """Why a deletion was judged at all, where hardly anyone means it to be."""
+    """Why a deletion was evaluated: the rule matches all operations, which is rarely intended."""
     if request.operation is not Operation.DELETE:
         return ""
     rules = dict.fromkeys(
@@ -305,7 +305,7 @@ def _warn_classic(results: Iterable[Result], options: AnswerOptions) -> Iterator
 
 
 def _is_vital(result: Result) -> bool:
-    """Is the caller told whatever the policy says of warnings? Not of what is only audited."""
+    """Whether the caller is warned even if the policy does not emit warnings."""
     return result.action is Action.ENFORCE or result.type is RuleType.MUTATION
 
 

@@ -1,4 +1,4 @@
-"""Why a policy in CEL said what it said: the same story as that of a classic rule."""
+"""Explains CEL policies in the same form as classic rules."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -31,12 +31,12 @@ class _Version(msgspec.Struct, frozen=True):
 def explain_cel(
     policy: PolicyRecord,
     bindings: Sequence[PolicyRecord],
-    heard: Sequence[ClosureAnswer],
+    recorded: Sequence[ClosureAnswer],
     results: Sequence[Result],
 ) -> tuple[RuleExplanation, ...]:
-    """What was heard of a policy, part by part; of parts that do not match, only the first."""
+    """The recorded evaluation of a policy; of parts that do not match, only the first."""
     versions = list(_list_versions(policy, bindings))
-    parts = list(_split(heard)) or [[]]
+    parts = list(_split(recorded)) or [[]]
     told = [
         _explain_part(part, versions[min(index, len(versions) - 1)], bindings)
         for index, part in enumerate(parts)
@@ -61,11 +61,11 @@ def _list_versions(policy: PolicyRecord, bindings: Sequence[PolicyRecord]) -> It
         yield _Version(_TITLES[variant.name], variant.spec)
 
 
-def _split(heard: Sequence[ClosureAnswer]) -> Iterator[list[ClosureAnswer]]:
-    """What was heard, cut where another rule begins: each begins with its constraints."""
+def _split(recorded: Sequence[ClosureAnswer]) -> Iterator[list[ClosureAnswer]]:
+    """The recorded evaluations, split by rule: each rule begins with its constraints."""
     part: list[ClosureAnswer] = []
     is_settled = False
-    for each in heard:
+    for each in recorded:
         is_constraint = each.what.startswith(_ROOT)
         if is_constraint and is_settled:
             yield part
@@ -77,11 +77,11 @@ def _split(heard: Sequence[ClosureAnswer]) -> Iterator[list[ClosureAnswer]]:
 
 
 def _explain_part(
-    heard: Sequence[ClosureAnswer], version: _Version, bindings: Sequence[PolicyRecord]
+    recorded: Sequence[ClosureAnswer], version: _Version, bindings: Sequence[PolicyRecord]
 ) -> RuleExplanation:
     clauses = tuple(
         MatchClause(each.what, bool(each.answer), _find_wanted(each.what, version, bindings))
-        for each in heard
+        for each in recorded
         if not is_expression(each.what)
     )
     roots = [clause for clause in clauses if clause.path == _ROOT or _is_binding(clause.path)]
@@ -90,7 +90,7 @@ def _explain_part(
         title=version.title,
         matched=all(root.fits for root in roots),
         clauses=clauses,
-        expressions=tuple(list_expressions(heard, _finder(version))),
+        expressions=tuple(list_expressions(recorded, _finder(version))),
     )
 
 
@@ -120,7 +120,7 @@ def _finder(version: _Version) -> Callable[[str], Json]:
 def _share(
     matched: Sequence[RuleExplanation], results: Sequence[Result]
 ) -> Iterator[RuleExplanation]:
-    """Give each part its results: one each, or all to the first where nobody can tell."""
+    """Assign results to parts: one each, or all to the first if the numbers differ."""
     for index, explanation in enumerate(matched):
         own: Sequence[Result] = results if index == 0 else ()
         if len(results) == len(matched):

@@ -19,7 +19,7 @@ _CHECKING = (RuleType.VALIDATION, RuleType.IMAGE_VERIFY)
 
 
 class EventReason(StrEnum):
-    """Why there is an event; people filter by these words."""
+    """The reason of an event; users filter by it."""
 
     VIOLATION = "PolicyViolation"
     APPLIED = "PolicyApplied"
@@ -39,7 +39,7 @@ class EventAction(StrEnum):
 
 
 class EventSource(StrEnum):
-    """Who reports: names that tools know, whatever an installation is called."""
+    """The reporting controller: the names that tools know, whatever the installation's name is."""
 
     ADMISSION = "kyverno-admission"
     SCAN = "kyverno-scan"
@@ -70,7 +70,7 @@ class ObjectReference(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happened, for people who look at an object with kubectl."""
+    """An event about an object, as kubectl shows it."""
 
     reason: EventReason
     action: EventAction
@@ -88,7 +88,7 @@ FindUid: TypeAlias = Callable[[PolicyRef], str]
 
 
 class EventOptions(msgspec.Struct, frozen=True):
-    """How a verdict is told."""
+    """Which events a verdict becomes."""
 
     source: EventSource = EventSource.ADMISSION
     # The request was refused: there is no resource that could carry events of its own.
@@ -105,7 +105,7 @@ _ADMITTED = EventOptions()
 
 
 def build_events(verdict: Verdict, options: EventOptions = _ADMITTED) -> list[Event]:
-    """What is told of a verdict; a rule that passed or was skipped is never told as a violation."""
+    """The events of a verdict; rules that passed or were skipped are never violations."""
     resource = refer_to_resource(verdict.request)
     # What is named by the API server later cannot be found by any name now.
     if not resource.name:

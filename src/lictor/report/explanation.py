@@ -52,7 +52,7 @@ class EvaluatedExpression(msgspec.Struct, frozen=True):
 
 
 class RuleExplanation(msgspec.Struct, frozen=True):
-    """One rule's story; a policy in CEL has one for each binding, and for each floor of autogen."""
+    """Explains one rule; a CEL policy has one explanation per binding and autogen variant."""
 
     rule: str
     matched: bool
@@ -66,7 +66,7 @@ class RuleExplanation(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """One policy's story about one resource."""
+    """Explains the result of one policy for one resource."""
 
     policy: str
     resource: str
@@ -76,19 +76,19 @@ class Explanation(msgspec.Struct, frozen=True):
 def explain_classic(
     policy: Policy,
     _: Sequence[PolicyRecord],
-    heard: Sequence[ClosureAnswer],
+    recorded: Sequence[ClosureAnswer],
     results: Sequence[Result],
 ) -> tuple[RuleExplanation, ...]:
     """Each rule of a classic policy, also those that autogen makes."""
     from lictor.families.classic.autogen import expand_rules
 
-    return tuple(explain_rule(rule, heard, results) for rule in expand_rules(policy))
+    return tuple(explain_rule(rule, recorded, results) for rule in expand_rules(policy))
 
 
 def explain_results(
     policy: PolicyRecord,
     _: Sequence[PolicyRecord],
-    heard: Sequence[ClosureAnswer],
+    recorded: Sequence[ClosureAnswer],
     results: Sequence[Result],
 ) -> tuple[RuleExplanation, ...]:
     """For kinds that have no explanation of their own: each rule that answered, and its answer."""
@@ -99,22 +99,22 @@ def explain_results(
         RuleExplanation(
             rule,
             matched=True,
-            expressions=tuple(list_expressions(_select(heard, rule), lambda _: None)),
+            expressions=tuple(list_expressions(_select(recorded, rule), lambda _: None)),
             results=tuple(each for each in results if each.rule == rule),
         )
         for rule in rules
     )
 
 
-def _select(heard: Sequence[ClosureAnswer], rule: str) -> list[ClosureAnswer]:
-    return [each for each in heard if each.rule == rule]
+def _select(recorded: Sequence[ClosureAnswer], rule: str) -> list[ClosureAnswer]:
+    return [each for each in recorded if each.rule == rule]
 
 
 def explain_rule(
-    rule: Rule, heard: Sequence[ClosureAnswer], results: Iterable[Result]
+    rule: Rule, recorded: Sequence[ClosureAnswer], results: Iterable[Result]
 ) -> RuleExplanation:
-    """Put together what was heard from the closures of one rule."""
-    own = _select(heard, rule.name)
+    """Explain one rule from what its closures recorded."""
+    own = _select(recorded, rule.name)
     clauses = tuple(_clauses(rule, own))
     matched = _answer(clauses, "match", default=True) and not _answer(
         clauses, "exclude", default=False
@@ -134,9 +134,9 @@ def _answer(clauses: Sequence[MatchClause], path: str, *, default: bool) -> bool
     return next((clause.fits for clause in clauses if clause.path == path), default)
 
 
-def _clauses(rule: Rule, heard: Sequence[ClosureAnswer]) -> Iterator[MatchClause]:
+def _clauses(rule: Rule, recorded: Sequence[ClosureAnswer]) -> Iterator[MatchClause]:
     seen = set()
-    for each in heard:
+    for each in recorded:
         if each.what.startswith(("match", "exclude")) and each.what not in seen:
             if is_expression(each.what):
                 continue
@@ -144,14 +144,14 @@ def _clauses(rule: Rule, heard: Sequence[ClosureAnswer]) -> Iterator[MatchClause
             yield MatchClause(each.what, bool(each.answer), dig(rule, each.what))
 
 
-def _loaded(heard: Sequence[ClosureAnswer]) -> Iterator[LoadedEntry]:
-    for each in heard:
+def _loaded(recorded: Sequence[ClosureAnswer]) -> Iterator[LoadedEntry]:
+    for each in recorded:
         if each.what.startswith("context."):
             yield LoadedEntry(each.what.removeprefix("context."), each.answer, each.error)
 
 
-def _compared(rule: Rule, heard: Sequence[ClosureAnswer]) -> Iterator[ComparedCondition]:
-    for each in heard:
+def _compared(rule: Rule, recorded: Sequence[ClosureAnswer]) -> Iterator[ComparedCondition]:
+    for each in recorded:
         if "conditions" not in each.what or is_expression(each.what):
             continue
         written = dig(rule, each.what)
@@ -176,11 +176,11 @@ _ENDS_OF_EXPRESSIONS = ("].expression", ".messageExpression", ".valueExpression"
 
 
 def list_expressions(
-    heard: Iterable[ClosureAnswer], find_text: Callable[[str], Json]
+    recorded: Iterable[ClosureAnswer], find_text: Callable[[str], Json]
 ) -> Iterator[EvaluatedExpression]:
     """What expressions and their variables answered, each once for the same answer."""
     seen: list[tuple[str, Json, str]] = []
-    for each in heard:
+    for each in recorded:
         if not is_expression(each.what) or (each.what, each.answer, each.error) in seen:
             continue
         seen.append((each.what, each.answer, each.error))
@@ -190,11 +190,11 @@ def list_expressions(
         )
 
 
-def _evaluated(rule: Rule, heard: Iterable[ClosureAnswer]) -> Iterator[EvaluatedExpression]:
+def _evaluated(rule: Rule, recorded: Iterable[ClosureAnswer]) -> Iterator[EvaluatedExpression]:
     cel = rule.validate.cel if rule.validate is not None else None
     variables = {each.name: each.expression for each in cel.variables} if cel is not None else {}
     for each in list_expressions(
-        heard, lambda path: variables.get(path.removeprefix("variables."))
+        recorded, lambda path: variables.get(path.removeprefix("variables."))
     ):
         path = _find_cel(each.path)
         text = each.text or dig(rule, path)
@@ -303,7 +303,7 @@ def _shown(value: Json) -> str:
 
 
 def explanation_to_json(explanation: Explanation) -> JsonObject:
-    """The same story for programs."""
+    """The explanation as JSON."""
     return {
         "policy": explanation.policy,
         "resource": explanation.resource,

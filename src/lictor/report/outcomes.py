@@ -16,7 +16,7 @@ from lictor.report.summary import reported_status
 
 
 class TestOutcome(msgspec.Struct, frozen=True):
-    """What one rule said about one resource, and whether that was what it should say."""
+    """The result of one rule for one resource, and whether it is the expected one."""
 
     # pytest must not take this for a test class.
     __test__: ClassVar[bool] = False
@@ -38,7 +38,7 @@ class TestOutcome(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The result as people read it: Pass, Fail, Warn, Error or Skip."""
+        """The result as tables show it: Pass, Fail, Warn, Error or Skip."""
         return str(self.result).capitalize()
 
 

@@ -47,7 +47,7 @@ class ReportFormat(StrEnum):
 
 
 class ReportOptions(msgspec.Struct, frozen=True):
-    """What the caller wants; `timestamp` is in seconds, as the core has no clock."""
+    """How a report is written; `timestamp` is in seconds, as the core has no clock."""
 
     format: ReportFormat = ReportFormat.YAML
     timestamp: int = 0
@@ -72,7 +72,7 @@ class ReportChunk(msgspec.Struct, frozen=True):
 
 
 class _Frame(msgspec.Struct, frozen=True):
-    """What stands around the entries."""
+    """The text before, between and after the entries."""
 
     head: Callable[[str, str, str], str]
     tail: Callable[[Counts], str]
@@ -141,7 +141,7 @@ class EntryWriter:
 
 
 def stream_verdicts(verdicts: Iterable[Verdict], options: ReportOptions) -> Iterator[str]:
-    """The whole report, piece by piece; nothing where no rule gave an answer."""
+    """The whole report in chunks; nothing if there are no results."""
     writer = EntryWriter(options)
     return stream_report((writer.write(verdict) for verdict in verdicts), options.format)
 

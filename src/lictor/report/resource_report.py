@@ -28,14 +28,14 @@ class ReportEntry(msgspec.Struct, frozen=True, eq=False):
 
 
 class EntryCache:
-    """Finds the line that a result makes. May be used by several threads at once."""
+    """Finds the entry of a result. Safe to use from several threads."""
 
     def __init__(self, *, background: bool) -> None:
         self._background = background
         self._lines: dict[_Key, ReportEntry] = {}
 
     def find(self, result: Result) -> ReportEntry:
-        """The line of a result; a new one only where nothing like it was said before."""
+        """The entry of a result; a cached one if there is an equal result."""
         if result.properties or result.exceptions or result.generated or result.target is not None:
             return self._build(result)
         key = id(result.policy), result.rule, result.status, result.message
@@ -107,7 +107,7 @@ class ReportSubject(msgspec.Struct, frozen=True):
 
 
 class ReportForm(msgspec.Struct, frozen=True):
-    """Which kind of report the installation wants, and what it leaves out."""
+    """Which reports an installation writes, and which results they leave out."""
 
     openreports: bool = False
     statuses: frozenset[str] = frozenset(str(status) for status in Status)
@@ -128,7 +128,7 @@ def _kind_of(result: Result) -> str:
 
 
 def build_entry(result: Result, *, background: bool, timestamp: int) -> JsonObject:
-    """One result as a report tells it."""
+    """One result as an entry of a report."""
     policy = result.policy
     entry: JsonObject = {
         "source": policy.source,
@@ -307,7 +307,7 @@ def _build_labels(subject: ReportSubject, plural: str, source: str) -> dict[str,
 
 
 def read_ephemeral(report: JsonObject) -> tuple[ReportSubject, list[JsonObject]]:
-    """Whom it is about, and what was said; entries that are no objects are left out."""
+    """The subject and the entries of an ephemeral report; other values are left out."""
     spec = report.get("spec") or {}
     owner = spec.get("owner") or {}
     namespace = str(report["metadata"].get("namespace") or "")

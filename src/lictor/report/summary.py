@@ -69,7 +69,7 @@ def count_statuses(statuses: Iterable[Status]) -> Counts:
 
 
 def count_verdicts(verdicts: Iterable[Verdict], *, audit_warn: bool = False) -> Counts:
-    """Count every rule's answer, as the exit code of `apply` wants it."""
+    """Count the results of all rules, for the exit code of `apply`."""
     return count_statuses(
         reported_status(result, audit_warn=audit_warn)
         for verdict in verdicts

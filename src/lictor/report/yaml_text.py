@@ -43,7 +43,7 @@ def render_yaml(value: Json) -> str:
 
 
 def render_scalar(text: str, indent: str = "") -> str:
-    """Text as it may stand after `key: ` in a mapping that is indented by `indent`."""
+    """Text as the value of a key in a mapping that is indented by `indent`."""
     if "\n" in text:
         return _render_lines(text, indent)
     return _render_line(text)
