@@ -114,7 +114,7 @@ async def running(cluster, *, clock=None, **flags):
     place = build_context(client, options, names, "tests")
     controller = Controller([], clock, place)
     controller.loops = build_cleanup_loops(
-        place, lookups=NoLookups(), tell=controller.events.append, now=clock
+        place, lookups=NoLookups(), emit=controller.events.append, now=clock
     )
     tasks = [asyncio.create_task(place.run())]
     try:

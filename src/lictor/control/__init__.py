@@ -1,1 +1,1 @@
-"""Reconcile loops, one per file: from what is there to what should be. Serves no request."""
+"""Controllers, one package or module per job. Serves no admission request."""

@@ -45,7 +45,7 @@ _WAITING_INTERVAL = 5.0
 
 
 class CertificateSettings(msgspec.Struct, frozen=True):
-    """For which server, in which Secrets, with which wishes."""
+    """The Secrets, host names and lifetimes of one server's certificates."""
 
     namespace: str
     authority_secret: str
@@ -59,7 +59,7 @@ class CertificateSettings(msgspec.Struct, frozen=True):
 
 
 def choose_settings(flags: Flags, names: Names, service: str = "") -> CertificateSettings:
-    """Where the certificates of a service are kept; without a name, of the admission server."""
+    """The settings for a service; without a name, for the admission server."""
     service = service or names.service
     return CertificateSettings(
         namespace=names.namespace,
@@ -72,7 +72,7 @@ def choose_settings(flags: Flags, names: Names, service: str = "") -> Certificat
 
 
 def build_certificates_loop(context: ControllerContext, service: str = "") -> ReconcileLoop:
-    """The loop that keeps the certificates of one service."""
+    """The loop that renews the certificates of one service."""
     settings = choose_settings(context.flags, context.names, service)
     caches = [
         context.watch(SECRET, namespace=settings.namespace, fields=f"metadata.name={secret}")
@@ -83,14 +83,14 @@ def build_certificates_loop(context: ControllerContext, service: str = "") -> Re
 
 
 class Authority(msgspec.Struct, frozen=True):
-    """What the authority's Secret holds: whom to trust, and who signs."""
+    """Content of the authority's Secret: trusted certificates, and the key pair that signs."""
 
     trusted: tuple[Certificate, ...]
     signer: KeyPair | None = None
 
 
 class CertificateRotation:
-    """Brings the two Secrets of one settings to what they should be."""
+    """Creates and renews the certificates in both Secrets."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class CertificateRotation:
         )
 
     async def reconcile(self) -> None:
-        """One look at both Secrets, and what follows from it."""
+        """Check both Secrets, and renew what must be renewed."""
         authority = await self._keep_authority()
         await self._keep_serving(authority)
 
@@ -172,7 +172,7 @@ class CertificateRotation:
                 f"Secret {settings.authority_secret}: no key to sign a serving certificate with"
             )
         if not broken and not await self._is_spread(authority, authority.signer, now):
-            # The server still has a certificate that is trusted: no hurry.
+            # The server's certificate is still trusted: wait.
             self.loop.wake_later(_WAITING_INTERVAL)
             return
         serving = await asyncio.to_thread(
@@ -202,7 +202,7 @@ class CertificateRotation:
         return ""
 
     async def _is_spread(self, authority: Authority, signer: KeyPair, now: datetime) -> bool:
-        """Do all who call us trust the newest authority by now?"""
+        """Do all webhook configurations contain the newest authority?"""
         newest = signer.certificate
         made_at = newest.not_valid_before_utc + keys.CLOCK_SKEW
         older = {item for item in authority.trusted if item != newest}
@@ -237,7 +237,7 @@ class CertificateRotation:
 def build_secret(
     namespace: str, name: str, certificates: tuple[Certificate, ...], pair: KeyPair
 ) -> JsonObject:
-    """A Secret of ours: certificates, and the key of the first."""
+    """A Secret with certificates, and the key of the first."""
     entries = {"tls.crt": keys.write_certificates(certificates), "tls.key": pair.key_pem}
     return {
         "apiVersion": "v1",
@@ -262,7 +262,7 @@ def read_entry(secret: JsonObject | None, *names: str) -> str:
 
 
 def read_authority(secret: JsonObject | None, now: datetime) -> Authority:
-    """Whom to trust, the newest first, and who signs; expired certificates are left out."""
+    """Trusted certificates, the newest first, and the signer; without expired ones."""
     found = keys.read_certificates(read_entry(secret, "tls.crt", "rootCA.crt"))
     valid = [item for item in found if keys.is_valid_at(item, now)]
     trusted = tuple(sorted(valid, key=lambda item: item.not_valid_before_utc, reverse=True))
@@ -272,7 +272,7 @@ def read_authority(secret: JsonObject | None, now: datetime) -> Authority:
 
 
 def is_managed(secret: JsonObject) -> bool:
-    """Is this Secret ours to change, or does someone else (cert-manager) keep it?"""
+    """May we change this Secret, or does someone else (cert-manager) manage it?"""
     metadata = secret["metadata"]
     if any(name.startswith(_CERT_MANAGER) for name in metadata.get("annotations") or ()):
         return False
@@ -282,7 +282,7 @@ def is_managed(secret: JsonObject) -> bool:
 def find_fault(
     secret: JsonObject | None, authority: Authority, hosts: tuple[str, ...], now: datetime
 ) -> str:
-    """Why no server can work with this serving certificate; empty where it can."""
+    """Why a serving certificate cannot be used; empty where it can."""
     if secret is None:
         return "there is none"
     found = keys.read_certificates(read_entry(secret, "tls.crt"))
@@ -302,7 +302,7 @@ def find_fault(
 
 
 def _accept_foreign(authority: Authority, name: str, why: str) -> Authority:
-    """An authority that someone else keeps: it need not have a key, but something to trust."""
+    """An authority that someone else manages: it may lack the key, but not the certificate."""
     if not authority.trusted:
         raise LookupFailedError(
             f"Secret {name}: {why}; it is not ours to renew (label {MANAGED_LABEL})"
@@ -321,7 +321,7 @@ def _all_trust(configuration: JsonObject, newest: Certificate, older: set[Certif
 
 
 def _limit(renew_before: timedelta, lifetime: timedelta) -> timedelta:
-    # A wish longer than the lifetime would renew for ever.
+    # A period longer than the lifetime would renew all the time.
     return min(renew_before, lifetime / 2)
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from typing import TypeAlias
 
 import msgspec
 
@@ -17,6 +19,7 @@ from lictor.cluster.store import PolicyStore
 from lictor.engine import Engine
 from lictor.model.request import Request
 from lictor.model.result import Verdict
+from lictor.report.events import Event
 
 # Nobody waits for an answer, but a policy that takes for ever may not hold up the others.
 _SECONDS = 60.0
@@ -34,8 +37,11 @@ def evaluate_now(engine: Engine, request: Request) -> Verdict:
     return engine.evaluate(request, deadline=deadline)
 
 
+EmitEvent: TypeAlias = Callable[[Event], None]
+
+
 class ControllerContext(msgspec.Struct):
-    """Made once for a process. Caches that loops ask for are shared where they are alike."""
+    """Created once for a process. Loops that watch the same resources share a cache."""
 
     client: Client
     flags: Flags

@@ -9,7 +9,7 @@ from lictor.cluster.discovery import Discovery
 from lictor.control.background.wiring import build_background
 from lictor.control.certificates import build_certificates_loop
 from lictor.control.cleanup.wiring import build_policies_loop, build_ttl_loops
-from lictor.control.context import ControllerContext
+from lictor.control.context import ControllerContext, EmitEvent
 from lictor.control.loop import ReconcileLoop
 from lictor.control.native_policies.reconcile import build_native_loop
 from lictor.control.reports.aggregation import BackgroundReports
@@ -20,10 +20,8 @@ from lictor.control.webhooks.configurations import build_webhooks_loop
 from lictor.control.webhooks.heartbeat import Heartbeat, build_heartbeat
 from lictor.control.webhooks.writer import build_ownership_loop, remove_webhooks
 from lictor.errors import UsageError
-from lictor.report.events import Event
 
 OnUninstall: TypeAlias = Callable[[], Awaitable[object]]
-Tell: TypeAlias = Callable[[Event], None]
 
 # Loops by controller: what `lictor control NAME` may name.
 CONTROLLERS: dict[str, tuple[str, ...]] = {
@@ -49,14 +47,14 @@ class Controller(msgspec.Struct, frozen=True):
     name: str
     lease: str
     loops: tuple[Runner, ...]
-    # What runs beside the loops on every replica.
+    # What runs on every replica beside the loops.
     background_tasks: tuple[Callable[[], Coroutine[None, None, None]], ...] = ()
-    # What the leader does last when the installation goes away for good.
+    # What the leader does when the installation is removed.
     on_uninstall: OnUninstall | None = None
 
 
 def choose_loops(which: Collection[str]) -> frozenset[str]:
-    """The loops that are meant: all, those of the named controllers, or the named ones."""
+    """The chosen loops: all, those of the named controllers, or the named ones."""
     everything = frozenset(name for names in CONTROLLERS.values() for name in names)
     unknown = sorted(set(which) - everything - CONTROLLERS.keys())
     if unknown:
@@ -68,19 +66,21 @@ def choose_loops(which: Collection[str]) -> frozenset[str]:
 
 
 def build_controllers(
-    context: ControllerContext, chosen: Collection[str], tell: Tell
+    context: ControllerContext, chosen: Collection[str], emit: EmitEvent
 ) -> tuple[Controller, ...]:
-    """All chosen loops, by the controller they belong to; `tell` takes events."""
+    """The chosen loops, by controller; `emit` takes events."""
     controllers = (
-        _build_admission(context, chosen, tell),
-        _build_background(context, chosen, tell),
-        _build_cleanup(context, chosen, tell),
-        _build_reports(context, chosen, tell),
+        _build_admission(context, chosen, emit),
+        _build_background(context, chosen, emit),
+        _build_cleanup(context, chosen, emit),
+        _build_reports(context, chosen, emit),
     )
     return tuple(controller for controller in controllers if controller.loops)
 
 
-def _build_admission(context: ControllerContext, chosen: Collection[str], tell: Tell) -> Controller:
+def _build_admission(
+    context: ControllerContext, chosen: Collection[str], emit: EmitEvent
+) -> Controller:
     loops: list[Runner] = []
     if "certificates" in chosen:
         loops.append(build_certificates_loop(context))
@@ -91,37 +91,41 @@ def _build_admission(context: ControllerContext, chosen: Collection[str], tell: 
         loops.append(beating)
     on_uninstall = None
     if "policies" in chosen:
-        loops += _build_policies(context, heartbeat, tell)
+        loops += _build_policies(context, heartbeat, emit)
         loops.append(build_global_context_loop(context))
         on_uninstall = _clean_up(context)
     return Controller("admission", context.names.lease(), tuple(loops), on_uninstall=on_uninstall)
 
 
 def _build_background(
-    context: ControllerContext, chosen: Collection[str], tell: Tell
+    context: ControllerContext, chosen: Collection[str], emit: EmitEvent
 ) -> Controller:
     lease = context.names.lease("background")
     if "background" not in chosen:
         return Controller("background", lease, ())
     results = BackgroundReports(context.client, context.flags, context.store)
     discovery = Discovery(context.client)
-    loop = build_background(context, discovery, tell=tell, add_report=results.add)
+    loop = build_background(context, discovery, emit=emit, add_report=results.add)
     return Controller("background", lease, (loop,), (results.run,))
 
 
-def _build_reports(context: ControllerContext, chosen: Collection[str], tell: Tell) -> Controller:
+def _build_reports(
+    context: ControllerContext, chosen: Collection[str], emit: EmitEvent
+) -> Controller:
     lease = context.names.lease("reports")
     flags = context.flags
     if "reports" not in chosen or not (flags.policy_reports and flags.aggregate_reports):
         return Controller("reports", lease, ())
-    reports = build_reports(context, Discovery(context.client), tell)
+    reports = build_reports(context, Discovery(context.client), emit)
     return Controller("reports", lease, (reports,))
 
 
-def _build_cleanup(context: ControllerContext, chosen: Collection[str], tell: Tell) -> Controller:
+def _build_cleanup(
+    context: ControllerContext, chosen: Collection[str], emit: EmitEvent
+) -> Controller:
     loops: list[Runner] = []
     if "cleanup-policies" in chosen:
-        loops.append(build_policies_loop(context, lookups=context.lookups, tell=tell))
+        loops.append(build_policies_loop(context, lookups=context.lookups, emit=emit))
     if "ttl" in chosen:
         loops += build_ttl_loops(context)
     lease = context.names.lease("cleanup")
@@ -129,13 +133,13 @@ def _build_cleanup(context: ControllerContext, chosen: Collection[str], tell: Te
 
 
 def _build_policies(
-    context: ControllerContext, heartbeat: Heartbeat, tell: Tell
+    context: ControllerContext, heartbeat: Heartbeat, emit: EmitEvent
 ) -> list[ReconcileLoop]:
-    """Webhooks, native policies and statuses: each must know what the others found."""
+    """Webhooks, native policies and statuses, which exchange what they found."""
     # The admission server answers about cleanup policies and TTL labels too.
     webhooks, ready = build_webhooks_loop(context, healthy=heartbeat.healthy, cleanup=True)
     heartbeat.listen(webhooks.wake)
-    native, made = build_native_loop(context, ready, tell)
+    native, made = build_native_loop(context, ready, emit)
     return [webhooks, native, build_status_loop(context, ready, made)]
 
 

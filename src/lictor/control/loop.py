@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def show_controller(name: str) -> None:
-    """Let the counters of a controller exist, at zero."""
+    """Create the counters of a controller, at zero."""
     _count("reconcile").labels(name)
     _count("requeue").labels(name)
     _count("drop").labels(name)
@@ -33,7 +33,7 @@ def count_requeue(name: str) -> None:
 
 
 def show_heartbeat(stamp: str, *, healthy: bool) -> None:
-    """When a webhook answered last, and whether that is well."""
+    """Show when a webhook answered last, and whether that is recent enough."""
     try:
         moment = datetime.fromisoformat(stamp).timestamp()
     except ValueError:
@@ -179,7 +179,7 @@ class ReconcileLoop:
             async with asyncio.timeout(_RUN_LIMIT):
                 await self._reconcile()
         except Exception as error:  # noqa: BLE001  (a fault in one loop may not end the others)
-            self._tell(error)
+            self._log(error)
             return error
         finally:
             self._effort = time.thread_time() - began
@@ -210,7 +210,7 @@ class ReconcileLoop:
             except TimeoutError:
                 return
 
-    def _tell(self, error: Exception) -> None:
+    def _log(self, error: Exception) -> None:
         if isinstance(error, ConflictError):
             log.debug("conflict", extra={"controller": self.name, "why": str(error)[:200]})
             return

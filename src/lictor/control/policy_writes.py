@@ -1,4 +1,4 @@
-"""The only way in which the work of policies reaches the API server: nothing out of bounds does.
+"""All writes on behalf of policies go through here: nothing out of bounds is written.
 
 Whatever is generated, changed or deleted because a policy or a label asks for it passes here, after
 all variables have been resolved and right before the call.
@@ -22,7 +22,7 @@ class PolicyWrites:
 
     @property
     def field_manager(self) -> str:
-        """The name under which the API server notes our changes."""
+        """The field manager of our changes."""
         return self._client.field_manager
 
     async def create(self, resource: Resource, body: JsonObject, *, own: str) -> JsonObject:

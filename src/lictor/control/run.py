@@ -133,7 +133,7 @@ async def _run_until_told(process: "_Process") -> None:
 
 
 class _Process:
-    """Everything that runs side by side in this process."""
+    """Everything that runs in this process."""
 
     def __init__(
         self,
@@ -182,19 +182,19 @@ class _Process:
                 await _run_loops(controller, leader=True)
             finally:
                 if self.is_stopping and await self._clean_up(controller):
-                    # Whoever took over now would build up again what was just taken away.
+                    # A new leader would create again what was just deleted.
                     leadership.release_at_end = False
 
         async with asyncio.TaskGroup() as group:
             group.create_task(_run_loops(controller, leader=False))
             for task in controller.background_tasks:
                 group.create_task(task())
-            # Replicas that share all their work need nobody to lead it.
+            # Without loops for the leader there is no election.
             if any(loop.leader_only for loop in controller.loops):
                 group.create_task(leadership.run(lead))
 
     async def _clean_up(self, controller: Controller) -> bool:
-        """Clean up behind us, if the installation goes away for good. Did we?"""
+        """Delete the webhooks if the installation is being removed. Was it?"""
         if controller.on_uninstall is None:
             return False
         try:

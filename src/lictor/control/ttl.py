@@ -39,7 +39,7 @@ _AT_ONCE = 8
 _PROPAGATIONS = ("Foreground", "Background", "Orphan")
 _INTERVAL = 60.0
 _FIRST_PAUSE = 2.0
-# The object has changed a moment ago, and the news of it is on its way.
+# The object has just changed, and the watch will report it soon.
 _CONFLICT_PAUSE = 0.2
 _LONGEST_PAUSE = 300.0
 
@@ -69,7 +69,7 @@ class TtlWatches:
         interval: float,
     ) -> None:
         self._connect = connect
-        # As long as there are watches: a loop ends with its lead, and may begin again.
+        # Only while there are watches: the loop ends with leadership, and may start again.
         self._client: Client | None = None
         self._served = served
         self._allows = allows
@@ -165,7 +165,7 @@ def _ask_about(resource: Resource, verb: str) -> Access:
 
 
 def find_due(item: JsonObject) -> datetime | None:
-    """When an object goes; None where it is going already, or where the label says nothing."""
+    """When an object expires; None where it is being deleted, or the label is invalid."""
     metadata = item["metadata"]
     text = (metadata.get("labels") or {}).get(LABEL)
     if text is None or metadata.get("deletionTimestamp"):
@@ -234,13 +234,13 @@ class TtlDeletions:
         item = self._find(expiring)
         due = find_due(item) if item is not None else None
         if item is None or due is None or due > self._now():
-            # Gone, going, or given more time; in that case the change of it was noted.
+            # Gone, being deleted, or expiring later: the watch has moved it in the queue.
             self._pauses.pop(expiring, None)
             return None
         try:
             await self._delete(expiring, item)
         except ConflictError:
-            # Perhaps its label says something else by now, or another object has its name.
+            # Its label may have changed, or another object has its name.
             self._postpone(expiring, _CONFLICT_PAUSE)
         except UnreachableError as error:
             self._due.put(expiring, due.timestamp())

@@ -129,7 +129,7 @@ class Desk:
             triggers,
             policies=self.book,
             rewrites=(rewrites := Rewrites()),
-            tell=self.done.append,
+            emit=self.done.append,
         )
         self.queue = GenerationQueue(
             self.generation.reconcile, rewrites, workers=2, first_pause=0.05

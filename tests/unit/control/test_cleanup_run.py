@@ -109,7 +109,7 @@ class Setting:
             CLUSTER_CLEANUP_POLICY,
             copy.deepcopy(self.document),
             world,
-            tell=self.events.append,
+            emit=self.events.append,
             now=lambda: NOON,
             **options,
         )
@@ -364,6 +364,6 @@ def test_namespaced_policies_stay_at_home():
 
     document = setting.api.seed(CLEANUP_POLICY, document)
     world = SweepContext(setting.api, serve, Namespaces(), NoLookups())
-    run = CleanupRun(CLEANUP_POLICY, document, world, tell=setting.events.append, now=lambda: NOON)
+    run = CleanupRun(CLEANUP_POLICY, document, world, emit=setting.events.append, now=lambda: NOON)
     assert asyncio.run(run.execute()).gone == 1
     assert setting.left() == ["old-2"]

@@ -34,9 +34,9 @@ class Scene:
             self.lease()["metadata"]["annotations"][STAMP] = (
                 f"2030-01-01T00:{self.number // 60:02}:{self.number % 60:02}Z"
             )
-        self.tell()
+        self.emit()
 
-    def tell(self):
+    def emit(self):
         self.heartbeat.hear(Change(ChangeType.MODIFIED, self.lease()))
 
 
@@ -94,7 +94,7 @@ def test_other_changes_of_the_lease_are_no_beats():
     scene.beat()
     for number in range(20):
         scene.lease()["metadata"]["labels"]["by"] = str(number)
-        scene.tell()
+        scene.emit()
     assert scene.heartbeat.healthy()
 
 

@@ -36,13 +36,13 @@ class LeaseApi:
         self.version += 1
         body = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
         self.leases[body["metadata"]["name"]] = body
-        self.tell("MODIFIED", body)
+        self.emit("MODIFIED", body)
 
     async def delete(self, resource, name, namespace):
         if name in self.leases:
-            self.tell("DELETED", self.leases.pop(name))
+            self.emit("DELETED", self.leases.pop(name))
 
-    def tell(self, kind, body):
+    def emit(self, kind, body):
         for queue in self.watchers:
             queue.put_nowait(WatchEvent(kind, body))
 

@@ -83,14 +83,14 @@ class Fixture:
             owns,
             lambda _: self.labels,
             lambda request: request.resource["metadata"]["name"] == "pod-filtered",
-            tell=self._tell,
+            emit=self._emit,
         )
         self.scanner = Scanner(self.tools, self._list_kinds, interval=interval)
 
     async def _list_kinds(self) -> Iterable[Resource]:
         return (POD, Resource("", "v1", "events", "Event"))
 
-    def _tell(self, request: Request, results: list[Result]) -> None:
+    def _emit(self, request: Request, results: list[Result]) -> None:
         if not self._deaf:
             self.told.append((request.resource["metadata"]["name"], results))
 

@@ -30,7 +30,7 @@ _PAGE = 250
 
 
 class ExistingTriggers:
-    """Lists triggers page by page, and hands on those that a rule concerns."""
+    """Lists existing triggers of rules page by page, and queues them."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ExistingTriggers:
         self._enqueue = enqueue
 
     async def generate(self, rule: GenerateRule, kinds: Iterable[Resource]) -> None:
-        """What a rule has made is looked at again; where it says so, so is all that is there."""
+        """Reconcile what a rule has generated; with generateExisting, all existing triggers."""
         await self._watch.review(rule)
         if not rule.existing:
             return
@@ -61,11 +61,11 @@ class ExistingTriggers:
                         self._enqueue(rule.unit(UpdateTrigger.of(item)))
 
     def mutates(self, policy: StoredPolicy) -> bool:
-        """Does a policy change what is there when it comes or changes?"""
+        """Does a policy mutate existing objects when it is created or updated?"""
         return bool(_list_mutations(policy))
 
     async def mutate(self, policy: StoredPolicy, kinds: Iterable[Resource]) -> None:
-        """Ask for an update for each trigger that is there."""
+        """Create an UpdateRequest for each existing trigger."""
         names = _list_mutations(policy)
         kind = UpdateType.MUTATE if policy.kind.has_named_rules else UpdateType.CEL_MUTATE
         for program in self._store.programs(policy):
@@ -94,7 +94,7 @@ class ExistingTriggers:
 
 
 def _list_mutations(policy: StoredPolicy) -> frozenset[str]:
-    """The rules that change what is there when their policy comes or changes."""
+    """The rules that mutate existing objects when their policy is created or updated."""
     if policy.record is None or not policy.kind.list_existing_mutations:
         return frozenset()
     found: frozenset[str] = resolve(policy.kind.list_existing_mutations)(policy.record)
@@ -107,7 +107,7 @@ _TRIES = 4
 
 
 class MutateExisting:
-    """Judges a trigger by its rule, and puts the targets as the rule wants them."""
+    """Evaluates the rule for a trigger and updates the targets."""
 
     def __init__(
         self,
@@ -115,15 +115,15 @@ class MutateExisting:
         store: PolicyStore,
         triggers: TriggerReader,
         *,
-        tell: Callable[[StoredPolicy, Request, list[Result]], None],
+        emit: Callable[[StoredPolicy, Request, list[Result]], None],
     ) -> None:
         self._writes = writes
         self._store = store
         self._triggers = triggers
-        self._tell = tell
+        self._emit = emit
 
     async def handle(self, update: Update, *, is_late: bool) -> None:
-        """Do what an update asks for; raises with all that went wrong."""
+        """Do what an UpdateRequest asks for; raises with all failures."""
         policy = self._find(update)
         if policy is None:
             return  # the policy is gone, and with it the reason
@@ -135,10 +135,10 @@ class MutateExisting:
             try:
                 results = await self._put_all(results, policy.namespace)
             except ConflictError:
-                # A target changed under our hands: evaluate it again as it is now.
+                # A target was changed meanwhile: evaluate it again as it is now.
                 await asyncio.sleep(0.1 * (attempt + 1))
                 continue
-            self._tell(policy, request, results)
+            self._emit(policy, request, results)
             if failures := _list_failures(results):
                 raise EvaluationError("; ".join(failures))
             return

@@ -26,8 +26,8 @@ from lictor.load.review import build_review
 from lictor.model.request import Caller, Operation, Request
 from lictor.raw import JsonObject
 
-# We hear of a request before the API server has stored what it asked for. So long is a new object
-# waited for: another webhook may take its time, or refuse it in the end.
+# The webhook is called before the API server stores the object. A new object is waited for this
+# long: another webhook may be slow, or refuse it in the end.
 _UNTIL_CREATED = 15.0
 # An update that changes nothing leaves the version as it was: nobody can tell it from one that is
 # not stored yet.
@@ -35,7 +35,7 @@ _UNTIL_UPDATED = 1.5
 
 
 class NamespaceSource(Protocol):
-    """Who knows the labels of namespaces."""
+    """Source of namespaces and their labels."""
 
     def labels(self, name: str) -> Mapping[str, str]: ...
 
@@ -50,7 +50,7 @@ class TriggerReader(msgspec.Struct, frozen=True):
     namespaces: NamespaceSource
 
     def locate(self, api_version: str, kind: str, *, namespaced: bool) -> Resource:
-        """Where the API server has a kind."""
+        """The resource of a kind, as the API server serves it."""
         group, _, version = api_version.rpartition("/")
         found = self.names().of_kind(group, version, kind)
         scope = found.namespaced if found.namespaced is not None else namespaced
@@ -109,7 +109,7 @@ class TriggerReader(msgspec.Struct, frozen=True):
         return self.namespaces.labels(trigger.namespace)
 
     async def is_ending(self, namespace: str) -> bool:
-        """Is a namespace on its way out, or gone?"""
+        """Is a namespace being deleted, or gone?"""
         if not namespace:
             return False
         found = await self.namespaces.ensure(namespace)
@@ -151,8 +151,8 @@ _Key: TypeAlias = tuple[str, ...]
 _SHORT_PAUSE = 0.25
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 300.0
-# An update that nobody could do for so long is told once more, and taken away: a queue that
-# is full of such stops all others.
+# An UpdateRequest that failed for this long is logged and deleted: a queue that
+# is full of them stops all others.
 _LIFETIME = 3600.0
 
 
@@ -230,7 +230,7 @@ class UpdateRequestQueue:
         stored = [each for each in self._groups.get(key, ()) if each.uid not in self._done]
         if not stored:
             return True
-        # The latest of equal ones: it knows what the others know.
+        # The latest of equal requests includes what the others asked for.
         update = max(stored, key=lambda each: each.version).update
         try:
             await self._handle(key, update)
@@ -310,13 +310,13 @@ def _is_old(stored: Iterable[StoredUpdate]) -> bool:
 
 
 def key_of(stored: StoredUpdate) -> tuple[str, ...]:
-    """What updates have in common of which the last one stands for all."""
+    """Requests with the same key are equal: only the latest is processed."""
     update = stored.update
     admission = update.admission or {}
     operation = str(admission.get("operation") or "")
     trigger = update.trigger
     place = (trigger.uid or f"{trigger.namespace}/{trigger.name}", trigger.kind)
-    # What the request said, and nothing else, tells what happened: each one counts.
+    # Only the request itself says what happened: each one is processed.
     alone = stored.uid if operation == "DELETE" or admission.get("subResource") else ""
     kind = "delete" if update.delete_downstream else operation
     return (update.type, update.policy, ",".join(update.rules), *place, kind, alone)

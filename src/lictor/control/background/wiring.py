@@ -1,4 +1,4 @@
-"""GenerationReconciler and mutation of other objects, put together."""
+"""Builds the coordinator of generate and mutate-existing rules."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -14,7 +14,7 @@ from lictor.control.background.update_requests import (
     UpdateHandler,
     UpdateRequestQueue,
 )
-from lictor.control.context import ControllerContext
+from lictor.control.context import ControllerContext, EmitEvent
 from lictor.control.generate.downstream import Downstream
 from lictor.control.generate.objects import GeneratedObjectWriter
 from lictor.control.generate.queue import GenerationQueue, Rewrites
@@ -26,23 +26,21 @@ from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.model.request import Request
 from lictor.model.result import Result, Verdict
 from lictor.report.events import (
-    Event,
     EventSource,
     build_failure_event,
     build_generated_events,
     build_mutated_events,
 )
 
-Tell: TypeAlias = Callable[[Event], None]
 AddReport: TypeAlias = Callable[[Request, tuple[Result, ...]], None]
 
 _GENERATE = EventSource.GENERATE
 
 
 def build_background(
-    context: ControllerContext, discovery: Discovery, *, tell: Tell, add_report: AddReport
+    context: ControllerContext, discovery: Discovery, *, emit: EmitEvent, add_report: AddReport
 ) -> BackgroundCoordinator:
-    """The work of the one replica that leads; `tell` takes events, `add_report` results."""
+    """The coordinator, for the leader; `emit` takes events, `add_report` takes results."""
     client, flags, store = context.client, context.flags, context.store
     triggers = TriggerReader(client, lambda: store.names, context.namespaces)
     downstream = Downstream(client)
@@ -56,11 +54,11 @@ def build_background(
         triggers,
         policies=rules,
         rewrites=rewrites,
-        tell=_tell_generated(tell, add_report),
+        emit=_tell_generated(emit, add_report),
     )
     queue = GenerationQueue(generation.reconcile, rewrites, workers=flags.gen_workers)
     watch = GenerationWatch(client, downstream, triggers, rules, generation, queue)
-    mutation = MutateExisting(writes, store, triggers, tell=_tell_mutated(tell, add_report))
+    mutation = MutateExisting(writes, store, triggers, emit=_tell_mutated(emit, add_report))
     requests = _build_requests(context)
     return BackgroundCoordinator(
         store=store,
@@ -92,14 +90,14 @@ def _build_requests(context: ControllerContext) -> UpdateRequests:
     )
 
 
-def _tell_generated(tell: Tell, add_report: AddReport) -> Callable[[GenerationOutcome], None]:
+def _tell_generated(emit: EmitEvent, add_report: AddReport) -> Callable[[GenerationOutcome], None]:
     def tell_made(done: GenerationOutcome) -> None:
         policy, uid = done.rule.program.policy, done.rule.policy.uid
         for event in build_generated_events(policy, uid, done.rule.name, done.created):
-            tell(event)
+            emit(event)
         if done.failure:
             name = done.rule.name
-            tell(
+            emit(
                 build_failure_event(policy, uid, name, done.request, done.failure, source=_GENERATE)
             )
         add_report(done.request, done.results)
@@ -108,11 +106,11 @@ def _tell_generated(tell: Tell, add_report: AddReport) -> Callable[[GenerationOu
 
 
 def _tell_mutated(
-    tell: Tell, add_report: AddReport
+    emit: EmitEvent, add_report: AddReport
 ) -> Callable[[StoredPolicy, Request, list[Result]], None]:
     def tell_changed(policy: StoredPolicy, request: Request, results: list[Result]) -> None:
         for event in build_mutated_events(Verdict(request, tuple(results)), policy.uid):
-            tell(event)
+            emit(event)
         add_report(request, tuple(results))
 
     return tell_changed

@@ -1,4 +1,4 @@
-"""What would policies that delete take now, and when will they? Asked by people; nothing goes."""
+"""What would cleanup and deleting policies delete now, and when do they run? Deletes nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ class CleanupPreview(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     # When it runs next; empty where it never does, or cannot be used.
     next_execution: str = ""
     resources: tuple[JsonObject, ...] = ()
-    # Objects and collections about which nothing can be said, and why; they would stay.
+    # Objects and collections that could not be evaluated, and why; they are not deleted.
     undecided: tuple[JsonObject, ...] = ()
     # Why the policy, or a part of it, cannot be used.
     problems: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ async def _list_policies(client: Client) -> list[JsonObject]:
 
 
 def _choose(documents: Sequence[JsonObject], wanted: Sequence[str]) -> list[JsonObject]:
-    """Those that are called so, with or without their namespace in front."""
+    """The policies of these names, given as NAME or NAMESPACE/NAME."""
     if not wanted:
         return list(documents)
     chosen: list[JsonObject] = []
@@ -130,7 +130,7 @@ def _name(item: JsonObject) -> JsonObject:
     return {name: value for name, value in named.items() if value}
 
 
-# --- the cluster of now
+# --- the cluster
 
 
 @asynccontextmanager

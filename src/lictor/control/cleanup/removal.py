@@ -2,15 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from lictor.cluster.cleanup_policies import CleanupTarget
 from lictor.cluster.resource import Resource
 from lictor.control.cleanup.sweep import Page, Sweep, SweepContext, Undecided, name_object
+from lictor.control.context import EmitEvent
 from lictor.control.policy_writes import PolicyWrites
 from lictor.errors import ApiError, ConflictError, UnreachableError
 from lictor.families.registry import registry
@@ -49,12 +49,12 @@ def count_unexpired(resource: Resource, namespace: str) -> None:
 
 
 def show_ttl_watch(resource: Resource) -> None:
-    """Objects of this collection are deleted when their time is over."""
+    """Objects of this collection are watched for the time-to-live label."""
     _ttl_gauge().labels(*_name(resource)).set(1)
 
 
 def hide_ttl_watch(resource: Resource) -> None:
-    """No more."""
+    """Objects of this collection are no longer watched."""
     _ttl_gauge().labels(*_name(resource)).set(0)
 
 
@@ -114,7 +114,6 @@ def _describe(what: str) -> str:
 
 log = logging.getLogger(__name__)
 
-Tell: TypeAlias = Callable[[Event], None]
 
 # Deletions under way at the same time.
 _AT_ONCE = 8
@@ -124,7 +123,7 @@ _MAX_NAMED = 20
 
 
 class CleanupOutcome(msgspec.Struct, frozen=True):
-    """How many objects went (or would go), how many could not, and which the first ones are."""
+    """How many objects were deleted (or would be), how many failed, and the first names of each."""
 
     gone: int = 0
     failed: int = 0
@@ -141,22 +140,28 @@ class CleanupOutcome(msgspec.Struct, frozen=True):
 
 
 class Remover:
-    """Acts on the pages of one sweep. A dry one only counts."""
+    """Deletes the objects that a sweep found; a dry run only counts them."""
 
     def __init__(
-        self, sweep: Sweep, context: SweepContext, policy: ObjectReference, tell: Tell, *, dry: bool
+        self,
+        sweep: Sweep,
+        context: SweepContext,
+        policy: ObjectReference,
+        emit: EmitEvent,
+        *,
+        dry: bool,
     ) -> None:
         self._sweep = sweep
         self._client = context.client
         self._writes = PolicyWrites(context.client, context.own)
         self._policy = policy
-        self._tell = tell
+        self._emit = emit
         self._dry = dry
         is_cel = registry().get(policy.api_version.rpartition("/")[0], policy.kind).is_listed
         self._words = ("delete", "deleted") if is_cel else ("clean up", "cleaned up")
 
     async def handle(self, page: Page) -> CleanupOutcome:
-        """Delete what goes. UnreachableError where the API server is away: then all is redone."""
+        """Delete the objects of a page. UnreachableError: the run must be repeated."""
         for each in page.undecided:
             self._complain(page.target, each)
         why = tuple(f"{each.what}: {each.why}" for each in page.undecided[:_MAX_NAMED])
@@ -195,7 +200,7 @@ class Remover:
         return CleanupOutcome(gone=1, named=(name,))
 
     async def _delete(self, target: CleanupTarget, item: JsonObject) -> bool:
-        """Whether it is we who deleted it. One that has changed since is judged again."""
+        """Did we delete it? An object that has changed since is evaluated again."""
         for _ in range(_ATTEMPTS):
             metadata = item["metadata"]
             name, namespace = metadata["name"], metadata.get("namespace") or ""
@@ -240,7 +245,7 @@ class Remover:
         item: JsonObject | None = None,
     ) -> None:
         related = refer_to(item) if item is not None else None
-        self._tell(Event(reason, action, message, self._policy, related, EventSource.CLEANUP))
+        self._emit(Event(reason, action, message, self._policy, related, EventSource.CLEANUP))
 
 
 def refer_to(item: JsonObject) -> ObjectReference:

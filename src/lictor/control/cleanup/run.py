@@ -7,8 +7,9 @@ import msgspec
 
 from lictor.cluster.cleanup_policies import read_cleanup
 from lictor.cluster.resource import Resource
-from lictor.control.cleanup.removal import CleanupOutcome, Remover, Tell, refer_to
+from lictor.control.cleanup.removal import CleanupOutcome, Remover, refer_to
 from lictor.control.cleanup.sweep import Sweep, SweepContext
+from lictor.control.context import EmitEvent
 from lictor.errors import ConflictError
 from lictor.raw import Json, JsonObject
 from lictor.report import events
@@ -41,11 +42,11 @@ class CleanupStatus(msgspec.Struct, frozen=True):
 
     @property
     def is_executing(self) -> bool:
-        """Did someone begin a run and not end it?"""
+        """Was a run started and not finished?"""
         return (self.find(EXECUTING) or {}).get("status") == "True"
 
     def says(self, statement: StatusCondition, generation: int) -> bool:
-        """Is this written there already?"""
+        """Does the status already contain this condition?"""
         found = self.find(statement.type)
         return found is not None and all(
             found.get(name) == value for name, value in _describe(statement, generation).items()
@@ -147,13 +148,13 @@ _ATTEMPTS = 5
 
 
 def is_dry(document: JsonObject) -> bool:
-    """Does the policy only say what would go?"""
+    """Does the policy only report what it would delete?"""
     annotations = document["metadata"].get("annotations") or {}
     return str(annotations.get(DRY_RUN, "")).lower() == "true"
 
 
 class CleanupRun:
-    """A run that is due, or one that someone began and could not end."""
+    """A run that is due, or one that was started and not finished."""
 
     def __init__(
         self,
@@ -161,14 +162,14 @@ class CleanupRun:
         document: JsonObject,
         context: SweepContext,
         *,
-        tell: Tell,
+        emit: EmitEvent,
         now: Callable[[], datetime],
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         self._kind = kind
         self._document = document
         self._context = context
-        self._tell = tell
+        self._emit = emit
         self._now = now
         self._is_wanted = is_wanted
         self._dry = is_dry(document)
@@ -181,7 +182,7 @@ class CleanupRun:
         sweep = await Sweep.prepare(read_cleanup(self._document), self._context)
         await self._claim()
         policy = refer_to(self._document)
-        remover = Remover(sweep, self._context, policy, self._tell, dry=self._dry)
+        remover = Remover(sweep, self._context, policy, self._emit, dry=self._dry)
         outcome = CleanupOutcome()
         async for page in sweep.pages():
             if not self._is_wanted():
@@ -194,7 +195,7 @@ class CleanupRun:
             told = Event(
                 EventReason.SKIPPED, none, statement.message, policy, source=EventSource.CLEANUP
             )
-            self._tell(told)
+            self._emit(told)
         return outcome
 
     async def _claim(self) -> None:
@@ -208,7 +209,7 @@ class CleanupRun:
         self._document = await self._write(build_status_patch(self._document, [begun], self._now()))
 
     async def _record(self, statement: StatusCondition) -> None:
-        """Write down that the run is over, whatever else was written into the status meanwhile."""
+        """Record the end of the run, whatever else was written to the status meanwhile."""
         for _ in range(_ATTEMPTS):
             now = self._now()
             patch = build_status_patch(self._document, [statement], now, executed=now)
@@ -217,7 +218,7 @@ class CleanupRun:
             except ConflictError:
                 fresh = await self._reread()
                 if fresh is None or not read_status(fresh).is_executing:
-                    # Gone; or someone took over meanwhile, and has ended it already.
+                    # Deleted; or another leader has finished the run already.
                     return
                 self._document = fresh
             else:

@@ -1,4 +1,4 @@
-"""Runs cleanup and deleting policies when they are due, and says on their status how they are."""
+"""Runs cleanup and deleting policies on their schedules, and writes their status."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from lictor.cluster.cleanup_policies import (
 )
 from lictor.cluster.rbac import AccessCheck
 from lictor.cluster.resource import Resource
-from lictor.control.cleanup.removal import Tell, refer_to
+from lictor.control.cleanup.removal import refer_to
 from lictor.control.cleanup.run import (
     READY,
     CleanupRun,
@@ -28,6 +28,7 @@ from lictor.control.cleanup.run import (
     read_time,
 )
 from lictor.control.cleanup.sweep import SweepContext
+from lictor.control.context import EmitEvent
 from lictor.control.loop import ReconcileLoop
 from lictor.errors import ApiError, CompileError, ConflictError, LictorError, PolicyError
 from lictor.lang.cron import NextRun
@@ -37,10 +38,10 @@ from lictor.report.events import Event, EventReason, EventSource
 
 log = logging.getLogger(__name__)
 
-# Runs at the same time; one that takes long does not keep the others from their hour.
+# Runs at the same time: a long one does not delay the others.
 _RUNS = 3
 _INTERVAL = 60.0
-# How long an examination counts: roles and definitions of kinds change without telling us.
+# How long a check is valid: roles and custom resource definitions change without notice.
 _GOOD_FOR = 900.0
 _BAD_FOR = 55.0
 _FIRST_PAUSE = 1.0
@@ -71,13 +72,13 @@ class CleanupScheduler:
         caches: Sequence[Cache],
         context: SweepContext,
         allows: AccessCheck,
-        tell: Tell,
+        emit: EmitEvent,
         now: Callable[[], datetime],
     ) -> None:
         self._caches = tuple(caches)
         self._context = context
         self._allows = allows
-        self._tell = tell
+        self._emit = emit
         self._now = now
         self.loop = ReconcileLoop(
             "cleanup-controller",
@@ -92,7 +93,7 @@ class CleanupScheduler:
         self._failures: dict[str, _Failure] = {}
 
     async def reconcile(self) -> None:
-        """Look at every policy, start the runs that are due, and set the clock for the next."""
+        """Check every policy, start the runs that are due, and set the timer for the next."""
         live: set[str] = set()
         moments: list[datetime] = []
         errors: list[ApiError] = []
@@ -104,7 +105,7 @@ class CleanupScheduler:
                 try:
                     moments += await self._attend(cache, document)
                 except ApiError as error:
-                    # Told at the end: one policy does not keep the others from their hour.
+                    # Raised at the end: one policy does not delay the others.
                     errors.append(error)
         self._forget(live)
         self._set_timer(moments)
@@ -112,18 +113,18 @@ class CleanupScheduler:
             raise errors[0]
 
     async def stop(self) -> None:
-        """End all runs where they are; the next leader begins them again."""
+        """Stop all runs; the next leader starts them again."""
         runs = tuple(self._runs.values())
         for run in runs:
             run.cancel()
         await asyncio.gather(*runs, return_exceptions=True)
 
     async def _attend(self, cache: Cache, document: JsonObject) -> tuple[datetime, ...]:
-        """When this policy must be looked at again; nothing where only a change of it matters."""
+        """When this policy must be checked again; empty where only a change of it matters."""
         uid = document["metadata"]["uid"]
         examination = await self._examine(document)
         if uid in self._runs:
-            # The end of the run wakes us. Until then the status is its own.
+            # The end of the run wakes the loop. Until then only the run writes the status.
             return ()
         document = await self._show(cache.resource, document, examination.problems)
         if examination.next_run is None:
@@ -174,7 +175,7 @@ class CleanupScheduler:
     async def _show(
         self, kind: Resource, document: JsonObject, problems: tuple[str, ...]
     ) -> JsonObject:
-        """Put the readiness on the status; gives back the document as it is then."""
+        """Write the readiness to the status; returns the updated document."""
         self._announce(document, problems)
         ready = StatusCondition(READY, holds=True, reason="Succeeded", message="Ready")
         if problems:
@@ -201,7 +202,7 @@ class CleanupScheduler:
         for problem in problems:
             log.warning("policy cannot be used", extra={"policy": about.name, "why": problem})
             none = events.EventAction.NONE
-            self._tell(Event(EventReason.ERROR, none, problem, about, source=EventSource.CLEANUP))
+            self._emit(Event(EventReason.ERROR, none, problem, about, source=EventSource.CLEANUP))
 
     # --- runs
 
@@ -211,7 +212,7 @@ class CleanupScheduler:
             cache.resource,
             document,
             self._context,
-            tell=self._tell,
+            emit=self._emit,
             now=self._now,
             is_wanted=lambda: _is_same(document, cache),
         )

@@ -36,12 +36,12 @@ from lictor.raw import Json, JsonObject
 
 T = TypeVar("T")
 
-# A context that names the object under judgement asks something else each time: keep the latest.
+# A context that names the evaluated object asks something else each time: keep the latest.
 _MAX_KEPT = 200
 
 
 class SweepLookups:
-    """Remembers answers, and failures too: a service that is away is not waited for again."""
+    """Caches answers and failures: an unreachable service is not waited for again."""
 
     def __init__(self, lookups: Lookups) -> None:
         self._lookups = lookups
@@ -108,7 +108,7 @@ IsProtected: TypeAlias = Callable[[Request], bool]
 
 
 class NamespaceReader(Protocol):
-    """Who knows the labels of namespaces."""
+    """Source of namespaces."""
 
     async def ensure(self, name: str, /) -> JsonObject | None: ...
 
@@ -130,7 +130,7 @@ class SweepContext(msgspec.Struct, frozen=True):
 
 
 class Undecided(msgspec.Struct, frozen=True):
-    """An object, or a whole collection, about which nothing can be said. It stays."""
+    """An object, or a collection, that could not be evaluated. It is not deleted."""
 
     what: str
     why: str
@@ -139,7 +139,7 @@ class Undecided(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Some objects of one collection, judged."""
+    """Some objects of one collection, evaluated."""
 
     target: CleanupTarget
     goes: tuple[JsonObject, ...] = ()
@@ -147,7 +147,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Sweep:
-    """One policy, ready to look through the cluster once."""
+    """One policy, compiled for one pass over the cluster."""
 
     def __init__(
         self, record: CleanupRecord, context: SweepContext, program: CleanupProgram
@@ -158,7 +158,7 @@ class Sweep:
 
     @classmethod
     async def prepare(cls, record: CleanupRecord, context: SweepContext) -> "Sweep":
-        """Compile the policy against the cluster of now; CompileError where that fails."""
+        """Compile the policy for the kinds that are served now; CompileError where that fails."""
         program = await asyncio.to_thread(
             compile_record,
             record,
@@ -170,7 +170,7 @@ class Sweep:
         return cls(record, context, program)
 
     async def pages(self) -> AsyncIterator[Page]:
-        """Everything that the policy looks through, judged page by page."""
+        """All objects that the policy selects, evaluated page by page."""
         targets = find_targets(self.record, await self._context.served())
         for target in targets.found:
             async for page in self._walk(target):
@@ -182,7 +182,7 @@ class Sweep:
                 async for items in self._list(target):
                     yield await self._judge(target, items)
             except GoneError:
-                # Too slow for the server's memory. What was judged is judged again: no harm.
+                # The list expired. Evaluating some objects twice does no harm.
                 if attempt == _LISTINGS:
                     raise
                 continue
@@ -199,11 +199,11 @@ class Sweep:
             target.resource, target.namespace, labels=target.labels, page=_PAGE
         ):
             items: list[JsonObject] = answer.get("items") or []
-            # What is on its way out needs no second push.
+            # Objects that are being deleted are left out.
             yield [each for each in items if not each["metadata"].get("deletionTimestamp")]
 
     async def judge_again(self, target: CleanupTarget, item: JsonObject) -> bool:
-        """The same question about an object that has changed since."""
+        """Would the policy delete an object that has changed since?"""
         page = await self._judge(target, [item])
         return bool(page.goes)
 

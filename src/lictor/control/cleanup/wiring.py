@@ -13,10 +13,9 @@ from lictor.cluster.resource import NAMESPACE
 from lictor.cluster.service_calls import read_http_limits
 from lictor.cluster.settings import Settings
 from lictor.cluster.work_queue import DueQueue
-from lictor.control.cleanup.removal import Tell
 from lictor.control.cleanup.schedule import CleanupScheduler
 from lictor.control.cleanup.sweep import IsProtected, SweepContext
-from lictor.control.context import ControllerContext
+from lictor.control.context import ControllerContext, EmitEvent
 from lictor.control.loop import ReconcileLoop
 from lictor.control.policy_writes import PolicyWrites
 from lictor.control.ttl import ExpiringObject, TtlDeletions, TtlWatches
@@ -39,18 +38,18 @@ def _read_clock() -> datetime:
 
 
 def build_cleanup_loops(
-    context: ControllerContext, *, lookups: Lookups, tell: Tell, now: Now = _read_clock
+    context: ControllerContext, *, lookups: Lookups, emit: EmitEvent, now: Now = _read_clock
 ) -> list[ReconcileLoop]:
     """Cleanup and deleting policies on their schedules, and objects with a time to live.
 
     For one leader, under the Lease of the cleanup controller. `tell` takes events.
     """
-    policies = build_policies_loop(context, lookups=lookups, tell=tell, now=now)
+    policies = build_policies_loop(context, lookups=lookups, emit=emit, now=now)
     return [policies, *build_ttl_loops(context)]
 
 
 def build_policies_loop(
-    context: ControllerContext, *, lookups: Lookups, tell: Tell, now: Now = _read_clock
+    context: ControllerContext, *, lookups: Lookups, emit: EmitEvent, now: Now = _read_clock
 ) -> ReconcileLoop:
     """The loop of all policies that delete."""
     caches = [context.watch(kind) for kind in CLEANUP_KINDS]
@@ -66,7 +65,7 @@ def build_policies_loop(
         own=context.names,
     )
     allows = ask_for_myself(context.client)
-    return CleanupScheduler(caches, sweep_context, allows, tell, now).loop
+    return CleanupScheduler(caches, sweep_context, allows, emit, now).loop
 
 
 def build_ttl_loops(context: ControllerContext) -> list[ReconcileLoop]:

@@ -1,4 +1,4 @@
-"""What a generated object says of itself: which policy made it, for whom, as a copy of what."""
+"""Labels and annotations of generated objects: policy, rule, trigger and clone source."""
 
 import json
 from collections.abc import Mapping
@@ -13,17 +13,17 @@ MANAGED = "app.kubernetes.io/managed-by=kyverno"
 MADE = f"{MANAGED},generate.kyverno.io/policy-name"
 CLONE_SOURCE = "generate.kyverno.io/clone-source"
 _PREFIX = "generate.kyverno.io"
-# What becomes of it when its policy goes: written on it, as the policy can no longer be asked.
+# What happens when the policy is deleted: the policy can no longer be asked then.
 _ON_DELETE = "lictor.io/on-policy-delete"
 # A name can be longer than a label may be.
 _TRIGGER_NAME = "lictor.io/trigger-name"
 _SOURCE_NAME = "lictor.io/source-name"
-# What the rule said about where its objects are, when it made this one.
+# A hash of the target fields of the rule when it generated the object.
 _AIM = "lictor.io/aim"
 
 
 class GenerationUnit(msgspec.Struct, frozen=True):
-    """One rule of one policy, set off by one trigger: what is made for it belongs together."""
+    """One rule and one trigger: what is generated for them is reconciled together."""
 
     policy: str
     namespace: str
@@ -44,7 +44,7 @@ def mark_made(
     goes_with_policy: bool,
     aim: str = "",
 ) -> JsonObject:
-    """The object with its labels and notes."""
+    """The object with its labels and annotations."""
     metadata = made.get("metadata") or {}
     labels = {**_read_texts(metadata.get("labels")), **_label_unit(unit)}
     labels.pop(CLONE_SOURCE, None)
@@ -104,11 +104,11 @@ def _label_source(source: SourceRef) -> dict[str, str]:
 
 
 def read_unit(item: JsonObject) -> GenerationUnit | None:
-    """For whom an object was made; None where no policy made it, or none that could have."""
+    """The unit an object was generated for; None where no policy generated it."""
     metadata = item["metadata"]
     labels = metadata.get("labels") or {}
     policy = labels.get(f"{_PREFIX}/policy-name")
-    # A policy of a namespace makes nothing elsewhere: whoever wrote such labels is not ours.
+    # A namespaced policy generates nothing elsewhere: such labels are forged.
     own = labels.get(f"{_PREFIX}/policy-namespace")
     if not policy or (own and own != metadata.get("namespace")):
         return None
@@ -129,7 +129,7 @@ def read_unit(item: JsonObject) -> GenerationUnit | None:
 
 
 def belongs_to(item: JsonObject, unit: GenerationUnit) -> bool:
-    """Was an object made for this very trigger? Everybody can write the UID of another one."""
+    """Was an object generated for this trigger? Anybody can write the UID of another one."""
     made_for = read_unit(item)
     if made_for is None or made_for.key != unit.key:
         return False
@@ -163,7 +163,7 @@ def goes_with_policy(item: JsonObject) -> bool:
 
 
 def read_aim(item: JsonObject) -> str:
-    """What its rule said about where its objects are, when it made this one."""
+    """The hash of the rule's target fields when it generated the object."""
     return str((item["metadata"].get("annotations") or {}).get(_AIM) or "")
 
 
@@ -184,7 +184,7 @@ class MetadataChanges(msgspec.Struct, frozen=True):
         return {**item, "metadata": metadata}
 
 
-# Lets an object outlive its policy; and lets it go: it stays, and belongs to no policy any more.
+# The object is kept when its policy is deleted; and it no longer belongs to any policy.
 KEEP_ON_POLICY_DELETE = MetadataChanges(annotations={_ON_DELETE: "keep"})
 RELEASE = MetadataChanges(
     labels=dict.fromkeys(

@@ -21,7 +21,7 @@ from lictor.model.result import SourceRef
 from lictor.raw import Json, JsonObject
 
 _KEPT = ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields", "selfLink")
-# Whoever added these needs them; a made object rarely says anything of its own about them.
+# Kept where others added them, unless the rule sets them.
 _OTHERS = ("finalizers", "ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -61,7 +61,7 @@ _TRIES = 4
 
 
 class GeneratedObject(msgspec.Struct, frozen=True):
-    """An object as it should be, and what it is a copy of."""
+    """An object as a rule wants it, and its clone source."""
 
     location: ObjectLocation
     body: JsonObject
@@ -81,15 +81,15 @@ class WriteOutcome(StrEnum):
 
 
 class GeneratedObjectWriter:
-    """Writes made objects, and remembers how it left them."""
+    """Writes generated objects, and remembers the versions it wrote."""
 
     def __init__(self, client: Client, writes: PolicyWrites, downstream: Downstream) -> None:
         self._client = client
         self._writes = writes
         self._downstream = downstream
-        # The versions that we left behind: an event that tells of them tells nothing new.
+        # The versions that we wrote: watch events with these need no action.
         self._left: dict[ObjectLocation, str] = {}
-        # What we have deleted ourselves, until we hear of it.
+        # What we deleted, until the watch reports it.
         self._deleted: set[ObjectLocation] = set()
 
     def is_as_left(self, location: ObjectLocation, version: str) -> bool:
@@ -103,7 +103,7 @@ class GeneratedObjectWriter:
     async def put(
         self, made: GeneratedObject, *, synchronize: bool, server_side: bool
     ) -> WriteOutcome:
-        """Let an object be as it should; one that is not kept in step is only created."""
+        """Create or update an object; without synchronization, only create it."""
         known = self._downstream.find(made.location)
         if known is not None and not synchronize:
             return WriteOutcome.NOTHING
@@ -116,7 +116,7 @@ class GeneratedObjectWriter:
         return await self._put_right(made, known, server_side=server_side)
 
     async def _create(self, made: GeneratedObject, *, server_side: bool) -> JsonObject | None:
-        """Make it; what is there already is handed back instead."""
+        """Create it; returns the existing object where there is one."""
         location = made.location
         self._deleted.discard(location)
         for _ in range(_TRIES):
@@ -171,7 +171,7 @@ class GeneratedObjectWriter:
         return WriteOutcome.NOTHING if is_same else WriteOutcome.CHANGED
 
     def note_gone(self, location: ObjectLocation) -> bool:
-        """It is gone; True where that is our doing."""
+        """The object is gone; did we delete it?"""
         self._left.pop(location, None)
         is_ours = location in self._deleted
         self._deleted.discard(location)
@@ -203,16 +203,16 @@ class GeneratedObjectWriter:
             raise
 
     async def release(self, location: ObjectLocation, known: JsonObject, *, own: str) -> None:
-        """Let an object be nobody's."""
+        """Remove the labels by which an object belongs to a policy."""
         self._left.pop(location, None)
         await self._note_on(location, _uid(known), RELEASE, own=own)
 
     async def keep(self, location: ObjectLocation, known: JsonObject, *, own: str) -> None:
-        """Let an object outlive its policy."""
+        """Keep an object when its policy is deleted."""
         await self._note_on(location, _uid(known), KEEP_ON_POLICY_DELETE, own=own)
 
     async def mark_source(self, made: GeneratedObject) -> None:
-        """Label what an object is a copy of, so that its changes are heard of."""
+        """Label the source of a clone, so that its changes are watched."""
         source, origin = made.source, made.origin
         if source is None or origin is None:
             return
@@ -224,7 +224,7 @@ class GeneratedObjectWriter:
             notes = MetadataChanges(labels={CLONE_SOURCE: ""})
             await self._note_on(location, source.uid, notes, own=made.own)
         except ApiError as error:
-            # Without the mark only the resync tells us of its changes.
+            # Without the label, changes are found by the resync only.
             log.info("source not marked", extra={"source": source.name, "why": str(error)[:200]})
 
     async def _read(self, location: ObjectLocation) -> JsonObject | None:
@@ -233,7 +233,7 @@ class GeneratedObjectWriter:
     async def _note_on(
         self, location: ObjectLocation, uid: str, notes: MetadataChanges, *, own: str
     ) -> None:
-        """Change labels and annotations. By PUT: the right to patch is often not given."""
+        """Change labels and annotations. By PUT: roles often lack the verb patch."""
         for _ in range(_TRIES):
             known = await self._read(location)
             if known is None or _uid(known) != uid:

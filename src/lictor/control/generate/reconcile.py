@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class GenerationOutcome(msgspec.Struct, frozen=True):
-    """What came of one rule and one trigger."""
+    """The outcome of one rule and one trigger."""
 
     rule: GenerateRule
     request: Request
@@ -56,7 +56,7 @@ class _KeyedLocks:
 
 
 class GenerationReconciler:
-    """Puts units right: each is one rule and one trigger, and all that belongs to them."""
+    """Brings the generated objects of a unit to the desired state."""
 
     def __init__(
         self,
@@ -66,18 +66,18 @@ class GenerationReconciler:
         *,
         policies: GenerateRules,
         rewrites: Rewrites,
-        tell: Callable[["GenerationOutcome"], None],
+        emit: Callable[["GenerationOutcome"], None],
     ) -> None:
         self._downstream = downstream
         self._triggers = triggers
         self._policies = policies
-        self._tell = tell
+        self._emit = emit
         self._locks = _KeyedLocks()
         self._rewrites = rewrites
         self.objects = objects
 
     async def handle(self, update: Update, *, is_late: bool) -> None:
-        """What an UpdateRequest asks for; raises where that did not work."""
+        """Do what an UpdateRequest asks for; raises where that fails."""
         namespace, _, name = update.policy.rpartition("/")
         rules = ("",) if update.type is UpdateType.CEL_GENERATE else update.rules
         request = None
@@ -94,7 +94,7 @@ class GenerationReconciler:
             raise EvaluationError("; ".join(failures))
 
     async def reconcile(self, unit: GenerationUnit, request: Request | None = None) -> None:
-        """Let what belongs to a unit be as it should; without a request, from what is stored."""
+        """Bring a unit to the desired state; without a request, by the stored trigger."""
         rule = self._policies.find(unit)
         if rule is None:
             await self.drop_ruleless(unit)
@@ -106,17 +106,17 @@ class GenerationReconciler:
             if seen is None:
                 await self._drop_orphans(rule, unit)
             elif not _is_leaving(seen):
-                # When a trigger is gone for good, so is what was made for it.
+                # What was generated is deleted once the trigger is gone.
                 await self._put_right(rule, unit, seen, is_asked=request is not None)
 
     async def _ask(self, rule: GenerateRule, unit: GenerationUnit) -> Request | None:
-        """The trigger as it is now, as if it had just come."""
+        """The request that would create the trigger as it is now."""
         found = await self._triggers.read(unit.trigger)
         if found is None:
             return None
         labels = await self._triggers.find_labels(unit.trigger)
         request = Request.of(found, namespace_labels=labels)
-        # A rule about updates alone has no say about what is created.
+        # A rule for UPDATE only does not match CREATE.
         created = rule.is_triggered_by(self._locate(found), (Operation.CREATE,))
         return request if created else replace(request, operation=Operation.UPDATE)
 
@@ -131,11 +131,11 @@ class GenerationReconciler:
             await self._put_all(rule, unit, results, created)
         except LictorError as error:
             failed = tuple(_spoil(result, str(error)) for result in results)
-            self._tell(GenerationOutcome(rule, request, failed, tuple(created), str(error)))
+            self._emit(GenerationOutcome(rule, request, failed, tuple(created), str(error)))
             raise
         if is_asked or created:
-            # That all is still well is no news.
-            self._tell(GenerationOutcome(rule, request, results, tuple(created)))
+            # Unchanged objects are not reported.
+            self._emit(GenerationOutcome(rule, request, results, tuple(created)))
 
     async def _judge(self, rule: GenerateRule, request: Request) -> tuple[Result, ...]:
         if request.operation is Operation.DELETE and request.object is None:
@@ -157,7 +157,7 @@ class GenerationReconciler:
             try:
                 await self._put(rule, unit, made, created)
             except ApiError as error:
-                # One that cannot be made does not keep the others from being made.
+                # One object that fails does not keep the others from being generated.
                 failures.append(f"{made.body.get('kind')} {made.location.name}: {error}")
         if rule.synchronize:
             keep = {made.location for made in wanted}
@@ -170,7 +170,7 @@ class GenerationReconciler:
     async def _take_away(
         self, rule: GenerateRule, location: ObjectLocation, item: JsonObject
     ) -> None:
-        """Delete what is no longer wanted; what another rule of that name made is let go."""
+        """Delete an object; one with other target fields than the rule has now is released."""
         if read_aim(item) in ("", rule.aim):
             await self.objects.delete(location, item, own=rule.policy.namespace)
         else:
@@ -235,7 +235,7 @@ class GenerationReconciler:
         )
 
     async def _drop_orphans(self, rule: GenerateRule, unit: GenerationUnit) -> None:
-        """The trigger is gone: so is what was made for it, unless its end was the reason."""
+        """Delete what was generated for a deleted trigger, unless the rule matches DELETE."""
         group, _, version = unit.trigger.api_version.rpartition("/")
         kind = Resource(group, version, "", unit.trigger.kind)
         if rule.synchronize and not rule.is_triggered_by(kind, (Operation.DELETE,)):
@@ -243,7 +243,7 @@ class GenerationReconciler:
                 await self.objects.delete(location, item, own=unit.namespace)
 
     async def drop_ruleless(self, unit: GenerationUnit) -> None:
-        """What was made by a rule that is no more, where that is to go with it."""
+        """Delete what a deleted rule generated, unless it is to be kept."""
         made = [
             (p, item) for p, item in self._downstream.of(unit).items() if goes_with_policy(item)
         ]
@@ -252,7 +252,7 @@ class GenerationReconciler:
                 await self.objects.delete(location, item, own=unit.namespace)
 
     async def makes(self, rule: GenerateRule, item: JsonObject) -> bool | None:
-        """Would a rule make anything for an object? None where that cannot be told now."""
+        """Would a rule generate anything for an object? None where evaluation fails."""
         labels = await self._triggers.find_labels(UpdateTrigger.of(item))
         verdict = await evaluate_in_thread(rule.engine, Request.of(item, namespace_labels=labels))
         if any(result.status is Status.ERROR for result in verdict.results):
@@ -260,7 +260,7 @@ class GenerationReconciler:
         return any(result.generated for result in verdict.results)
 
     async def is_wanted(self, rule: GenerateRule, item: JsonObject) -> bool:
-        """Does an object that is there already set a rule off?"""
+        """Does an existing object trigger a rule?"""
         trigger = UpdateTrigger.of(item)
         labels = await self._triggers.find_labels(trigger)
         verdict = await evaluate_in_thread(rule.asking, Request.of(item, namespace_labels=labels))
@@ -274,14 +274,14 @@ def _raise_errors(results: tuple[Result, ...]) -> None:
 
 
 def _spoil(result: Result, why: str) -> Result:
-    """What a rule said, now that it could not be done."""
+    """The result of a rule whose objects could not be written."""
     if result.status is not Status.PASS:
         return result
     return replace(result, status=Status.ERROR, message=why)
 
 
 def _is_leaving(request: Request) -> bool:
-    """Is the trigger on its way out, and nothing else? A finalizer can keep it there for ever."""
+    """Is the trigger being deleted, and otherwise unchanged? Finalizers may keep it."""
     found = request.object or {}
     metadata = found.get("metadata") or {}
     if request.operation is Operation.DELETE or "deletionTimestamp" not in metadata:
@@ -291,6 +291,6 @@ def _is_leaving(request: Request) -> bool:
 
 
 def _read_wish(item: JsonObject) -> JsonObject:
-    """What someone wants of an object, without what is told of it."""
+    """The object without metadata and status."""
     told = ("apiVersion", "kind", "metadata", "status")
     return {key: value for key, value in item.items() if key not in told}

@@ -1,4 +1,4 @@
-"""The generate rules of now: what they are called, what they keep in step, what triggers them."""
+"""The current generate rules: their names, their options and what triggers them."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -28,19 +28,19 @@ _ABOUT_REQUESTS = re.compile(
 
 
 class GenerateRule(msgspec.Struct, frozen=True):
-    """One rule that makes objects; of a policy in CEL all expressions are one rule."""
+    """One generate rule; all expressions of a GeneratingPolicy are one rule."""
 
     policy: StoredPolicy
     name: str
     synchronize: bool
-    # What it made is left alone when the policy goes.
+    # Generated objects are kept when the policy is deleted.
     orphan: bool
-    # Everything that is there triggers it, not only what comes.
+    # Existing objects trigger it, too.
     existing: bool
-    # Objects are written by server-side apply: what others have added to them stays.
+    # Objects are written by server-side apply: fields of other managers are kept.
     server_side: bool
-    # What it says about where its objects are: where that changes, those of before are let go.
-    # A policy in CEL says nothing that could be told apart from the rest.
+    # A hash of its target fields: where that changes, earlier objects are released.
+    # Empty for policies in CEL, which have no such fields.
     aim: str
     program: Program
     mark: str
@@ -54,18 +54,18 @@ class GenerateRule(msgspec.Struct, frozen=True):
 
     @property
     def needs_request(self) -> bool:
-        """Does it ask who wants what? That cannot be told of an object that is there already."""
+        """Does it use facts of the request, which existing objects do not have?"""
         return bool(_ABOUT_REQUESTS.search(orjson.dumps(self.policy.document.get("spec"))))
 
     def unit(self, trigger: UpdateTrigger) -> GenerationUnit:
         return GenerationUnit(self.policy.name, self.policy.namespace, self.name, trigger)
 
     def is_kept_by(self, resource: Resource) -> bool:
-        """Do objects of a kind, as long as they are there, keep what the rule made?"""
+        """Do objects of a kind trigger the rule other than by their deletion?"""
         return self.is_triggered_by(resource, (Operation.CREATE, Operation.UPDATE))
 
     def is_triggered_by(self, resource: Resource, operations: Iterable[Operation]) -> bool:
-        """Can objects of a kind set it off?"""
+        """Can objects of a kind trigger it?"""
         kind = GroupVersionKind(resource.group, resource.version, resource.kind)
         return any(
             rule.select(kind, "", operation) is not None
@@ -75,7 +75,7 @@ class GenerateRule(msgspec.Struct, frozen=True):
 
 
 class GenerateRules:
-    """The generate rules of now, by what is written on the objects they make."""
+    """The current generate rules, by the names on the labels of generated objects."""
 
     def __init__(self, client: Client, store: PolicyStore) -> None:
         self._client = client
@@ -90,7 +90,7 @@ class GenerateRules:
 
     @property
     def rules(self) -> tuple[GenerateRule, ...]:
-        """All of them. What is heard of objects may have to do with what has just changed here."""
+        """All of them, always up to date with the stored policies."""
         policies = self._store.policies
         if policies is not self._known:
             self._known = policies
@@ -118,7 +118,7 @@ class GenerateRules:
         return rule if rule is not None and rule.synchronize else None
 
     async def is_newer(self, rule: GenerateRule, trigger: JsonObject) -> bool:
-        """Has an object come after the policy was last changed? Then it has set it off."""
+        """Was an object created after the policy was last changed? Then it triggered the rule."""
         created = str(trigger["metadata"].get("creationTimestamp") or "")
         since = await self._find_since(rule)
         if created != since:

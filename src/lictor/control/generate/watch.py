@@ -22,7 +22,7 @@ from lictor.raw import JsonObject
 
 
 class GenerationWatch:
-    """Hears of made objects, of their sources and of their triggers; goes over all now and then."""
+    """Queues units after changes of generated objects and sources, and at each resync."""
 
     def __init__(
         self,
@@ -43,14 +43,14 @@ class GenerationWatch:
         downstream.listen(self._hear_made, self._hear_source)
 
     async def stop(self) -> None:
-        """End what is under way."""
+        """Cancel running tasks."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def review(self, rule: GenerateRule) -> None:
-        """Look at everything that one rule has made, now that it has changed."""
+        """Queue everything that a changed rule has generated."""
         for location, item in list(self._downstream.all()):
             unit = read_unit(item)
             if unit is None or (unit.policy, unit.namespace, unit.rule) != rule.key:
@@ -58,11 +58,11 @@ class GenerationWatch:
             if rule.synchronize:
                 self._queue.enqueue(unit)
             elif goes_with_policy(item):
-                # It is left alone from now on, also when the policy goes.
+                # It is no longer synchronized, and kept when the policy is deleted.
                 await self._generation.objects.keep(location, item, own=unit.namespace)
 
     async def sweep(self) -> None:
-        """What no rule of now stands for, and what is a copy of something that is gone."""
+        """Delete what deleted rules generated, and clones of deleted sources."""
         ruleless: dict[tuple[str, str, str, str], GenerationUnit] = {}
         sources: dict[SourceRef, None] = {}
         for _, item in list(self._downstream.all()):
@@ -82,7 +82,7 @@ class GenerationWatch:
             await self._check_source(source)
 
     async def release(self, targets: Iterable[Resource]) -> None:
-        """Watch only what rules of now make and copy; `targets` are the kinds that they name."""
+        """Watch only what current rules generate and clone; `targets` are the kinds they name."""
         made, sources = set(targets), set()
         for location, item in list(self._downstream.all()):
             unit = read_unit(item)
@@ -130,7 +130,7 @@ class GenerationWatch:
         if change.type is ChangeType.DELETED:
             self._start(self._look_after(location, uid))
         else:
-            # Also when it is heard of for the first time: it may have changed since it was copied.
+            # Also when it is first seen: it may have changed since it was cloned.
             self._enqueue_copies(self._downstream.copies_of(uid).values())
 
     def _enqueue_copies(self, copies: Iterable[JsonObject]) -> None:
@@ -140,7 +140,7 @@ class GenerationWatch:
                 self._queue.enqueue(unit)
 
     async def _look_after(self, location: ObjectLocation, uid: str) -> None:
-        """A source was deleted, or only its mark was."""
+        """A source was deleted, or only its label was."""
         copies = {
             where: item
             for where, item in self._downstream.copies_of(uid).items()
@@ -162,7 +162,7 @@ class GenerationWatch:
 
 
 def _is_copy(item: JsonObject, location: ObjectLocation) -> bool:
-    """Is this where it says it was copied from? Everybody can write the UID of another source."""
+    """Is this its source? Anybody can write the UID of another source on an object."""
     source = read_source(item)
     if source is None or source.name not in ("", location.name):
         return False
@@ -183,7 +183,7 @@ class _Watched(msgspec.Struct, frozen=True):
 
 
 class TriggerWatch:
-    """Watches who triggers are and when they change; what they look like is asked when needed."""
+    """Watches the metadata of triggers; the whole object is read when needed."""
 
     def __init__(
         self,
@@ -202,11 +202,11 @@ class TriggerWatch:
         self._generation = generation
         self._names: MetadataClient | None = None
         self._watched: dict[Resource, _Watched] = {}
-        # Triggers that a rule had nothing to do for: in which state of both.
+        # Triggers for which a rule generates nothing: the state of rule and trigger.
         self._idle: dict[tuple[str, str, str, str], tuple[str, str]] = {}
 
     async def follow(self, rules: Iterable[GenerateRule], kinds: Iterable[Resource]) -> None:
-        """Watch the triggers of rules that keep things in step, and no others."""
+        """Watch the triggers of rules that synchronize, and no others."""
         kept = [rule for rule in rules if rule.synchronize]
         wanted = {kind for kind in kinds if any(rule.is_kept_by(kind) for rule in kept)}
         for resource in wanted - self._watched.keys():
@@ -222,7 +222,7 @@ class TriggerWatch:
         self._watched[resource] = _Watched(cache, asyncio.create_task(cache.run()))
 
     async def stop(self) -> None:
-        """Watch nothing any more."""
+        """Stop all watches."""
         tasks = [watched.task for watched in self._watched.values()]
         for task in tasks:
             task.cancel()
@@ -296,7 +296,7 @@ def _refer(resource: Resource, metadata: JsonObject) -> UpdateTrigger:
 
 
 def _keep_identity(item: JsonObject) -> JsonObject:
-    """Of a trigger only who it is, and since when."""
+    """Only the identity of a trigger, and its creation time."""
     metadata = item["metadata"]
     names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {"metadata": {name: metadata.get(name) for name in names}}

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from lictor.cluster.discovery import Discovery
@@ -53,7 +53,7 @@ def tell_generated(policy: StoredPolicy, pair: AdmissionPolicyPair) -> tuple[Eve
     family = "mutating" if pair.policy["kind"].startswith("Mutating") else "validating"
     words = f"successfully generated {family} admission policy"
 
-    def tell(what: str, made: dict[str, str], name: str) -> Event:
+    def build(what: str, made: dict[str, str], name: str) -> Event:
         related = ObjectReference(made["apiVersion"], made["kind"], name)
         message = f"{what} {name} from policy {policy.name}"
         return Event(
@@ -66,28 +66,28 @@ def tell_generated(policy: StoredPolicy, pair: AdmissionPolicyPair) -> tuple[Eve
         )
 
     return (
-        tell(words, pair.policy, pair.name),
-        tell(f"{words} binding", pair.binding, f"{pair.name}-binding"),
+        build(words, pair.policy, pair.name),
+        build(f"{words} binding", pair.binding, f"{pair.name}-binding"),
     )
 
 
 _Made: TypeAlias = AdmissionPolicyPair | GeneratedPolicyState
 
 _INTERVAL = 15.0
-# API servers take a new admission policy up within a second or so.
+# API servers apply a new admission policy after about a second.
 _SPREAD = 1.5
-# So long an admission policy outlives its policy's wish for it, if no webhook takes its place.
+# How long an unwanted admission policy is kept while no webhook has taken over.
 _PATIENCE = 60.0
 
 
 class NativePolicyReconciler:
-    """What is wanted, what is there, and the way from one to the other."""
+    """Creates, updates and deletes the admission policies that policies ask for."""
 
     def __init__(
         self,
         context: ControllerContext,
         webhooks: WebhookReadiness,
-        emit: Callable[[Event], None],
+        emit: EmitEvent,
     ) -> None:
         self.state = NativePolicyOutcomes()
         self.discovery = Discovery(context.client)
@@ -107,7 +107,7 @@ class NativePolicyReconciler:
         self._built: dict[str, tuple[int, _Made]] = {}
 
     async def reconcile(self) -> None:
-        """Make, correct and delete; then tell what became of each policy."""
+        """Create, update and delete; then publish the outcome of each policy."""
         await self.discovery.ensure()
         version = self._find_mutating_version()
         outcomes: dict[str, GeneratedPolicyState] = {}
@@ -122,7 +122,7 @@ class NativePolicyReconciler:
         await self._remove_unwanted(pairs, version)
 
     def _build_all(self, version: str) -> Iterable[tuple[StoredPolicy, _Made]]:
-        """What is made of each policy; built once for the same policy in the same surroundings."""
+        """What each policy becomes; built again only where its inputs have changed."""
         around = (version, self._store.exceptions, self.discovery.resources)
         if self._around != around:
             self._around = around
@@ -209,7 +209,7 @@ class NativePolicyReconciler:
         return is_fresh
 
     async def _list_objects(self, version: str) -> dict[Resource, dict[str, JsonObject]]:
-        """What there is by now of ours."""
+        """The generated objects that exist."""
         there = {cache.resource: by_name(cache.list()) for cache in self.caches}
         if version:
             for resource in (mutating_policy(version), mutating_binding(version)):
@@ -238,7 +238,7 @@ class NativePolicyReconciler:
             del self._unwanted_since[name]
 
     def _may_go(self, name: str, found: JsonObject, owners: Mapping[str, StoredPolicy]) -> bool:
-        """Has the webhook taken over? Between the two there must be no moment without either."""
+        """Has the webhook taken over? The policy must be enforced all the time."""
         references = found["metadata"].get("ownerReferences") or ()
         policy = next((owners[r["uid"]] for r in references if r.get("uid") in owners), None)
         if policy is None:
@@ -282,9 +282,9 @@ def _tell_refusal(pair: AdmissionPolicyPair, error: ApiError) -> str:
 def build_native_loop(
     context: ControllerContext,
     webhooks: WebhookReadiness,
-    emit: Callable[[Event], None] = lambda _: None,
+    emit: EmitEvent = lambda _: None,
 ) -> tuple[ReconcileLoop, NativePolicyOutcomes]:
-    """The loop, and what it knows of policies that are made native."""
+    """The loop, and the outcomes it publishes."""
     reconciler = NativePolicyReconciler(context, webhooks, emit)
     loop = ReconcileLoop(
         "admission-policy-generator",

@@ -65,7 +65,7 @@ class BackgroundReports:
 
 log = logging.getLogger(__name__)
 
-# An object that was admitted but never came to be: so long its results wait for it.
+# How long results wait for an object that was admitted and is not stored yet.
 _PATIENCE = 60.0
 _WORKERS = 8
 _REFUSALS = frozenset((400, 403, 404, 413, 422))
@@ -74,7 +74,7 @@ _Source: TypeAlias = tuple[Resource, JsonObject]
 
 
 class _Parcel(msgspec.Struct):
-    """All that was sent about one object; what came later stands for what came before."""
+    """All results about one object; later ones replace earlier ones."""
 
     subject: ReportSubject
     sources: list[_Source]
@@ -82,7 +82,7 @@ class _Parcel(msgspec.Struct):
 
 
 class Aggregator:
-    """Takes EphemeralReports away and writes what they say."""
+    """Moves the results of EphemeralReports into reports."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Aggregator:
         self._names = names
 
     async def reconcile(self) -> None:
-        """Whatever lies there now; one write for each object, however much was sent about it."""
+        """Process all EphemeralReports; one write for each object."""
         waiting = iter(self._collect())
         workers = (self._work(waiting) for _ in range(_WORKERS))
         for failure in await asyncio.gather(*workers, return_exceptions=True):
@@ -111,7 +111,7 @@ class Aggregator:
         parcels: dict[tuple[str, str, str, str], _Parcel] = {}
         for resource, report in self._list():
             subject, entries = read_ephemeral(report)
-            # What was sent before its object had a UID: whoever owns the object will see.
+            # Sent before the object had a UID: the replica that owns the object processes it.
             if subject.uid and not self._owns(subject.uid):
                 continue
             key = subject.uid, subject.kind, subject.namespace, subject.name
@@ -153,11 +153,11 @@ class Aggregator:
         except ApiError as error:
             if error.status not in _REFUSALS:
                 raise
-            # Its namespace is being deleted, say: sent again it would be refused again.
+            # Its namespace may be being deleted: a retry would be refused again.
             log.info("report refused", extra={"uid": subject.uid, "why": str(error)[:200]})
 
     async def _find(self, subject: ReportSubject) -> ReportSubject | None:
-        """The object as it is there; None where it is not, or another one of its name."""
+        """The stored object; None where it, or one of its UID, does not exist."""
         group, _, version = subject.api_version.rpartition("/")
         kind = self._names().of_kind(group, version, subject.kind)
         resource = Resource(

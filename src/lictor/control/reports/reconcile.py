@@ -36,14 +36,14 @@ def list_old_kinds() -> Iterable[Resource]:
 
 
 class OldReports:
-    """Takes away what an upgrade left behind, where its kinds are still served."""
+    """Deletes reports of older releases, where their kinds are still served."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._told: set[str] = set()
 
     async def run(self) -> None:
-        """Look now and then until cancelled; two replicas at once do no harm."""
+        """Check at an interval until cancelled; two replicas at once do no harm."""
         while True:
             for resource in list_old_kinds():
                 await self._clear(resource)
@@ -80,7 +80,7 @@ _SHOW_EVERY = 5.0
 
 
 class CurrentPlan:
-    """The policies of the background as they are now; the writer asks it whose is whose."""
+    """The current scan plan; tells the writer which entries belong to the scanner."""
 
     def __init__(self) -> None:
         self.plan = ScanPlan((), (), frozenset())
@@ -139,7 +139,7 @@ class Reports:
         return self._scanner
 
     async def run(self) -> None:
-        """Follow, aggregate and sweep until cancelled."""
+        """Scan, aggregate and prune until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._membership.run())
@@ -174,7 +174,7 @@ class Reports:
             await self._sweep()
 
     async def _sweep(self) -> None:
-        """What no policy stands for any more goes out of the reports."""
+        """Remove the entries of deleted policies and rules from reports."""
         managed = ",".join(f"{name}={value}" for name, value in MANAGED_BY.items())
         followed = {(each.api_version, each.kind) for each in self._followed}
         for namespace in ("any", ""):

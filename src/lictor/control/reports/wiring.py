@@ -1,6 +1,4 @@
-"""The scanner and all that belongs to it, put together."""
-
-from collections.abc import Callable
+"""Builds the scanner, the aggregator and the report writer."""
 
 from lictor.cluster.cache import Change
 from lictor.cluster.discovery import Discovery
@@ -9,7 +7,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.request_filter import RequestFilter, build_filter
 from lictor.cluster.resource import Resource
 from lictor.cluster.settings import Settings
-from lictor.control.context import ControllerContext
+from lictor.control.context import ControllerContext, EmitEvent
 from lictor.control.reports.reconcile import CurrentPlan, Reports
 from lictor.control.reports.writer import ReportWriter
 from lictor.control.scan.kind import ScanContext
@@ -19,15 +17,14 @@ from lictor.control.scan.progress import ScannedObjects, ScanProgress
 from lictor.control.scan.replicas import Membership
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.model.request import Request
-from lictor.report.events import Event
 
 _LEAST_INTERVAL = 30.0
 
 
 def build_reports(
-    context: ControllerContext, discovery: Discovery, tell: Callable[[Event], None] = lambda _: None
+    context: ControllerContext, discovery: Discovery, emit: EmitEvent = lambda _: None
 ) -> Reports:
-    """Scans, aggregation and sweeping of one replica; `tell` takes events."""
+    """The reports controller of one replica; `emit` takes events."""
     client, flags = context.client, context.flags
     now, progress = CurrentPlan(), ScanProgress()
     membership = Membership(client, context.names, "reports", context.identity, progress.describe)
@@ -40,7 +37,7 @@ def build_reports(
         context.namespaces.labels,
         filters.is_filtered,
         read_form(flags),
-        ScanEvents(tell, context.store, lambda: context.settings.current).take,
+        ScanEvents(emit, context.store, lambda: context.settings.current).take,
         progress,
     )
     scanner = _build_scanner(tools, context, discovery)
@@ -62,7 +59,7 @@ def _build_scanner(tools: ScanContext, context: ControllerContext, discovery: Di
 
 
 class _Filters:
-    """Which objects the settings leave out, whatever policies say."""
+    """Which objects the settings exclude from scans."""
 
     def __init__(self, flags: Flags, settings: Settings) -> None:
         self._ignored = flags.skip_resource_filters
@@ -73,7 +70,7 @@ class _Filters:
         return not self._ignored and self._test(request)
 
     def change(self, settings: Settings, scanner: Scanner) -> None:
-        """Judge everything anew where other objects are left out now."""
+        """Evaluate everything again where the resource filters have changed."""
         if settings.resource_filters != self._settings.resource_filters:
             self._test = build_filter(settings)
             scanner.scan_again(forced=True)
@@ -81,7 +78,7 @@ class _Filters:
 
 
 def _heed_labels(change: Change, scanner: Scanner) -> None:
-    """Rules that choose namespaces by their labels may mean others now."""
+    """Scan again where labels of a namespace change: namespace selectors use them."""
     before = (change.before or change.object)["metadata"].get("labels")
     if before != change.object["metadata"].get("labels"):
         scanner.scan_again()

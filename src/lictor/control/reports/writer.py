@@ -1,4 +1,4 @@
-"""Reports into the cluster: created, changed or removed, whoever else has written to them."""
+"""Creates, updates and deletes reports, also where others write to the same ones."""
 
 import asyncio
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _TRIES = 5
 
 
 class EntryOwnership(Protocol):
-    """Whose entries are whose, as the policies of now say."""
+    """Which entries belong to the scanner, and which to existing policies."""
 
     def is_scanned(self, entry: JsonObject) -> bool:
         """Does the scanner make entries of this policy and rule?"""
@@ -45,7 +45,7 @@ class ReportWriter:
         self._lately: set[str] = set()
 
     def kind_for(self, namespace: str) -> Resource:
-        """The kind of report that stands in a namespace, or in none."""
+        """The kind of report for a namespace, or for cluster-scoped objects."""
         if self._openreports:
             return kinds.OPEN_REPORT if namespace else kinds.CLUSTER_OPEN_REPORT
         return kinds.POLICY_REPORT if namespace else kinds.CLUSTER_POLICY_REPORT
@@ -63,7 +63,7 @@ class ReportWriter:
     async def write(
         self, subject: ReportSubject, entries: Iterable[JsonObject], *, judged: str, exists: bool
     ) -> None:
-        """Put what a scan said in the place of what the last one said."""
+        """Replace the results of the last scan."""
         if subject.uid in self._mixed:
             await self._merge(subject, entries, judged=judged, scanned=True)
             return
@@ -80,17 +80,17 @@ class ReportWriter:
             try:
                 await self._client.create(resource, report)
             except ConflictError:
-                # Another replica, or an admission, was first.
+                # Another replica, or an admission, has created it.
                 await self._merge(subject, entries, judged=judged, scanned=True)
 
     async def add(self, subject: ReportSubject, entries: Iterable[JsonObject]) -> None:
-        """Put in what something else than a scan said, in the place of what it said before."""
+        """Replace the results that did not come from a scan."""
         self._mixed.add(subject.uid)
         self._lately.add(subject.uid)
         await self._merge(subject, entries, judged="", scanned=False)
 
     async def remove(self, subject: ReportSubject) -> None:
-        """A scan found nothing to say: take its entries out, and the report where it is empty."""
+        """Remove the results of the scan, and the report where it is empty then."""
         if subject.uid in self._mixed:
             await self._merge(subject, (), judged="", scanned=True)
         else:

@@ -1,4 +1,4 @@
-"""One kind: all of it in pages, then its changes as they come, and all of it again when due."""
+"""Scans one kind: all objects in pages, then changes from a watch, and all again when due."""
 
 import asyncio
 import logging
@@ -31,20 +31,20 @@ from lictor.report.resource_report import (
 
 log = logging.getLogger(__name__)
 
-# An object may be a megabyte: so few are in memory at once.
+# Objects may have a megabyte: this many are in memory at once.
 _PAGE = 100
 _WRITERS = 12
 _PAUSE = 2.0
 _LONGEST_PAUSE = 60.0
 _BITS = 30
 _MASK = (1 << _BITS) - 1
-# What the API server does not take of one object, however often it is sent: its namespace is
+# Answers after which a retry is of no use: the object's namespace is
 # being deleted, or there is none; or it is refused by someone's policy.
 _REFUSALS = frozenset((400, 403, 404, 413, 422))
 _TOLD = frozenset((Status.FAIL, Status.ERROR))
 
 NamespaceLabels: TypeAlias = Callable[[str], Mapping[str, str]]
-Tell: TypeAlias = Callable[[Request, list[Result]], None]
+EmitFailures: TypeAlias = Callable[[Request, list[Result]], None]
 
 
 class ScanContext(msgspec.Struct, frozen=True):
@@ -57,15 +57,15 @@ class ScanContext(msgspec.Struct, frozen=True):
     namespace_labels: NamespaceLabels
     is_filtered: Callable[[Request], bool]
     form: ReportForm = ReportForm()
-    # Told of every object about which something is newly wrong, for events.
-    tell: Tell = lambda request, results: None  # noqa: ARG005
+    # Called with every object that has new failures, for events.
+    emit: EmitFailures = lambda request, results: None  # noqa: ARG005
     progress: ScanProgress = msgspec.field(default_factory=ScanProgress)
     # So many pages are in memory at once, whatever the number of kinds.
     readers: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(3))
 
 
 class _Judged(msgspec.Struct, frozen=True):
-    """One object, freshly judged."""
+    """One object and its new results."""
 
     request: Request
     subject: ReportSubject
@@ -85,7 +85,7 @@ class _Burst(msgspec.Struct, frozen=True):
 
 
 class KindScan:
-    """Keeps the reports about one kind in step until cancelled."""
+    """Keeps the reports about one kind up to date until cancelled."""
 
     def __init__(self, resource: Resource, plan: KindPlan, tools: ScanContext) -> None:
         self._resource = resource
@@ -94,12 +94,12 @@ class KindScan:
         self._book = EntryCache(background=True)
         self._again = asyncio.Event()
         self._forced = False
-        # The policies that are new since the last pass; None where every result is news.
+        # The policies that changed since the last pass; None where every result is new.
         self._news: frozenset[str] | None = None
         self._complaint = ""
 
     def change(self, plan: KindPlan) -> None:
-        """Judge by other policies from now on."""
+        """Evaluate with other policies from now on."""
         if plan.key == self._plan.key:
             return
         before = self._plan.marks
@@ -109,7 +109,7 @@ class KindScan:
         self._again.set()
 
     def wake(self, *, forced: bool = False) -> None:
-        """Read everything again; judge it again, too, where `forced`."""
+        """Read everything again; with `forced`, also evaluate what has not changed."""
         self._forced = self._forced or forced
         self._again.set()
 
@@ -129,7 +129,7 @@ class KindScan:
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _complain(self, error: Exception) -> None:
-        """Say once why this kind cannot be read; it may be for ever, where a right is missing."""
+        """Log once why this kind cannot be read: a missing role may never come."""
         why = str(error)[:200]
         if why == self._complaint:
             return
@@ -155,7 +155,7 @@ class KindScan:
             complete = True
         finally:
             progress.end(self._resource, complete=complete)
-        # What was asked for while this went on is still to be done.
+        # What was requested meanwhile is still to be done.
         if not self._again.is_set():
             self._forced = False if forced else self._forced
             self._news = None if news is self._news else self._news
@@ -201,7 +201,7 @@ class KindScan:
                 if error.status:
                     raise
             if time.monotonic() - started < 1.0:
-                # A server on its way out ends each watch at once, with an error or without.
+                # A server that shuts down ends each watch at once, with an error or without.
                 await _rest(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
@@ -216,7 +216,7 @@ class KindScan:
                 yield _Burst(version, changed=(event.object,))
 
     def _forget(self, items: Iterable[JsonObject]) -> None:
-        """The garbage collector takes the reports of what is gone: they are owned by it."""
+        """Forget deleted objects: the garbage collector deletes their reports."""
         for item in items:
             uid = _uid_of(item)
             self._tools.ledger.remove(uid)
@@ -243,7 +243,7 @@ class KindScan:
             try:
                 judged = self._judge(item, forced=forced)
             except Exception:
-                # One object that cannot be judged may not keep the others from being.
+                # One object that cannot be evaluated must not stop the others.
                 self._tools.progress.refused += 1
                 log.exception("object not judged", extra={"uid": _uid_of(item)})
                 continue
@@ -309,7 +309,7 @@ class KindScan:
         value = judged.state << _BITS | judged.print
         tools.ledger.put(subject.uid, value, reported=bool(judged.lines))
         if judged.told:
-            tools.tell(judged.request, judged.told)
+            tools.emit(judged.request, judged.told)
 
 
 async def _rest(seconds: float) -> None:
@@ -321,7 +321,7 @@ def _uid_of(item: JsonObject) -> str:
 
 
 def _take_state(item: JsonObject, labels: Mapping[str, str], plan: int) -> int:
-    """What a verdict depends on: the object without what changes by itself, and the policies."""
+    """A hash of what results depend on: the object without status, and the policies."""
     metadata = item.get("metadata") or {}
     kept = [metadata.get(name) for name in ("name", "labels", "annotations", "finalizers")]
     body = {name: part for name, part in item.items() if name not in ("metadata", "status")}
@@ -330,7 +330,7 @@ def _take_state(item: JsonObject, labels: Mapping[str, str], plan: int) -> int:
 
 
 def read_mark(text: str) -> int:
-    """What `_write` put on a report, as the ledger has it; 0 where it is none of ours."""
+    """The annotation of a report as ScannedObjects stores it; 0 where it is not ours."""
     try:
         state, print_ = (int(part, 16) for part in text.split("-"))
     except ValueError:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from lictor.cluster.resource import Resource
 from lictor.cluster.settings import Settings
 from lictor.cluster.store import PolicyStore
+from lictor.control.context import EmitEvent
 from lictor.control.reports.writer import JUDGED, MIXED
 from lictor.control.scan.kind import KindScan, ScanContext, read_mark
 from lictor.control.scan.plan import KindPlan, ScanPlan
@@ -17,26 +18,26 @@ from lictor.errors import ApiError, NotFoundError
 from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result, Verdict
 from lictor.raw import JsonObject
-from lictor.report.events import Event, EventOptions, EventSource, build_events
+from lictor.report.events import EventOptions, EventSource, build_events
 from lictor.report.resource_report import MANAGED_BY
 
-# A first scan finds thousands of objects at once, of which the reports tell all: nobody reads so
+# A first scan may find thousands of failures, which are all in the reports: nobody reads so
 # many events, and they would crowd out those of other controllers.
 _PERIOD = 10.0
 _OBJECTS = 20
 
 
 class ScanEvents:
-    """Tells what is newly wrong with objects that are there."""
+    """Emits events for new failures of existing objects."""
 
     def __init__(
         self,
-        tell: Callable[[Event], None],
+        emit: EmitEvent,
         store: PolicyStore,
         settings: Callable[[], Settings],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._tell = tell
+        self._emit = emit
         self._store = store
         self._settings = settings
         self._clock = clock
@@ -45,7 +46,7 @@ class ScanEvents:
         self._uids: dict[tuple[str, str], str] = {}
 
     def take(self, request: Request, results: Iterable[Result]) -> None:
-        """Tell of one object; of too many at once only the first."""
+        """Emit events for one object; of too many at once only for the first."""
         if not self._has_room():
             return
         options = EventOptions(
@@ -54,7 +55,7 @@ class ScanEvents:
             find_uid=self._find_uid,
         )
         for event in build_events(Verdict(request, tuple(results)), options):
-            self._tell(event)
+            self._emit(event)
 
     def _has_room(self) -> bool:
         now = self._clock()
@@ -73,7 +74,7 @@ log = logging.getLogger(__name__)
 _PAGE = 500
 _PAUSE = 2.0
 _LONGEST_PAUSE = 30.0
-# What comes and goes all the time, or is written by us: nobody wants reports about these.
+# Kinds that change all the time, or that we write: they are never scanned.
 _NOISE = frozenset(
     (
         ("", "Event"),
@@ -92,7 +93,7 @@ _NOISE = frozenset(
 
 
 class Scanner:
-    """Follows every kind that the policies of the background are about."""
+    """Scans every kind that background policies match."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Scanner:
         return self._tools.progress
 
     async def run(self) -> None:
-        """Judge everything again at the interval, and read it again when replicas come or go."""
+        """Scan everything at the interval, and when replicas come or go."""
         while True:
             forced = await self._wait()
             await self.load()
@@ -160,7 +161,7 @@ class Scanner:
         return ledger, mixed
 
     async def follow(self, plan: ScanPlan) -> frozenset[Resource]:
-        """Scan by these policies from now on; answers with the kinds that are left alone now."""
+        """Scan with these policies from now on; returns the kinds that are no longer scanned."""
         kinds = await self._list_kinds()
         wanted = plan.for_kinds(
             tuple(each for each in kinds if (each.group, each.kind) not in _NOISE)
@@ -184,11 +185,11 @@ class Scanner:
 
     @property
     def followed(self) -> frozenset[Resource]:
-        """The kinds that are looked at now."""
+        """The kinds that are scanned now."""
         return frozenset(self._scans)
 
     def share_again(self, *_: object) -> None:
-        """Replicas came or went: what others have done is read, then what is ours now."""
+        """Replicas came or went: read the reports, then scan the objects of this replica."""
         self._restless.set()
 
     def scan_again(self, *, forced: bool = False) -> None:

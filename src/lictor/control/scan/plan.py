@@ -139,17 +139,17 @@ _JUDGING = (Phase.VALIDATE, Phase.VERIFY_IMAGES)
 
 
 class KindPlan(msgspec.Struct, frozen=True):
-    """All that judges one kind; `key` changes when any of it does."""
+    """The policies for one kind; `key` changes when any of them does."""
 
     engine: Engine
-    # Policies that change objects: what is there should look as if they had.
+    # Mutating policies: existing objects should look as if they had been applied.
     mutating: tuple[Engine, ...]
     key: int
     # Policy -> text that changes when it does.
     marks: Mapping[str, str]
 
     def judge(self, request: Request) -> list[Result]:
-        """What all policies say about an object that is there."""
+        """The results of all policies for an existing object."""
         results = list(evaluate_now(self.engine, request).results)
         for engine in self.mutating:
             results += _judge_mutation(engine, request)
@@ -157,7 +157,7 @@ class KindPlan(msgspec.Struct, frozen=True):
 
 
 class ScanCandidate(msgspec.Struct, frozen=True, eq=False):
-    """A program of the background, a text that changes when it does, and kinds asked about."""
+    """A background program, a text that changes when it does, and the kinds it matches."""
 
     program: Program
     mark: str
@@ -173,11 +173,11 @@ class ScanCandidate(msgspec.Struct, frozen=True, eq=False):
 
 
 class ScanPlan(msgspec.Struct, frozen=True, dict=True):
-    """The policies of the background, compiled. Made anew when any of them changes."""
+    """The compiled background policies. Built again when any of them changes."""
 
     judging: tuple[ScanCandidate, ...]
     mutating: tuple[ScanCandidate, ...]
-    # Source, policy and rule of all policies, whether they are asked in the background or not.
+    # Source, policy and rule of all policies, whether they apply in the background or not.
     alive: frozenset[tuple[str, str, str]]
 
     @cached_property
@@ -207,7 +207,7 @@ class ScanPlan(msgspec.Struct, frozen=True, dict=True):
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What one policy comes to in the plan."""
+    """What one policy contributes to the plan."""
 
     programs: tuple[Program, ...]
     mark: str
@@ -217,7 +217,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class ScanPlanner:
-    """Makes plans; policies that are as they were in the plan before cost next to nothing."""
+    """Builds plans; policies that have not changed are reused."""
 
     def __init__(self, store: PolicyStore) -> None:
         self._store = store
@@ -228,7 +228,7 @@ class ScanPlanner:
         natives: Iterable[tuple[Program, str]] = (),
         native_mutations: Iterable[tuple[Program, str]] = (),
     ) -> ScanPlan:
-        """The plan from the policies of now; `natives` are admission policies of Kubernetes."""
+        """The plan of the current policies; `natives` are Kubernetes' admission policies."""
         judging = [ScanCandidate(*each) for each in natives]
         mutating = [ScanCandidate(*each) for each in native_mutations]
         alive = {key for each in (*judging, *mutating) for key in _keys(each.program)}

@@ -1,4 +1,4 @@
-"""What in the cluster would a policy refuse or change if it were enforced now? All is read only."""
+"""What in the cluster would a policy refuse or change if it were enforced now? Writes nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -32,7 +32,7 @@ _CHECKING = (Phase.VALIDATE, Phase.VERIFY_IMAGES)
 
 
 class PreviewFinding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a rule would do to one object, or why that cannot be said."""
+    """What a rule would do to one object, or why it cannot be evaluated."""
 
     policy: str
     rule: str
@@ -83,7 +83,7 @@ async def preview_policies(
     *,
     limit: int = 1000,
 ) -> PolicyPreview:
-    """Judge everything in the cluster by policies that are given, or by the one called so."""
+    """Evaluate everything in the cluster with the given policies, or with the one of this name."""
     async with _open_cluster(client, flags, names) as cluster:
         programs = _compile(cluster, given) if not isinstance(given, str) else _find(cluster, given)
         preview = PolicyPreview(sorted({program.policy.key for program in programs}))

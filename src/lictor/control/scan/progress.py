@@ -57,7 +57,7 @@ class ScannedObjects:
         return value >> 1, bool(value & 1)
 
     def put(self, uid: str, state: int, *, reported: bool) -> None:
-        """Note in which state an object was judged."""
+        """Record the state in which an object was evaluated."""
         key = hash_text(uid)
         value = (state << 1 | reported) & 0xFFFFFFFFFFFFFFFF
         with self._lock:
@@ -80,7 +80,7 @@ class ScannedObjects:
                 self._count -= 1
 
     def adopt(self, other: "ScannedObjects") -> None:
-        """Take what another one says in the place of all that this one does."""
+        """Replace the whole content by that of another one."""
         with self._lock:
             self._keys, self._values = other._keys, other._values  # noqa: SLF001  (of its own class)
             self._used, self._count = other._used, other._count  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""Which of the live replicas judges this object? UIDs are shared out over the live Leases."""
+"""Which replica scans an object? UIDs are distributed over the replicas with live Leases."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ _POINTS = 2048
 
 
 class Membership:
-    """Says who is there, hears who else is, and shares out the work among all of them."""
+    """Renews this replica's Lease, watches the others', and distributes the work."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Membership:
         return self._members
 
     def owns(self, uid: str) -> bool:
-        """Is it for this replica to judge the object?"""
+        """Is the object scanned by this replica?"""
         if len(self._members) == 1:
             return True
         place = bisect(self._ring, (_point(uid), "")) % len(self._ring)
@@ -73,7 +73,7 @@ class Membership:
         self._listeners.append(listener)
 
     async def run(self) -> None:
-        """Renew our Lease and heed the others' until cancelled; then give it back."""
+        """Renew our Lease and watch the others' until cancelled; then delete it."""
         watching = asyncio.create_task(self._leases.run())
         try:
             await self._renew()
@@ -104,7 +104,7 @@ class Membership:
         self._changed.clear()
 
     async def wait(self) -> None:
-        """Until it is known who else is there."""
+        """Until the other replicas are known."""
         await self._settled.wait()
 
     async def _renew(self) -> None:
@@ -151,7 +151,7 @@ class Membership:
                 listener()
 
     async def _bury(self, now: float) -> None:
-        """Remove Leases of members that died without a word long ago."""
+        """Delete Leases of replicas that died long ago."""
         for name, (_, heard) in list(self._heard.items()):
             if name != self._name and now - heard > _GRAVE_PATIENCE:
                 try:

@@ -1,4 +1,4 @@
-"""Do the GlobalContextEntries have their data? Said in their status, where authors look."""
+"""Writes to the status of GlobalContextEntries whether their data could be loaded."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""How is the installation? Read from the cluster; no running process is asked."""
+"""The state of the installation, read from the cluster; no running process is asked."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable

@@ -26,14 +26,14 @@ from lictor.report.policy_status import GeneratedPolicyState, PolicyFacts, build
 
 
 class NativePolicyOutcomes:
-    """What the last look at the policies gave, by their uid."""
+    """The outcome of generating native policies, by the UID of the policy."""
 
     def __init__(self) -> None:
         self._outcomes: dict[str, GeneratedPolicyState] = {}
         self._listeners: list[Callable[[], None]] = []
 
     def find(self, uid: str) -> GeneratedPolicyState | None:
-        """What became of a policy; None where nobody has looked yet."""
+        """The outcome for a policy; None before the first run."""
         return self._outcomes.get(uid)
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -41,7 +41,7 @@ class NativePolicyOutcomes:
         self._listeners.append(listener)
 
     def show(self, outcomes: Mapping[str, GeneratedPolicyState]) -> None:
-        """Take note of what is made from which policy."""
+        """Publish the outcomes."""
         if self._outcomes == outcomes:
             return
         self._outcomes = dict(outcomes)
@@ -55,7 +55,7 @@ def identify_policy(policy: StoredPolicy) -> str:
 
 
 class WebhookReadiness:
-    """What the webhook configurations of now stand for."""
+    """Which policies the current webhook configurations serve."""
 
     def __init__(self) -> None:
         # Key -> uid: a policy that was deleted and made anew is another one.
@@ -74,7 +74,7 @@ class WebhookReadiness:
         return self._refused
 
     def is_ready(self, policy: StoredPolicy) -> bool:
-        """Is a policy in force? One that needs no webhook is, as soon as it can be read."""
+        """Is a policy enforced? One that needs no webhook is, as soon as it can be read."""
         if policy.record is None:
             return False
         if not is_served(policy):
@@ -86,7 +86,7 @@ class WebhookReadiness:
         self._listeners.append(listener)
 
     def show(self, ready: Mapping[str, str], refused: Mapping[str, str]) -> None:
-        """Take note of what the configurations in the cluster stand for."""
+        """Publish which policies the configurations serve."""
         if self._ready == ready and self._refused == refused:
             return
         self._ready, self._refused = dict(ready), dict(refused)
@@ -145,7 +145,7 @@ def _lint(policy: StoredPolicy, names: ResourceNames) -> Iterable[Finding]:
 
 
 _INTERVAL = 60.0
-# Permissions change without a word: they are asked for again, but not for each policy.
+# Permissions change without notice: answers are kept for this long.
 _REMEMBERED = 30.0
 _VERBS = ("get", "list", "watch")
 _ATTEMPTS = 4
@@ -216,7 +216,7 @@ class StatusWriter:
         self._settled: dict[str, tuple[str, PolicyFacts]] = {}
 
     async def reconcile(self) -> None:
-        """Look at every policy."""
+        """Check every policy."""
         live = set()
         for policy in self._store.policies:
             # Another controller writes when policies that delete ran last.
@@ -233,7 +233,7 @@ class StatusWriter:
         document = policy.document
         if self._settled.get(policy.uid) == (_version_of(document), facts):
             return
-        # A status with its rules takes a millisecond: others must have their turn.
+        # A status with its rules takes a millisecond: other tasks must run.
         await asyncio.sleep(0)
         for _ in range(_ATTEMPTS):
             wanted = self._build(policy, document, facts)
@@ -249,7 +249,7 @@ class StatusWriter:
                 if found is None or found["metadata"].get("uid") != policy.uid:
                     return
                 if found["metadata"].get("generation") != document["metadata"].get("generation"):
-                    return  # Changed in the meantime: the store will tell, and wake us again.
+                    return  # Changed in the meantime: the store wakes us again.
                 document = found
             else:
                 return

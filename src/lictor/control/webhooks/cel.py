@@ -36,7 +36,7 @@ _KIND_OF_RESOURCE = {
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """What one policy wants of its webhook."""
+    """What one policy needs from its webhook."""
 
     policy: StoredPolicy
     match: WebhookMatch
@@ -48,7 +48,7 @@ class _Part(msgspec.Struct, frozen=True):
 def draft_named(
     policies: Iterable[StoredPolicy], kind: PolicyKind, context: DraftContext, *, mutating: bool
 ) -> list[WebhookDraft]:
-    """One webhook for each failure policy, and one for each policy with demands of its own."""
+    """One webhook for each failure policy, and one for each policy with conditions of its own."""
     parts = [
         part
         for policy in policies
@@ -84,7 +84,7 @@ class _Drafter:
         for part in parts:
             alone = self._build([part], part, [])
             if why := self._context.explain(alone):
-                # Left out, so that it cannot hold up the others; its status tells.
+                # Left out, so that it does not block the others; the policy's status shows it.
                 yield msgspec.structs.replace(alone, refusal=why)
                 continue
             single = self._draft_single(part)

@@ -56,7 +56,7 @@ _STORING = ("CREATE", "DELETE", "UPDATE")
 
 
 def collect_kinds(policy: Policy, *, mutating: bool) -> Kinds:
-    """What the policy, with its rules for pod controllers, is about at one of the two stages."""
+    """The kinds that a policy, with its autogen rules, matches in one of the two phases."""
     kinds: Kinds = defaultdict(set)
     for rule in expand_rules(policy):
         for kind, operations in _collect_rule(rule, mutating=mutating):
@@ -76,7 +76,7 @@ def _collect_rule(rule: Rule, *, mutating: bool) -> Iterator[tuple[str, set[str]
 
 
 def _collect_targets(generate: Generate) -> Iterator[tuple[str, set[str]]]:
-    """What was made must not drift away from its source."""
+    """Changes of generated objects must be seen, so that they are corrected."""
     if not generate.synchronize:
         return
     made: tuple[Generate | ForEachGenerate, ...] = (generate, *generate.foreach)
@@ -137,7 +137,7 @@ def draft_classic(
 
 
 def draft_everything(context: DraftContext, *, mutating: bool) -> list[WebhookDraft]:
-    """Webhooks that need not follow the policies: all that there is, for both failure policies."""
+    """Webhooks for all resources, for both failure policies: they need no updates."""
     operations = ("CREATE", "UPDATE") if mutating else EVERY_OPERATION
     rules = [make_rule(ALL, ALL, ["*/*"], operations)]
     return [
@@ -169,7 +169,7 @@ def _draft_group(
     ]
     finished = _complete(draft, build_rules(entries), context, named)
     if single is not None and context.explain(finished):
-        # Conditions that the API server does not understand are still tested by ourselves.
+        # Conditions that the API server refuses are still evaluated by our server.
         plain = msgspec.structs.replace(draft, conditions=[])
         finished = _complete(plain, build_rules(entries), context, named)
     yield finished

@@ -1,4 +1,4 @@
-"""Keeps the webhook configurations in step with the policies, and as they should be."""
+"""Keeps the webhook configurations in sync with the policies, and repairs them."""
 
 import asyncio
 import logging
@@ -34,10 +34,10 @@ from lictor.raw import Json
 log = logging.getLogger(__name__)
 
 _INTERVAL = 10.0
-# API servers learn of a changed configuration a little after it was written.
+# API servers apply a changed configuration with a short delay.
 _SPREAD = 0.3
 _MOST_ROUNDS = 5
-# A kind that a policy names may come with a definition that is not served yet.
+# A kind that a policy names may have a CustomResourceDefinition that is not served yet.
 _FIRST_PATIENCE = 2.0
 _LONGEST_PATIENCE = 60.0
 # Settings that the API server may refuse, the part of a webhook they go to, and what else is taken.
@@ -74,7 +74,7 @@ def build_webhooks_loop(
 
 
 class WebhookReconciler:
-    """Computes what the configurations should be, and has them written."""
+    """Computes the desired configurations, and writes them."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class WebhookReconciler:
                 cache.listen(self._hope)
 
     async def reconcile(self) -> None:
-        """Bring the configurations about, and tell which policies they stand for."""
+        """Write the configurations, and publish which policies they serve."""
         address = self.writer.find_address()
         await self.discovery.ensure()
         plan = await self._make_plan()
@@ -116,7 +116,7 @@ class WebhookReconciler:
         if changed:
             await asyncio.sleep(self._spread)
         self._show(plan)
-        self._tell(plan)
+        self._log(plan)
         self._look_again(plan.unknown)
 
     async def _make_plan(self) -> "_Plan":
@@ -205,7 +205,7 @@ class WebhookReconciler:
         }
         self.state.show(ready, refused)
 
-    def _tell(self, plan: "_Plan") -> None:
+    def _log(self, plan: "_Plan") -> None:
         problems = {f"setting ignored: {why}" for why in plan.dropped}
         problems |= {f"kind not served: {kind}" for kind in plan.unknown}
         problems |= {f"{key} refused: {why}" for key, why in self.state.refused.items()}
@@ -214,7 +214,7 @@ class WebhookReconciler:
         self._told = frozenset(problems)
 
     def _look_again(self, unknown: frozenset[str]) -> None:
-        """Kinds that are not served yet are asked for again, ever more seldom."""
+        """Discover kinds that are not served yet again, with growing pauses."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -230,14 +230,14 @@ class WebhookReconciler:
 
 
 class _Base(msgspec.Struct, frozen=True):
-    """What a plan follows from."""
+    """The inputs of a plan."""
 
     policies: tuple[StoredPolicy, ...]
     settings: Settings
     resources: tuple[ServedResource, ...]
 
     def is_same(self, other: "_Base") -> bool:
-        """Would the same follow from both? Then there is nothing to compute."""
+        """Would both give the same plan?"""
         return (
             self.settings is other.settings
             and self.resources is other.resources
@@ -247,7 +247,7 @@ class _Base(msgspec.Struct, frozen=True):
 
 
 def _is_same_policy(left: StoredPolicy, right: StoredPolicy) -> bool:
-    """Every write of a status makes another document; webhooks do not follow from that."""
+    """Status updates do not change webhooks."""
     return left is right or (
         left.uid == right.uid
         and left.generation == right.generation
@@ -259,7 +259,7 @@ def _is_same_policy(left: StoredPolicy, right: StoredPolicy) -> bool:
 
 
 class _Plan(msgspec.Struct, frozen=True):
-    """The webhooks that should be there."""
+    """The desired webhooks."""
 
     base: _Base
     settings: Settings

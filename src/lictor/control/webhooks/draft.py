@@ -40,7 +40,7 @@ class WebhookDraft(msgspec.Struct, frozen=True):
     match_policy: str = EQUIVALENT
     # Of mutating webhooks: whether the API server asks again after others' changes.
     reinvocation: str = "Never"
-    # Why the API server will not have it: such a webhook is left out.
+    # Why the API server refuses it: such a webhook is left out.
     refusal: str = ""
 
 

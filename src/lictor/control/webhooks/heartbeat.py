@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 STAMP = "kyverno.io/last-request-time"
 LABELS = {"app.kubernetes.io/name": "kyverno"}
 INTERVAL = 10.0
-# Beats without an answer until the webhooks count as broken: 100 seconds. Beats are counted, not
-# seconds: neither clocks that differ nor an API server that was away say anything about webhooks.
+# Heartbeats without an answer until the webhooks count as broken: 100 seconds. They are counted:
+# clocks that differ, or an API server that is down, say nothing about webhooks.
 _PATIENCE = 10
 
 
 class Heartbeat:
-    """Counts the beats that no webhook answered, whoever made them."""
+    """Counts the heartbeats that no webhook answered, of all replicas."""
 
     def __init__(self, client: Client, names: Names) -> None:
         self._client = client
@@ -107,7 +107,7 @@ class Heartbeat:
 
 
 def build_heartbeat(context: ControllerContext) -> tuple[Heartbeat, ReconcileLoop]:
-    """The count of this process, and the loop by which the leader beats."""
+    """The health of the webhooks as this process sees it, and the leader's loop."""
     heartbeat = Heartbeat(context.client, context.names)
     lease = context.watch(
         LEASE,

@@ -39,7 +39,7 @@ _SUBRESOURCE = '(has(request.subResource) ? "/" + request.subResource : "")'
 
 
 class Exemptions(msgspec.Struct, frozen=True):
-    """What is left alone, as far as the installation decides it."""
+    """What is never sent to the webhooks of this installation."""
 
     own_namespace: str
     # The ClusterRole that owns the webhooks: while it cannot be deleted, neither can they.

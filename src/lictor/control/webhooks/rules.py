@@ -46,7 +46,7 @@ def merge_selectors(*selectors: JsonObject | None) -> JsonObject:
 
 
 def select_namespaces(policies: Iterable[StoredPolicy]) -> JsonObject:
-    """Where policies that all live in namespaces apply; everywhere where one does not."""
+    """The namespaces of namespaced policies; no selector where one is cluster-scoped."""
     namespaces = {policy.namespace for policy in policies}
     if not namespaces or "" in namespaces:
         return {}
@@ -81,7 +81,7 @@ def _find_scope(record: PolicyRecord | None, *, mutating: bool) -> LabelSelector
 
 
 def _find_rule_scope(rule: Rule) -> LabelSelector | None:
-    # What was generated or changed elsewhere is looked after wherever it is.
+    # Generated objects and mutated targets may be in any namespace.
     if rule.generate is not None or (rule.mutate is not None and rule.mutate.targets):
         return None
     match = rule.match

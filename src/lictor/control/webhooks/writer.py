@@ -88,12 +88,12 @@ def _is_same_thing(left: JsonObject, right: JsonObject) -> bool:
 
 _AT_ONCE = 4
 _REFUSALS = (400, 422)
-# The question is about policies: a fault in our own address must not speak against them.
+# Only the rules of policies are checked: an error in our own address must not count.
 _SOMEWHERE = WebhookAddress(ca_bundle="", namespace="default", service="webhook")
 
 
 class WebhookDryRun:
-    """Knows what the API server said; what it has not been asked yet counts as taken."""
+    """Asks the API server by dry runs whether it accepts webhooks; assumes so until asked."""
 
     def __init__(self, client: Client, prefix: str) -> None:
         self._client = client
@@ -103,7 +103,7 @@ class WebhookDryRun:
         self._asked: dict[bytes, WebhookDraft] = {}
 
     def begin(self) -> None:
-        """A new computation begins: only what it asks about is worth remembering."""
+        """Start a new computation; answers that it does not ask for are forgotten."""
         self._asked = {}
 
     def explain(self, draft: WebhookDraft) -> str:
@@ -113,7 +113,7 @@ class WebhookDryRun:
         return self._known.get(content, "")
 
     async def learn(self) -> bool:
-        """Ask about what is new. False: there was nothing, and all answers were known."""
+        """Dry-run new webhooks; False where all answers were known."""
         self._known = {key: why for key, why in self._known.items() if key in self._asked}
         new = [key for key in self._asked if key not in self._known]
         gate = asyncio.Semaphore(_AT_ONCE)
