@@ -13,7 +13,7 @@ from lictor.cluster.resource import (
     Resource,
 )
 from lictor.cluster.stored_policy import StoredPolicy
-from lictor.control.context import ControllerContext
+from lictor.control.context import ControllerContext, EmitEvent
 from lictor.control.loop import ReconcileLoop
 from lictor.control.native_policies.objects import (
     MANAGED,
