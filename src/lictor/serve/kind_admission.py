@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.wildcard import match_wildcard
-from lictor.raw import Json, JsonObject
+from lictor.lint.field import Field
+from lictor.model.finding import write_path
+from lictor.raw import JsonObject
 from lictor.serve.review_result import ReviewResult
 
 
@@ -35,20 +37,21 @@ def _is_served(selector: KindSelector, names: ResourceNames) -> bool:
 
 
 def _list_matched_kinds(document: JsonObject) -> Iterator[str]:
-    spec = document.get("spec")
-    rules = spec.get("rules") if isinstance(spec, dict) else None
-    for rule in rules if isinstance(rules, list) else ():
-        for name in ("match", "exclude") if isinstance(rule, dict) else ():
-            yield from _list_filter_kinds(rule.get(name))
+    for rule in Field(document)["spec"]["rules"].each():
+        for name in ("match", "exclude"):
+            yield from list_kinds(rule[name])
 
 
-def _list_filter_kinds(match: Json) -> Iterator[str]:
-    if not isinstance(match, dict):
-        return
-    for each in (match, *(match.get("any") or ()), *(match.get("all") or ())):
-        resources = each.get("resources") if isinstance(each, dict) else None
-        kinds = resources.get("kinds") if isinstance(resources, dict) else None
-        yield from (kind for kind in kinds or () if isinstance(kind, str))
+def list_filters(match: Field) -> Iterator[Field]:
+    """The resources that each filter of a match or exclude names."""
+    for each in (match, *match["any"].each(), *match["all"].each()):
+        yield each["resources"]
+
+
+def list_kinds(match: Field) -> Iterator[str]:
+    """The kinds of a match or exclude."""
+    for resources in list_filters(match):
+        yield from resources["kinds"].texts
 
 
 def review_targets(document: JsonObject, names: ResourceNames) -> ReviewResult:
@@ -56,18 +59,17 @@ def review_targets(document: JsonObject, names: ResourceNames) -> ReviewResult:
     is_bound = document.get("kind") == "Policy"
     told = [
         message
-        for path, body in _list_bodies(document)
+        for body in _list_bodies(document)
         for kind in _list_target_kinds(body)
-        for message in _check(kind, body, path, names, is_bound=is_bound)
+        for message in _check(kind, body, names, is_bound=is_bound)
     ]
     return ReviewResult(tuple(dict.fromkeys(told)))
 
 
-def _check(
-    kind: str, body: JsonObject, path: str, names: ResourceNames, *, is_bound: bool
-) -> Iterator[str]:
+def _check(kind: str, body: Field, names: ResourceNames, *, is_bound: bool) -> Iterator[str]:
+    path = write_path(body.path)
     namespaced = _find_scope(kind, names)
-    namespace = body.get("namespace")
+    namespace = body["namespace"].value
     if namespaced is None:
         return
     if namespaced and not namespace:
@@ -89,34 +91,18 @@ def _find_scope(kind: str, names: ResourceNames) -> bool | None:
     return names.of_kind(group, selector.version, selector.kind).namespaced
 
 
-def _list_target_kinds(body: JsonObject) -> Iterator[str]:
-    clones = body.get("cloneList")
-    kinds = clones.get("kinds") if isinstance(clones, dict) else None
-    if isinstance(kinds, list):
-        yield from (kind for kind in kinds if isinstance(kind, str))
-    elif body.get("kind"):
-        yield "/".join(str(body[name]) for name in ("apiVersion", "kind") if body.get(name))
+def _list_target_kinds(body: Field) -> Iterator[str]:
+    if body["cloneList"]["kinds"].is_list:
+        yield from body["cloneList"]["kinds"].texts
+    elif body["kind"].value:
+        named = (body[name].value for name in ("apiVersion", "kind"))
+        yield "/".join(str(value) for value in named if value)
 
 
-def _list_bodies(document: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    for index, rule in enumerate(_objects(_read(document, "spec", "rules"))):
-        generate = rule.get("generate")
-        if not isinstance(generate, dict):
-            continue
-        path = f"spec.rules[{index}].generate"
-        loops = _objects(generate.get("foreach"))
-        if not loops:
-            yield path, generate
-        for number, loop in enumerate(loops):
-            yield f"{path}.foreach[{number}]", loop
-
-
-def _read(value: Json, *keys: str) -> Json:
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _objects(value: Json) -> list[JsonObject]:
-    items = value if isinstance(value, list) else []
-    return [item for item in items if isinstance(item, dict)]
+def _list_bodies(document: JsonObject) -> Iterator[Field]:
+    """What the generate rules of a policy make: each loop, or the rule itself."""
+    for rule in Field(document)["spec"]["rules"].each():
+        generate = rule["generate"]
+        loops = [loop for loop in generate["foreach"].each() if loop.is_object]
+        if loops or generate.is_object:
+            yield from loops or [generate]

@@ -10,7 +10,10 @@ from lictor.cluster.rbac import Access, AccessCheck
 from lictor.kubernetes.resource_names import ResourceNames, ResourceType
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
-from lictor.raw import Json, JsonObject
+from lictor.lint.field import Field
+from lictor.model.finding import write_path
+from lictor.raw import JsonObject
+from lictor.serve.kind_admission import list_filters, list_kinds
 from lictor.serve.review_result import ACCEPTED, ReviewResult
 
 _GROUP = "rbac.authorization.k8s.io"
@@ -29,7 +32,7 @@ class _Target(msgspec.Struct, frozen=True):
 
     kind: str
     namespace: str
-    data: JsonObject
+    data: Field
     path: str
 
 
@@ -72,10 +75,10 @@ async def _review_role(target: _Target, account: str, allows: AccessCheck) -> Re
 
 
 async def _review_binding(target: _Target, account: str, allows: AccessCheck) -> ReviewResult:
-    role = _object(target.data.get("roleRef"))
-    kind, name = (str(role.get(key) or "") for key in ("kind", "name"))
+    role = target.data["roleRef"]
+    kind, name = role["kind"].text, role["name"].text
     resource = _ROLES.get(kind, "clusterroles")
-    plain = "" if "{{" in name else name
+    plain = _read_plain(role["name"])
     place = target.namespace if target.kind == "RoleBinding" else ""
     if await allows(Access(account, "bind", _GROUP, resource, namespace=place, name=plain)):
         return ACCEPTED
@@ -91,33 +94,25 @@ def _ask(account: str, verb: str, group: str, name: str, namespace: str) -> Acce
     return Access(account, verb, group, resource, subresource=subresource, namespace=namespace)
 
 
-def _list_rights(data: JsonObject) -> Iterator[tuple[str, str, str]]:
+def _list_rights(data: Field) -> Iterator[tuple[str, str, str]]:
     """Verb, group and resource of everything that a role grants; nothing where it is not plain."""
-    for rule in _objects(data.get("rules")):
-        if not rule.get("resourceNames"):
+    for rule in data["rules"].each():
+        if not rule["resourceNames"].value:
             verbs, groups, resources = (
-                _read_texts(rule.get(key)) for key in ("verbs", "apiGroups", "resources")
+                [text for text in rule[key].texts if "{{" not in text]
+                for key in ("verbs", "apiGroups", "resources")
             )
             yield from product(verbs, groups, resources)
 
 
-def _read_texts(value: Json) -> list[str]:
-    texts = value if isinstance(value, list) else []
-    return [text for text in texts if isinstance(text, str) and "{{" not in text]
-
-
 def _list_targets(document: JsonObject) -> Iterator[_Target]:
-    for index, rule in enumerate(_objects(_object(document.get("spec")).get("rules"))):
-        generate = _object(rule.get("generate"))
-        for body in (generate, *_objects(generate.get("foreach"))):
-            kind, namespace = str(body.get("kind") or ""), str(body.get("namespace") or "")
+    for rule in Field(document)["spec"]["rules"].each():
+        generate = rule["generate"]
+        for body in (generate, *generate["foreach"].each()):
+            kind = body["kind"].text
             if kind in _ROLES or kind in _BINDINGS:
-                yield _Target(
-                    kind,
-                    "" if "{{" in namespace else namespace,
-                    _object(body.get("data")),
-                    f"spec.rules[{index}].generate",
-                )
+                namespace = _read_plain(body["namespace"])
+                yield _Target(kind, namespace, body["data"], write_path(generate.path))
 
 
 _MAKING = ("get", "create")
@@ -205,73 +200,53 @@ def _find_resource(selector: KindSelector, names: ResourceNames) -> ResourceType
 
 def list_needs(document: JsonObject, accounts: ControllerAccounts) -> Iterator[RequiredPermission]:
     """Everything that a classic policy or a cleanup policy needs to be allowed."""
-    spec = _object(document.get("spec"))
-    if str(document.get("kind")).endswith("CleanupPolicy"):
-        yield from _need_for_cleanup(document, accounts)
-    for index, rule in enumerate(_objects(spec.get("rules"))):
-        path = f"spec.rules[{index}]"
+    policy = Field(document)
+    if policy["kind"].text.endswith("CleanupPolicy") and accounts.cleanup:
+        yield from _need_for_cleanup(policy, accounts.cleanup)
+    for rule in policy["spec"]["rules"].each():
         if accounts.background:
-            yield from _need_for_generate(_object(rule.get("generate")), accounts, path)
-            yield from _need_for_targets(_object(rule.get("mutate")), accounts, path)
+            yield from _need_for_generate(rule["generate"], accounts.background)
+            yield from _need_for_targets(rule["mutate"]["targets"], accounts.background)
         if accounts.reports:
-            yield from _need_for_reports(rule, accounts, path)
+            yield from _need_for_reports(rule["match"], accounts.reports)
 
 
-def _need_for_generate(
-    generate: JsonObject, accounts: ControllerAccounts, path: str
-) -> Iterator[RequiredPermission]:
-    if not generate:
+def _need_for_generate(generate: Field, account: str) -> Iterator[RequiredPermission]:
+    if not generate.value or not generate.is_object:
         return
-    verbs = _KEEPING if generate.get("synchronize") is True else _MAKING
-    for body in _objects(generate.get("foreach")) or [generate]:
-        kinds = _object(body.get("cloneList")).get("kinds") or [_name_kind(body)]
-        for kind in kinds if isinstance(kinds, list) else ():
-            if isinstance(kind, str) and not _has_variable(kind):
-                place = _plain(body.get("namespace"))
-                yield RequiredPermission(
-                    accounts.background, verbs, kind, f"{path}.generate", place
-                )
+    verbs = _KEEPING if generate["synchronize"].is_true else _MAKING
+    loops = [loop for loop in generate["foreach"].each() if loop.is_object]
+    for body in loops or [generate]:
+        for kind in body["cloneList"]["kinds"].texts or (_name_kind(body),):
+            if "{{" not in kind:
+                namespace = _read_plain(body["namespace"])
+                path = write_path(generate.path)
+                yield RequiredPermission(account, verbs, kind, path, namespace)
 
 
-def _need_for_targets(
-    mutate: JsonObject, accounts: ControllerAccounts, path: str
-) -> Iterator[RequiredPermission]:
-    for index, target in enumerate(_objects(mutate.get("targets"))):
+def _need_for_targets(targets: Field, account: str) -> Iterator[RequiredPermission]:
+    for target in targets.each():
         kind = _name_kind(target)
-        if not _has_variable(kind):
-            yield RequiredPermission(
-                accounts.background,
-                _CHANGING,
-                kind,
-                f"{path}.mutate.targets[{index}]",
-                _plain(target.get("namespace")),
-                _plain(target.get("name")),
-            )
+        if target.is_object and "{{" not in kind:
+            names = _read_plain(target["namespace"]), _read_plain(target["name"])
+            yield RequiredPermission(account, _CHANGING, kind, write_path(target.path), *names)
 
 
-def _need_for_reports(
-    rule: JsonObject, accounts: ControllerAccounts, path: str
-) -> Iterator[RequiredPermission]:
-    for kind in _list_kinds(_object(rule.get("match"))):
+def _need_for_reports(match: Field, account: str) -> Iterator[RequiredPermission]:
+    path = write_path(match.path)
+    for kind in list_kinds(match):
         # A subresource is never scanned, and all kinds at once nobody can ask about.
         if not has_wildcard(kind) and not parse_kind_selector(kind).subresource:
-            where = f"{path}.match"
             yield RequiredPermission(
-                accounts.reports, _SCANNING, kind, where, controller="reports", is_vital=False
+                account, _SCANNING, kind, path, controller="reports", is_vital=False
             )
 
 
-def _need_for_cleanup(
-    document: JsonObject, accounts: ControllerAccounts
-) -> Iterator[RequiredPermission]:
-    if not accounts.cleanup:
-        return
-    namespace = str(_object(document.get("metadata")).get("namespace") or "")
-    match = _object(_object(document.get("spec")).get("match"))
-    need = RequiredPermission(
-        accounts.cleanup, _DELETING, "", "spec.match", namespace, controller="cleanup"
-    )
-    for kind in dict.fromkeys(_list_kinds(match)):
+def _need_for_cleanup(policy: Field, account: str) -> Iterator[RequiredPermission]:
+    namespace = policy["metadata"]["namespace"].text
+    match = policy["spec"]["match"]
+    need = RequiredPermission(account, _DELETING, "", "spec.match", namespace, controller="cleanup")
+    for kind in dict.fromkeys(list_kinds(match)):
         names = _list_names(match, kind)
         if has_wildcard(kind):
             continue
@@ -284,48 +259,25 @@ def _need_for_cleanup(
             yield replace(need, kind=kind, verbs=("delete",), name=name)
 
 
-def _list_names(match: JsonObject, kind: str) -> tuple[str, ...]:
+def _list_names(match: Field, kind: str) -> tuple[str, ...]:
     """The only names that objects of a kind can have; empty where they can have others."""
     found: dict[str, None] = {}
-    for each in (*_objects(match.get("any")), *_objects(match.get("all")), match):
-        resources = _object(each.get("resources"))
-        if kind not in (resources.get("kinds") or ()):
+    for resources in list_filters(match):
+        if kind not in resources["kinds"].texts:
             continue
-        names = [*(resources.get("names") or ()), *filter(None, [resources.get("name")])]
-        texts = [name for name in names if isinstance(name, str)]
-        if not texts or any(map(has_wildcard, texts)):
+        names = (*resources["names"].texts, *filter(None, (resources["name"].text,)))
+        if not names or any(map(has_wildcard, names)):
             return ()
-        found |= dict.fromkeys(texts)
+        found |= dict.fromkeys(names)
     return tuple(found)
 
 
-def _list_kinds(match: JsonObject) -> Iterator[str]:
-    filters = [*_objects(match.get("any")), *_objects(match.get("all")), match]
-    for each in filters:
-        kinds = _object(each.get("resources")).get("kinds")
-        yield from (kind for kind in kinds or () if isinstance(kind, str))
-
-
-def _name_kind(body: JsonObject) -> str:
-    version = body.get("apiVersion")
+def _name_kind(body: Field) -> str:
     # The core group has no name, and a version alone would stand for any group.
-    prefix = f"{version}/" if isinstance(version, str) and version else ""
-    return f"{prefix}{body.get('kind') or ''}"
+    version = body["apiVersion"].text
+    return f"{version}/{body['kind'].text}" if version else body["kind"].text
 
 
-def _plain(value: Json) -> str:
+def _read_plain(field: Field) -> str:
     """A name that is known now; who may act anywhere may act there."""
-    return value if isinstance(value, str) and not _has_variable(value) else ""
-
-
-def _has_variable(text: str) -> bool:
-    return "{{" in text
-
-
-def _object(value: Json) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _objects(value: Json) -> list[JsonObject]:
-    items = value if isinstance(value, list) else []
-    return [item for item in items if isinstance(item, dict)]
+    return "" if "{{" in field.text else field.text
