@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from lictor.apiserver.access.role_aggregation import gather_rules
 from lictor.apiserver.kinds.catalogue import KindCatalogue
 from lictor.apiserver.loopback_client import SYSTEM, LoopbackClient
+from lictor.apiserver.resources.rbac import gather_rules
 from lictor.apiserver.store import Store
 from lictor.raw import JsonObject
 
@@ -250,7 +250,7 @@ async def create_bootstrap_objects(
     api: LoopbackClient, store: Store, catalogue: KindCatalogue, port: int
 ) -> None:
     """Create what is missing."""
-    for document in _list_furniture(port):
+    for document in _list_objects(port):
         kind = catalogue.find_kind(document["apiVersion"], document["kind"])
         metadata = document["metadata"]
         namespace = metadata.get("namespace") or ""
@@ -258,7 +258,7 @@ async def create_bootstrap_objects(
             await api.create(SYSTEM, kind, document, namespace=namespace)
 
 
-def _list_furniture(port: int) -> Iterator[JsonObject]:
+def _list_objects(port: int) -> Iterator[JsonObject]:
     for name in NAMESPACES:
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     yield from list_bootstrap_roles()

@@ -20,7 +20,7 @@ from lictor.apiserver.context import ServerContext
 from lictor.apiserver.deletion import DeleteOptions, read_options
 from lictor.apiserver.field_errors import Cause
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.lists import ListQuery, list_page
+from lictor.apiserver.lists import ListQuery, compile_selectors, list_page
 from lictor.apiserver.loopback_client import LoopbackClient
 from lictor.apiserver.objects import key_of
 from lictor.apiserver.patches import PatchKind, compile_patch, read_patch_kind
@@ -41,7 +41,6 @@ from lictor.apiserver.request import (
     read_validation,
     refuse_options,
 )
-from lictor.apiserver.selectors import compile_selectors
 from lictor.apiserver.status_errors import bad_request, no_such_resource, not_allowed
 from lictor.apiserver.subresources import SubresourceHandlers
 from lictor.apiserver.watches import Watches, WatchQuery
@@ -66,7 +65,7 @@ class ResourceRequest(msgspec.Struct, frozen=True):
     call: HttpRequest
     route: ResourceRoute
     parameters: Parameters
-    wish: AcceptedForm
+    form: AcceptedForm
     attributes: RequestAttributes
 
     @property
@@ -83,13 +82,13 @@ class RequestHandlers:
         context: ServerContext,
         api: LoopbackClient,
         watches: Watches,
-        annexes: SubresourceHandlers,
+        subresources: SubresourceHandlers,
         reviews: AccessReviews,
     ) -> None:
         self._context = context
         self._api = api
         self._watches = watches
-        self._annexes = annexes
+        self._subresources = subresources
         self._reviews = reviews
         self._verbs: dict[
             str, Callable[[ResourceRequest], Awaitable[HttpResponse | StreamedResponse]]
@@ -108,13 +107,13 @@ class RequestHandlers:
         self, call: HttpRequest, user: ApiUser, route: ResourceRoute
     ) -> HttpResponse | StreamedResponse:
         """The reply to a call; raises RefusedRequestError."""
-        visit = _enter(call, user, route)
-        self._authorize(visit.attributes)
-        _check_verb(visit)
-        annex = self._annexes.find(visit.attributes)
-        if annex is not None:
-            return _reply_annex(await annex(visit.attributes, call))
-        return await self._verbs[visit.attributes.verb](visit)
+        request = _read_request(call, user, route)
+        self._authorize(request.attributes)
+        _check_verb(request)
+        handle = self._subresources.find(request.attributes)
+        if handle is not None:
+            return _reply_subresource(await handle(request.attributes, call))
+        return await self._verbs[request.attributes.verb](request)
 
     def _authorize(self, attributes: RequestAttributes) -> None:
         if attributes.name and attributes.kind.is_namespace:
@@ -124,93 +123,95 @@ class RequestHandlers:
 
     # --- reading
 
-    async def _get(self, visit: ResourceRequest) -> HttpResponse:
-        found = self._context.find(visit.attributes)
-        return _reply(render_object(visit.wish, visit.route.kind, found, visit.include))
+    async def _get(self, request: ResourceRequest) -> HttpResponse:
+        found = self._context.find(request.attributes)
+        return _reply(render_object(request.form, request.route.kind, found, request.include))
 
-    async def _list(self, visit: ResourceRequest) -> HttpResponse:
-        page = list_page(self._context, visit.route.kind, _read_query(visit))
-        return _reply(render_page(visit.wish, visit.route.kind, page, visit.include))
+    async def _list(self, request: ResourceRequest) -> HttpResponse:
+        page = list_page(self._context, request.route.kind, _read_query(request))
+        return _reply(render_page(request.form, request.route.kind, page, request.include))
 
-    async def _watch(self, visit: ResourceRequest) -> StreamedResponse:
-        kind, parameters = visit.route.kind, visit.parameters
+    async def _watch(self, request: ResourceRequest) -> StreamedResponse:
+        kind, parameters = request.route.kind, request.parameters
         initial = read_flag(parameters, "sendInitialEvents")
         fields = parameters.get("fieldSelector", "")
-        if visit.route.name:
-            fields = f"metadata.name={visit.route.name}"
-        show = build_show(visit.wish, kind, visit.include)
+        if request.route.name:
+            fields = f"metadata.name={request.route.name}"
+        show = build_show(request.form, kind, request.include)
         seconds = read_count(parameters, "timeoutSeconds")
         query = WatchQuery(
-            namespace=visit.route.namespace,
+            namespace=request.route.namespace,
             test=compile_selectors(kind, parameters.get("labelSelector", ""), fields),
             version=parameters.get("resourceVersion", ""),
             bookmarks=bool(read_flag(parameters, "allowWatchBookmarks")),
             initial=initial,
             seconds=float(seconds) if seconds else None,
-            style=f"{visit.wish.form}/{visit.wish.version}/{visit.include}" if show else "",
+            style=f"{request.form.form}/{request.form.version}/{request.include}" if show else "",
             show=show,
         )
         return StreamedResponse(self._watches.open(kind, query).pieces())
 
     # --- writing
 
-    async def _create(self, visit: ResourceRequest) -> HttpResponse:
-        document, validation = _read_body(visit)
-        kind = visit.route.kind
+    async def _create(self, request: ResourceRequest) -> HttpResponse:
+        document, validation = _read_body(request)
+        kind = request.route.kind
         if (kind.group, kind.plural) in REVIEWS:
-            user, namespace = visit.attributes.user, visit.route.namespace
+            user, namespace = request.attributes.user, request.route.namespace
             answer = self._reviews.answer(kind, user, document, namespace)
             return _reply(answer, HTTPStatus.CREATED)
         attributes = msgspec.structs.replace(
-            visit.attributes, name=document["metadata"].get("name") or ""
+            request.attributes, name=document["metadata"].get("name") or ""
         )
         written = await self._api.writer.create(attributes, document, validation)
-        return _reply_written(visit, written)
+        return _reply_written(request, written)
 
-    async def _update(self, visit: ResourceRequest) -> HttpResponse:
-        document, validation = _read_body(visit)
-        written = await self._api.writer.update(visit.attributes, document, validation)
-        return _reply_written(visit, written)
+    async def _update(self, request: ResourceRequest) -> HttpResponse:
+        document, validation = _read_body(request)
+        written = await self._api.writer.update(request.attributes, document, validation)
+        return _reply_written(request, written)
 
-    async def _patch(self, visit: ResourceRequest) -> HttpResponse:
-        call, writer = visit.call, self._api.writer
-        patch_kind = read_patch_kind(visit.route.kind, call.content_type.decode("latin-1"))
-        validation = read_validation(visit.parameters, "PatchOptions")
-        force = bool(read_flag(visit.parameters, "force"))
-        _check_patch_options(visit.parameters, patch_kind, force=force)
+    async def _patch(self, request: ResourceRequest) -> HttpResponse:
+        call, writer = request.call, self._api.writer
+        patch_kind = read_patch_kind(request.route.kind, call.content_type.decode("latin-1"))
+        validation = read_validation(request.parameters, "PatchOptions")
+        force = bool(read_flag(request.parameters, "force"))
+        _check_patch_options(request.parameters, patch_kind, force=force)
         if patch_kind is PatchKind.APPLY:
-            document = decode_object(visit.route.kind, read_document(call.body, call.content_type))
+            document = decode_object(
+                request.route.kind, read_document(call.body, call.content_type)
+            )
             if not document["metadata"].get("name"):
                 raise bad_request(
-                    f"the name of the object ({visit.route.name} based on URL) was "
+                    f"the name of the object ({request.route.name} based on URL) was "
                     "undeterminable: name must be provided"
                 )
-            written = await writer.apply(visit.attributes, Applied(document, force))
+            written = await writer.apply(request.attributes, Applied(document, force))
         else:
             edit = compile_patch(patch_kind, read_json(call.body))
-            written = await writer.edit(visit.attributes, edit, validation)
-        return _reply_written(visit, written)
+            written = await writer.edit(request.attributes, edit, validation)
+        return _reply_written(request, written)
 
     # --- deleting
 
-    async def _delete(self, visit: ResourceRequest) -> HttpResponse:
-        attributes, options = _read_deletion(visit)
+    async def _delete(self, request: ResourceRequest) -> HttpResponse:
+        attributes, options = _read_deletion(request)
         deleted = await self._api.deleter.delete(attributes, options)
         return _reply(deleted.reply, warnings=deleted.warnings)
 
-    async def _delete_collection(self, visit: ResourceRequest) -> HttpResponse:
-        kind = visit.route.kind
-        attributes, options = _read_deletion(visit)
-        page = list_page(self._context, kind, _read_query(visit))
+    async def _delete_collection(self, request: ResourceRequest) -> HttpResponse:
+        kind = request.route.kind
+        attributes, options = _read_deletion(request)
+        page = list_page(self._context, kind, _read_query(request))
         for document in page.items:
             namespace, name = key_of(document)
             one = msgspec.structs.replace(attributes, namespace=namespace, name=name)
             await self._api.deleter.delete(one, options)
             await asyncio.sleep(0)
-        return _reply(render_page(visit.wish, kind, page, visit.include))
+        return _reply(render_page(request.form, kind, page, request.include))
 
 
-def _enter(call: HttpRequest, user: ApiUser, route: ResourceRoute) -> ResourceRequest:
+def _read_request(call: HttpRequest, user: ApiUser, route: ResourceRoute) -> ResourceRequest:
     parameters = read_parameters(call.query)
     verb = _find_verb(call, route, parameters)
     kind, operation = _OPTIONS.get(verb, ("", None))
@@ -257,8 +258,8 @@ def _find_verb(call: HttpRequest, route: ResourceRoute, parameters: Parameters) 
     return verb
 
 
-def _check_verb(visit: ResourceRequest) -> None:
-    route, verb = visit.route, visit.attributes.verb
+def _check_verb(request: ResourceRequest) -> None:
+    route, verb = request.route, request.attributes.verb
     if route.subresource and route.subresource not in route.kind.subresources:
         raise no_such_resource()
     if not route.subresource and verb not in route.kind.verbs:
@@ -267,10 +268,10 @@ def _check_verb(visit: ResourceRequest) -> None:
         raise not_allowed()
 
 
-def _read_query(visit: ResourceRequest) -> ListQuery:
-    parameters = visit.parameters
+def _read_query(request: ResourceRequest) -> ListQuery:
+    parameters = request.parameters
     return ListQuery(
-        visit.route.namespace,
+        request.route.namespace,
         parameters.get("labelSelector", ""),
         parameters.get("fieldSelector", ""),
         read_count(parameters, "limit") or 0,
@@ -280,9 +281,9 @@ def _read_query(visit: ResourceRequest) -> ListQuery:
     )
 
 
-def _read_body(visit: ResourceRequest) -> tuple[JsonObject, FieldValidation]:
-    call, kind = visit.call, visit.route.kind
-    validation = read_validation(visit.parameters, str(visit.attributes.options["kind"]))
+def _read_body(request: ResourceRequest) -> tuple[JsonObject, FieldValidation]:
+    call, kind = request.call, request.route.kind
+    validation = read_validation(request.parameters, str(request.attributes.options["kind"]))
     document = decode_object(kind, read_document(call.body, call.content_type))
     if validation is FieldValidation.STRICT:
         _refuse_duplicates(kind, call.body)
@@ -306,9 +307,9 @@ def _check_patch_options(parameters: Parameters, kind: PatchKind, *, force: bool
         raise refuse_options("PatchOptions", Cause("FieldValueForbidden", told, "force"))
 
 
-def _read_deletion(visit: ResourceRequest) -> tuple[RequestAttributes, DeleteOptions]:
+def _read_deletion(request: ResourceRequest) -> tuple[RequestAttributes, DeleteOptions]:
     """Options come in the body, in the query, or not at all."""
-    call, parameters = visit.call, visit.parameters
+    call, parameters = request.call, request.parameters
     sent: JsonObject = {}
     if call.body.strip():
         body = read_document(call.body, call.content_type)
@@ -323,23 +324,23 @@ def _read_deletion(visit: ResourceRequest) -> tuple[RequestAttributes, DeleteOpt
         if orphans is not None:
             sent["orphanDependents"] = orphans
     options = read_options(sent)
-    attributes = visit.attributes
+    attributes = request.attributes
     shown = {**attributes.options, **sent, "kind": "DeleteOptions"}
     shown["apiVersion"] = "meta.k8s.io/v1"
     dry = attributes.dry_run or sent.get("dryRun") == ["All"]
     return msgspec.structs.replace(attributes, options=shown, dry_run=dry), options
 
 
-def _reply_annex(answer: Written | HttpResponse) -> HttpResponse:
+def _reply_subresource(answer: Written | HttpResponse) -> HttpResponse:
     if isinstance(answer, HttpResponse):
         return answer
     status = HTTPStatus.CREATED if answer.is_new else HTTPStatus.OK
     return _reply(answer.document, status, answer.warnings)
 
 
-def _reply_written(visit: ResourceRequest, written: Written) -> HttpResponse:
+def _reply_written(request: ResourceRequest, written: Written) -> HttpResponse:
     status = HTTPStatus.CREATED if written.is_new else HTTPStatus.OK
-    shown = render_object(visit.wish, visit.route.kind, written.document, visit.include)
+    shown = render_object(request.form, request.route.kind, written.document, request.include)
     return _reply(shown, status, written.warnings)
 
 

@@ -68,14 +68,14 @@ def _build_row(
 
 
 def render_object(
-    wish: AcceptedForm, kind: ServedKind, document: JsonObject, include: str
+    form: AcceptedForm, kind: ServedKind, document: JsonObject, include: str
 ) -> JsonObject:
     """One object; `include` is how much of it a row of a table carries."""
-    match wish.form:
+    match form.form:
         case ObjectForm.OBJECT:
             return document
         case ObjectForm.METADATA:
-            return show_metadata(document, wish.version)
+            return show_metadata(document, form.version)
         case ObjectForm.TABLE:
             metadata = {"resourceVersion": version_of(document)}
             return render_table(
@@ -83,16 +83,16 @@ def render_object(
                 [document],
                 list_metadata=metadata,
                 include_object=include,
-                version=wish.version,
+                version=form.version,
             )
         case _:
-            assert_never(wish.form)
+            assert_never(form.form)
 
 
-def render_page(wish: AcceptedForm, kind: ServedKind, page: ListPage, include: str) -> JsonObject:
+def render_page(form: AcceptedForm, kind: ServedKind, page: ListPage, include: str) -> JsonObject:
     """A page of a list."""
     metadata = page.describe()
-    match wish.form:
+    match form.form:
         case ObjectForm.OBJECT:
             return {
                 "kind": kind.list_kind,
@@ -101,23 +101,23 @@ def render_page(wish: AcceptedForm, kind: ServedKind, page: ListPage, include: s
                 "items": page.items,
             }
         case ObjectForm.METADATA:
-            return list_metadata(page.items, metadata, wish.version)
+            return list_metadata(page.items, metadata, form.version)
         case ObjectForm.TABLE:
             return render_table(
                 kind,
                 page.items,
                 list_metadata=metadata,
                 include_object=include,
-                version=wish.version,
+                version=form.version,
             )
         case _:
-            assert_never(wish.form)
+            assert_never(form.form)
 
 
 def build_show(
-    wish: AcceptedForm, kind: ServedKind, include: str
+    form: AcceptedForm, kind: ServedKind, include: str
 ) -> Callable[[JsonObject], JsonObject] | None:
     """How a watch shows an object; None for as it is."""
-    if wish.form is ObjectForm.OBJECT:
+    if form.form is ObjectForm.OBJECT:
         return None
-    return lambda document: render_object(wish, kind, document, include)
+    return lambda document: render_object(form, kind, document, include)

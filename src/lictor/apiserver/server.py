@@ -17,7 +17,6 @@ import orjson
 from lictor.apiserver.access.access_reviews import AccessReviews
 from lictor.apiserver.access.authentication import HEADERS, IMPERSONATE_EXTRA, Authentication
 from lictor.apiserver.access.authorization import Authorization
-from lictor.apiserver.access.role_aggregation import AGGREGATOR, RoleAggregation
 from lictor.apiserver.access.service_account_tokens import ServiceTokens, TokenRequests
 from lictor.apiserver.admission.admission_policies import STATUS_KEEPER, PolicyStatusController
 from lictor.apiserver.admission.chain import AdmissionChain
@@ -27,12 +26,13 @@ from lictor.apiserver.controllers.definitions import DefinitionController
 from lictor.apiserver.controllers.garbage_collector import GarbageCollector
 from lictor.apiserver.controllers.namespaces import NamespaceController
 from lictor.apiserver.handlers import JSON_TYPE, RequestHandlers, write_warnings
+from lictor.apiserver.kind import ObjectReader
 from lictor.apiserver.kinds.catalogue import KindCatalogue, build_catalogue
-from lictor.apiserver.kinds.documents import Documents
+from lictor.apiserver.kinds.discovery import Documents
 from lictor.apiserver.loopback_client import LoopbackClient
-from lictor.apiserver.object_reader import ObjectReader
 from lictor.apiserver.persistence import Database, SqliteJournal, open_store
 from lictor.apiserver.request import ApiUser, find_route, is_resource_path
+from lictor.apiserver.resources.rbac import AGGREGATOR, RoleAggregation
 from lictor.apiserver.status_errors import build_status, internal_error
 from lictor.apiserver.store import Store
 from lictor.apiserver.subresources import SubresourceHandlers
@@ -44,12 +44,12 @@ from lictor.http.server import HttpServer
 from lictor.raw import Json, JsonObject
 
 # Runs until it is cancelled.
-Duty: TypeAlias = Callable[[], Awaitable[None]]
+ControllerLoop: TypeAlias = Callable[[], Awaitable[None]]
 
 
-def list_duties(
+def build_controllers(
     api: LoopbackClient, store: Store, catalogue: KindCatalogue, authority: str
-) -> tuple[Duty, ...]:
+) -> tuple[ControllerLoop, ...]:
     """All of them; `authority` is the certificate by which clients know the server."""
     reader = ObjectReader(store, catalogue)
     roles = _build_write(api, catalogue, AGGREGATOR, "")
@@ -103,7 +103,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
     # A port that is bound already, instead of the address.
     listener: socket.socket | None = None
     # A second door, without TLS, for other processes of this program; on loopback only.
-    side_door: socket.socket | None = None
+    plain_listener: socket.socket | None = None
 
 
 class Server:
@@ -124,9 +124,9 @@ class Server:
         self.api = LoopbackClient(context)
         self._definitions = DefinitionController(self.api, self.store, self.catalogue)
         self.watches = Watches(context)
-        annexes = SubresourceHandlers(context, self.api, TokenRequests(reader, service_tokens))
+        subresources = SubresourceHandlers(context, self.api, TokenRequests(reader, service_tokens))
         reviews = AccessReviews(self._authentication, self._authorization, service_tokens)
-        self._desk = RequestHandlers(context, self.api, self.watches, annexes, reviews)
+        self._handlers = RequestHandlers(context, self.api, self.watches, subresources, reviews)
         self._documents = Documents(self.catalogue, f"{settings.address}:{settings.port}")
         self._http = HttpServer(
             self._answer,
@@ -158,13 +158,13 @@ class Server:
         """Listen, and keep context; returns when clients are welcome."""
         bound = await self.prepare()
         self._open(bound, _make_context(self._settings))
-        if self._settings.side_door is not None:
-            self._open(self._settings.side_door, None)
+        if self._settings.plain_listener is not None:
+            self._open(self._settings.plain_listener, None)
         self._keep(self._http.sweep())
         trusted = _read_authority(self._settings)
-        duties = list_duties(self.api, self.store, self.catalogue, trusted)
-        for duty in (self._definitions.run, *duties):
-            self._keep(_run_duty(duty))
+        controllers = build_controllers(self.api, self.store, self.catalogue, trusted)
+        for controller in (self._definitions.run, *controllers):
+            self._keep(_run_controller(controller))
 
     def _open(self, bound: socket.socket, context: ssl.SSLContext | None) -> None:
         listener = Listener(bound, self._http, context)
@@ -185,7 +185,7 @@ class Server:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        for bound in (self._socket, self._settings.side_door):
+        for bound in (self._socket, self._settings.plain_listener):
             if bound is not None:
                 bound.close()
         await self._admission.close()
@@ -196,7 +196,9 @@ class Server:
         try:
             user = self._authentication.identify(call)
             if is_resource_path(call.path):
-                return await self._desk.answer(call, user, find_route(self.catalogue, call.path))
+                return await self._handlers.answer(
+                    call, user, find_route(self.catalogue, call.path)
+                )
             return self._answer_document(call, user)
         except RefusedRequestError as error:
             return _reply_refusal(error)
@@ -222,10 +224,10 @@ def build_server(settings: ServerSettings) -> Server:
     return Server(settings)
 
 
-async def _run_duty(duty: Duty) -> None:
+async def _run_controller(controller: ControllerLoop) -> None:
     """Whatever goes wrong with it is told; the server goes on without."""
     try:
-        await duty()
+        await controller()
     except Exception:
         log.exception("the server no longer looks after something")
 
@@ -246,7 +248,7 @@ def _find_key(database: Database | None) -> bytes:
 
 
 def _check_exposure(settings: ServerSettings) -> None:
-    door = settings.side_door
+    door = settings.plain_listener
     if door is not None and door.getsockname()[0] not in _LOOPBACK:
         raise UsageError("without TLS the server only listens on this machine")
     if settings.address in _LOOPBACK:

@@ -14,8 +14,7 @@ import orjson
 
 from lictor.apiserver.context import ServerContext
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.lists import read_version
-from lictor.apiserver.selectors import ObjectTest
+from lictor.apiserver.lists import ObjectTest, read_version
 from lictor.apiserver.status_errors import build_status, expired, too_large_version
 from lictor.apiserver.store import ADDED, DELETED, MODIFIED, ResourceStorage, StoreChange
 from lictor.raw import JsonObject
@@ -27,7 +26,6 @@ _BOOKMARK_SECONDS = 60.0
 _SHORTEST, _LONGEST = 1800.0, 3600.0
 # So much is handed to the connection at once; other watches get their turn then.
 _MAX_BATCH = 64 * 1024
-
 # How an object is shown: as itself, as a row of a table, or as its metadata only.
 Show = Callable[[JsonObject], JsonObject]
 

@@ -14,9 +14,8 @@ import orjson
 
 from lictor.apiserver.access.authorization import Authorization
 from lictor.apiserver.admission.chain import AdmissionChain
-from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.kind import ObjectReader, ServedKind
 from lictor.apiserver.kinds.catalogue import build_catalogue
-from lictor.apiserver.object_reader import ObjectReader
 from lictor.apiserver.request import ApiUser, RequestAttributes
 from lictor.apiserver.store import Store
 from lictor.cluster.keys import Algorithm, KeyPair, make_authority, make_serving

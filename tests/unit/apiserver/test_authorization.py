@@ -8,10 +8,10 @@ from access_world import ADMIN, World, make
 from lictor.apiserver.access.access_reviews import AccessReviews
 from lictor.apiserver.access.authentication import Authentication
 from lictor.apiserver.access.authorization import AccessQuestion
-from lictor.apiserver.access.role_aggregation import RoleAggregation
 from lictor.apiserver.access.service_account_tokens import ServiceTokens, TokenGrant
 from lictor.apiserver.bootstrap import list_bootstrap_bindings, list_bootstrap_roles
 from lictor.apiserver.request import ApiUser, RequestAttributes
+from lictor.apiserver.resources.rbac import RoleAggregation
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject
 

@@ -2,7 +2,7 @@
 
 import random
 
-from lictor.apiserver.compressed_objects import CompressedObjects, Compressor
+from lictor.apiserver.store import CompressedObjects, Compressor
 
 
 def make_object(number):

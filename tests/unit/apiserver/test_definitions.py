@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.apiserver.controllers.definitions import find_conflict, judge_definition
+from lictor.apiserver.controllers.definitions import compute_status, find_conflict
 
 
 def definition(plural, kind, *, short=(), status=None):
@@ -21,11 +21,11 @@ def definition(plural, kind, *, short=(), status=None):
 
 
 def established(document, now="2024-01-01T00:00:00Z"):
-    return {**document, "status": judge_definition(document, [], now)}
+    return {**document, "status": compute_status(document, [], now)}
 
 
 def test_a_first_definition_is_established():
-    status = judge_definition(definition("things", "Thing"), [], "2024-01-01T00:00:00Z")
+    status = compute_status(definition("things", "Thing"), [], "2024-01-01T00:00:00Z")
 
     assert [(c["type"], c["status"], c["reason"]) for c in status["conditions"]] == [
         ("NamesAccepted", "True", "NoConflicts"),
@@ -38,7 +38,7 @@ def test_a_first_definition_is_established():
 def test_judging_again_changes_nothing():
     document = established(definition("things", "Thing"))
 
-    assert judge_definition(document, [document], "2025-01-01T00:00:00Z") == document["status"]
+    assert compute_status(document, [document], "2025-01-01T00:00:00Z") == document["status"]
 
 
 def test_stored_versions_are_remembered():
@@ -48,7 +48,7 @@ def test_stored_versions_are_remembered():
         {"name": "v2", "served": True, "storage": True},
     ]
 
-    status = judge_definition(document, [document], "2025-01-01T00:00:00Z")
+    status = compute_status(document, [document], "2025-01-01T00:00:00Z")
 
     assert status["storedVersions"] == ["v1", "v2"]
 
@@ -73,7 +73,7 @@ def test_a_definition_whose_names_are_taken_is_not_established():
     first = established(definition("things", "Thing"))
     second = definition("others", "Thing")
 
-    status = judge_definition(second, [first, second], "2024-01-01T00:00:00Z")
+    status = compute_status(second, [first, second], "2024-01-01T00:00:00Z")
 
     assert [(c["type"], c["status"]) for c in status["conditions"]] == [
         ("NamesAccepted", "False"),

@@ -2,12 +2,13 @@
 
 import pytest
 
-from lictor.apiserver.ownership.field_sets import list_paths, print_path
-from lictor.apiserver.ownership.field_walks import (
+from lictor.apiserver.ownership.field_sets import (
     add_named,
     collect_fields,
     compare_fields,
+    list_paths,
     name_element,
+    print_path,
     remove_fields,
 )
 from lictor.errors import EvaluationError

@@ -3,7 +3,7 @@
 import pytest
 from access_world import World, make
 
-from lictor.apiserver.admission.pod_security import PodSecurityAdmission
+from lictor.apiserver.admission.plugins import PodSecurityAdmission
 from lictor.apiserver.admission.submission import Submission
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject

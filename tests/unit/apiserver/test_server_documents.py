@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from lictor.apiserver.kinds.catalogue import build_catalogue
-from lictor.apiserver.kinds.documents import Documents
+from lictor.apiserver.kinds.discovery import Documents
 
 CRD = yaml.safe_load("""
 metadata: {name: things.example.com}

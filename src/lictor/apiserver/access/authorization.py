@@ -7,8 +7,7 @@ import msgspec
 
 from lictor.apiserver.access.service_account_tokens import ACCOUNT_PREFIX
 from lictor.apiserver.json_fields import read_list, read_object, read_text, read_texts
-from lictor.apiserver.kind import Catalogue
-from lictor.apiserver.object_reader import ObjectReader, ObjectSource
+from lictor.apiserver.kind import Catalogue, ObjectReader, ObjectSource
 from lictor.apiserver.request import ApiUser, RequestAttributes
 from lictor.errors import RefusedRequestError
 from lictor.raw import Json, JsonObject

@@ -14,7 +14,7 @@ from lictor.apiserver.access.authorization import (
     forbid,
 )
 from lictor.apiserver.json_fields import read_list, read_object, read_text
-from lictor.apiserver.object_reader import ObjectReader
+from lictor.apiserver.kind import ObjectReader
 from lictor.apiserver.request import RequestAttributes
 from lictor.apiserver.status_errors import not_found
 from lictor.model.request import Operation

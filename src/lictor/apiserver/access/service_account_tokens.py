@@ -13,8 +13,7 @@ import orjson
 
 from lictor.apiserver.field_errors import Cause
 from lictor.apiserver.json_fields import read_object, read_text, read_texts
-from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.object_reader import ObjectReader
+from lictor.apiserver.kind import ObjectReader, ServedKind
 from lictor.apiserver.request import ApiUser
 from lictor.apiserver.status_errors import bad_request, conflict, invalid_object, not_found
 from lictor.crypto.json_web_token import decode_token

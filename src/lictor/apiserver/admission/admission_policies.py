@@ -10,8 +10,8 @@ from lictor.apiserver.access.service_account_tokens import ACCOUNT_PREFIX, accou
 from lictor.apiserver.admission.submission import MutationPasses, Submission
 from lictor.apiserver.admission.webhooks import is_exempt
 from lictor.apiserver.json_fields import read_object, read_text
+from lictor.apiserver.kind import ObjectReader
 from lictor.apiserver.kinds.catalogue import KindCatalogue
-from lictor.apiserver.object_reader import ObjectReader
 from lictor.apiserver.request import ApiUser
 from lictor.apiserver.status_errors import internal_error
 from lictor.errors import CompileError, RefusedRequestError
@@ -89,7 +89,7 @@ class AdmissionPolicies:
         self._reader = reader
         self._catalogue = catalogue
         self._lookups = lookups
-        self._judges: CompiledPolicies | None = None
+        self._policies: CompiledPolicies | None = None
         # Known to be without any policy in force: then nothing heavy is ever loaded.
         self._is_idle = False
         for plural in _PLURALS:
@@ -98,20 +98,20 @@ class AdmissionPolicies:
 
     def mutate(self, submission: Submission, rounds: MutationPasses) -> None:
         """Let policies change the object; raises RefusedRequestError."""
-        judges = self._find_judges(submission)
-        if judges is None or not judges.mutating:
+        policies = self._find_policies(submission)
+        if policies is None or not policies.mutating:
             return
-        denials = judges.mutate(submission, rounds)
+        denials = policies.mutate(submission, rounds)
         if denials:
             raise _refuse_mutation(submission, denials)
 
     def validate(self, submission: Submission, warnings: list[str]) -> None:
         """Let policies check the object; raises RefusedRequestError."""
-        judges = self._find_judges(submission)
-        if judges is None or not judges.validating:
+        policies = self._find_policies(submission)
+        if policies is None or not policies.validating:
             return
         denied: Denial | None = None
-        for denial in judges.validate(submission):
+        for denial in policies.validate(submission):
             if denied is None and "Deny" in denial.actions:
                 denied = denial
             if "Warn" in denial.actions:
@@ -123,13 +123,13 @@ class AdmissionPolicies:
             raise _refuse(submission, denied)
 
     def _forget(self) -> None:
-        self._judges = None
+        self._policies = None
         self._is_idle = False
 
-    def _find_judges(self, submission: Submission) -> "CompiledPolicies | None":
+    def _find_policies(self, submission: Submission) -> "CompiledPolicies | None":
         if self._is_idle or is_exempt(submission.attributes.kind):
             return None
-        if self._judges is None:
+        if self._policies is None:
             documents = {plural: self._reader.list(GROUP, plural) for plural in _PLURALS}
             if not any(documents[plural] for plural in _PLURALS[1::2]):
                 self._is_idle = True
@@ -138,13 +138,13 @@ class AdmissionPolicies:
             from lictor.apiserver.admission.policy_evaluation import compile_policies
 
             try:
-                self._judges = compile_policies(
+                self._policies = compile_policies(
                     documents, self._reader, self._catalogue, self._lookups
                 )
             except CompileError as error:
                 # Policies themselves are exempt: whoever wrote it can still repair it.
                 raise internal_error(str(error)) from error
-        return self._judges
+        return self._policies
 
 
 def _refuse(submission: Submission, denial: "Denial") -> RefusedRequestError:

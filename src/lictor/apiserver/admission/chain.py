@@ -9,14 +9,13 @@ import msgspec
 from lictor.apiserver.access.authorization import Authorization, read_question
 from lictor.apiserver.access.escalation import Escalation
 from lictor.apiserver.admission.admission_policies import AdmissionPolicies
-from lictor.apiserver.admission.plugins import BuiltinPlugins
-from lictor.apiserver.admission.pod_security import PodSecurityAdmission
+from lictor.apiserver.admission.plugins import BuiltinPlugins, PodSecurityAdmission
 from lictor.apiserver.admission.submission import MutationPasses, Submission
 from lictor.apiserver.admission.webhook_admission import WebhookAdmission
 from lictor.apiserver.admission.webhooks import MUTATING, VALIDATING, WebhookIndex
 from lictor.apiserver.json_fields import read_object
+from lictor.apiserver.kind import ObjectReader, ObjectSource
 from lictor.apiserver.kinds.catalogue import KindCatalogue
-from lictor.apiserver.object_reader import ObjectReader, ObjectSource
 from lictor.apiserver.request import RequestAttributes
 from lictor.errors import NotProvidedError, RefusedRequestError
 from lictor.ports import ApiCall, NoLookups

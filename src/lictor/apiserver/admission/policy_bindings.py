@@ -1,25 +1,78 @@
-"""What native policies of both sorts have in common."""
+"""CEL on requests under admission: match conditions, and bindings of admission policies."""
 
 from collections.abc import Sequence
 
 import msgspec
 
-from lictor.apiserver.json_fields import read_object
-from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.object_reader import ObjectReader
+from lictor.apiserver.admission.submission import Submission, convert, describe_request
+from lictor.apiserver.admission.webhooks import MatchConditionTest
+from lictor.apiserver.json_fields import read_object, read_text
+from lictor.apiserver.kind import ObjectReader, ServedKind
 from lictor.errors import EvaluationError
-from lictor.evaluate.cel.context import CelContext
-from lictor.evaluate.cel.expressions import ExpressionCompiler
+from lictor.evaluate.cel.context import CelContext, bind_host_functions
+from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
 from lictor.families.admission_policy.bindings import select_bound
 from lictor.families.admission_policy.records import AdmissionPolicy, Binding
-from lictor.lang.cel.environment import kubernetes_environment
+from lictor.kubernetes.resource_names import builtin_names
+from lictor.lang.cel.environment import kubernetes_environment, make_activation
+from lictor.lang.cel.library.authorizer import authorizer, request_resource
 from lictor.lang.label_selector import MapTest
 from lictor.match.metadata import compile_selector
-from lictor.model.policy import ParamKind, ParamRef
+from lictor.model.policy import MatchCondition, ParamKind, ParamRef
 from lictor.model.program import Case, Select
 from lictor.model.request import Request
 from lictor.model.scope import Scope
+from lictor.ports import Lookups
 from lictor.raw import Json, JsonObject
+
+
+def compile_cel_conditions(
+    conditions: Sequence[Json], lookups: Lookups, *, ignore_errors: bool
+) -> MatchConditionTest:
+    """Whether all hold."""
+    records = [
+        MatchCondition(read_text(each, "name"), read_text(each, "expression"))
+        for each in conditions
+    ]
+    language = ExpressionCompiler(
+        kubernetes_environment(has_params=False),
+        bind_host_functions(lookups, builtin_names()),
+        lenient=True,
+    )
+    holds = compile_match_conditions(records, language, ignore_errors=ignore_errors)
+    asks_access = any("authorizer" in record.expression for record in records)
+
+    def decide(submission: Submission, place: ServedKind | None) -> bool:
+        values = _show(submission, place)
+        if asks_access:
+            values |= _show_access(submission)
+        return holds is None or holds(make_activation(values))
+
+    return decide
+
+
+def _show(submission: Submission, place: ServedKind | None) -> JsonObject:
+    shown = "" if place is None else place.api_version
+    document = convert(submission.document, shown)
+    old = convert(submission.old, shown)
+    request = describe_request(submission, place, with_objects=False)
+    return {"object": document, "oldObject": old, "request": request, "namespaceObject": None}
+
+
+def _show_access(submission: Submission) -> JsonObject:
+    attributes = submission.attributes
+    asked = {
+        "group": attributes.kind.group,
+        "resource": attributes.kind.plural,
+        "subresource": attributes.subresource,
+        "namespace": attributes.namespace,
+        "name": submission.name,
+    }
+    caller = {"user": attributes.user.name, "groups": list(attributes.user.groups)}
+    return {
+        "authorizer": authorizer(caller),
+        "authorizer.requestResource": request_resource(asked, caller),
+    }
 
 
 class ParamFinder:

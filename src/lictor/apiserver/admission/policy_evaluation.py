@@ -22,8 +22,8 @@ from lictor.apiserver.admission.submission import (
     describe_request,
 )
 from lictor.apiserver.json_fields import read_object, read_text
+from lictor.apiserver.kind import ObjectReader
 from lictor.apiserver.kinds.catalogue import KindCatalogue
-from lictor.apiserver.object_reader import ObjectReader
 from lictor.errors import CompileError
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.expressions import (
@@ -167,7 +167,7 @@ class CompiledValidatingPolicy(msgspec.Struct, frozen=True):
     tests: tuple[tuple[Decide, str], ...]
     annotations: tuple[Evaluate, ...]
 
-    def judge(self, request: Request, submission: Submission) -> Iterator[Denial]:
+    def validate(self, request: Request, submission: Submission) -> Iterator[Denial]:
         """Everything that is wrong, for each binding and each of its parameters."""
         case = make_case(request)
         for bound in self.bounds:
@@ -177,9 +177,11 @@ class CompiledValidatingPolicy(msgspec.Struct, frozen=True):
                 if not self.is_ignored:
                     yield Denial(self.name, "", self.fault)
                 return
-            yield from self._judge_bound(case, bound, submission.namespace)
+            yield from self._validate_binding(case, bound, submission.namespace)
 
-    def _judge_bound(self, case: Case, bound: CompiledBinding, namespace: str) -> Iterator[Denial]:
+    def _validate_binding(
+        self, case: Case, bound: CompiledBinding, namespace: str
+    ) -> Iterator[Denial]:
         try:
             params = bound.list_params(namespace)
         except UNDECIDED as error:
@@ -266,17 +268,17 @@ class CompiledPolicies:
     def validate(self, submission: Submission) -> Iterator[Denial]:
         """What policies have against a request."""
         request = self._show(submission)
-        for judge in self.validating:
-            yield from judge.judge(request, submission)
+        for policy in self.validating:
+            yield from policy.validate(request, submission)
 
     def mutate(self, submission: Submission, rounds: MutationPasses) -> list[Denial]:
         """Let policies change the object; what they have against the request."""
         memory = rounds.policies
         memory.begin(submission.document, again=rounds.is_again)
         denials: list[Denial] = []
-        for judge in self.mutating:
+        for policy in self.mutating:
             request = self._show(submission)
-            denials += judge.change(request, submission, rounds)
+            denials += policy.change(request, submission, rounds)
         memory.end(submission.document)
         return denials
 

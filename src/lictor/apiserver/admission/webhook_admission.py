@@ -15,7 +15,7 @@ from lictor.apiserver.admission.submission import (
 from lictor.apiserver.admission.webhook_calls import WebhookCaller
 from lictor.apiserver.admission.webhooks import MatchedWebhook, Webhook, WebhookIndex
 from lictor.apiserver.json_fields import read_object, read_text
-from lictor.apiserver.object_reader import ObjectReader
+from lictor.apiserver.kind import ObjectReader
 from lictor.apiserver.status_errors import internal_error
 from lictor.errors import (
     CompileError,

@@ -11,7 +11,7 @@ import orjson
 
 from lictor.apiserver.admission.webhooks import Webhook, WebhookAddress
 from lictor.apiserver.json_fields import read_list, read_object, read_text
-from lictor.apiserver.object_reader import ObjectReader
+from lictor.apiserver.kind import ObjectReader
 from lictor.errors import LookupFailedError
 from lictor.http.client import ClientResponse, HttpClient
 from lictor.raw import Json, JsonObject

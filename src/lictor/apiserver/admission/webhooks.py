@@ -9,9 +9,8 @@ import msgspec
 
 from lictor.apiserver.admission.submission import Submission
 from lictor.apiserver.json_fields import read_list, read_object, read_text, read_texts
-from lictor.apiserver.kind import ServedKind
+from lictor.apiserver.kind import ObjectReader, ServedKind
 from lictor.apiserver.kinds.catalogue import KindCatalogue
-from lictor.apiserver.object_reader import ObjectReader
 from lictor.errors import CompileError
 from lictor.lang.label_selector import MapTest, Requirement, compile_label_selector
 from lictor.model.request import Operation
@@ -29,7 +28,7 @@ def compile_conditions(
     if not conditions:
         return None
     # The engine of that language is heavy, and most webhooks have no conditions.
-    from lictor.apiserver.admission.match_conditions import compile_cel_conditions
+    from lictor.apiserver.admission.policy_bindings import compile_cel_conditions
 
     return compile_cel_conditions(conditions, lookups, ignore_errors=ignore_errors)
 

@@ -67,7 +67,7 @@ class DefinitionController:
         if is_ending(document):
             return await self._clear(document)
         others = self._store.list(self._kind)
-        status = judge_definition(document, others, read_clock())
+        status = compute_status(document, others, read_clock())
         if status != document.get("status"):
             version = document["metadata"]["resourceVersion"]
             self._store.put(self._kind, {**document, "status": status}, expected=version)
@@ -106,7 +106,7 @@ class DefinitionController:
 # --- what a definition's status says
 
 
-def judge_definition(document: JsonObject, others: list[JsonObject], now: str) -> JsonObject:
+def compute_status(document: JsonObject, others: list[JsonObject], now: str) -> JsonObject:
     """The status of a definition among the others; times change only with what they are about."""
     status = read_object(document, "status")
     names = document["spec"]["names"]
@@ -122,7 +122,7 @@ def judge_definition(document: JsonObject, others: list[JsonObject], now: str) -
     if any(_is_true(each, "Established") for each in known):
         # Once established, always established.
         established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
-    judged: JsonObject = {
+    computed: JsonObject = {
         **status,
         "acceptedNames": read_object(status, "acceptedNames") if fault else names,
         "conditions": _set_conditions(
@@ -130,7 +130,7 @@ def judge_definition(document: JsonObject, others: list[JsonObject], now: str) -
         ),
         "storedVersions": _list_stored(document, status),
     }
-    return judged
+    return computed
 
 
 def _is_true(condition: JsonObject, kind: str) -> bool:

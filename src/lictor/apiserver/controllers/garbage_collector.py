@@ -121,13 +121,13 @@ class GarbageCollector:
             if _has_duty(document):
                 return await self._end_owner(kind, document)
             if _owners(document) and not is_ending(document):
-                await self._judge_dependent(kind, document)
+                await self._check_owners(kind, document)
         except RefusedRequestError as error:
             if error.code != _NOT_FOUND:
                 raise
         return True
 
-    async def _judge_dependent(self, kind: ServedKind, document: JsonObject) -> None:
+    async def _check_owners(self, kind: ServedKind, document: JsonObject) -> None:
         """Delete it where none of its owners is left; let it forget those that are gone."""
         solid, gone, waiting = self._sort_owners(document)
         if len(solid) == len(_owners(document)):
@@ -216,7 +216,7 @@ class GarbageCollector:
         blocking = [each for each in dependents if _blocks(each[1], uid)]
         for dependent_kind, dependent in dependents:
             if not is_ending(dependent):
-                await self._judge_dependent(dependent_kind, dependent)
+                await self._check_owners(dependent_kind, dependent)
         if blocking:
             # Each that goes asks for another look.
             return True

@@ -29,7 +29,7 @@ _NOT_FOUND, _CONFLICT = 404, 409
 
 
 class NamespaceController:
-    """Furnishes namespaces and clears them out."""
+    """Creates what each namespace has, and empties those that are deleted."""
 
     def __init__(
         self, api: LoopbackClient, store: Store, catalogue: KindCatalogue, authority: str = ""
@@ -77,12 +77,12 @@ class NamespaceController:
             return True
         if is_ending(document):
             return await self._clear(document)
-        await self._furnish(name)
+        await self._create_contents(name)
         return True
 
     # --- what each has
 
-    async def _furnish(self, namespace: str) -> None:
+    async def _create_contents(self, namespace: str) -> None:
         account: JsonObject = {"apiVersion": "v1", "kind": "ServiceAccount"}
         account["metadata"] = {"name": "default", "namespace": namespace}
         await self._ensure(_ACCOUNTS, self._accounts, account)

@@ -11,7 +11,12 @@ from lictor.apiserver.kinds.decoding import Pruner, explain_mismatch, list_unkno
 from lictor.apiserver.resources.registry import BuiltinResource, find_resource
 from lictor.apiserver.resources.validation import validate_metadata
 from lictor.errors import UndecodableObjectError
-from lictor.kubernetes.facts import KindFacts, load_section, load_served_kinds
+from lictor.kubernetes.facts import (
+    KindFacts,
+    SubresourceFacts,
+    load_section,
+    load_served_kinds,
+)
 from lictor.kubernetes.field_types import ANYTHING, find_field_type
 from lictor.kubernetes.resource_names import builtin_names
 from lictor.kubernetes.schemas import DEDUCED, Form, find_form
@@ -207,3 +212,15 @@ def _make_builtin(api_version: str, kind: str, facts: KindFacts) -> ServedKind:
         verbs=facts.verbs,
         subresources=frozenset(facts.subresources),
     )
+
+
+_STATUS = SubresourceFacts(("get", "patch", "update"))
+_SCALE = SubresourceFacts(("get", "patch", "update"), ("autoscaling/v1", "Scale"))
+
+
+def list_subresources(kind: ServedKind) -> dict[str, SubresourceFacts]:
+    """The subresources of a kind by their names."""
+    if kind.is_custom:
+        usual = {"status": _STATUS, "scale": _SCALE}
+        return {name: facts for name, facts in usual.items() if name in kind.subresources}
+    return dict(load_served_kinds()[kind.api_version][kind.kind].subresources)

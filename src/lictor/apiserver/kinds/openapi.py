@@ -7,9 +7,8 @@ from hashlib import sha256
 import orjson
 
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.kinds.catalogue import KindCatalogue
+from lictor.apiserver.kinds.catalogue import KindCatalogue, list_subresources
 from lictor.apiserver.kinds.custom_kind import CustomSchema
-from lictor.apiserver.kinds.discovery import list_subresources
 from lictor.kubernetes.facts import RELEASE, find_type_name
 from lictor.kubernetes.openapi import REFERENCE_PREFIX, describe_type, name_schema
 from lictor.raw import Json, JsonObject

@@ -1,6 +1,6 @@
 """What is wrong with a value, by the schema of its place?
 
-An update is judged by what it changes: parts that were as they are now are let be.
+An update is validated by what it changes: parts that stay as they were are not looked at.
 """
 
 import base64
@@ -253,7 +253,7 @@ def _check_composites(schema: StructuralSchema, value: Json, path: str, say: Say
         say(nowhere(f'"{path}" must not validate the schema (not)'))
     _check_all(schema, value, path, say)
     for word in ("anyOf", "oneOf"):
-        parts = schema.judges(word)
+        parts = schema.subschemas(word)
         if not parts:
             continue
         faults = [_collect(part, value, path) for part in parts]
@@ -270,7 +270,7 @@ def _check_composites(schema: StructuralSchema, value: Json, path: str, say: Say
 
 
 def _check_all(schema: StructuralSchema, value: Json, path: str, say: Say) -> None:
-    faults = [_collect(part, value, path) for part in schema.judges("allOf")]
+    faults = [_collect(part, value, path) for part in schema.subschemas("allOf")]
     for each in faults:
         for fault in each:
             say(fault)

@@ -13,8 +13,8 @@ from lictor.kubernetes.schemas import Form, find_form
 from lictor.raw import Json, JsonObject
 
 _VALIDATIONS = "x-kubernetes-validations"
-# Parts that only judge: they say nothing about what a field is.
-_JUDGES = ("allOf", "anyOf", "oneOf")
+# Schemas that only validate: they say nothing about what a field is.
+_COMPOSITES = ("allOf", "anyOf", "oneOf")
 
 
 class StructuralSchema:
@@ -89,13 +89,15 @@ class StructuralSchema:
         yield self.raw.get("additionalProperties")
         yield self.raw.get("items")
 
-    def judges(self, word: str) -> tuple["StructuralSchema", ...]:
+    def subschemas(self, word: str) -> tuple["StructuralSchema", ...]:
         """The schemas under `allOf`, `anyOf` or `oneOf`."""
-        return self._judges[word]
+        return self._subschemas[word]
 
     @cached_property
-    def _judges(self) -> dict[str, tuple["StructuralSchema", ...]]:
-        return {word: tuple(map(StructuralSchema, self.raw.get(word) or ())) for word in _JUDGES}
+    def _subschemas(self) -> dict[str, tuple["StructuralSchema", ...]]:
+        return {
+            word: tuple(map(StructuralSchema, self.raw.get(word) or ())) for word in _COMPOSITES
+        }
 
     @cached_property
     def forbidden(self) -> "StructuralSchema | None":

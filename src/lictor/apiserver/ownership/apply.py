@@ -6,20 +6,18 @@ import orjson
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.ownership.field_sets import (
     FieldSet,
+    add_named,
+    collect_fields,
+    compare_fields,
     exclude,
     has_path,
     intersect,
     list_paths,
     print_path,
+    remove_fields,
     share_fields,
     subtract,
     unite,
-)
-from lictor.apiserver.ownership.field_walks import (
-    add_named,
-    collect_fields,
-    compare_fields,
-    remove_fields,
 )
 from lictor.apiserver.ownership.managed_fields import (
     APPLY,

@@ -8,7 +8,9 @@ import msgspec
 from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.ownership.field_sets import (
     LEAF,
+    FieldComparison,
     FieldSet,
+    compare_fields,
     exclude,
     intersect,
     is_field_set,
@@ -16,7 +18,6 @@ from lictor.apiserver.ownership.field_sets import (
     subtract,
     unite,
 )
-from lictor.apiserver.ownership.field_walks import FieldComparison, compare_fields
 from lictor.errors import EvaluationError
 from lictor.raw import Json, JsonObject
 

@@ -119,7 +119,7 @@ def age_of(document: JsonObject, now: datetime) -> str:
     return tell_age(read_object(document, "metadata").get("creationTimestamp"), now)
 
 
-def born(document: JsonObject) -> Json:
+def creation_time(document: JsonObject) -> Json:
     """When the object was made."""
     return read_object(document, "metadata").get("creationTimestamp") or UNKNOWN
 
@@ -176,7 +176,7 @@ def shorten_list(words: list[str], most: int, total: int | None = None) -> str:
 
 def _fill_other(document: JsonObject, now: datetime) -> list[Json]:
     del now
-    return [name_of(document), born(document)]
+    return [name_of(document), creation_time(document)]
 
 
 def _fill_aged(document: JsonObject, now: datetime) -> list[Json]:

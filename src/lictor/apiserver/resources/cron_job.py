@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from lictor.apiserver.controllers.controller_client import CRON_JOBS, JOBS, ControllerClient
+from lictor.apiserver.controllers.workloads import CRON_JOBS, JOBS, ControllerClient
 from lictor.apiserver.field_errors import Say, invalid
 from lictor.apiserver.json_fields import read_list, read_object, read_text
 from lictor.apiserver.objects import is_ending

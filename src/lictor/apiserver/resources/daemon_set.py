@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from lictor.apiserver.controllers.controller_client import DAEMON_SETS, ControllerClient
+from lictor.apiserver.controllers.workloads import DAEMON_SETS, ControllerClient
 from lictor.apiserver.field_errors import Say, unsupported
 from lictor.apiserver.json_fields import read_object
 from lictor.apiserver.objects import is_ending

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import orjson
 
-from lictor.apiserver.controllers.controller_client import (
+from lictor.apiserver.controllers.workloads import (
     DEPLOYMENTS,
     REPLICA_SETS,
     ControllerClient,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from lictor.apiserver.controllers.controller_client import (
+from lictor.apiserver.controllers.workloads import (
     JOBS,
     PODS,
     ControllerClient,
@@ -104,10 +104,10 @@ def set_uid_defaults(document: JsonObject) -> JsonObject:
     selector = dict(spec.get("selector") or {})
     wanted = {**(selector.get("matchLabels") or {}), f"{_BATCH}controller-uid": uid}
     changed["selector"] = {**selector, "matchLabels": wanted}
-    born = {**document, "spec": changed}
+    filled = {**document, "spec": changed}
     if not metadata.get("labels"):
-        born["metadata"] = {**metadata, "labels": labels}
-    return born
+        filled["metadata"] = {**metadata, "labels": labels}
+    return filled
 
 
 def validate_job(job: JsonObject, old: JsonObject | None, say: Say) -> None:

@@ -17,7 +17,7 @@ from lictor.apiserver.resources.validation import NameRule, check_subdomain
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
-    from lictor.apiserver.controllers.controller_client import ControllerClient
+    from lictor.apiserver.controllers.workloads import ControllerClient
 
 
 # Fills in the object that it is given: a copy that nobody else has.

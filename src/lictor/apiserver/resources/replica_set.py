@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from lictor.apiserver.controllers.controller_client import (
+from lictor.apiserver.controllers.workloads import (
     PODS,
     REPLICA_SETS,
     ControllerClient,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from lictor.apiserver.controllers.controller_client import (
+from lictor.apiserver.controllers.workloads import (
     PODS,
     ControllerClient,
     ObjectRefusedError,

@@ -95,7 +95,7 @@ def up(  # noqa: PLR0913  (one for each option)
     address = plan.check_address(address)
     own_flags = read_flags(flags, plan.OWN_FLAGS)
     is_kept = data is not None
-    wishes = plan.Wishes(
+    options = plan.UpOptions(
         keeps_objects=is_kept, is_bare=bare, is_verbose=verbose, prefix=prefix, flags=own_flags
     )
     file = plan.choose_kubeconfig(kubeconfig, data)
@@ -104,7 +104,7 @@ def up(  # noqa: PLR0913  (one for each option)
         hold_kubeconfig(file),
         plan.bind(address, port) as listener,
     ):
-        made = plan.make_plan(folder, listener, file, wishes)
+        made = plan.make_plan(folder, listener, file, options)
         raise SystemExit(run_cluster(made, objects, began))
 
 

@@ -18,16 +18,15 @@ from lictor.cli.up.credentials import (
     Credentials,
     describe_damage,
 )
-from lictor.cli.up.own_objects import find_own_user, install
-from lictor.cli.up.own_webhooks import renew_webhooks
-from lictor.cli.up.plan import Plan
+from lictor.cli.up.own_objects import find_own_user, install, renew_webhooks
+from lictor.cli.up.plan import ClusterPlan
 from lictor.errors import LictorError
 
 # What is done once the server answers.
 Welcome = Callable[[Server], Awaitable[None]]
 
 
-def run_api_server(plan: Plan, credentials: Credentials, welcome: Welcome) -> None:
+def run_api_server(plan: ClusterPlan, credentials: Credentials, welcome: Welcome) -> None:
     """Serve until SIGTERM."""
     # The terminal tells everyone of Ctrl-C; we end when all others have.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -44,7 +43,7 @@ def run_api_server(plan: Plan, credentials: Credentials, welcome: Welcome) -> No
         raise SystemExit(1) from error
 
 
-async def _serve(plan: Plan, credentials: Credentials, welcome: Welcome) -> None:
+async def _serve(plan: ClusterPlan, credentials: Credentials, welcome: Welcome) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     server = build_server(_choose_settings(plan, credentials))
@@ -70,7 +69,7 @@ async def _greet(welcome: Welcome, server: Server) -> None:
     await welcome(server)
 
 
-def _choose_settings(plan: Plan, credentials: Credentials) -> ServerSettings:
+def _choose_settings(plan: ClusterPlan, credentials: Credentials) -> ServerSettings:
     return ServerSettings(
         address=plan.address,
         port=plan.port,
@@ -80,5 +79,5 @@ def _choose_settings(plan: Plan, credentials: Credentials) -> ServerSettings:
         tokens={} if plan.is_bare else {credentials.own_token: find_own_user(plan.installation)},
         database=plan.database,
         listener=plan.listener,
-        side_door=None if plan.is_bare else plan.side_door,
+        plain_listener=None if plan.is_bare else plan.plain_listener,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from lictor.cli.up.private_files import tighten, write_private
+from lictor.cli.up.data_files import tighten, write_private
 from lictor.errors import DataFileError
 
 # Who the holder of the kubeconfig is to the API server.

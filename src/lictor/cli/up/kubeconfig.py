@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lictor.cli.up.credentials import ADMIN, Credentials
-from lictor.cli.up.lock import hold
-from lictor.cli.up.private_files import write_private
+from lictor.cli.up.data_files import hold, write_private
 from lictor.errors import LictorError, UsageError
 from lictor.raw import Json, JsonObject
 

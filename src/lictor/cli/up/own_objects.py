@@ -3,15 +3,66 @@
 What runs is processes of ours; a Deployment would only make Pods that never start.
 """
 
-from lictor.apiserver.access.role_aggregation import gather_rules
+from collections.abc import Iterator
+
 from lictor.apiserver.access.service_account_tokens import account_groups
+from lictor.apiserver.kind import ServedKind
 from lictor.apiserver.loopback_client import SYSTEM
 from lictor.apiserver.request import ApiUser
+from lictor.apiserver.resources.rbac import gather_rules
 from lictor.apiserver.server import Server
+from lictor.cli.up.plan import LOOPBACK, ClusterPlan
 from lictor.cluster.manifests.build import build_manifests
 from lictor.cluster.manifests.installation import Installation
-from lictor.cluster.manifests.rights import name_user
+from lictor.cluster.manifests.rights import list_webhook_names, name_user
 from lictor.raw import JsonObject
+
+_GROUP = "admissionregistration.k8s.io"
+_PLURALS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+_LABEL = "webhook.kyverno.io/managed-by"
+_OWN_URLS = f"https://{LOOPBACK}:"
+
+
+def renew_webhooks(server: Server, plan: ClusterPlan) -> None:
+    """Point them to this run's port, and let them trust nobody until the controllers say whom."""
+    ours = set(list_webhook_names(plan.names))
+    for kind, found in _list_configurations(server):
+        name = found["metadata"]["name"]
+        if name not in ours:
+            # Of a run under another prefix: nobody would ever write it anew.
+            server.store.remove(kind, "", name)
+            continue
+        hooks = [_renew(hook, plan.flags.server_ip) for hook in found.get("webhooks") or ()]
+        server.store.put(kind, {**found, "webhooks": hooks}, expected=None)
+
+
+def are_current(server: Server) -> bool:
+    """Have the controllers written all of them since the start?"""
+    return all(
+        hook["clientConfig"].get("caBundle")
+        for _, found in _list_configurations(server)
+        for hook in found.get("webhooks") or ()
+    )
+
+
+def _renew(hook: JsonObject, server_ip: str) -> JsonObject:
+    url = hook["clientConfig"].get("url") or ""
+    path = url.removeprefix(_OWN_URLS).partition("/")[2]
+    return {**hook, "clientConfig": {"url": f"https://{server_ip}/{path}"}}
+
+
+def _list_configurations(server: Server) -> Iterator[tuple[ServedKind, JsonObject]]:
+    """Those that an embedded lictor has made: managed by us, and leading to this machine."""
+    for plural in _PLURALS:
+        kind = server.catalogue.preferred(_GROUP, plural)
+        if kind is None:
+            continue
+        for found in server.store.list(kind):
+            labels = found["metadata"].get("labels") or {}
+            urls = [hook["clientConfig"].get("url") or "" for hook in found.get("webhooks") or ()]
+            if _LABEL in labels and urls and all(url.startswith(_OWN_URLS) for url in urls):
+                yield kind, found
+
 
 # Of everyone's objects these are the ones that people change.
 _THEIRS = frozenset(("ConfigMap",))

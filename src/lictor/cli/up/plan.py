@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from lictor.cli.controller_flags import change_flags
-from lictor.cli.up.lock import hold
+from lictor.cli.up.data_files import hold
 from lictor.cluster.flags import Flags
 from lictor.cluster.manifests.installation import Installation, check_installation
 from lictor.cluster.manifests.rights import name_user
@@ -35,7 +35,7 @@ OWN_FLAGS = frozenset(
 )  # fmt: skip
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ClusterPlan(msgspec.Struct, frozen=True):
     """One embedded cluster."""
 
     # Where its files are: for good, or for as long as it runs.
@@ -45,7 +45,7 @@ class Plan(msgspec.Struct, frozen=True):
     # Bound before anything else starts: whoever connects waits there until someone answers.
     listener: socket.socket
     # Where our own processes come in: TLS would cost them half of their time and memory.
-    side_door: socket.socket
+    plain_listener: socket.socket
     # Where metrics are served; None: nowhere.
     metrics: socket.socket | None
     # Those of lictor's own processes.
@@ -76,7 +76,7 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def own_url(self) -> str:
         """The same server, as our own processes reach it."""
-        return f"http://{LOOPBACK}:{self.side_door.getsockname()[1]}"
+        return f"http://{LOOPBACK}:{self.plain_listener.getsockname()[1]}"
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ class Plan(msgspec.Struct, frozen=True):
         return self.folder / "objects.db" if self.keeps_objects else None
 
 
-class Wishes(msgspec.Struct, frozen=True):
+class UpOptions(msgspec.Struct, frozen=True):
     """How the cluster shall be, as far as people choose."""
 
     keeps_objects: bool = False
@@ -112,22 +112,24 @@ class Wishes(msgspec.Struct, frozen=True):
     flags: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-def make_plan(folder: Path, listener: socket.socket, kubeconfig: Path, wishes: Wishes) -> Plan:
+def make_plan(
+    folder: Path, listener: socket.socket, kubeconfig: Path, options: UpOptions
+) -> ClusterPlan:
     """Everything that follows from what was asked for."""
-    installation = build_installation(wishes.prefix)
-    flags = _choose_flags(folder, installation, wishes)
+    installation = build_installation(options.prefix)
+    flags = _choose_flags(folder, installation, options)
     address: str = listener.getsockname()[0]
-    return Plan(
+    return ClusterPlan(
         folder=folder,
-        keeps_objects=wishes.keeps_objects,
+        keeps_objects=options.keeps_objects,
         address=address,
         listener=listener,
-        side_door=bind(LOOPBACK, ANY_PORT),
-        metrics=None if wishes.is_bare else _bind_metrics(flags, wishes),
+        plain_listener=bind(LOOPBACK, ANY_PORT),
+        metrics=None if options.is_bare else _bind_metrics(flags, options),
         flags=flags,
         installation=installation,
         kubeconfig=kubeconfig,
-        is_bare=wishes.is_bare,
+        is_bare=options.is_bare,
     )
 
 
@@ -145,12 +147,12 @@ def build_installation(prefix: str) -> Installation:
     return installation
 
 
-def _choose_flags(folder: Path, installation: Installation, wishes: Wishes) -> Flags:
+def _choose_flags(folder: Path, installation: Installation, options: UpOptions) -> Flags:
     port = find_free_port()
     account = name_user(installation, "admission")
     usual = Flags(
         kubeconfig=str(folder / _OWN_KUBECONFIG),
-        v=2 if wishes.is_verbose else 0,
+        v=2 if options.is_verbose else 0,
         metrics_host=LOOPBACK,
         webhook_server_host=LOOPBACK,
         webhook_server_port=port,
@@ -162,15 +164,15 @@ def _choose_flags(folder: Path, installation: Installation, wishes: Wishes) -> F
         reports_service_account_name=account,
         cleanup_service_account_name=account,
     )
-    return change_flags(usual, wishes.flags)
+    return change_flags(usual, options.flags)
 
 
-def _bind_metrics(flags: Flags, wishes: Wishes) -> socket.socket | None:
+def _bind_metrics(flags: Flags, options: UpOptions) -> socket.socket | None:
     """The usual port, or a free one; the one that was asked for, or an error."""
     if flags.disable_metrics:
         return None
-    is_wish = "metricsPort" in wishes.flags
-    for port in (flags.metrics_port,) if is_wish else (flags.metrics_port, ANY_PORT):
+    is_chosen = "metricsPort" in options.flags
+    for port in (flags.metrics_port,) if is_chosen else (flags.metrics_port, ANY_PORT):
         with contextlib.suppress(UsageError):
             return bind(LOOPBACK, port)
     raise UsageError(f"--flag metricsPort={flags.metrics_port}: the port is taken")

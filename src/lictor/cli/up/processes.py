@@ -5,19 +5,58 @@ Each imports what it needs by itself, at the same time as the other; the parent 
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 from lictor.cli.logs import set_up_logging
 from lictor.cli.up.credentials import Credentials, keep_credentials, write_files
+from lictor.cli.up.data_files import write_private
 from lictor.cli.up.kubeconfig import (
     remove_kubeconfig,
     write_admin_kubeconfig,
     write_own_kubeconfig,
 )
-from lictor.cli.up.plan import Plan
+from lictor.cli.up.plan import ClusterPlan
 from lictor.cli.up.policy_files import FileObject
+from lictor.cluster.client import Client
+from lictor.cluster.config import load_config
+from lictor.cluster.keys import make_authority, make_serving
+from lictor.cluster.resource import SECRET
+from lictor.control.certificates import build_secret, choose_settings
+from lictor.raw import JsonObject
 from lictor.serve.slots import ProcessSlot
 from lictor.serve.supervisor import SupervisedProcess, Supervisor
+
+
+def make_certificate(plan: ClusterPlan) -> tuple[JsonObject, ...]:
+    """Write the files that the webhook serves with; the Secrets that belong to them.
+
+    From then on the controller of certificates keeps the Secrets, as in any cluster.
+    """
+    place, now = choose_settings(plan.flags, plan.names), datetime.now(UTC)
+    name = f"*.{place.namespace}.svc"
+    authority = make_authority(name, place.algorithm, now, place.authority_lifetime)
+    serving = make_serving(authority, place.hosts, place.algorithm, now, place.serving_lifetime)
+    write_private(plan.webhook_certificate, serving.certificate_pem.encode())
+    write_private(plan.webhook_key, serving.key_pem.encode())
+    return tuple(
+        build_secret(place.namespace, secret, (pair.certificate,), pair)
+        for secret, pair in (
+            (place.authority_secret, authority),
+            (place.serving_secret, serving),
+        )
+    )
+
+
+async def send_secrets(plan: ClusterPlan, secrets: Iterable[JsonObject]) -> None:
+    """Put the Secrets into the cluster, in place of those of an earlier run."""
+    client = Client(load_config(plan.flags.kubeconfig))
+    try:
+        for secret in secrets:
+            await client.apply(SECRET, secret)
+    finally:
+        await client.close()
+
 
 # As one and the same Pod, so that whoever is restarted need not wait for a Lease to run out.
 _IDENTITY = "lictor-up"
@@ -25,7 +64,7 @@ _IDENTITY = "lictor-up"
 _PATIENCE = 15.0
 
 
-def run_cluster(plan: Plan, objects: Sequence[FileObject], began: float) -> int:
+def run_cluster(plan: ClusterPlan, objects: Sequence[FileObject], began: float) -> int:
     """Run everything until Ctrl-C; the exit code."""
     set_up_logging(plan.flags)
     if not plan.flags.v:
@@ -54,7 +93,7 @@ def run_cluster(plan: Plan, objects: Sequence[FileObject], began: float) -> int:
             remove_kubeconfig(plan.kubeconfig, credentials)
 
 
-def _write_files(plan: Plan) -> Credentials:
+def _write_files(plan: ClusterPlan) -> Credentials:
     credentials = keep_credentials(plan.folder, plan.hosts)
     write_files(plan.folder, credentials)
     write_admin_kubeconfig(plan.kubeconfig, plan.url, credentials)
@@ -63,9 +102,8 @@ def _write_files(plan: Plan) -> Credentials:
     return credentials
 
 
-def _run_lictor(plan: Plan, slot: ProcessSlot) -> None:
+def _run_lictor(plan: ClusterPlan, slot: ProcessSlot) -> None:
     """Webhook and controllers in one process: memory counts for more here than many cores."""
-    from lictor.cli.up.webhook_certificate import make_certificate, send_secrets
     from lictor.control.run import run_control
     from lictor.serve.options import ServeOptions
     from lictor.serve.service import run_alone

@@ -14,8 +14,8 @@ from lictor.apiserver.request import ApiUser
 from lictor.apiserver.server import Server
 from lictor.apiserver.store import GroupResource
 from lictor.cli.up.credentials import ADMIN
-from lictor.cli.up.own_webhooks import are_current
-from lictor.cli.up.plan import LOOPBACK, Plan
+from lictor.cli.up.own_objects import are_current
+from lictor.cli.up.plan import LOOPBACK, ClusterPlan
 from lictor.cli.up.policy_files import FileObject
 from lictor.cli.up.policy_state import StoredPolicy, is_policy, is_waited_for, list_policies
 from lictor.errors import RefusedRequestError
@@ -31,7 +31,7 @@ _QUESTION = b"GET /health/readiness HTTP/1.1\r\nHost: lictor\r\nConnection: clos
 class Welcome:
     """Waits for everyone, brings the objects of files in, and says what to try."""
 
-    def __init__(self, plan: Plan, objects: Sequence[FileObject], began: float) -> None:
+    def __init__(self, plan: ClusterPlan, objects: Sequence[FileObject], began: float) -> None:
         self._plan = plan
         self._objects = objects
         self._began = began
@@ -108,7 +108,7 @@ class Welcome:
 
 
 def render_message(
-    plan: Plan, policies: Sequence[StoredPolicy], refused: int, seconds: float
+    plan: ClusterPlan, policies: Sequence[StoredPolicy], refused: int, seconds: float
 ) -> str:
     """What people see first; `refused` policies are in files, but not in the cluster."""
     what = "A Kubernetes API"

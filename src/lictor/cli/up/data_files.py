@@ -1,13 +1,43 @@
-"""Who uses this folder or file already? One `lictor up` at a time, and the second is told."""
+"""Files of an embedded cluster: private to their owner, and used by one `lictor up` at a time."""
 
 import contextlib
 import fcntl
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from lictor.errors import UsageError
+
+_OTHERS = 0o077
+
+
+def write_private(file: Path, content: bytes) -> None:
+    """Write a file under a new name, and put it in place of whatever has its name.
+
+    What is there already gives neither its mode nor its owner, and a link is not followed.
+    """
+    # Opened as new and with mode 0600: nobody can have prepared it.
+    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    unfinished = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as output:
+            output.write(content)
+            output.flush()
+            os.fsync(output.fileno())
+        unfinished.replace(file)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def tighten(file: Path) -> None:
+    """Take away what others may do with a file that is there."""
+    mode = file.stat().st_mode
+    if mode & _OTHERS:
+        file.chmod(mode & ~_OTHERS & 0o7777)
+
 
 # A process that was killed leaves children that end by themselves.
 _PATIENCE = 10.0
