@@ -74,13 +74,13 @@ lictor apply policies/ --resource resources/ --output-format sarif"""
 @slice_option("--exceptions", help="Policy exceptions to consider.")
 @slice_option("-s", "--set", help="Values of variables: NAME=VALUE.")
 @click.option("-f", "--values-file", default="", help="File with values of variables.")
-@click.option("-u", "--userinfo", default="", help="File that says who asks, with roles.")
+@click.option("-u", "--userinfo", default="", help="File with the user of the requests.")
 @click.option("--context-file", default="", help="File with objects and images policies may read.")
 @click.option(
     "-o",
     "--output",
     default="",
-    help="File for a report; file or folder for objects that are made.",
+    help="File for a report; file or folder for mutated and generated objects.",
 )
 @click.option(
     "--output-format",
@@ -99,36 +99,46 @@ lictor apply policies/ --resource resources/ --output-format sarif"""
 @click.option("--detailed-results", is_flag=True, help="Show messages in the table.")
 @click.option("--remove-color", is_flag=True, help="Remove any color from output.")
 @click.option(
-    "-i", "--stdin", is_flag=True, help="Print nothing but objects, for the next program."
+    "-i", "--stdin", is_flag=True, help="Print only objects, for the next program in a pipe."
 )
 @click.option("--audit-warn", is_flag=True, help="Failures of audit policies are warnings.")
-@click.option("--warn-exit-code", type=int, default=0, help="Exit code where all is warnings.")
-@click.option("--warn-no-pass", is_flag=True, help="Nothing that passes is a warning too.")
-@click.option("--continue-on-fail", is_flag=True, help="Go on after a resource that breaks.")
+@click.option(
+    "--warn-exit-code", type=int, default=0, help="Exit code for warnings if there are no failures."
+)
+@click.option("--warn-no-pass", is_flag=True, help="Also exit with that code if nothing passes.")
+@click.option(
+    "--continue-on-fail", is_flag=True, help="Continue after a resource that fails to load."
+)
 @click.option("--exceptions-with-resources", is_flag=True, help="Find exceptions among resources.")
 @click.option(
     "--exceptions-within-resources", is_flag=True, help="Find exceptions among resources."
 )
 @click.option("--exceptions-within-policies", is_flag=True, help="Find exceptions among policies.")
 @click.option("--generate-exceptions", is_flag=True, help="Print an exception per violation.")
-@click.option("--generated-exception-ttl", default="720h0m0s", help="How long those shall live.")
+@click.option(
+    "--generated-exception-ttl", default="720h0m0s", help="Time to live of generated exceptions."
+)
 @click.option("-b", "--git-branch", default="", help="Branch of the git repository.")
 @click.option("--username", default="", help="User name for the git repository.")
 @click.option("--password", default="", help="Password for the git repository.")
-@click.option("--parallel", type=int, default=0, help="Processes to use (0: what pays off).")
-@click.option("-c", "--cluster", is_flag=True, help="Judge the resources of a cluster.")
+@click.option(
+    "--parallel", type=int, default=0, help="Number of processes (0: chosen by the work)."
+)
+@click.option("-c", "--cluster", is_flag=True, help="Evaluate the resources of a cluster.")
 @click.option("--registry", is_flag=True, help="Ask image registries.")
 @click.option("--kubeconfig", default="", help="Path to the kubeconfig file.")
 @click.option("--crd-path", default="", help="Path to definitions of custom resources.")
 @click.option("--context", default="", help="Context of the kubeconfig file.")
 @click.option("-n", "--namespace", default="", help="Namespace, with --cluster.")
-@click.option("--cluster-wide-resources", is_flag=True, help="Only what has no namespace.")
-@click.option("--concurrent", type=int, default=1, help="Workers that read from the cluster.")
+@click.option("--cluster-wide-resources", is_flag=True, help="Only cluster-scoped resources.")
+@click.option("--concurrent", type=int, default=1, help="Collections to read at the same time.")
 @click.option("--batch-size", type=int, default=100, help="Resources to fetch per API call.")
-@click.option("--continue-on-error", is_flag=True, default=True, help="Go on after a failed fetch.")
+@click.option(
+    "--continue-on-error", is_flag=True, default=True, help="Continue after a failed fetch."
+)
 @click.option("--show-performance", is_flag=True, help="Show how long fetching took.")
 def apply(**flags: Json) -> None:
-    """Apply policies to resources: say what passes and what fails, change and generate.
+    """Apply policies to resources: validate, mutate and generate.
 
     Policies are files, folders, URLs, git repositories, or - for standard input.
     """

@@ -31,13 +31,13 @@ lictor cleanup --dry-run --file policy.yaml --format json"""
 
 
 @click.command(cls=FlagCommand, arity=(0, None), examples=_EXAMPLES)
-@click.option("--dry-run", is_flag=True, help="Only say what would go; without it nothing is done.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be deleted; required.")
 @slice_option("-f", "--file", help="Policies from files or folders, instead of the cluster's own.")
 @click.option(
     "--exceptionNamespace",
     "exception_namespace",
     default="",
-    help="Where PolicyExceptions are heeded; * means everywhere. As the controller's flag.",
+    help="Namespace whose PolicyExceptions apply; * means all. As the controller's flag.",
 )
 @with_cluster
 def cleanup(

@@ -22,7 +22,7 @@ def with_cluster(function: Function) -> Function:
             "form",
             type=click.Choice(("text", "json")),
             default="text",
-            help="How it is written: text or json.",
+            help="Output format: text or json.",
         ),
         click.option(
             "--namespace", default="lictor", show_default=True, help="Where lictor is installed."
@@ -31,7 +31,7 @@ def with_cluster(function: Function) -> Function:
             "--prefix",
             default="lictor",
             show_default=True,
-            help="How the names of its objects begin.",
+            help="Prefix of the names of its objects.",
         ),
         click.option("--kubeconfig", default="", help="The kubeconfig file to use."),
         click.option("--context", default="", help="The context of the kubeconfig to use."),

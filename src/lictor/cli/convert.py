@@ -31,9 +31,9 @@ lictor convert policy.yaml --to ValidatingAdmissionPolicy"""
     "target",
     type=click.Choice([str(each) for each in ConversionTarget]),
     default=str(ConversionTarget.AUTO),
-    help="What policies become; auto chooses by what they do.",
+    help="Target kind; auto chooses by the rules of each policy.",
 )
-@slice_option("-r", "--resource", help="Resources that both forms shall judge, and CRDs.")
+@slice_option("-r", "--resource", help="Resources to compare both forms on, and CRDs.")
 @click.option("-o", "--output", default="", help="Folder to write to, a file for each policy.")
 @click.option(
     "--format", "form", type=click.Choice(("yaml", "json")), default="yaml", help="yaml or json."

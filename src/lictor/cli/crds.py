@@ -26,7 +26,7 @@ lictor crds --format json"""
     "form",
     type=click.Choice(["yaml", "json"]),
     default="yaml",
-    help="How they are written: yaml or json.",
+    help="Output format: yaml or json.",
 )
 def crds(*, group: tuple[str, ...], openreports: bool, form: str) -> None:
     """Print the CustomResourceDefinitions of all kinds of policies and reports."""

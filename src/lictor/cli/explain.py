@@ -36,10 +36,10 @@ lictor explain policy.yaml -r pod.yaml --format json"""
 @slice_option("-e", "--exception", help="Policy exceptions to consider.")
 @slice_option("-s", "--set", "settings", help="Values of variables: NAME=VALUE.")
 @click.option("-f", "--values-file", default="", help="File with values of variables.")
-@click.option("-u", "--userinfo", default="", help="File that says who asks, with roles.")
+@click.option("-u", "--userinfo", default="", help="File with the user of the requests.")
 @click.option("--context-file", default="", help="File with objects and images policies may read.")
 @slice_option("--parameter-resource", help="Files with parameters of admission policies.")
-@click.option("--rule", default="", help="Tell of this rule only.")
+@click.option("--rule", default="", help="Explain this rule only.")
 @click.option(
     "--format", "form", type=click.Choice(("text", "json")), default="text", help="text or json."
 )

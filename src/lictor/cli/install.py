@@ -41,7 +41,7 @@ _OWN_FLAGS = frozenset(("context", "kubeconfig", "openreportsEnabled"))
 @click.command(cls=FlagCommand, examples=_EXAMPLES)
 @click.option("--namespace", default="lictor", show_default=True, help="Where to install.")
 @click.option(
-    "--prefix", default="lictor", show_default=True, help="How the names of all objects begin."
+    "--prefix", default="lictor", show_default=True, help="Prefix of the names of all objects."
 )
 @click.option(
     "--replicas", type=int, default=3, show_default=True, help="Replicas of the webhook server."
@@ -93,7 +93,7 @@ _OWN_FLAGS = frozenset(("context", "kubeconfig", "openreportsEnabled"))
     "form",
     type=click.Choice(["yaml", "json"]),
     default="yaml",
-    help="How manifests are printed: yaml or json.",
+    help="Output format: yaml or json.",
 )
 def install(
     *, apply: bool, yes: bool, kubeconfig: str, context: str, form: str, **options: Json

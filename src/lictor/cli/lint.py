@@ -26,9 +26,9 @@ cat policy.yaml | lictor lint -"""
     "form",
     type=click.Choice(_FORMATS),
     default="text",
-    help="How problems are written: text, json, sarif or github.",
+    help="Output format: text, json, sarif or github.",
 )
-@click.option("--strict", is_flag=True, help="Let warnings count as errors.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 def lint(*, arguments: tuple[str, ...], form: str, strict: bool) -> int:
     """Check policies, exceptions, cleanup policies and test files for mistakes.
 

@@ -41,13 +41,13 @@ _UNDELETABLE = "could not be deleted (rules that name no operations judge deleti
     type=click.IntRange(0),
     default=1000,
     show_default=True,
-    help="So many findings of each sort are listed; all are counted.",
+    help="How many objects of each sort are listed; all are counted.",
 )
 @click.option(
     "--exceptionNamespace",
     "exception_namespace",
     default="",
-    help="Where PolicyExceptions are heeded; * means everywhere. As the controllers' flag.",
+    help="Namespace whose PolicyExceptions apply; * means all. As the controllers' flag.",
 )
 @with_cluster
 def preview(

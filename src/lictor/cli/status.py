@@ -35,7 +35,7 @@ lictor status --top 0"""
     type=click.IntRange(0, 1000),
     default=5,
     show_default=True,
-    help="So many of the worst namespaces and policies; 0 reads no reports.",
+    help="How many of the worst namespaces and policies to show; 0 reads no reports.",
 )
 @with_cluster
 def status(*, top: int, form: str, namespace: str, prefix: str, **cluster: str) -> int:

@@ -28,7 +28,7 @@ lictor uninstall --namespace kyverno --prefix kyverno"""
 @click.command(cls=FlagCommand, examples=_EXAMPLES)
 @click.option("--namespace", default="lictor", show_default=True, help="Where it is installed.")
 @click.option(
-    "--prefix", default="lictor", show_default=True, help="How the names of its objects begin."
+    "--prefix", default="lictor", show_default=True, help="Prefix of the names of its objects."
 )
 @click.option(
     "--delete-crds",

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lictor.cli.progress import track
+from lictor.cli.apply_output import track
 
 
 class Terminal(io.StringIO):
