@@ -2,7 +2,8 @@
 
 import msgspec
 
-from lictor.families.registry import PolicyKind
+from lictor.families.admission_policy import VALIDATING_KIND
+from lictor.families.registry import PolicyKind, registry
 from lictor.lang.url import escape_segment
 
 
@@ -79,19 +80,9 @@ MUTATING_WEBHOOK = Resource(
     "MutatingWebhookConfiguration",
     namespaced=False,
 )
-VALIDATING_ADMISSION_POLICY = Resource(
-    _ADMISSION,
-    "v1",
-    "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicy",
-    namespaced=False,
-)
-VALIDATING_ADMISSION_BINDING = Resource(
-    _ADMISSION,
-    "v1",
-    "validatingadmissionpolicybindings",
-    "ValidatingAdmissionPolicyBinding",
-    namespaced=False,
+VALIDATING_ADMISSION_POLICY = find_resource(registry().get(_ADMISSION, VALIDATING_KIND))
+VALIDATING_ADMISSION_BINDING = find_resource(
+    registry().get(_ADMISSION, f"{VALIDATING_KIND}Binding")
 )
 
 NAMESPACE = Resource("", "v1", "namespaces", "Namespace", namespaced=False)

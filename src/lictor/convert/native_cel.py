@@ -14,6 +14,7 @@ from lictor.convert.native_objects import (
     write,
 )
 from lictor.errors import CompileError
+from lictor.families.admission_policy import VALIDATING_KIND
 from lictor.families.kyverno_cel.autogen import list_floors
 from lictor.families.kyverno_cel.records import MutatingPolicy, ValidatingPolicy
 from lictor.lang.cel.environment import kubernetes_environment
@@ -36,7 +37,7 @@ def build_validating(
 ) -> AdmissionPolicyPair:
     """Both objects; CompileError says why a policy is not made native."""
     spec = policy.spec
-    kind = "ValidatingAdmissionPolicy"
+    kind = VALIDATING_KIND
     if not spec.autogen.validating_admission_policy.enabled:
         raise _skip(kind, "not enabled.")
     _check_common(policy, kind, spec.match_constraints, spec.autogen.pod_controllers)
@@ -64,7 +65,7 @@ def build_validating(
 def build_mutating(
     policy: MutatingPolicy, owner: PolicyOwner, exceptions: Iterable[CelException], version: str
 ) -> AdmissionPolicyPair:
-    """The same for a MutatingPolicy, in the version that the API server serves."""
+    """The same for a policy that mutates, in the version that the API server serves."""
     spec = policy.spec
     kind = "MutatingAdmissionPolicy"
     if not spec.autogen.mutating_admission_policy.enabled:

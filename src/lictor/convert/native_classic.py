@@ -1,4 +1,4 @@
-"""A ClusterPolicy with one CEL rule as a ValidatingAdmissionPolicy and its binding."""
+"""A classic policy with one CEL rule as an admission policy of Kubernetes and its binding."""
 
 from collections.abc import Iterable, Iterator
 
@@ -16,6 +16,7 @@ from lictor.convert.native_objects import (
     write,
 )
 from lictor.errors import CompileError
+from lictor.families.admission_policy import VALIDATING_KIND
 from lictor.lang.wildcard import has_wildcard, match_wildcard
 from lictor.model.exception import PolicyException
 from lictor.model.metadata import LabelRequirement, LabelSelector
@@ -92,9 +93,7 @@ def _list_rules(each: ResourceDescription, find: FindResources) -> Iterator[Json
 def _find_one(kind: str, find: FindResources) -> list[AdmittedResource]:
     found = list(find(kind))
     if len({(each.group, each.resource) for each in found}) != 1:
-        raise CompileError(
-            "skip generating ValidatingAdmissionPolicy: no unique match for kind " + kind
-        )
+        raise CompileError(f"skip generating {VALIDATING_KIND}: no unique match for kind {kind}")
     return found
 
 
@@ -153,7 +152,7 @@ def _list_conditions(filters: Iterable[ResourceDescription]) -> Iterator[tuple[s
 
 
 def _skip(reason: str) -> CompileError:
-    return CompileError(f"skip generating ValidatingAdmissionPolicy: {reason}")
+    return CompileError(f"skip generating {VALIDATING_KIND}: {reason}")
 
 
 def check_policy(policy: Policy) -> tuple[Rule, Cel]:
@@ -165,7 +164,7 @@ def check_policy(policy: Policy) -> tuple[Rule, Cel]:
         raise _skip("multiple rules are not applicable.")
     rule = rules[0]
     if rule.validate is None or rule.validate.cel is None:
-        raise CompileError("skip generating ValidatingAdmissionPolicy for non CEL rules.")
+        raise CompileError(f"skip generating {VALIDATING_KIND} for non CEL rules.")
     if not rule.validate.cel.generate:
         raise _skip("validate.cel.generate is not set to true.")
     if not policy.spec.admission:

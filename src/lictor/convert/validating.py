@@ -18,6 +18,7 @@ from lictor.convert.document import (
 from lictor.convert.plan import ConversionContext
 from lictor.convert.selection import ResolvedKind
 from lictor.errors import CompileError
+from lictor.families.admission_policy import VALIDATING_KIND
 from lictor.model.policy import Policy
 from lictor.model.result import Action
 from lictor.raw import JsonObject
@@ -53,7 +54,7 @@ def _write_policy(policy: Policy, group: RuleGroup, name: str) -> JsonObject:
     }
     if group.params is not None:
         spec["paramKind"] = group.params["paramKind"]
-    kind = "ValidatingAdmissionPolicy"
+    kind = VALIDATING_KIND
     return {"apiVersion": _API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
 
 
@@ -70,7 +71,7 @@ def _write_binding(policy: Policy, group: RuleGroup, name: str) -> JsonObject:
         spec["paramRef"] = group.params["paramRef"]
     return {
         "apiVersion": _API_VERSION,
-        "kind": "ValidatingAdmissionPolicyBinding",
+        "kind": f"{VALIDATING_KIND}Binding",
         "metadata": {"name": f"{name}-binding"},
         "spec": spec,
     }

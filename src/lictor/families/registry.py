@@ -130,6 +130,8 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     is_listed: bool = True
     # The work that its rules may do.
     phases: tuple[Phase, ...] = ()
+    # Kyverno's policies in CEL: which functions and variables expressions have.
+    cel_profile: str = ""
     # Have rules names that their authors gave them?
     has_named_rules: bool = False
 

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import CompileError
+from lictor.families.registry import PolicyKind, Role, registry
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.cron import compile_schedule
 from lictor.lint.catalog import flag
@@ -14,6 +15,7 @@ from lictor.lint.field import Field
 from lictor.lint.resource_rules import check_constraints, list_forms, require_rules
 from lictor.lint.rules import check_name
 from lictor.model.finding import Finding
+from lictor.model.program import Phase
 from lictor.raw import Json
 
 if TYPE_CHECKING:
@@ -74,15 +76,15 @@ _AUTHORIZING = {
     "Envoy": ("envoy.service.auth.v3.CheckResponse", "null_type", "dyn"),
 }
 _PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
-# Kinds that ask their conditions before they know of variables.
-_BLIND = ("ValidatingPolicy", "ImageValidatingPolicy")
+# Policies that ask their conditions before they know of variables.
+_BLIND = ("validating", "image")
 _CONSTRAINED = ("matchConstraints", "targetMatchConstraints")
 
 
 def lint_cel_policy(body: Json, names: ResourceNames) -> list[Finding]:
     """What is wrong with a policy of one of the CEL kinds, as plain JSON of any shape."""
     policy = Field(body)
-    kind, spec = policy["kind"].text.removeprefix("Namespaced"), policy["spec"]
+    kind, spec = _find_kind(policy), policy["spec"]
     findings = [*check_name(policy["metadata"]["name"], "policy")]
     if spec.is_object:
         findings += _check_subject(spec, kind, names)
@@ -92,24 +94,32 @@ def lint_cel_policy(body: Json, names: ResourceNames) -> list[Finding]:
     return findings
 
 
+def _find_kind(policy: Field) -> PolicyKind:
+    """What is declared of the kind; of a document of any shape, what it seems to be meant as."""
+    group, name = policy["apiVersion"].text.rpartition("/")[0], policy["kind"].text
+    known = [kind for kind in registry().kinds if kind.cel_profile or kind.is_native]
+    named = (kind for kind in known if kind.kind == name)
+    return registry().find(group, name) or next(named, known[-1])
+
+
 # --- what it is about, and what it does
 
 
-def _check_subject(spec: Field, kind: str, names: ResourceNames) -> Iterator[Finding]:
+def _check_subject(spec: Field, kind: PolicyKind, names: ResourceNames) -> Iterator[Finding]:
     mode = spec["evaluation"]["mode"].text or "Kubernetes"
     if mode == "Kubernetes":
         yield from require_rules(spec["matchConstraints"], spec)
     for field in _CONSTRAINED:
         # What is deleted, and what else is changed, is found, not asked for.
-        asks = kind != "DeletingPolicy" and field == "matchConstraints"
+        asks = kind.role is Role.POLICY and field == "matchConstraints"
         yield from check_constraints(spec[field], names, needs_operations=asks)
 
 
-def _check_content(spec: Field, kind: str) -> Iterator[Finding]:
-    if kind.startswith("Validating") and not spec.present("validations", "auditAnnotations"):
+def _check_content(spec: Field, kind: PolicyKind) -> Iterator[Finding]:
+    if kind.phases == (Phase.VALIDATE,) and not spec.present("validations", "auditAnnotations"):
         message = "the policy checks nothing: give validations or auditAnnotations"
         yield flag("bad-validate", spec.path, message)
-    if kind.startswith("Mutating") and spec["mutations"].is_empty:
+    if kind.phases == (Phase.MUTATE,) and spec["mutations"].is_empty:
         yield flag("bad-mutate", spec.path, "the policy changes nothing: give mutations")
     for mutation in spec["mutations"].each():
         wanted = _PATCHES.get(mutation["patchType"].text)
@@ -138,7 +148,7 @@ def _check_names(spec: Field) -> Iterator[Finding]:
 # --- expressions
 
 
-def _check_expressions(policy: Field, kind: str, names: ResourceNames) -> list[Finding]:
+def _check_expressions(policy: Field, kind: PolicyKind, names: ResourceNames) -> list[Finding]:
     from lictor.lint.cel_expressions import ExpressionContext, check_unused
 
     spec = policy["spec"]
@@ -146,7 +156,7 @@ def _check_expressions(policy: Field, kind: str, names: ResourceNames) -> list[F
         choose_environment(policy, kind), forms=list_forms(_subject(spec), names)
     )
     context, findings = plain.declare(spec["variables"])
-    asking = plain if kind in _BLIND else context
+    asking = plain if kind.cel_profile in _BLIND else context
     if spec["targetMatchConstraints"]:
         # Asked about what triggers the change, and about each target: `object` is either.
         asking = replace(asking, forms=())
@@ -165,7 +175,7 @@ def check_cel_fields(fields: Iterable[CelField], context: "ExpressionContext") -
         yield from check_expression(field.part, field.types, context)
 
 
-def choose_environment(policy: Field, kind: str) -> "Environment":
+def choose_environment(policy: Field, kind: PolicyKind) -> "Environment":
     """What the expressions of a kind may use."""
     from lictor.lang.cel.environment import (
         authorization_environment,
@@ -174,15 +184,14 @@ def choose_environment(policy: Field, kind: str) -> "Environment":
     )
 
     spec = policy["spec"]
-    if kind.endswith("AdmissionPolicy"):
+    if kind.is_native:
         return kubernetes_environment(
-            has_params=bool(spec["paramKind"]), has_patches=kind.startswith("Mutating")
+            has_params=bool(spec["paramKind"]), has_patches=kind.phases == (Phase.MUTATE,)
         )
     mode = spec["evaluation"]["mode"].text
     if mode in _AUTHORIZING:
         return authorization_environment(mode)
-    is_namespaced = policy["kind"].text.startswith("Namespaced")
-    return kyverno_environment(kind, is_namespaced=is_namespaced)
+    return kyverno_environment(kind.cel_profile, is_namespaced=kind.namespaced)
 
 
 def _subject(spec: Field) -> Field:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from lictor.errors import CompileError
+from lictor.families.registry import registry
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.cron import compile_schedule
 from lictor.lang.wildcard import match_wildcard
@@ -29,18 +30,14 @@ from lictor.raw import Json
 # Kind and name of the policies that are among the given files.
 KnownPolicies = Iterable[tuple[str, str]]
 
-_KINDS = (
-    "ValidatingPolicy",
-    "MutatingPolicy",
-    "GeneratingPolicy",
-    "DeletingPolicy",
-    "ImageValidatingPolicy",
-)
-_ALL_KINDS = (*_KINDS, *(f"Namespaced{kind}" for kind in _KINDS))
+
+def _list_exempted() -> tuple[str, ...]:
+    """The kinds that an exception may name by kind and name."""
+    return tuple(kind.kind for kind in registry().kinds if kind.cel_profile)
 
 
 def lint_binding(body: Json, known: KnownPolicies, names: ResourceNames) -> list[Finding]:
-    """What is wrong with the binding of a ValidatingAdmissionPolicy or MutatingAdmissionPolicy."""
+    """What is wrong with the binding of an admission policy of Kubernetes."""
     binding = Field(body)
     spec = binding["spec"]
     kind = binding["kind"].text.removesuffix("Binding")
@@ -85,16 +82,16 @@ def lint_cel_exception(body: Json, known: KnownPolicies) -> list[Finding]:
         from lictor.lint.cel_expressions import ExpressionContext
 
         findings += check_cel_fields(
-            list_condition_fields(spec), ExpressionContext(kyverno_environment("ValidatingPolicy"))
+            list_condition_fields(spec), ExpressionContext(kyverno_environment("validating"))
         )
     return findings
 
 
 def _check_policy_ref(ref: Field, known: KnownPolicies) -> Iterator[Finding]:
     kind = ref["kind"]
-    if kind.text and kind.text not in _ALL_KINDS:
+    if kind.text and kind.text not in _list_exempted():
         message = f'there are no exceptions from policies of kind "{kind.text}"'
-        yield flag("bad-field", kind.path, message, suggest(kind.text, _ALL_KINDS))
+        yield flag("bad-field", kind.path, message, suggest(kind.text, _list_exempted()))
     else:
         yield from _check_policy_name(ref["name"], kind.text, known)
 
@@ -116,12 +113,18 @@ _AUTOGEN: tuple[Callable[[str], str], ...] = (
 )
 
 
+def _is_namespaced(policy: Field) -> bool:
+    group = policy["apiVersion"].text.rpartition("/")[0]
+    kind = registry().find(group, policy["kind"].text)
+    return kind is not None and kind.namespaced
+
+
 def lint_cleanup(body: Json) -> list[Finding]:
-    """What is wrong with a CleanupPolicy or ClusterCleanupPolicy."""
+    """What is wrong with a cleanup policy."""
     policy = Field(body)
     spec = policy["spec"]
     limits = MatchLimits(
-        is_namespaced=policy["kind"].text == "CleanupPolicy",
+        is_namespaced=_is_namespaced(policy),
         has_callers=False,
         reason="nobody asks for a cleanup: it cannot depend on callers",
         caller_check="bad-match",

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+from lictor.families.registry import registry
 from lictor.lint.catalog import flag
 from lictor.lint.cel_policies import list_cel_texts
 from lictor.lint.field import Field
 from lictor.load.fields import suggest
 from lictor.model.finding import FieldPath, Finding
+from lictor.model.program import Phase
 from lictor.raw import JsonObject
 
 _VERIFIERS = ("verifyImageSignatures(", "verifyAttestationSignatures(", "extractPayload(")
@@ -17,7 +19,8 @@ _UNDECIDED = "signatures of images cannot be verified yet: expressions that ask 
 def find_unsupported(document: JsonObject) -> Iterator[tuple[FieldPath, str]]:
     """Fields that are not supported yet, and what happens to requests meanwhile."""
     policy = Field(document)
-    if policy["kind"].text.endswith("ImageValidatingPolicy"):
+    kind = registry().find(policy["apiVersion"].text.rpartition("/")[0], policy["kind"].text)
+    if kind is not None and kind.phases == (Phase.VERIFY_IMAGES,):
         if any(name in text for text in list_cel_texts(policy["spec"]) for name in _VERIFIERS):
             yield ("spec",), _UNDECIDED
         return

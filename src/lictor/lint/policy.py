@@ -183,13 +183,13 @@ class _Facts(msgspec.Struct, frozen=True):
 
     background: bool
     is_audit: bool
-    # None for a ClusterPolicy; empty where a namespaced policy leaves its namespace open.
+    # None for a policy of the cluster; empty where a namespaced one leaves its namespace open.
     namespace: str | None
     changes_existing: bool
 
 
 def lint_policy(body: Json) -> list[Finding]:
-    """What is wrong with a ClusterPolicy or Policy, as plain JSON of any shape."""
+    """What is wrong with a classic policy, as plain JSON of any shape."""
     policy = Field(body)
     rules = policy["spec"]["rules"]
     facts = _read_facts(policy)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import orjson
 
+from lictor.families.registry import registry
 from lictor.lang.duration import format_duration
 from lictor.model.result import Result, Status, Verdict
 from lictor.offline.responses import key_of
@@ -31,9 +32,10 @@ def build_exceptions(
             status = reported_status(result, audit_warn=audit_warn)
             if status is not Status.FAIL or result.policy.namespace:
                 continue
-            if result.policy.kind == "ClusterPolicy":
+            kind = registry().of_result(result.policy)
+            if kind.has_named_rules:
                 yield _build_exception(result, verdict.request.resource, ttl)
-            elif result.policy.api_version.startswith(_CEL_GROUP):
+            elif kind.cel_profile:
                 yield _build_cel_exception(result, verdict.request.resource, ttl)
             # From Kubernetes' own policies there are no exceptions.
 

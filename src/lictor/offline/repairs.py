@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from lictor.errors import LoadError
+from lictor.families.registry import registry
 from lictor.files import TakesName, read_bytes, walk_folder
 from lictor.load.yaml import iter_documents
 from lictor.offline.input_files import OLDER_FIELDS
@@ -47,8 +48,6 @@ class Repair(msgspec.Struct, frozen=True):
     messages: tuple[str, ...]
 
 
-KINDS = frozenset(("ClusterPolicy", "Policy"))
-_GROUP = "kyverno.io/"
 _ACTIONS = {"enforce": "Enforce", "audit": "Audit"}
 _OPERATORS = {"Equal": "Equals", "NotEqual": "NotEquals", "In": "AllIn", "NotIn": "AnyNotIn"}
 _OLD_FILTER = ("resources", "subjects", "roles", "clusterRoles")
@@ -56,11 +55,11 @@ _OLD_FILTER = ("resources", "subjects", "roles", "clusterRoles")
 
 def is_policy(document: Json) -> bool:
     """Whether a document is a policy of the kind that has an old form."""
-    return (
-        isinstance(document, dict)
-        and document.get("kind") in KINDS
-        and str(document.get("apiVersion")).startswith(_GROUP)
-    )
+    if not isinstance(document, dict):
+        return False
+    group = str(document.get("apiVersion")).rpartition("/")[0]
+    kind = registry().find(group, str(document.get("kind")))
+    return kind is not None and kind.has_named_rules
 
 
 def repair_policy(document: JsonObject) -> Repair:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from lictor.errors import LictorError
+from lictor.families.registry import registry
 from lictor.model.result import Result, RuleType, Status
 from lictor.offline.records import TestResourceSpec, TestResult
 from lictor.offline.responses import PolicyResponse, ResourceKey, TestAnswers, key_of
@@ -68,7 +69,6 @@ def _same(left: Json, right: Json) -> bool:
 # The resources in a file that a test names; raises LictorError.
 ReadResources = Callable[[str], Sequence[JsonObject]]
 
-_NAMING_KINDS = ("ClusterPolicy", "Policy")
 _AUTOGEN_NAMES = ("{}", "autogen-{}", "autogen-cronjob-{}")
 
 
@@ -253,7 +253,7 @@ def find_target(response: PolicyResponse, key: ResourceKey) -> Result | None:
 
 def _select_rules(expected: TestResult, response: PolicyResponse) -> tuple[Result, ...]:
     # Only rules of classic policies have names that authors gave them.
-    if not expected.rule or response.policy.kind not in _NAMING_KINDS:
+    if not expected.rule or not registry().of(response.policy).has_named_rules:
         return response.results
     names = {form.format(expected.rule) for form in _AUTOGEN_NAMES}
     return tuple(result for result in response.results if result.rule in names)

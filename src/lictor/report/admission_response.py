@@ -118,8 +118,8 @@ class AnswerStyle(Enum):
 
     CLASSIC_VALIDATING = "classic rules that validate"
     CLASSIC_MUTATING = "classic rules that mutate, and those that verify images"
-    CEL_VALIDATING = "ValidatingPolicy and ImageValidatingPolicy"
-    CEL_MUTATING = "MutatingPolicy"
+    CEL_VALIDATING = "policies in CEL that validate"
+    CEL_MUTATING = "policies in CEL that mutate"
 
 
 class AnswerOptions(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.cluster.rbac import Access, AccessCheck
+from lictor.families.registry import Role, registry
 from lictor.kubernetes.resource_names import ResourceNames, ResourceType
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
@@ -201,7 +202,9 @@ def _find_resource(selector: KindSelector, names: ResourceNames) -> ResourceType
 def list_needs(document: JsonObject, accounts: ControllerAccounts) -> Iterator[RequiredPermission]:
     """Everything that a classic policy or a cleanup policy needs to be allowed."""
     policy = Field(document)
-    if policy["kind"].text.endswith("CleanupPolicy") and accounts.cleanup:
+    kind = registry().find(policy["apiVersion"].text.rpartition("/")[0], policy["kind"].text)
+    is_cleanup = kind is not None and kind.role is Role.DELETION and not kind.is_listed
+    if is_cleanup and accounts.cleanup:
         yield from _need_for_cleanup(policy, accounts.cleanup)
     for rule in policy["spec"]["rules"].each():
         if accounts.background:

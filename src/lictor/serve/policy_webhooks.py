@@ -11,6 +11,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
 from lictor.cluster.rbac import AccessCheck
 from lictor.errors import LictorError
+from lictor.families.registry import Role, registry
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lang.ttl import find_deletion_time
 from lictor.load.review import Review
@@ -25,7 +26,10 @@ from lictor.serve.webhook_routes import InternalWebhook
 log = logging.getLogger(__name__)
 
 _STAMP = "kyverno.io/last-request-time"
-_CLEANUP_KINDS = ("CleanupPolicy", "ClusterCleanupPolicy")
+# Asked about by requests: found once.
+_CLEANUP_KINDS = frozenset(
+    kind.key for kind in registry().with_role(Role.DELETION) if not kind.is_listed
+)
 
 
 class InternalWebhooks:
@@ -44,7 +48,7 @@ class InternalWebhooks:
     def is_cleanup(self, review: Review) -> bool:
         """Kyverno's cleanup controller is asked about its policies on a path we use otherwise."""
         kind = review.request.kind
-        return kind.group == "kyverno.io" and kind.kind in _CLEANUP_KINDS
+        return (kind.group, kind.kind) in _CLEANUP_KINDS
 
     async def review_cleanup(self, review: Review) -> AdmissionAnswer:
         """A cleanup policy."""

@@ -35,7 +35,7 @@ class WebhookRoute(msgspec.Struct, frozen=True):
     namespaced: bool = False
     # One policy, by its name, whose webhook the API server keeps to what it names.
     fine_grained: bool = False
-    # What goes away is not changed any more, unless a MutatingPolicy names that operation.
+    # What goes away is not changed any more, unless a policy in CEL names that operation.
     skips_deletes: bool = False
     # Changes that the background makes for policies are not changed again.
     skips_own_changes: bool = False

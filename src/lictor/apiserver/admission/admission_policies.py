@@ -15,6 +15,7 @@ from lictor.apiserver.kinds.catalogue import KindCatalogue
 from lictor.apiserver.request import ApiUser
 from lictor.apiserver.status_errors import internal_error
 from lictor.errors import CompileError, RefusedRequestError
+from lictor.families.admission_policy import VALIDATING_KIND
 from lictor.ports import Lookups
 from lictor.raw import JsonObject
 
@@ -116,7 +117,7 @@ class AdmissionPolicies:
                 denied = denial
             if "Warn" in denial.actions:
                 warnings.append(
-                    f"Validation failed for ValidatingAdmissionPolicy '{denial.policy}' with "
+                    f"Validation failed for {VALIDATING_KIND} '{denial.policy}' with "
                     f"binding '{denial.binding}': {denial.message}"
                 )
         if denied is not None:
@@ -149,7 +150,7 @@ class AdmissionPolicies:
 
 def _refuse(submission: Submission, denial: "Denial") -> RefusedRequestError:
     bound = f" with binding '{denial.binding}'" if denial.binding else ""
-    told = f"ValidatingAdmissionPolicy '{denial.policy}'{bound} denied request: {denial.message}"
+    told = f"{VALIDATING_KIND} '{denial.policy}'{bound} denied request: {denial.message}"
     error = submission.forbid(told)
     reason = denial.reason or "Invalid"
     return RefusedRequestError(

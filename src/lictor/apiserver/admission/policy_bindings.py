@@ -142,7 +142,7 @@ class Denial(msgspec.Struct, frozen=True):
     actions: tuple[str, ...] = ("Deny",)
 
 
-class CompileContext(msgspec.Struct, frozen=True):
+class BindingContext(msgspec.Struct, frozen=True):
     """What policies are compiled with."""
 
     around: CelContext
@@ -169,7 +169,7 @@ class CompiledBinding(msgspec.Struct, frozen=True):
 def bind(
     policy: AdmissionPolicy,
     binding: Binding,
-    facts: CompileContext,
+    facts: BindingContext,
     actions: tuple[str, ...] = ("Deny",),
 ) -> CompiledBinding:
     """A binding, compiled with the constraints of its policy."""
@@ -182,7 +182,7 @@ def bind(
     return CompiledBinding(binding.metadata.name, select, params, actions)
 
 
-def find_fault(policy: AdmissionPolicy, facts: CompileContext) -> str:
+def find_fault(policy: AdmissionPolicy, facts: BindingContext) -> str:
     """Why a policy cannot be used at all; empty where it can."""
     kind = policy.spec.param_kind
     if kind is None or facts.reader.catalogue.find_kind(kind.api_version, kind.kind) is not None:
@@ -192,7 +192,7 @@ def find_fault(policy: AdmissionPolicy, facts: CompileContext) -> str:
 
 
 def make_language(
-    policy: AdmissionPolicy, facts: CompileContext, *, has_patches: bool = False
+    policy: AdmissionPolicy, facts: BindingContext, *, has_patches: bool = False
 ) -> ExpressionCompiler:
     """What the expressions of a policy may use, with its variables."""
     environment = kubernetes_environment(

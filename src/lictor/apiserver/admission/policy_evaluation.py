@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.apiserver.admission.policy_bindings import (
-    CompileContext,
+    BindingContext,
     CompiledBinding,
     Denial,
     bind,
@@ -120,7 +120,7 @@ class CompiledMutatingPolicy(msgspec.Struct, frozen=True):
 def compile_mutating(
     policy: MutatingAdmissionPolicy,
     bindings: Sequence[MutatingAdmissionPolicyBinding],
-    facts: CompileContext,
+    facts: BindingContext,
 ) -> CompiledMutatingPolicy:
     """A policy, ready to be asked."""
     spec = policy.spec
@@ -220,7 +220,7 @@ class CompiledValidatingPolicy(msgspec.Struct, frozen=True):
 def compile_validating(
     policy: ValidatingAdmissionPolicy,
     bindings: Sequence[ValidatingAdmissionPolicyBinding],
-    facts: CompileContext,
+    facts: BindingContext,
 ) -> CompiledValidatingPolicy:
     """A policy, ready to be asked."""
     spec = policy.spec
@@ -310,7 +310,7 @@ def compile_policies(
     lookups: Lookups,
 ) -> CompiledPolicies:
     """Compile all policies that a binding puts into force; documents are by plural."""
-    facts = CompileContext(CelContext(lookups, _name_resources(catalogue)), reader)
+    facts = BindingContext(CelContext(lookups, _name_resources(catalogue)), reader)
     validating = [
         compile_validating(
             _read(policy, ValidatingAdmissionPolicy),

@@ -12,6 +12,7 @@ from lictor.apiserver.json_fields import read_list, read_object, read_text, read
 from lictor.apiserver.kind import ObjectReader, ServedKind
 from lictor.apiserver.kinds.catalogue import KindCatalogue
 from lictor.errors import CompileError
+from lictor.families.admission_policy import MUTATING_KIND, VALIDATING_KIND
 from lictor.lang.label_selector import MapTest, Requirement, compile_label_selector
 from lictor.model.request import Operation
 from lictor.ports import Lookups
@@ -39,8 +40,7 @@ VALIDATING: Final = "validatingwebhookconfigurations"
 _EXEMPT = frozenset(
     (
         "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
-        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-        "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+        VALIDATING_KIND, f"{VALIDATING_KIND}Binding", MUTATING_KIND, f"{MUTATING_KIND}Binding",
     )
 )  # fmt: skip
 _TIMEOUT = 10

@@ -5,6 +5,8 @@ from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Phase
 from lictor.model.result import RuleType
 
+VALIDATING_KIND = "ValidatingAdmissionPolicy"
+MUTATING_KIND = "MutatingAdmissionPolicy"
 _HERE = "lictor.families.admission_policy"
 _MODULES = {
     Phase.VALIDATE: "validating:compile_admission",
@@ -55,6 +57,6 @@ def _declare(kind: str, plural: str, phase: Phase) -> tuple[PolicyKind, PolicyKi
 
 
 KINDS = (
-    *_declare("ValidatingAdmissionPolicy", "validatingadmissionpolicies", Phase.VALIDATE),
-    *_declare("MutatingAdmissionPolicy", "mutatingadmissionpolicies", Phase.MUTATE),
+    *_declare(VALIDATING_KIND, "validatingadmissionpolicies", Phase.VALIDATE),
+    *_declare(MUTATING_KIND, "mutatingadmissionpolicies", Phase.MUTATE),
 )

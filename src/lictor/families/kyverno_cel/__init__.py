@@ -1,7 +1,6 @@
 """Kyverno's policies in CEL (policies.kyverno.io), and exceptions from them."""
 
-import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -13,15 +12,7 @@ if TYPE_CHECKING:
 
 _GROUP = "policies.kyverno.io"
 _HERE = "lictor.families.kyverno_cel"
-# The functions that build admission policies of Kubernetes which do the same.
-_NATIVE = {
-    Phase.VALIDATE: "lictor.convert.native_cel:build_native_validating",
-    Phase.MUTATE: "lictor.convert.native_cel:build_native_mutating",
-}
 _VERSIONS = "v1 v1beta1* v1alpha1!"
-_METRIC = "kyverno_{}_execution_duration_seconds"
-
-
 _MATCH = {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]}
 _SAMPLE = {
     "apiVersion": f"{_GROUP}/v1",
@@ -40,58 +31,44 @@ def names_policy(exception: "CelException", kind: PolicyKind, key: str) -> bool:
 
 
 def _declare(
-    kind: str, short_name: str, compile_policy: str, crd: CrdShape, *phases: Phase
+    kind: str,
+    short_name: str,
+    compile_policy: str,
+    crd: CrdShape,
+    **own: Any,
 ) -> tuple[PolicyKind, PolicyKind]:
-    """A kind for the whole cluster, and the same for one namespace."""
-    plural = f"{kind.lower().removesuffix('y')}ies"
-    stage: Phase | None = phases[0] if phases else None
-    kind_words = re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower()
-    is_changing = stage in (Phase.MUTATE, Phase.VERIFY_IMAGES)
+    """A kind for the whole cluster, and the same for one namespace; `own` is what is its own."""
     cluster = PolicyKind(
         family="kyverno_cel",
         group=_GROUP,
         kind=kind,
-        plural=plural,
+        plural=f"{kind.lower().removesuffix('y')}ies",
         namespaced=False,
         versions=("v1", "v1beta1", "v1alpha1"),
         preferred_version="v1beta1",
         short_name=short_name,
         crd=replace(crd, description=f"{crd.description}, for the whole cluster."),
-        # Without a phase it is about no requests: it deletes on a schedule.
-        role=Role.POLICY if phases else Role.DELETION,
-        phases=phases,
         record=f"{_HERE}.records:{kind}",
         compile=f"{_HERE}.{compile_policy}",
         compile_failing=f"{_HERE}.failing:fail_cel_policy",
-        path=WebhookPath(short_name, is_changing, stage is not Phase.MUTATE) if phases else None,
         webhook_match=f"{_HERE}.autogen:describe_match",
-        # Nothing is refused for want of an object that is generated.
-        failure_policy="Ignore" if stage is Phase.GENERATE else "",
-        duration_metric=_METRIC.format(kind_words) if phases else "",
-        sample=_SAMPLE if stage is Phase.VALIDATE else None,
         lint="lictor.lint.documents_by_kind:check_cel_policy",
-        list_generations=f"{_HERE}.generating:list_generations" if stage is Phase.GENERATE else "",
-        list_existing_mutations=f"{_HERE}.mutating:list_existing_mutations"
-        if stage is Phase.MUTATE
-        else "",
-        build_native=_NATIVE.get(stage, "") if stage else "",
         build_status="lictor.report.policy_status:build_cel_status",
-        expected_work=f"{_HERE}.autogen:list_expected_work" if phases else "",
         explain="lictor.report.cel_explanation:explain_cel",
         report_source=f"Kyverno{kind}",
+        **own,
+    )
+    namespaced = CrdShape(
+        "v1 v1beta1*", f"{crd.description}, for the namespace that the policy is in.", crd.status
     )
     return cluster, replace(
         cluster,
         kind=f"Namespaced{kind}",
-        plural=f"namespaced{plural}",
+        plural=f"namespaced{cluster.plural}",
         namespaced=True,
         sample=None,
         short_name=f"n{short_name}",
-        crd=replace(
-            crd,
-            versions="v1 v1beta1*",
-            description=f"{crd.description}, for the namespace that the policy is in.",
-        ),
+        crd=namespaced,
         path=replace(cluster.path, segment=f"n{short_name}") if cluster.path else None,
         # Newer than the kind for the cluster.
         versions=("v1", "v1beta1"),
@@ -104,34 +81,59 @@ KINDS = (
         "vpol",
         "validating:compile_validating",
         CrdShape(_VERSIONS, "What must hold, in CEL"),
-        Phase.VALIDATE,
+        phases=(Phase.VALIDATE,),
+        cel_profile="validating",
+        path=WebhookPath("vpol"),
+        expected_work=f"{_HERE}.autogen:list_expected_work",
+        duration_metric="kyverno_validating_policy_execution_duration_seconds",
+        build_native="lictor.convert.native_cel:build_native_validating",
+        sample=_SAMPLE,
     ),
     *_declare(
         "MutatingPolicy",
         "mpol",
         "mutating:compile_mutating",
         CrdShape(_VERSIONS, "What is changed, in CEL"),
-        Phase.MUTATE,
+        phases=(Phase.MUTATE,),
+        cel_profile="mutating",
+        path=WebhookPath("mpol", mutating=True, validating=False),
+        expected_work=f"{_HERE}.autogen:list_expected_work",
+        list_existing_mutations=f"{_HERE}.mutating:list_existing_mutations",
+        duration_metric="kyverno_mutating_policy_execution_duration_seconds",
+        build_native="lictor.convert.native_cel:build_native_mutating",
     ),
     *_declare(
         "GeneratingPolicy",
         "gpol",
         "generating:compile_generating",
         CrdShape(_VERSIONS, "Objects that are made because of others, in CEL", "GeneratingStatus"),
-        Phase.GENERATE,
+        phases=(Phase.GENERATE,),
+        cel_profile="generating",
+        path=WebhookPath("gpol"),
+        # Nothing is refused for want of an object that is generated.
+        failure_policy="Ignore",
+        expected_work=f"{_HERE}.autogen:list_expected_work",
+        list_generations=f"{_HERE}.generating:list_generations",
+        duration_metric="kyverno_generating_policy_execution_duration_seconds",
     ),
     *_declare(
         "ImageValidatingPolicy",
         "ivpol",
         "image_validating:compile_image_validating",
         CrdShape(_VERSIONS, "Whose images may be used, in CEL", "ImageStatus"),
-        Phase.VERIFY_IMAGES,
+        phases=(Phase.VERIFY_IMAGES,),
+        cel_profile="image",
+        path=WebhookPath("ivpol", mutating=True),
+        expected_work=f"{_HERE}.autogen:list_expected_work",
+        duration_metric="kyverno_image_validating_policy_execution_duration_seconds",
     ),
     *_declare(
         "DeletingPolicy",
         "dpol",
         "deleting:compile_deleting",
         CrdShape(_VERSIONS, "Objects that are deleted on a schedule, in CEL", "DeletingStatus"),
+        role=Role.DELETION,
+        cel_profile="deleting",
     ),
     PolicyKind(
         family="kyverno_cel",

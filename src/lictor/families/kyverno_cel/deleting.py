@@ -38,7 +38,7 @@ def _compile_concern(
 ) -> Callable[[Request], bool]:
     select = _select(spec.match_constraints, ref, around)
     plain = ExpressionCompiler(
-        kyverno_environment("DeletingPolicy", is_namespaced=bool(ref.namespace)),
+        kyverno_environment("deleting", is_namespaced=bool(ref.namespace)),
         around.host_functions(ref.namespace),
         watch=around.watch_rule(""),
     )

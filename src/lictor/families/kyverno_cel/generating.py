@@ -79,7 +79,7 @@ def _compile_parts(
     ref = template.policy
     taker = GeneratedObjects(around.resource_names)
     plain = ExpressionCompiler(
-        kyverno_environment("GeneratingPolicy", is_namespaced=bool(ref.namespace)),
+        kyverno_environment("generating", is_namespaced=bool(ref.namespace)),
         replace_field(around.host_functions(ref.namespace), generate=taker.take),
         watch=around.watch_rule(ref.name),
     )

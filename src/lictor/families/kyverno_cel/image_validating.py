@@ -78,7 +78,7 @@ class _Compiler(msgspec.Struct, frozen=True):
     def _check(self, spec: ImageValidatingSpec, view: View) -> Check:
         ref, around = self.ref, self.around
         plain = ExpressionCompiler(
-            kyverno_environment("ImageValidatingPolicy", is_namespaced=bool(ref.namespace)),
+            kyverno_environment("image", is_namespaced=bool(ref.namespace)),
             around.host_functions(ref.namespace),
             watch=around.watch_rule(ref.name),
         )

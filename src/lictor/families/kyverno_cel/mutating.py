@@ -157,7 +157,7 @@ class _Builder(msgspec.Struct, frozen=True):
     def _plain_language(self) -> ExpressionCompiler:
         namespace = self.ref.namespace
         return ExpressionCompiler(
-            kyverno_environment("MutatingPolicy", is_namespaced=bool(namespace)),
+            kyverno_environment("mutating", is_namespaced=bool(namespace)),
             self.around.host_functions(namespace),
             watch=self.around.watch_rule(""),
         )

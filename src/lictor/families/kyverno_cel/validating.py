@@ -82,7 +82,7 @@ class _Builder(msgspec.Struct, frozen=True):
     def check(self, spec: ValidatingSpec, view: View) -> Check:
         ref, around = self.ref, self.around
         language = ExpressionCompiler(
-            kyverno_environment("ValidatingPolicy", is_namespaced=bool(ref.namespace)),
+            kyverno_environment("validating", is_namespaced=bool(ref.namespace)),
             around.host_functions(ref.namespace),
             watch=around.watch_rule(""),
         )

@@ -89,7 +89,7 @@ class Environment(msgspec.Struct, frozen=True, eq=False):
 def kubernetes_environment(
     *, has_params: bool = True, has_authorizer: bool = True, has_patches: bool = False
 ) -> Environment:
-    """That of ValidatingAdmissionPolicy, and with `has_patches` of MutatingAdmissionPolicy."""
+    """That of Kubernetes' admission policies; `has_patches`: of those that mutate."""
     variables = _admission_variables()
     if has_params:
         variables["params"] = DYN
@@ -110,29 +110,29 @@ def kubernetes_environment(
 
 
 @lru_cache(maxsize=64)
-def kyverno_environment(kind: str, *, is_namespaced: bool = False) -> Environment:
-    """That of one of Kyverno's kinds: `ValidatingPolicy`, `MutatingPolicy`, and so on."""
+def kyverno_environment(profile: str, *, is_namespaced: bool = False) -> Environment:
+    """That of Kyverno's policies that are validating, mutating, generating, deleting or image."""
     variables = _admission_variables()
     variables["exceptions"] = DYN
-    if kind == "ImageValidatingPolicy":
+    if profile == "image":
         variables["images"] = parse_type("map<string,list<string>>")
         variables["attestors"] = parse_type("map<string,dyn>")
         variables["attestations"] = parse_type("map<string,string>")
-    overloads = kyverno_overloads(kind, is_namespaced=is_namespaced)
-    rewrites = (replace_literals,) if kind == "MutatingPolicy" else ()
-    return Environment(kind, _KYVERNO, variables, overloads, rewrites=rewrites)
+    overloads = kyverno_overloads(profile, is_namespaced=is_namespaced)
+    rewrites = (replace_literals,) if profile == "mutating" else ()
+    return Environment(profile, _KYVERNO, variables, overloads, rewrites=rewrites)
 
 
 @lru_cache(maxsize=1)
 def image_environment() -> Environment:
     """That of `matchImageReferences`: only `ref`, the image's text."""
-    overloads = kyverno_overloads("image")
-    return Environment("image", _KYVERNO, {"ref": parse_type("string")}, overloads)
+    overloads = kyverno_overloads("image reference")
+    return Environment("image reference", _KYVERNO, {"ref": parse_type("string")}, overloads)
 
 
 @lru_cache(maxsize=2)
 def authorization_environment(mode: str) -> Environment:
-    """That of ValidatingPolicies on requests: mode `Envoy` or `HTTP`; they see only `object`."""
+    """That of policies on requests to a service: mode `Envoy` or `HTTP`; they see only `object`."""
     return Environment(mode, _KYVERNO, {"object": DYN}, authorization_overloads(mode))
 
 

@@ -49,15 +49,15 @@ ENVIRONMENTS = {
         kubernetes_environment(has_patches=True, has_params=False, has_authorizer=False),
         EVERYWHERE | {"jsonpatch", "object literal"},
     ),
-    "ValidatingPolicy": (kyverno_environment("ValidatingPolicy"), KYVERNO | {"user", "x509"}),
+    "ValidatingPolicy": (kyverno_environment("validating"), KYVERNO | {"user", "x509"}),
     "MutatingPolicy": (
-        kyverno_environment("MutatingPolicy"),
+        kyverno_environment("mutating"),
         KYVERNO | {"user", "x509", "generator", "jsonpatch", "object literal"},
     ),
-    "GeneratingPolicy": (kyverno_environment("GeneratingPolicy"), KYVERNO | {"x509", "generator"}),
-    "DeletingPolicy": (kyverno_environment("DeletingPolicy"), KYVERNO | {"x509"}),
+    "GeneratingPolicy": (kyverno_environment("generating"), KYVERNO | {"x509", "generator"}),
+    "DeletingPolicy": (kyverno_environment("deleting"), KYVERNO | {"x509"}),
     "ImageValidatingPolicy": (
-        kyverno_environment("ImageValidatingPolicy"),
+        kyverno_environment("image"),
         KYVERNO | {"user", "imageverify"},
     ),
 }
@@ -97,7 +97,7 @@ def test_each_kind_has_its_libraries(name, call):
     ],
 )
 def test_both_spellings_are_known(camel, pascal):
-    environment = kyverno_environment("MutatingPolicy")
+    environment = kyverno_environment("mutating")
     one, other = (compile_expression(text, environment) for text in (camel, pascal))
     assert one.result_type == other.result_type
 
@@ -114,4 +114,4 @@ def test_image_references_see_nothing_but_the_image():
 
 def test_environments_are_made_once():
     assert kubernetes_environment() is kubernetes_environment()
-    assert kyverno_environment("ValidatingPolicy") is kyverno_environment("ValidatingPolicy")
+    assert kyverno_environment("validating") is kyverno_environment("validating")

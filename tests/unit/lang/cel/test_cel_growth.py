@@ -11,7 +11,7 @@ from lictor.lang.cel.expression import (
     declare_variable,
 )
 
-ENVIRONMENT = kyverno_environment("ValidatingPolicy", is_namespaced=False)
+ENVIRONMENT = kyverno_environment("validating", is_namespaced=False)
 
 
 def _chain(first: str, then: str, levels: int, last: str) -> Expression:

@@ -6,7 +6,7 @@ from lictor.errors import SyntaxFaultError
 from lictor.lang.cel.environment import kubernetes_environment, kyverno_environment
 from lictor.lang.cel.expression import NO_VARIABLES, compile_expression, declare_variable
 
-ENVIRONMENTS = (kubernetes_environment(has_patches=True), kyverno_environment("MutatingPolicy"))
+ENVIRONMENTS = (kubernetes_environment(has_patches=True), kyverno_environment("mutating"))
 GIVEN = {"object": {"spec": {"containers": [{"name": "main"}, {"name": "side"}], "n": 2}}}
 
 
@@ -111,6 +111,6 @@ def test_literals_in_variables():
 
 
 def test_other_policies_have_no_literals():
-    for environment in (kubernetes_environment(), kyverno_environment("ValidatingPolicy")):
+    for environment in (kubernetes_environment(), kyverno_environment("validating")):
         with pytest.raises(SyntaxFaultError):
             compile_expression("Object{a: 1}", environment)

@@ -9,7 +9,7 @@ from lictor.lang.cel.environment import Activation, kyverno_environment, make_ac
 from lictor.lang.cel.expression import NO_VARIABLES, compile_expression, declare_variable
 from lictor.lang.cel.host import HostFunctions
 
-ENVIRONMENT = kyverno_environment("ValidatingPolicy")
+ENVIRONMENT = kyverno_environment("validating")
 
 
 def make_given(length):

@@ -15,7 +15,7 @@ from lictor.lang.cel.native import interruption
 from lictor.lang.cel.native_work import is_brief
 from lictor.serve.interrupts import SignalAlarm, ThreadWork
 
-ENVIRONMENT = kyverno_environment("ValidatingPolicy", is_namespaced=True)
+ENVIRONMENT = kyverno_environment("validating", is_namespaced=True)
 LARGE = {"data": {f"k{number}": "a" * 200 for number in range(3000)}}
 SMALL = {"data": {f"k{number}": "a" * 20 for number in range(10)}}
 

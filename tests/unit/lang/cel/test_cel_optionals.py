@@ -15,6 +15,6 @@ from lictor.lang.cel.expression import compile_expression
     ],
 )
 def test_an_optional_inside_an_answer_is_an_error(text):
-    expression = compile_expression(text, kyverno_environment("MutatingPolicy"))
+    expression = compile_expression(text, kyverno_environment("mutating"))
     with pytest.raises(EvaluationError, match="holds an optional"):
         expression(make_activation({"object": {}}))

@@ -66,9 +66,9 @@ WORLD = HostFunctions(
 )
 ENVIRONMENTS = {
     "kubernetes": (kubernetes_environment(has_patches=True), WORLD),
-    "kyverno": (kyverno_environment("MutatingPolicy"), WORLD),
+    "kyverno": (kyverno_environment("mutating"), WORLD),
     "kyverno-namespaced": (
-        kyverno_environment("MutatingPolicy", is_namespaced=True),
+        kyverno_environment("mutating", is_namespaced=True),
         replace(WORLD, namespace="team"),
     ),
 }

@@ -12,7 +12,7 @@ from lictor.lang.cel.expression import compile_expression
 from lictor.lang.cel.values import emit, format_length, format_time
 from lictor.lang.patch.pointer import is_same
 
-ENVIRONMENT = kyverno_environment("ValidatingPolicy")
+ENVIRONMENT = kyverno_environment("validating")
 
 
 def evaluate(text, value=None):
@@ -204,7 +204,7 @@ def test_an_activation_serves_the_expressions_of_all_environments():
     for environment in (
         ENVIRONMENT,
         kubernetes_environment(),
-        kyverno_environment("GeneratingPolicy"),
+        kyverno_environment("generating"),
     ):
         assert compile_expression("object.a == 1", environment)(activation) is True
 

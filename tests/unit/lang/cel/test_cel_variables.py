@@ -57,7 +57,7 @@ def test_a_later_variable_hides_an_earlier_of_the_same_name():
 def test_a_variable_is_computed_once_and_only_when_used():
     asked = []
     world = HostFunctions(global_context=lambda name, _: asked.append(name) or {"n": 2})
-    environment = kyverno_environment("ValidatingPolicy")
+    environment = kyverno_environment("validating")
     known = declare(
         {"entry": "globalContext.get('entry')", "other": "globalContext.get('other')"}, environment
     )
@@ -122,7 +122,7 @@ def test_a_broken_variable_breaks_what_uses_it(expression, told):
 
 
 def test_kyverno_does_not_tell_which_variable_failed():
-    environment = kyverno_environment("ValidatingPolicy")
+    environment = kyverno_environment("validating")
     known = declare({"x": "object.nope"}, environment)
     with pytest.raises(EvaluationError) as caught:
         compile_expression("variables.x == 1", environment, known)({"object": {}})

@@ -18,7 +18,7 @@ from lictor.lang.cel.host import (
 from lictor.lang.cel.library.authorizer import authorizer, request_resource
 from lictor.lang.cel.library.http import check_url, find_blocked_network
 
-KYVERNO = kyverno_environment("MutatingPolicy")
+KYVERNO = kyverno_environment("mutating")
 BLOCKED = (*BLOCKED_NETWORKS, *BLOCKED_HOSTS)
 
 
@@ -197,7 +197,7 @@ def test_resolved_addresses_can_be_checked_too(address, network):
 
 
 def test_policies_of_a_namespace_may_be_kept_from_the_network():
-    environment = kyverno_environment("ValidatingPolicy", is_namespaced=True)
+    environment = kyverno_environment("validating", is_namespaced=True)
     world = HostFunctions(http=lambda call: (200, None), namespace="team", allows_http=False)
     with pytest.raises(EvaluationError, match="http calls are not allowed in namespaced policies"):
         evaluate("http.get('https://example.com')", world, environment)
@@ -259,7 +259,7 @@ def test_checks_that_make_no_sense(expression, told):
 
 
 def test_signatures_are_the_worlds_business():
-    environment = kyverno_environment("ImageValidatingPolicy")
+    environment = kyverno_environment("image")
     world = HostFunctions(
         verify_signatures=lambda image, attestors: len(attestors),
         verify_attestations=lambda image, attestation, attestors: 1,

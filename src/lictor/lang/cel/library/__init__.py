@@ -57,13 +57,13 @@ _KYVERNO = (
     *TRANSFORM_OVERLOADS, *GZIP_OVERLOADS, *HTTP_OVERLOADS,
 )  # fmt: skip
 _KYVERNO_MORE = {
-    "ValidatingPolicy": (*USER_OVERLOADS, *CERTIFICATE_OVERLOADS),
-    "MutatingPolicy": (
+    "validating": (*USER_OVERLOADS, *CERTIFICATE_OVERLOADS),
+    "mutating": (
         *USER_OVERLOADS, *CERTIFICATE_OVERLOADS, *GENERATOR_OVERLOADS, *PATCH_OVERLOADS,
     ),
-    "GeneratingPolicy": (*CERTIFICATE_OVERLOADS, *GENERATOR_OVERLOADS),
-    "DeletingPolicy": CERTIFICATE_OVERLOADS,
-    "ImageValidatingPolicy": (*USER_OVERLOADS, *VERIFICATION_OVERLOADS),
+    "generating": (*CERTIFICATE_OVERLOADS, *GENERATOR_OVERLOADS),
+    "deleting": CERTIFICATE_OVERLOADS,
+    "image": (*USER_OVERLOADS, *VERIFICATION_OVERLOADS),
 }  # fmt: skip
 
 
@@ -75,12 +75,12 @@ def kubernetes_overloads(*, has_patches: bool = False) -> tuple[Overload, ...]:
 
 
 @lru_cache(maxsize=32)
-def kyverno_overloads(kind: str, *, is_namespaced: bool = False) -> tuple[Overload, ...]:
-    """What one of Kyverno's kinds adds; `image` is the small set for image references."""
-    if kind == "image":
+def kyverno_overloads(profile: str, *, is_namespaced: bool = False) -> tuple[Overload, ...]:
+    """What Kyverno adds, by what a policy does; `image reference` is the small set for those."""
+    if profile == "image reference":
         return (*_KUBERNETES, *IMAGE_OVERLOADS)
     cluster = NAMESPACED_OVERLOADS if is_namespaced else CLUSTER_OVERLOADS
-    more = _KYVERNO_MORE.get(kind, _KYVERNO_MORE["ValidatingPolicy"])
+    more = _KYVERNO_MORE.get(profile, _KYVERNO_MORE["validating"])
     return (*_KUBERNETES, *_KYVERNO, *more, *cluster)
 
 
