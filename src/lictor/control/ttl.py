@@ -26,7 +26,7 @@ from lictor.control.cleanup.run import read_time
 from lictor.control.loop import ReconcileLoop
 from lictor.control.policy_writes import PolicyWrites
 from lictor.errors import ApiError, ConflictError, UnreachableError
-from lictor.lang.ttl import find_deletion_time
+from lictor.lang.schedule import find_deletion_time
 from lictor.raw import JsonObject
 
 log = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ from lictor.convert.cel_values import (
 )
 from lictor.convert.writing import PolicyVariables, literal, wrap
 from lictor.errors import CompileError
-from lictor.lang.jmespath.values import equals, is_false
+from lictor.lang.jmespath.functions.spec import equals, is_false
 from lictor.raw import Json
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from lictor.errors import CompileError
 from lictor.families.registry import PolicyKind, Role, registry
 from lictor.kubernetes.resource_names import ResourceNames
-from lictor.lang.cron import compile_schedule
+from lictor.lang.schedule import compile_schedule
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.resource_rules import check_constraints, list_forms, require_rules

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from lictor.errors import CompileError
 from lictor.families.registry import registry
 from lictor.kubernetes.resource_names import ResourceNames
-from lictor.lang.cron import compile_schedule
+from lictor.lang.schedule import compile_schedule
 from lictor.lang.wildcard import match_wildcard
 from lictor.lint.catalog import flag
 from lictor.lint.cel_policies import check_cel_fields, list_condition_fields

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from lictor.engine import Engine
 from lictor.errors import DeadlineError, SlowRequestError, TooSlowError
+from lictor.lang.cel.growth import is_brief
 from lictor.lang.cel.native import interruption
-from lictor.lang.cel.native_work import is_brief
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Verdict
 from lictor.serve.interrupts import ThreadWork

@@ -13,7 +13,7 @@ from lictor.cluster.rbac import AccessCheck
 from lictor.errors import LictorError
 from lictor.families.registry import Role, registry
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
-from lictor.lang.ttl import find_deletion_time
+from lictor.lang.schedule import find_deletion_time
 from lictor.load.review import Review
 from lictor.model.request import Operation
 from lictor.raw import JsonObject

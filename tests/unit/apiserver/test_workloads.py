@@ -8,7 +8,7 @@ from embedded_site import open_site
 
 from lictor.apiserver.controllers.workloads import WorkloadControllers
 from lictor.apiserver.resources.cron_job import _find_due
-from lictor.lang.cron import compile_schedule
+from lictor.lang.schedule import compile_schedule
 
 APPS = "/apis/apps/v1/namespaces/default"
 BATCH = "/apis/batch/v1/namespaces/default"

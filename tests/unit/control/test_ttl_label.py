@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lictor.lang.ttl import NEVER, find_deletion_time
+from lictor.lang.schedule import NEVER, find_deletion_time
 
 BORN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lictor.errors import CompileError
-from lictor.lang.cron import compile_schedule
+from lictor.lang.schedule import compile_schedule
 
 NOW = datetime(2024, 2, 28, 22, 30, 15, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from lictor.families.admission_policy.bindings import select_bound
 from lictor.families.admission_policy.records import AdmissionPolicy, Binding
 from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.cel.environment import kubernetes_environment, make_activation
-from lictor.lang.cel.library.authorizer import authorizer, request_resource
+from lictor.lang.cel.library.authorization import authorizer, request_resource
 from lictor.lang.label_selector import MapTest
 from lictor.match.metadata import compile_selector
 from lictor.model.policy import MatchCondition, ParamKind, ParamRef

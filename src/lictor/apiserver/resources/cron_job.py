@@ -23,7 +23,7 @@ from lictor.apiserver.resources.registry import BuiltinResource, ResourceControl
 from lictor.apiserver.resources.validation import check_choice, check_counts, need, tell_length
 from lictor.apiserver.resources.workload_pods import build_reference
 from lictor.errors import CompileError
-from lictor.lang.cron import NextRun, compile_schedule
+from lictor.lang.schedule import NextRun, compile_schedule
 from lictor.raw import Json, JsonObject
 
 

@@ -31,7 +31,7 @@ from lictor.control.cleanup.sweep import SweepContext
 from lictor.control.context import EmitEvent
 from lictor.control.loop import ReconcileLoop
 from lictor.errors import ApiError, CompileError, ConflictError, LictorError, PolicyError
-from lictor.lang.cron import NextRun
+from lictor.lang.schedule import NextRun
 from lictor.raw import JsonObject
 from lictor.report import events
 from lictor.report.events import Event, EventReason, EventSource

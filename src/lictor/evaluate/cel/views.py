@@ -6,7 +6,7 @@ import msgspec
 
 from lictor.errors import NotProvidedError
 from lictor.lang.cel.environment import Activation, make_activation
-from lictor.lang.cel.library.authorizer import authorizer, request_resource
+from lictor.lang.cel.library.authorization import authorizer, request_resource
 from lictor.model.program import Case
 from lictor.model.request import Caller, GroupVersionKind, Request
 from lictor.ports import Lookups

@@ -7,7 +7,7 @@ import msgspec
 
 from lictor.errors import CompileError, EvaluationError
 from lictor.evaluate.manifests.attestors import compile_attestors
-from lictor.evaluate.manifests.difference import ManifestDifference
+from lictor.evaluate.manifests.difference import SignedDifference
 from lictor.evaluate.manifests.evidence import compile_evidence
 from lictor.evaluate.rule_context import RuleContext, RuleOutcome
 from lictor.model.policy import Manifests
@@ -71,7 +71,7 @@ def _read(body: Json) -> Manifests:
     return wanted
 
 
-def _locate(first: ManifestDifference | None) -> Failure | None:
+def _locate(first: SignedDifference | None) -> Failure | None:
     if first is None:
         return None
     return Failure(first.key, first.before, first.after, "differs from what was signed")

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from lictor.crypto.signature import Verify, compile_key
 from lictor.errors import CompileError, EvaluationError
-from lictor.evaluate.manifests.difference import ManifestDifference
+from lictor.evaluate.manifests.difference import SignedDifference
 from lictor.evaluate.manifests.evidence import NO_MANIFEST, Evidence
 from lictor.evaluate.manifests.message import decode_base64
 from lictor.lang.go_number import dump_go_json
@@ -24,7 +24,7 @@ class SignatureFinding(msgspec.Struct, frozen=True):
 
     verified: bool
     text: str
-    difference: ManifestDifference | None = None
+    difference: SignedDifference | None = None
 
 
 # EvaluationError where it cannot be told.
@@ -176,7 +176,7 @@ def _refuse(what: str) -> _Check:
     return check
 
 
-def _tell(differences: tuple[ManifestDifference, ...]) -> str:
+def _tell(differences: tuple[SignedDifference, ...]) -> str:
     items = [
         {"key": each.key, "values": {"before": each.before, "after": each.after}}
         for each in differences

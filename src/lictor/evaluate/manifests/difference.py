@@ -18,7 +18,7 @@ _EXACT = 1 << 53
 _REGISTRY, _TAG = "docker.io/", ":latest"
 
 
-class ManifestDifference(msgspec.Struct, frozen=True):
+class SignedDifference(msgspec.Struct, frozen=True):
     """A leaf, by its path with dots; None where one side has none. `before` is what was signed."""
 
     key: str
@@ -26,21 +26,21 @@ class ManifestDifference(msgspec.Struct, frozen=True):
     after: Json
 
 
-def find_differences(manifest: Json, resource: Json) -> list[ManifestDifference]:
+def find_differences(manifest: Json, resource: Json) -> list[SignedDifference]:
     """The leaves in which they differ, by key.
 
     Three differences count for nothing, as they arise on the way through a cluster: what has moved
     within a list, an empty text instead of none, and an image's name in full.
     """
     before, after = flatten(manifest), flatten(resource)
-    plain: list[ManifestDifference] = []
-    other: list[ManifestDifference] = []
+    plain: list[SignedDifference] = []
+    other: list[SignedDifference] = []
     for key in before.keys() | after.keys():
         old, new = before.get(key), after.get(key)
         if old is not None and new is not None and _name_type(old) != _name_type(new):
-            other.append(ManifestDifference(key, _tell_type(old), _tell_type(new)))
+            other.append(SignedDifference(key, _tell_type(old), _tell_type(new)))
         elif old != new:
-            plain.append(ManifestDifference(key, old, new))
+            plain.append(SignedDifference(key, old, new))
     kept = [each for each in _drop_moved(plain) if not _is_harmless(each)]
     return sorted(kept + other, key=lambda each: each.key)
 
@@ -101,7 +101,7 @@ def _tell_type(value: Json) -> str:
     return f"(type: {name}) %!s({name}={text})"
 
 
-def _drop_moved(items: list[ManifestDifference]) -> Iterator[ManifestDifference]:
+def _drop_moved(items: list[SignedDifference]) -> Iterator[SignedDifference]:
     """Without leaves that only stand in another element of the same list."""
     gone = {_trace(each.key, each.before) for each in items if each.after is None}
     come = {_trace(each.key, each.after) for each in items if each.before is None}
@@ -118,7 +118,7 @@ def _trace(key: str, value: Json) -> tuple[str, str, Json]:
     return _INDEX.sub(".#.", key), _name_type(value), value
 
 
-def _is_harmless(each: ManifestDifference) -> bool:
+def _is_harmless(each: SignedDifference) -> bool:
     before, after = each.before, each.after
     if before is None or after is None:
         return "" in (before, after)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from lictor.errors import EvaluationError
-from lictor.evaluate.manifests.difference import ManifestDifference, find_differences, flatten
+from lictor.evaluate.manifests.difference import SignedDifference, find_differences, flatten
 from lictor.evaluate.manifests.ignored import DOMAIN, Ignores, compile_ignores, read_text
 from lictor.evaluate.manifests.message import decode_message, read_manifests
 from lictor.model.policy import Manifests
@@ -73,7 +73,7 @@ class Evidence:
         return tuple(islice(self._read_signatures(), _MAX_SIGNATURES))
 
     @cached_property
-    def differences(self) -> tuple[ManifestDifference, ...] | None:
+    def differences(self) -> tuple[SignedDifference, ...] | None:
         """How the resource differs from what was signed; None where nothing about it was.
 
         EvaluationError where that cannot be told.
@@ -118,9 +118,9 @@ def _read_annotations(resource: JsonObject) -> Mapping[str, str]:
 
 def _compare(
     manifests: Iterable[JsonObject], resource: JsonObject, ignored: Callable[[str], bool]
-) -> tuple[ManifestDifference, ...] | None:
+) -> tuple[SignedDifference, ...] | None:
     candidates = [body for body in manifests if body["kind"] == resource.get("kind")]
-    told: tuple[ManifestDifference, ...] | None = None
+    told: tuple[SignedDifference, ...] | None = None
     for candidate in _choose(candidates, resource, ignored) if candidates else ():
         kept = (each for each in find_differences(candidate, resource) if not ignored(each.key))
         found = tuple(islice(kept, _MAX_TOLD))
@@ -132,9 +132,9 @@ def _compare(
     return told
 
 
-def _hide(each: ManifestDifference) -> ManifestDifference:
+def _hide(each: SignedDifference) -> SignedDifference:
     before, after = (None if value is None else _HIDDEN for value in (each.before, each.after))
-    return ManifestDifference(each.key, before, after)
+    return SignedDifference(each.key, before, after)
 
 
 def _choose(

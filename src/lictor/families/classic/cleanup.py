@@ -8,7 +8,7 @@ from lictor.evaluate.context import compile_context
 from lictor.evaluate.rule_context import RuleContext
 from lictor.evaluate.scope import build_scope
 from lictor.families.classic.records import CleanupPolicy
-from lictor.lang.cron import compile_schedule
+from lictor.lang.schedule import compile_schedule
 from lictor.match.classic import CLEANUP, compile_filter
 from lictor.match.combine import remember, within
 from lictor.model.program import CleanupProgram, Select

@@ -13,7 +13,7 @@ from lictor.evaluate.scope import build_scope
 from lictor.families.kyverno_cel.records import DeletingPolicy
 from lictor.families.registry import refer
 from lictor.lang.cel.environment import kyverno_environment
-from lictor.lang.cron import compile_schedule
+from lictor.lang.schedule import compile_schedule
 from lictor.model.cel_policy import DeletingSpec
 from lictor.model.constraints import MatchResources
 from lictor.model.program import Case, CleanupProgram, Select

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from lictor.errors import EvaluationError
 from lictor.lang.assertion.values import is_number
-from lictor.lang.jmespath.values import equals, is_false
+from lictor.lang.jmespath.functions.spec import equals, is_false
 from lictor.lang.written_size import check_written
 from lictor.raw import Json
 

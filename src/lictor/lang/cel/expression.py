@@ -21,14 +21,16 @@ from lictor.lang.cel.environment import (
 from lictor.lang.cel.faults import evaluation_fault, syntax_fault
 from lictor.lang.cel.growth import (
     FEW_COPIES,
+    MADE_ELEMENTS,
     MAX_LARGE_DEGREE,
     NO_GROWTH,
+    Growth,
+    check_work,
     measure_growth,
 )
 from lictor.lang.cel.host import NO_HOST_FUNCTIONS, HostFunctions, current_host
 from lictor.lang.cel.library.kubernetes_values import range_elements
 from lictor.lang.cel.native import Checker, interruption, remembered_error
-from lictor.lang.cel.native_work import MADE_ELEMENTS, Growth, check_work
 from lictor.lang.cel.rewriting import Rewritten, read_fields, read_tokens, rewrite_expression
 from lictor.lang.cel.transforms import build_maps_from_pairs, cut_loops, forgive
 from lictor.lang.cel.types import CelType, parse_type

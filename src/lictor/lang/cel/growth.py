@@ -1,18 +1,129 @@
-"""How large can the answer of an expression be, compared to what it is asked about?
+"""How large can the answer of an expression be, and how much work is it for the engine?
 
 `v + v`, `[v, v]` and the like, thirty times inside each other, make values that the engine cannot
 hold, compare or hand out; and while it tries, nobody can interrupt it. The texts alone tell.
+
+The engine loops and compares in native code. A loop over a long list that handles all of the object
+for each element, or another long list, costs the square of what the request brings. The text tells
+which power it is, the request how much that comes to; where only little time may be taken, it is
+not begun.
 """
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from lictor.errors import SyntaxFaultError
-from lictor.lang.cel.native_work import Growth, measure_work
+from lictor.errors import SlowRequestError, SyntaxFaultError, TooLargeError
 from lictor.lang.cel.tree import CelNode, read_expression
+
+# Is whoever takes long to be judged elsewhere? Then what would take long is not begun here.
+is_brief: ContextVar[bool] = ContextVar("is_brief", default=False)
+# Bytes that the engine handles in some milliseconds.
+MAX_BRIEF_WORK: Final = 4 * 1024 * 1024
+# Bytes of a value that is made of many copies of the request: here, and at all.
+MAX_BRIEF_COPIED: Final = 6 * 1024 * 1024
+MAX_COPIED: Final = 64 * 1024 * 1024
+# A list that functions make may have so many elements, however small the request is.
+MADE_ELEMENTS: Final = 2000
+_MOST_POWER = 4
+# They hand on what they are given, and handle none of it.
+_FREE = frozenset(("_&&_", "_||_", "!_", "_?_:_", "_[_]", "_[?_]", "@not_strictly_false", "dyn"))
+# They answer yes or no, or with a number.
+_SMALL_ANSWERS = frozenset(
+    (
+        *("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "_&&_", "_||_", "!_", "@in", "_in_"),
+        *("size", "matches", "contains", "startsWith", "endsWith", "indexOf", "lastIndexOf"),
+        *("int", "uint", "double", "bool", "type", "@not_strictly_false"),
+    )
+)
+_MAKING = ("Range", "range", "split", "findAll", "extractAll", "List", "flatten")
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """So many times as large as this power of the request's size."""
+
+    factor: int = 1
+    degree: int = 0
+    # The power that the engine's work grows with, loops included.
+    work: int = 0
+
+
+def measure_work(root: CelNode, known: Mapping[str, int]) -> int:
+    """The power of the request's size that the engine's work for an expression grows with.
+
+    `known` are the powers that values of variables grow with.
+    """
+    measure = _Work()
+    measure.look(root, dict(known), 0)
+    return min(measure.most, _MOST_POWER)
+
+
+def check_work(growth: Growth, count: int, size: int) -> None:
+    """Refuse what is too much for a request of so many elements and bytes.
+
+    TooLargeError where it is too much for anybody, SlowRequestError where it takes long.
+    """
+    if growth.factor * size > MAX_COPIED:
+        raise TooLargeError("a value holds too many copies of a large object")
+    if not is_brief.get():
+        return
+    if growth.factor * size > MAX_BRIEF_COPIED:
+        raise SlowRequestError("values with many copies of a large object take long")
+    if growth.work > 1 and count ** (growth.work - 1) * size > MAX_BRIEF_WORK:
+        raise SlowRequestError("loops over all of a large object take long")
+
+
+class _Work:
+    def __init__(self) -> None:
+        self.most = 0
+
+    def look(self, node: CelNode, known: dict[str, int], around: int) -> int:
+        """The power that the value of a part grows with, in loops of this power."""
+        match node.kind:
+            case "constant":
+                return 0
+            case "ident":
+                return known.get(node.name, 1)
+            case "comprehension":
+                return self._look_at_loop(node, known, around)
+            case "call":
+                return self._look_at_call(node, known, around)
+            case _:
+                return max((self.look(part, known, around) for part in node.parts), default=0)
+
+    def _look_at_call(self, node: CelNode, known: dict[str, int], around: int) -> int:
+        powers = [self.look(part, known, around) for part in node.parts]
+        power = max(powers, default=0)
+        if node.name in ("_[_]", "_[?_]") and node.parts[-1].kind != "constant":
+            # One element for each turn of a loop: all of them together are the whole.
+            return 0
+        if node.name not in _FREE:
+            self.most = max(self.most, around + power)
+        if node.name in _SMALL_ANSWERS:
+            return 0
+        return max(power, 1) if node.name.endswith(_MAKING) else power
+
+    def _look_at_loop(self, node: CelNode, known: dict[str, int], around: int) -> int:
+        over, start, condition, step, result = node.parts
+        element, second, total = node.names
+        begun = self.look(start, known, around)
+        if over.kind == "list" and not over.parts:
+            # Nothing is gone through: a name for a value.
+            return self.look(result, {**known, total: begun}, around)
+        turns = self.look(over, known, around)
+        each = 0
+        if over.kind == "list":
+            # As often as is written there, with each of these values.
+            turns, each = 0, turns
+        self.most = max(self.most, around + turns)
+        inner = {**known, element: each, second: 0, total: 0}
+        self.look(condition, inner, around + turns)
+        made = self.look(step, inner, around + turns)
+        return self.look(result, {**known, total: turns + made if made else turns}, around)
+
 
 MAX_FACTOR: Final = 1000
 # A loop that answers with all of a list for each of its elements makes the square of it, and so on.

@@ -9,7 +9,12 @@ from difflib import get_close_matches
 from functools import partial
 
 from lictor.errors import CompileError
-from lictor.lang.condition.equality import build_equality, build_inequality
+from lictor.lang.condition.comparison import (
+    build_duration_order,
+    build_equality,
+    build_inequality,
+    build_order,
+)
 from lictor.lang.condition.membership import (
     build_all_in,
     build_all_not_in,
@@ -18,7 +23,6 @@ from lictor.lang.condition.membership import (
     build_in,
     build_not_in,
 )
-from lictor.lang.condition.ordering import build_duration_order, build_order
 from lictor.raw import Json
 
 __all__ = ["OPERATORS", "compile_operator", "compile_operator_with"]

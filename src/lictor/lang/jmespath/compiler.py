@@ -10,6 +10,8 @@ from collections.abc import Callable
 from lictor.errors import EvaluationError, SyntaxFaultError, UnknownKeyError
 from lictor.lang.go_number import NUMBERS
 from lictor.lang.jmespath.closures import (
+    Folding,
+    FoldingBudget,
     Run,
     compile_call,
     cut,
@@ -21,11 +23,9 @@ from lictor.lang.jmespath.closures import (
     project,
     project_values,
 )
-from lictor.lang.jmespath.folding import Folding, FoldingBudget
 from lictor.lang.jmespath.functions import FUNCTIONS, FunctionSpec, JmesPathHost
-from lictor.lang.jmespath.functions.spec import Type
+from lictor.lang.jmespath.functions.spec import Type, equals, is_false
 from lictor.lang.jmespath.syntax import Node, NodeKind, Token
-from lictor.lang.jmespath.values import equals, is_false
 from lictor.lang.written_size import check_written
 from lictor.raw import Json
 

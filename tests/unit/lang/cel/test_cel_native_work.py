@@ -11,8 +11,8 @@ import pytest
 from lictor.errors import DeadlineError, LictorError, SlowRequestError, TooLargeError
 from lictor.lang.cel.environment import kyverno_environment
 from lictor.lang.cel.expression import NO_VARIABLES, compile_expression, declare_variable
+from lictor.lang.cel.growth import is_brief
 from lictor.lang.cel.native import interruption
-from lictor.lang.cel.native_work import is_brief
 from lictor.serve.interrupts import SignalAlarm, ThreadWork
 
 ENVIRONMENT = kyverno_environment("validating", is_namespaced=True)

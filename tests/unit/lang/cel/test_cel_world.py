@@ -15,7 +15,7 @@ from lictor.lang.cel.host import (
     HostFunctions,
     HttpCall,
 )
-from lictor.lang.cel.library.authorizer import authorizer, request_resource
+from lictor.lang.cel.library.authorization import authorizer, request_resource
 from lictor.lang.cel.library.http import check_url, find_blocked_network
 
 KYVERNO = kyverno_environment("mutating")

@@ -6,8 +6,11 @@ Nothing here does I/O: what is asked of the outside goes through `host.current_h
 from functools import lru_cache
 
 from lictor.lang.cel.library.address import ADDRESS_OVERLOADS
-from lictor.lang.cel.library.authorization import ENVOY_OVERLOADS, WEB_REQUEST_OVERLOADS
-from lictor.lang.cel.library.authorizer import AUTHORIZER_OVERLOADS
+from lictor.lang.cel.library.authorization import (
+    AUTHORIZER_OVERLOADS,
+    ENVOY_OVERLOADS,
+    WEB_REQUEST_OVERLOADS,
+)
 from lictor.lang.cel.library.http import HTTP_OVERLOADS, TOKEN_OVERLOADS
 from lictor.lang.cel.library.images import (
     IMAGE_DATA_OVERLOADS,

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from lictor.lang.go_number import format_single
-from lictor.lang.jmespath.functions.spec import FunctionSpec, define
-from lictor.lang.jmespath.values import equals
+from lictor.lang.jmespath.functions.spec import FunctionSpec, define, equals
 from lictor.lang.regex import compile_regex, compile_template, replace_matches
 from lictor.lang.semver import parse_range, parse_version_or_zero
 from lictor.lang.wildcard import compile_wildcard

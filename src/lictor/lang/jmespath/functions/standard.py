@@ -13,8 +13,15 @@ from lictor.lang.go_number import (
     parse_number,
     settle_number,
 )
-from lictor.lang.jmespath.functions.spec import FunctionSpec, Handler, check_size, define
-from lictor.lang.jmespath.values import NativeInteger, equals, name_type
+from lictor.lang.jmespath.functions.spec import (
+    FunctionSpec,
+    Handler,
+    NativeInteger,
+    check_size,
+    define,
+    equals,
+    name_type,
+)
 from lictor.raw import Json, JsonObject
 
 _MAX_COUNT = 1 << 62
