@@ -247,7 +247,7 @@ class TtlDeletions:
             return error
         except ApiError as error:
             count_unexpired(expiring.resource, expiring.namespace)
-            self._complain(expiring, error)
+            self._log_failure(expiring, error)
             self._postpone(expiring, _FIRST_PAUSE)
         return None
 
@@ -275,7 +275,7 @@ class TtlDeletions:
         self._pauses[expiring] = pause
         self._due.put(expiring, self._now().timestamp() + pause)
 
-    def _complain(self, expiring: ExpiringObject, error: ApiError) -> None:
+    def _log_failure(self, expiring: ExpiringObject, error: ApiError) -> None:
         if expiring not in self._pauses:
             facts = {"resource": expiring.resource.plural, "namespace": expiring.namespace}
             why = str(error)[:200]

@@ -303,7 +303,7 @@ def test_rules(spec, faults):
         ),
     ],
 )
-def test_updates(old, new, faults):
+def test_update_request_queue(old, new, faults):
     assert check(new, old) == faults
 
 

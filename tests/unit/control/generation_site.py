@@ -111,7 +111,7 @@ DATA = {"data": {"data": {"text": "right"}}}
 CLONE = {"kind": "Secret", "clone": {"namespace": "vault", "name": "source"}}
 
 
-class Desk:
+class Site:
     """GenerationReconciler over an API in memory."""
 
     def __init__(self, *policies):
@@ -183,9 +183,9 @@ async def until(holds):
     pytest.fail("it never came about")
 
 
-def run(desk, work):
+def run(site, work):
     async def main():
-        async with desk.running():
-            await work(desk)
+        async with site.running():
+            await work(site)
 
     asyncio.run(main())

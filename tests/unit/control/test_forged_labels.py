@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from generation_site import CLONE, DATA, Desk, make_policy, run, until
+from generation_site import CLONE, DATA, Site, make_policy, run, until
 
 from lictor.cluster.resource import CONFIG_MAP, SECRET
 from lictor.cluster.update_requests import UpdateTrigger
@@ -50,45 +50,45 @@ def spread():
     ],
 )
 def test_a_trigger_that_is_not_there_takes_nothing_of_others_along(labels, notes):
-    desk = Desk(spread())
-    uid = desk.add_namespace("start")
+    site = Site(spread())
+    uid = site.add_namespace("start")
 
-    async def work(desk):
-        await desk.generation.reconcile(desk.unit("start"))
-        await until(lambda: desk.downstream.units_of(uid))
-        desk.api.seed(CONFIG_MAP, forge(desk.made("red"), "red", "forged", labels, notes))
-        await until(lambda: len(desk.downstream.units_of(uid)) == 2)
-        for unit in desk.downstream.units_of(uid):
-            await desk.generation.reconcile(unit)
-        assert all(desk.made(place) for place in PLACES)
-        assert not desk.made("red", "forged")
+    async def work(site):
+        await site.generation.reconcile(site.unit("start"))
+        await until(lambda: site.downstream.units_of(uid))
+        site.api.seed(CONFIG_MAP, forge(site.made("red"), "red", "forged", labels, notes))
+        await until(lambda: len(site.downstream.units_of(uid)) == 2)
+        for unit in site.downstream.units_of(uid):
+            await site.generation.reconcile(unit)
+        assert all(site.made(place) for place in PLACES)
+        assert not site.made("red", "forged")
 
-    run(desk, work)
+    run(site, work)
 
 
 def test_a_source_that_is_not_there_takes_no_other_copies_along():
-    desk = Desk(make_policy(**CLONE))
+    site = Site(make_policy(**CLONE))
     for place in PLACES:
-        desk.add_namespace(place)
-    desk.api.seed(SECRET, {"metadata": {"name": "source", "namespace": "vault"}, "data": {}})
-    source = desk.api.read(SECRET, "source", "vault")["metadata"]["uid"]
+        site.add_namespace(place)
+    site.api.seed(SECRET, {"metadata": {"name": "source", "namespace": "vault"}, "data": {}})
+    source = site.api.read(SECRET, "source", "vault")["metadata"]["uid"]
 
-    async def work(desk):
+    async def work(site):
         for place in PLACES:
-            await desk.ask(place)
-        await until(lambda: len(desk.downstream.copies_of(source)) == 2)
-        mine = desk.made("red", kind="secrets")
-        await desk.downstream.stop()
+            await site.ask(place)
+        await until(lambda: len(site.downstream.copies_of(source)) == 2)
+        mine = site.made("red", kind="secrets")
+        await site.downstream.stop()
         # The first that is read after a restart.
         notes = {"lictor.io/source-name": "nothing"}
-        desk.api.seed(SECRET, forge(mine, "red", "aaa", {}, notes))
-        await desk.downstream.follow(SECRET)
-        assert len(desk.downstream.copies_of(source)) == 3
-        await desk.watch.sweep()
-        assert all(desk.made(place, kind="secrets") for place in PLACES)
-        assert not desk.made("red", "aaa", "secrets")
+        site.api.seed(SECRET, forge(mine, "red", "aaa", {}, notes))
+        await site.downstream.follow(SECRET)
+        assert len(site.downstream.copies_of(source)) == 3
+        await site.watch.sweep()
+        assert all(site.made(place, kind="secrets") for place in PLACES)
+        assert not site.made("red", "aaa", "secrets")
 
-    run(desk, work)
+    run(site, work)
 
 
 UNIT = GenerationUnit(
@@ -143,19 +143,19 @@ def namespaced(**generate):
     ],
 )  # fmt: skip
 def test_a_policy_of_a_namespace_writes_nothing_elsewhere(generate):
-    desk = Desk(namespaced(**generate))
+    site = Site(namespaced(**generate))
     start: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap"}
     start["metadata"] = {"name": "go", "namespace": "red", "uid": "uid-1"}
-    desk.api.seed(CONFIG_MAP, start)
-    desk.api.seed(SECRET, {"metadata": {"name": "s", "namespace": "blue"}, "data": {"x": "1"}})
+    site.api.seed(CONFIG_MAP, start)
+    site.api.seed(SECRET, {"metadata": {"name": "s", "namespace": "blue"}, "data": {"x": "1"}})
     unit = GenerationUnit(
         "policy", "red", "make", UpdateTrigger("v1", "ConfigMap", "red", "go", "uid-1")
     )
 
-    async def work(desk):
+    async def work(site):
         with pytest.raises(EvaluationError, match=r"cannot reach|whole cluster"):
-            await desk.generation.reconcile(unit, Request.of(start))
+            await site.generation.reconcile(unit, Request.of(start))
 
-    run(desk, work)
-    assert desk.api.writes == []
-    assert "cannot reach" in desk.done[0].failure
+    run(site, work)
+    assert site.api.writes == []
+    assert "cannot reach" in site.done[0].failure

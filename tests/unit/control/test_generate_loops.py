@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from generation_site import CLONE, DATA, Desk, make_policy, run, until
+from generation_site import CLONE, DATA, Site, make_policy, run, until
 
 from lictor.cluster.cache import Change, ChangeType
 from lictor.cluster.resource import CONFIG_MAP, NAMESPACE, SECRET, find_resource
@@ -15,48 +15,48 @@ CLUSTER_POLICY = find_resource(registry().get("kyverno.io", "ClusterPolicy"))
 
 
 def test_made_once_and_then_left_alone():
-    desk = Desk(make_policy(**DATA, synchronize=False))
-    desk.add_namespace("a")
+    site = Site(make_policy(**DATA, synchronize=False))
+    site.add_namespace("a")
 
-    async def work(desk):
-        await desk.ask("a")
-        assert desk.made("a")["data"] == {"text": "right"}
-        desk.api.edit(CONFIG_MAP, "made", "a", data={"text": "mine"})
-        await desk.ask("a")
-        assert desk.made("a")["data"] == {"text": "mine"}
+    async def work(site):
+        await site.ask("a")
+        assert site.made("a")["data"] == {"text": "right"}
+        site.api.edit(CONFIG_MAP, "made", "a", data={"text": "mine"})
+        await site.ask("a")
+        assert site.made("a")["data"] == {"text": "mine"}
 
-    run(desk, work)
-    assert [write[0] for write in desk.api.writes] == ["create"]
+    run(site, work)
+    assert [write[0] for write in site.api.writes] == ["create"]
 
 
 def test_kept_in_step_without_a_write_too_many():
-    desk = Desk(make_policy(**DATA))
-    desk.add_namespace("a")
+    site = Site(make_policy(**DATA))
+    site.add_namespace("a")
 
-    async def work(desk):
+    async def work(site):
         for _ in range(3):
-            await desk.generation.reconcile(desk.unit("a"))
-        assert [write[0] for write in desk.api.writes] == ["create"]
-        desk.api.edit(CONFIG_MAP, "made", "a", data={"text": "wrong"})
-        await until(lambda: desk.made("a")["data"] == {"text": "right"})
-        await desk.api.delete(CONFIG_MAP, "made", "a")
-        await until(lambda: desk.made("a"))
-        label = {"metadata": {**desk.made("a")["metadata"], "labels": {}}}
-        desk.api.edit(CONFIG_MAP, "made", "a", **label)
-        await until(lambda: desk.made("a")["metadata"]["labels"])
+            await site.generation.reconcile(site.unit("a"))
+        assert [write[0] for write in site.api.writes] == ["create"]
+        site.api.edit(CONFIG_MAP, "made", "a", data={"text": "wrong"})
+        await until(lambda: site.made("a")["data"] == {"text": "right"})
+        await site.api.delete(CONFIG_MAP, "made", "a")
+        await until(lambda: site.made("a"))
+        label = {"metadata": {**site.made("a")["metadata"], "labels": {}}}
+        site.api.edit(CONFIG_MAP, "made", "a", **label)
+        await until(lambda: site.made("a")["metadata"]["labels"])
 
-    run(desk, work)
+    run(site, work)
 
 
 def test_two_at_once_make_one():
-    desk = Desk(make_policy(**DATA))
-    desk.add_namespace("a")
+    site = Site(make_policy(**DATA))
+    site.add_namespace("a")
 
-    async def work(desk):
-        await asyncio.gather(*(desk.generation.reconcile(desk.unit("a")) for _ in range(5)))
+    async def work(site):
+        await asyncio.gather(*(site.generation.reconcile(site.unit("a")) for _ in range(5)))
 
-    run(desk, work)
-    assert [write[0] for write in desk.api.writes] == ["create"]
+    run(site, work)
+    assert [write[0] for write in site.api.writes] == ["create"]
 
 
 @pytest.mark.parametrize(
@@ -70,33 +70,33 @@ def test_two_at_once_make_one():
     ],
 )
 def test_the_trigger_goes(policy, stays):
-    desk = Desk(policy)
-    uid = desk.add_namespace("a")
+    site = Site(policy)
+    uid = site.add_namespace("a")
 
-    async def work(desk):
-        await desk.ask("a")
-        await until(lambda: desk.downstream.units_of(uid))
-        unit = desk.unit("a")
-        await desk.api.delete(NAMESPACE, "a")
-        await desk.generation.reconcile(unit)
+    async def work(site):
+        await site.ask("a")
+        await until(lambda: site.downstream.units_of(uid))
+        unit = site.unit("a")
+        await site.api.delete(NAMESPACE, "a")
+        await site.generation.reconcile(unit)
 
-    run(desk, work)
-    assert bool(desk.made("a")) is stays
+    run(site, work)
+    assert bool(site.made("a")) is stays
 
 
 def test_the_trigger_is_none_any_more():
-    desk = Desk(make_policy(**DATA, when="yes"))
-    uid = desk.add_namespace("a", on="yes")
+    site = Site(make_policy(**DATA, when="yes"))
+    uid = site.add_namespace("a", on="yes")
 
-    async def work(desk):
-        await desk.ask("a")
-        await until(lambda: desk.downstream.units_of(uid))
-        metadata = {**desk.api.read(NAMESPACE, "a")["metadata"], "labels": {"on": "no"}}
-        desk.api.edit(NAMESPACE, "a", metadata=metadata)
-        desk.trigger_watch.hear(Change(ChangeType.MODIFIED, {"metadata": metadata}))
-        await until(lambda: not desk.made("a"))
+    async def work(site):
+        await site.ask("a")
+        await until(lambda: site.downstream.units_of(uid))
+        metadata = {**site.api.read(NAMESPACE, "a")["metadata"], "labels": {"on": "no"}}
+        site.api.edit(NAMESPACE, "a", metadata=metadata)
+        site.trigger_watch.hear(Change(ChangeType.MODIFIED, {"metadata": metadata}))
+        await until(lambda: not site.made("a"))
 
-    run(desk, work)
+    run(site, work)
 
 
 @pytest.mark.parametrize(
@@ -109,98 +109,98 @@ def test_the_trigger_is_none_any_more():
     ],
 )
 def test_the_policy_goes(generate, stays):
-    desk = Desk(make_policy(**generate))
-    uid = desk.add_namespace("a")
-    desk.api.seed(SECRET, {"metadata": {"name": "source", "namespace": "vault"}, "data": {}})
+    site = Site(make_policy(**generate))
+    uid = site.add_namespace("a")
+    site.api.seed(SECRET, {"metadata": {"name": "source", "namespace": "vault"}, "data": {}})
     kind = "secrets" if "clone" in generate else "configmaps"
 
-    async def work(desk):
-        await desk.ask("a")
-        await until(lambda: desk.downstream.units_of(uid))
-        desk.set()
-        await desk.watch.sweep()
+    async def work(site):
+        await site.ask("a")
+        await until(lambda: site.downstream.units_of(uid))
+        site.set()
+        await site.watch.sweep()
 
-    run(desk, work)
-    assert bool(desk.made("a", kind=kind)) is stays
+    run(site, work)
+    assert bool(site.made("a", kind=kind)) is stays
 
 
 def test_nothing_is_watched_for_a_policy_that_is_gone():
-    desk = Desk(make_policy(**CLONE))
-    uid = desk.add_namespace("a")
-    desk.api.seed(SECRET, {"metadata": {"name": "source", "namespace": "vault"}, "data": {}})
+    site = Site(make_policy(**CLONE))
+    uid = site.add_namespace("a")
+    site.api.seed(SECRET, {"metadata": {"name": "source", "namespace": "vault"}, "data": {}})
 
-    async def work(desk):
-        await desk.ask("a")
-        await until(lambda: desk.downstream.units_of(uid))
-        await desk.watch.sweep()
-        desk.downstream.linger = -1.0
-        await desk.watch.release([])
+    async def work(site):
+        await site.ask("a")
+        await until(lambda: site.downstream.units_of(uid))
+        await site.watch.sweep()
+        site.downstream.linger = -1.0
+        await site.watch.release([])
         # As long as the policy is there, its copies and their source are.
-        assert {each.kind for each in desk.downstream.watched} == {"Secret"}
-        desk.set()
-        await desk.watch.sweep()
-        await desk.watch.release([])
-        assert desk.downstream.watched == frozenset()
-        assert desk.downstream.units_of(uid) == []
+        assert {each.kind for each in site.downstream.watched} == {"Secret"}
+        site.set()
+        await site.watch.sweep()
+        await site.watch.release([])
+        assert site.downstream.watched == frozenset()
+        assert site.downstream.units_of(uid) == []
         # Whoever needs them again hears of them again.
-        await desk.downstream.follow(SECRET)
-        assert desk.downstream.units_of(uid)
+        await site.downstream.follow(SECRET)
+        assert site.downstream.units_of(uid)
 
-    run(desk, work)
+    run(site, work)
 
 
 def test_a_policy_that_only_seems_to_be_gone_takes_nothing_along():
-    desk = Desk(make_policy(**DATA))
-    uid = desk.add_namespace("a")
-    desk.api.seed(CLUSTER_POLICY, {"metadata": {"name": "policy"}})
+    site = Site(make_policy(**DATA))
+    uid = site.add_namespace("a")
+    site.api.seed(CLUSTER_POLICY, {"metadata": {"name": "policy"}})
 
-    async def work(desk):
-        await desk.ask("a")
-        await until(lambda: desk.downstream.units_of(uid))
-        desk.set()  # our own list of policies is empty for a moment
-        await desk.watch.sweep()
+    async def work(site):
+        await site.ask("a")
+        await until(lambda: site.downstream.units_of(uid))
+        site.set()  # our own list of policies is empty for a moment
+        await site.watch.sweep()
 
-    run(desk, work)
-    assert desk.made("a")
+    run(site, work)
+    assert site.made("a")
 
 
 def test_another_target_lets_the_old_one_go():
-    desk = Desk(make_policy(**DATA))
-    uid = desk.add_namespace("a")
+    site = Site(make_policy(**DATA))
+    uid = site.add_namespace("a")
 
-    async def work(desk):
-        await desk.ask("a")
-        await until(lambda: desk.downstream.units_of(uid))
-        desk.set(make_policy(**DATA, name="other"))
-        await desk.generation.reconcile(desk.unit("a"))
+    async def work(site):
+        await site.ask("a")
+        await until(lambda: site.downstream.units_of(uid))
+        site.set(make_policy(**DATA, name="other"))
+        await site.generation.reconcile(site.unit("a"))
 
-    run(desk, work)
-    assert desk.made("a", "other")
-    labels = desk.made("a")["metadata"]["labels"]
+    run(site, work)
+    assert site.made("a", "other")
+    labels = site.made("a")["metadata"]["labels"]
     assert "generate.kyverno.io/policy-name" not in labels
 
 
 def test_copies_follow_their_source():
-    desk = Desk(make_policy(**CLONE))
-    desk.add_namespace("a")
+    site = Site(make_policy(**CLONE))
+    site.add_namespace("a")
     source = {"metadata": {"name": "source", "namespace": "vault"}, "data": {"x": "1"}}
-    desk.api.seed(SECRET, source)
+    site.api.seed(SECRET, source)
 
-    async def work(desk):
-        await desk.ask("a")
+    async def work(site):
+        await site.ask("a")
         await until(
-            lambda: desk.downstream.copies_of(
-                desk.api.read(SECRET, "source", "vault")["metadata"]["uid"]
+            lambda: site.downstream.copies_of(
+                site.api.read(SECRET, "source", "vault")["metadata"]["uid"]
             )
         )
-        desk.api.edit(SECRET, "source", "vault", data={"x": "2"})
-        await until(lambda: desk.made("a", kind="secrets")["data"] == {"x": "2"})
-        await desk.api.delete(SECRET, "source", "vault")
-        await until(lambda: not desk.made("a", kind="secrets"))
+        site.api.edit(SECRET, "source", "vault", data={"x": "2"})
+        await until(lambda: site.made("a", kind="secrets")["data"] == {"x": "2"})
+        await site.api.delete(SECRET, "source", "vault")
+        await until(lambda: not site.made("a", kind="secrets"))
         await asyncio.sleep(0.1)
-        assert len(desk.queue) == 0  # nothing is tried for ever
+        assert len(site.queue) == 0  # nothing is tried for ever
 
-    run(desk, work)
+    run(site, work)
 
 
 @pytest.mark.parametrize(
@@ -213,93 +213,93 @@ def test_copies_follow_their_source():
 )
 def test_a_trigger_that_never_leaves_is_still_one(old, is_made):
     """Kyverno's CVE-2023-34091: a finalizer keeps an object that is on its way out for ever."""
-    desk = Desk(make_policy(**DATA, operations=["CREATE", "UPDATE"]))
-    desk.add_namespace("a")
+    site = Site(make_policy(**DATA, operations=["CREATE", "UPDATE"]))
+    site.add_namespace("a")
     metadata = {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x"]}
-    now = {**desk.api.read(NAMESPACE, "a"), "metadata": metadata, "spec": {"a": 1}}
+    now = {**site.api.read(NAMESPACE, "a"), "metadata": metadata, "spec": {"a": 1}}
     before = None if old is None else {**now, "metadata": {"name": "a"}, **old}
 
-    async def work(desk):
+    async def work(site):
         request = Request.of(now, operation="UPDATE", old=before)
-        await desk.generation.reconcile(desk.unit("a"), request)
+        await site.generation.reconcile(site.unit("a"), request)
 
-    run(desk, work)
-    assert bool(desk.made("a")) is is_made
+    run(site, work)
+    assert bool(site.made("a")) is is_made
 
 
 def test_a_missing_source_is_told():
-    desk = Desk(make_policy(**CLONE))
-    desk.add_namespace("a")
+    site = Site(make_policy(**CLONE))
+    site.add_namespace("a")
 
-    async def work(desk):
+    async def work(site):
         with pytest.raises(EvaluationError, match="not found"):
-            await desk.generation.reconcile(desk.unit("a"))
+            await site.generation.reconcile(site.unit("a"))
 
-    run(desk, work)
-    assert "not found" in desk.done[0].failure
+    run(site, work)
+    assert "not found" in site.done[0].failure
 
 
 def test_one_that_cannot_be_made_is_told():
-    desk = Desk(make_policy(**DATA))
-    desk.add_namespace("a")
-    desk.api.forbidden.add(("create", "configmaps"))
+    site = Site(make_policy(**DATA))
+    site.add_namespace("a")
+    site.api.forbidden.add(("create", "configmaps"))
 
-    async def work(desk):
+    async def work(site):
         with pytest.raises(EvaluationError, match="cannot create"):
-            await desk.generation.reconcile(desk.unit("a"))
-        desk.namespaces.ending.add("a")
+            await site.generation.reconcile(site.unit("a"))
+        site.namespaces.ending.add("a")
         # Where the namespace is on its way out, nothing is wrong.
-        await desk.generation.reconcile(desk.unit("a"))
+        await site.generation.reconcile(site.unit("a"))
 
-    run(desk, work)
+    run(site, work)
 
 
 def test_rights_that_come_later():
-    desk = Desk(make_policy(**DATA))
-    desk.add_namespace("a")
-    desk.api.forbidden |= {("list", "configmaps"), ("watch", "configmaps")}
+    site = Site(make_policy(**DATA))
+    site.add_namespace("a")
+    site.api.forbidden |= {("list", "configmaps"), ("watch", "configmaps")}
 
-    async def work(desk):
+    async def work(site):
         with pytest.raises(LookupFailedError, match="cannot list"):
-            await desk.generation.reconcile(desk.unit("a"))
-        desk.api.forbidden.discard(("list", "configmaps"))
+            await site.generation.reconcile(site.unit("a"))
+        site.api.forbidden.discard(("list", "configmaps"))
         # To list is enough.
-        await desk.generation.reconcile(desk.unit("a"))
-        assert desk.made("a")
+        await site.generation.reconcile(site.unit("a"))
+        assert site.made("a")
 
-    run(desk, work)
+    run(site, work)
 
 
 def test_what_was_made_is_found_again():
-    desk = Desk(make_policy(**DATA))
-    uid = desk.add_namespace("a")
+    site = Site(make_policy(**DATA))
+    uid = site.add_namespace("a")
 
-    async def work(desk):
-        await desk.generation.reconcile(desk.unit("a"))
-        await desk.downstream.stop()
-        assert not desk.downstream.units_of(uid)
-        await desk.downstream.discover([CONFIG_MAP, SECRET])
-        assert desk.downstream.units_of(uid) == [desk.unit("a")]
+    async def work(site):
+        await site.generation.reconcile(site.unit("a"))
+        await site.downstream.stop()
+        assert not site.downstream.units_of(uid)
+        await site.downstream.discover([CONFIG_MAP, SECRET])
+        assert site.downstream.units_of(uid) == [site.unit("a")]
 
-    run(desk, work)
+    run(site, work)
 
 
 async def _is_newer(version):
-    desk = Desk()
+    site = Site()
     policy = make_policy(**DATA)
     policy["metadata"].update(
         uid="p", generation=1, resourceVersion="100", creationTimestamp="2024-01-31T12:00:00Z"
     )
-    for listener in desk.store.listeners:
+    for listener in site.store.listeners:
         listener(Change(ChangeType.ADDED, policy))
     # By the time that rules are asked for, the policy has the version of its status.
     policy["metadata"]["resourceVersion"] = "200"
-    desk.set(policy)
-    (rule,) = desk.book.rules
+    site.set(policy)
+    (rule,) = site.book.rules
     trigger = {
         "metadata": {"resourceVersion": version, "creationTimestamp": "2024-01-31T12:00:00Z"}
     }
-    return await desk.book.is_newer(rule, trigger)
+    return await site.book.is_newer(rule, trigger)
 
 
 @pytest.mark.parametrize(

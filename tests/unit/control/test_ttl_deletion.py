@@ -28,7 +28,7 @@ class Client:
         return True
 
 
-class Desk:
+class Site:
     def __init__(self):
         self.client = Client()
         self.due = DueQueue()
@@ -66,29 +66,29 @@ class Desk:
 
 def test_each_goes_at_its_moment():
     async def scenario():
-        desk = Desk()
-        desk.put("b", "2m", **{"cleanup.kyverno.io/propagation-policy": "Orphan"})
-        desk.put("a", "1m", **{"cleanup.kyverno.io/propagation-policy": "Sideways"})
-        desk.put("never", "rubbish")
-        await desk.after(seconds=59)
-        assert desk.names() == []
-        await desk.after(seconds=60)
-        assert desk.names() == ["a"]
-        await desk.after(minutes=5)
-        assert desk.names() == ["a", "b"]
-        assert [propagation for _, propagation, _ in desk.client.deleted] == ["", "Orphan"]
-        assert desk.client.deleted[0][2] == {"uid": "uid-a", "resourceVersion": "1"}
+        site = Site()
+        site.put("b", "2m", **{"cleanup.kyverno.io/propagation-policy": "Orphan"})
+        site.put("a", "1m", **{"cleanup.kyverno.io/propagation-policy": "Sideways"})
+        site.put("never", "rubbish")
+        await site.after(seconds=59)
+        assert site.names() == []
+        await site.after(seconds=60)
+        assert site.names() == ["a"]
+        await site.after(minutes=5)
+        assert site.names() == ["a", "b"]
+        assert [propagation for _, propagation, _ in site.client.deleted] == ["", "Orphan"]
+        assert site.client.deleted[0][2] == {"uid": "uid-a", "resourceVersion": "1"}
 
     asyncio.run(scenario())
 
 
 def test_what_lictor_is_made_of_does_not_expire(caplog):
     async def scenario():
-        desk = Desk()
-        desk.put("lictor", "1m", namespace="lictor")
-        desk.put("a", "1m")
-        await desk.after(minutes=5)
-        assert desk.names() == ["a"]
+        site = Site()
+        site.put("lictor", "1m", namespace="lictor")
+        site.put("a", "1m")
+        await site.after(minutes=5)
+        assert site.names() == ["a"]
 
     asyncio.run(scenario())
     assert "object not deleted" in caplog.text
@@ -96,27 +96,27 @@ def test_what_lictor_is_made_of_does_not_expire(caplog):
 
 def test_more_time_given_meanwhile_counts():
     async def scenario():
-        desk = Desk()
-        mortal = desk.put("a", "1m")
+        site = Site()
+        mortal = site.put("a", "1m")
         # The news of the longer life is in the cache, but the agenda has not heard it yet.
-        desk.items[mortal]["metadata"]["labels"]["cleanup.kyverno.io/ttl"] = "1h"
-        await desk.after(minutes=2)
-        assert desk.names() == []
+        site.items[mortal]["metadata"]["labels"]["cleanup.kyverno.io/ttl"] = "1h"
+        await site.after(minutes=2)
+        assert site.names() == []
 
     asyncio.run(scenario())
 
 
 def test_what_could_not_be_deleted_is_tried_again_with_growing_pauses():
     async def scenario():
-        desk = Desk()
-        desk.put("a", "1m")
-        desk.client.faults = [ApiError("no", status=403), ApiError("no", status=403)]
-        await desk.after(seconds=60)
-        assert desk.due.next_due == NOON.timestamp() + timedelta(seconds=62).total_seconds()
-        await desk.after(seconds=62)
-        assert desk.due.next_due == NOON.timestamp() + timedelta(seconds=66).total_seconds()
-        await desk.after(seconds=66)
-        assert desk.names() == ["a"]
+        site = Site()
+        site.put("a", "1m")
+        site.client.faults = [ApiError("no", status=403), ApiError("no", status=403)]
+        await site.after(seconds=60)
+        assert site.due.next_due == NOON.timestamp() + timedelta(seconds=62).total_seconds()
+        await site.after(seconds=62)
+        assert site.due.next_due == NOON.timestamp() + timedelta(seconds=66).total_seconds()
+        await site.after(seconds=66)
+        assert site.names() == ["a"]
         labels = {
             "resource_namespace": "default",
             "resource_group": "",
@@ -131,32 +131,32 @@ def test_what_could_not_be_deleted_is_tried_again_with_growing_pauses():
 
 def test_a_change_at_the_last_moment_is_waited_for_briefly():
     async def scenario():
-        desk = Desk()
-        desk.put("a", "1m")
-        desk.client.faults = [ConflictError("changed", status=409)]
-        await desk.after(seconds=60)
-        assert desk.due.next_due == NOON.timestamp() + timedelta(seconds=60.2).total_seconds()
-        await desk.after(seconds=61)
-        assert desk.names() == ["a"]
+        site = Site()
+        site.put("a", "1m")
+        site.client.faults = [ConflictError("changed", status=409)]
+        await site.after(seconds=60)
+        assert site.due.next_due == NOON.timestamp() + timedelta(seconds=60.2).total_seconds()
+        await site.after(seconds=61)
+        assert site.names() == ["a"]
 
     asyncio.run(scenario())
 
 
 def test_without_an_api_server_nothing_is_forgotten():
     async def scenario():
-        desk = Desk()
+        site = Site()
         for number in range(20):
-            desk.put(f"m{number:02d}", "1m")
-        desk.client.faults = [UnreachableError("away")]
+            site.put(f"m{number:02d}", "1m")
+        site.client.faults = [UnreachableError("away")]
         try:
-            await desk.after(seconds=60)
+            await site.after(seconds=60)
         except UnreachableError:
             pass
         else:
             raise AssertionError("the loop must hear of it, and pause")
-        assert len(desk.due) == 13
-        await desk.after(seconds=61)
-        assert len(desk.names()) == 20
+        assert len(site.due) == 13
+        await site.after(seconds=61)
+        assert len(site.names()) == 20
 
     asyncio.run(scenario())
 

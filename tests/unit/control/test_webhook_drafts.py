@@ -15,7 +15,7 @@ from webhook_samples import (
 from lictor.cluster.flags import Flags
 from lictor.control.webhooks.cel import draft_named
 from lictor.control.webhooks.classic import draft_classic, draft_everything
-from lictor.control.webhooks.draft import WebhookAddress, name_webhook, render_webhook
+from lictor.control.webhooks.draft import WebhookEndpoint, name_webhook, render_webhook
 from lictor.families.registry import registry
 
 OWN = {"webhookConfiguration": {"matchConditions": [{"name": "a", "expression": "true"}]}}
@@ -304,14 +304,14 @@ def test_names_are_never_too_long():
     ("address", "expected"),
     [
         (
-            WebhookAddress("Q0E=", "ns", "svc", 8443),
+            WebhookEndpoint("Q0E=", "ns", "svc", 8443),
             {
                 "caBundle": "Q0E=",
                 "service": {"name": "svc", "namespace": "ns", "path": "/p", "port": 8443},
             },
         ),
         (
-            WebhookAddress("Q0E=", "ns", "svc", server="192.0.2.1:9443"),
+            WebhookEndpoint("Q0E=", "ns", "svc", server="192.0.2.1:9443"),
             {"caBundle": "Q0E=", "url": "https://192.0.2.1:9443/p"},
         ),
     ],
@@ -322,7 +322,7 @@ def test_addresses(address, expected):
 
 def test_every_default_is_written():
     (one,) = draft(classic("a", ["ConfigMap"]))
-    webhook = render_webhook(one, WebhookAddress("Q0E=", "ns", "svc"), mutating=True)
+    webhook = render_webhook(one, WebhookEndpoint("Q0E=", "ns", "svc"), mutating=True)
     assert webhook["matchPolicy"] == "Equivalent"
     assert webhook["objectSelector"] == {}
     assert webhook["reinvocationPolicy"] == "IfNeeded"

@@ -131,7 +131,7 @@ class MutateExisting:
         if request is None:
             return
         for attempt in range(_TRIES):
-            results = await self._judge(policy, update, request)
+            results = await self._evaluate(policy, update, request)
             try:
                 results = await self._put_all(results, policy.namespace)
             except ConflictError:
@@ -153,7 +153,9 @@ class MutateExisting:
         )
         return next((each for each in wanted if each.kind.has_named_rules == is_named), None)
 
-    async def _judge(self, policy: StoredPolicy, update: Update, request: Request) -> list[Result]:
+    async def _evaluate(
+        self, policy: StoredPolicy, update: Update, request: Request
+    ) -> list[Result]:
         programs = [_restrict(p, update.rules) for p in self._store.programs(policy)]
         return list((await evaluate_in_thread(Engine(programs), request)).results)
 

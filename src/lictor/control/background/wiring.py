@@ -71,22 +71,10 @@ def build_background(
         existing=ExistingTriggers(
             client, store, generation, watch, requests=requests, enqueue=queue.enqueue
         ),
-        updates=UpdateRequestQueue(
-            client,
-            context.watch(UPDATE_REQUEST, namespace=context.names.namespace),
-            _list_handlers(generation, mutation),
-            workers=flags.gen_workers,
-        ),
+        updates=_build_updates(context, generation, mutation),
         requests=requests,
         list_kinds=lambda: _list_kinds(discovery),
         resync=min(parse_duration(flags.resync_period) / NANOSECONDS, RESYNC),
-    )
-
-
-def _build_requests(context: ControllerContext) -> UpdateRequests:
-    settings = context.settings
-    return UpdateRequests(
-        context.client, context.names, limit=lambda: settings.current.update_request_threshold
     )
 
 
@@ -116,15 +104,24 @@ def _tell_mutated(
     return tell_changed
 
 
-def _list_handlers(
-    generation: GenerationReconciler, mutation: MutateExisting
-) -> dict[UpdateType, UpdateHandler]:
-    return {
+def _build_updates(
+    context: ControllerContext, generation: GenerationReconciler, mutation: MutateExisting
+) -> UpdateRequestQueue:
+    handlers: dict[UpdateType, UpdateHandler] = {
         UpdateType.GENERATE: generation.handle,
         UpdateType.CEL_GENERATE: generation.handle,
         UpdateType.MUTATE: mutation.handle,
         UpdateType.CEL_MUTATE: mutation.handle,
     }
+    cache = context.watch(UPDATE_REQUEST, namespace=context.names.namespace)
+    return UpdateRequestQueue(context.client, cache, handlers, workers=context.flags.gen_workers)
+
+
+def _build_requests(context: ControllerContext) -> UpdateRequests:
+    settings = context.settings
+    return UpdateRequests(
+        context.client, context.names, limit=lambda: settings.current.update_request_threshold
+    )
 
 
 async def _list_kinds(discovery: Discovery) -> list[Resource]:

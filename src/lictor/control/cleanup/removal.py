@@ -163,7 +163,7 @@ class Remover:
     async def handle(self, page: Page) -> CleanupOutcome:
         """Delete the objects of a page. UnreachableError: the run must be repeated."""
         for each in page.undecided:
-            self._complain(page.target, each)
+            self._log_failure(page.target, each)
         why = tuple(f"{each.what}: {each.why}" for each in page.undecided[:_MAX_NAMED])
         outcome = CleanupOutcome(failed=len(page.undecided), reasons=why)
         if self._dry:
@@ -227,9 +227,9 @@ class Remover:
         metadata = fresh["metadata"]
         if metadata["uid"] != item["metadata"]["uid"] or metadata.get("deletionTimestamp"):
             return False
-        return await self._sweep.judge_again(target, fresh)
+        return await self._sweep.evaluate_again(target, fresh)
 
-    def _complain(self, target: CleanupTarget, undecided: Undecided) -> None:
+    def _log_failure(self, target: CleanupTarget, undecided: Undecided) -> None:
         count_failed(self._sweep.program, target.resource, target.namespace)
         facts = {"policy": self._policy.name, "object": undecided.what}
         log.warning("cleanup not decided", extra={**facts, "why": undecided.why[:200]})

@@ -103,7 +103,7 @@ class CleanupScheduler:
                     continue
                 live.add(document["metadata"]["uid"])
                 try:
-                    moments += await self._attend(cache, document)
+                    moments += await self._check_policy(cache, document)
                 except ApiError as error:
                     # Raised at the end: one policy does not delay the others.
                     errors.append(error)
@@ -119,7 +119,7 @@ class CleanupScheduler:
             run.cancel()
         await asyncio.gather(*runs, return_exceptions=True)
 
-    async def _attend(self, cache: Cache, document: JsonObject) -> tuple[datetime, ...]:
+    async def _check_policy(self, cache: Cache, document: JsonObject) -> tuple[datetime, ...]:
         """When this policy must be checked again; empty where only a change of it matters."""
         uid = document["metadata"]["uid"]
         examination = await self._examine(document)
@@ -148,12 +148,12 @@ class CleanupScheduler:
         generation = int(metadata.get("generation") or 0)
         if known is not None and known.generation == generation and clock < known.until:
             return known
-        problems, next_run = await self._judge(document)
+        problems, next_run = await self._evaluate(document)
         until = clock + (_BAD_FOR if problems else _GOOD_FOR)
         made = self._examined[metadata["uid"]] = _Examination(generation, until, problems, next_run)
         return made
 
-    async def _judge(self, document: JsonObject) -> tuple[tuple[str, ...], NextRun | None]:
+    async def _evaluate(self, document: JsonObject) -> tuple[tuple[str, ...], NextRun | None]:
         context = self._context
         try:
             record = read_cleanup(document)

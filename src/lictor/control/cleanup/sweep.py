@@ -180,7 +180,7 @@ class Sweep:
         for attempt in range(1, _LISTINGS + 1):
             try:
                 async for items in self._list(target):
-                    yield await self._judge(target, items)
+                    yield await self._evaluate(target, items)
             except GoneError:
                 # The list expired. Evaluating some objects twice does no harm.
                 if attempt == _LISTINGS:
@@ -202,12 +202,12 @@ class Sweep:
             # Objects that are being deleted are left out.
             yield [each for each in items if not each["metadata"].get("deletionTimestamp")]
 
-    async def judge_again(self, target: CleanupTarget, item: JsonObject) -> bool:
+    async def evaluate_again(self, target: CleanupTarget, item: JsonObject) -> bool:
         """Would the policy delete an object that has changed since?"""
-        page = await self._judge(target, [item])
+        page = await self._evaluate(target, [item])
         return bool(page.goes)
 
-    async def _judge(self, target: CleanupTarget, items: Sequence[JsonObject]) -> Page:
+    async def _evaluate(self, target: CleanupTarget, items: Sequence[JsonObject]) -> Page:
         requests = []
         for item in items:
             labels = await self._find_labels(item)

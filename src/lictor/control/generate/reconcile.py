@@ -126,7 +126,7 @@ class GenerationReconciler:
         results: tuple[Result, ...] = ()
         created: list[JsonObject] = []
         try:
-            results = await self._judge(rule, request)
+            results = await self._evaluate(rule, request)
             _raise_errors(results)
             await self._put_all(rule, unit, results, created)
         except LictorError as error:
@@ -137,7 +137,7 @@ class GenerationReconciler:
             # Unchanged objects are not reported.
             self._emit(GenerationOutcome(rule, request, results, tuple(created)))
 
-    async def _judge(self, rule: GenerateRule, request: Request) -> tuple[Result, ...]:
+    async def _evaluate(self, rule: GenerateRule, request: Request) -> tuple[Result, ...]:
         if request.operation is Operation.DELETE and request.object is None:
             request = replace(request, object=request.old_object)
         return (await evaluate_in_thread(rule.engine, request)).results

@@ -64,7 +64,7 @@ class ScanContext(msgspec.Struct, frozen=True):
     readers: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(3))
 
 
-class _Judged(msgspec.Struct, frozen=True):
+class _Evaluated(msgspec.Struct, frozen=True):
     """One object and its new results."""
 
     request: Request
@@ -124,11 +124,11 @@ class KindScan:
             except GoneError:
                 continue
             except Exception as error:  # noqa: BLE001  (a fault in one kind may not end its scan)
-                self._complain(error)
+                self._log_failure(error)
                 await _rest(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
-    def _complain(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         """Log once why this kind cannot be read: a missing role may never come."""
         why = str(error)[:200]
         if why == self._complaint:
@@ -230,18 +230,18 @@ class KindScan:
         if not mine:
             return
         # In a thread: policies that look something up wait for the event loop.
-        judged = await asyncio.to_thread(self._judge_all, mine, forced)
+        judged = await asyncio.to_thread(self._evaluate_all, mine, forced)
         waiting = iter(judged)
         workers = (self._write_each(waiting) for _ in range(min(_WRITERS, len(judged))))
         for failure in await asyncio.gather(*workers, return_exceptions=True):
             if failure is not None:
                 raise failure
 
-    def _judge_all(self, items: list[JsonObject], forced: bool) -> list[_Judged]:  # noqa: FBT001
-        made: list[_Judged] = []
+    def _evaluate_all(self, items: list[JsonObject], forced: bool) -> list[_Evaluated]:  # noqa: FBT001
+        made: list[_Evaluated] = []
         for item in items:
             try:
-                judged = self._judge(item, forced=forced)
+                judged = self._evaluate(item, forced=forced)
             except Exception:
                 # One object that cannot be evaluated must not stop the others.
                 self._tools.progress.refused += 1
@@ -251,7 +251,7 @@ class KindScan:
                 made.append(judged)
         return made
 
-    def _judge(self, item: JsonObject, *, forced: bool) -> _Judged | None:
+    def _evaluate(self, item: JsonObject, *, forced: bool) -> _Evaluated | None:
         tools, plan = self._tools, self._plan
         subject = ReportSubject.of(item)
         labels = tools.namespace_labels(subject.namespace) if subject.namespace else {}
@@ -269,7 +269,7 @@ class KindScan:
         if known is not None and known[0] & _MASK == print_ and known[1] == bool(lines):
             tools.ledger.put(subject.uid, state << _BITS | print_, reported=bool(lines))
             return None
-        return _Judged(request, subject, lines, state, print_, self._choose_news(results))
+        return _Evaluated(request, subject, lines, state, print_, self._choose_news(results))
 
     def _choose_news(self, results: Iterable[Result]) -> list[Result]:
         news = self._news
@@ -282,7 +282,7 @@ class KindScan:
 
     # --- writing
 
-    async def _write_each(self, waiting: Iterator[_Judged]) -> None:
+    async def _write_each(self, waiting: Iterator[_Evaluated]) -> None:
         for judged in waiting:
             try:
                 await self._write(judged)
@@ -295,7 +295,7 @@ class KindScan:
                     extra={"uid": judged.subject.uid, "why": str(error)[:200]},
                 )
 
-    async def _write(self, judged: _Judged) -> None:
+    async def _write(self, judged: _Evaluated) -> None:
         tools, subject = self._tools, judged.subject
         known = tools.ledger.get(subject.uid)
         exists = known is not None and known[1]

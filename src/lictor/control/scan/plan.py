@@ -152,7 +152,7 @@ class KindPlan(msgspec.Struct, frozen=True):
         """The results of all policies for an existing object."""
         results = list(evaluate_now(self.engine, request).results)
         for engine in self.mutating:
-            results += _judge_mutation(engine, request)
+            results += _evaluate_mutation(engine, request)
         return results
 
 
@@ -237,12 +237,12 @@ class ScanPlanner:
             if _DISABLED in (policy.document["metadata"].get("labels") or {}):
                 continue
             key = (policy.resource, policy.uid)
-            known = self._known[key] = self._look_at(policy, before.get(key))
+            known = self._known[key] = self._check(policy, before.get(key))
             alive.update(known.alive)
             (mutating if _is_changing(policy) else judging).extend(known.candidates)
         return ScanPlan(tuple(judging), tuple(mutating), frozenset(alive))
 
-    def _look_at(self, policy: StoredPolicy, known: _Known | None) -> _Known:
+    def _check(self, policy: StoredPolicy, known: _Known | None) -> _Known:
         programs, mark = self._store.programs(policy), self._store.mark(policy)
         is_asked = (
             policy.background
@@ -328,7 +328,7 @@ def concerns(program: Program, kind: GroupVersionKind) -> bool:
     return any(rule.select(kind, "", Operation.CREATE) is not None for rule in program.rules)
 
 
-def _judge_mutation(engine: Engine, request: Request) -> list[Result]:
+def _evaluate_mutation(engine: Engine, request: Request) -> list[Result]:
     verdict = evaluate_now(engine, request)
     if verdict.patched == request.object:
         return list(verdict.results)

@@ -130,7 +130,7 @@ async def _preview_kind(
     try:
         async for page in cluster.client.list_pages(resource, page=_PAGE):
             items = page.get("items") or ()
-            await asyncio.to_thread(_judge, items, engines, cluster, preview, limit)
+            await asyncio.to_thread(_evaluate, items, engines, cluster, preview, limit)
     except ApiError as error:
         preview.problems.append(f"{resource.plural}: {error}")
 
@@ -147,7 +147,7 @@ def _keep_checks(program: Program) -> Program:
     return msgspec.structs.replace(program, rules=rules)
 
 
-def _judge(
+def _evaluate(
     items: Sequence[JsonObject],
     engines: _Engines,
     cluster: _Cluster,

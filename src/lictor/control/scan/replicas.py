@@ -84,7 +84,7 @@ class Membership:
             while True:
                 self._count(time.monotonic())
                 self._settled.set()
-                await self._bury(time.monotonic())
+                await self._delete_dead(time.monotonic())
                 await self._pause(renew_at - time.monotonic())
                 if time.monotonic() >= renew_at:
                     renew_at = time.monotonic() + _PERIOD
@@ -150,7 +150,7 @@ class Membership:
             for listener in self._listeners:
                 listener()
 
-    async def _bury(self, now: float) -> None:
+    async def _delete_dead(self, now: float) -> None:
         """Delete Leases of replicas that died long ago."""
         for name, (_, heard) in list(self._heard.items()):
             if name != self._name and now - heard > _GRAVE_PATIENCE:

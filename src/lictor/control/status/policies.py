@@ -222,13 +222,13 @@ class StatusWriter:
             # Another controller writes when policies that delete ran last.
             if policy.kind.role is Role.POLICY:
                 live.add(policy.uid)
-                await self._look_at(policy)
+                await self._check(policy)
         self._facts.faults.forget(live)
         for known in (self._written, self._settled):
             for uid in known.keys() - live:
                 del known[uid]
 
-    async def _look_at(self, policy: StoredPolicy) -> None:
+    async def _check(self, policy: StoredPolicy) -> None:
         facts = await self._facts.read(policy)
         document = policy.document
         if self._settled.get(policy.uid) == (_version_of(document), facts):

@@ -91,7 +91,7 @@ class WebhookReconciler:
         self._healthy = healthy
         self._cleanup = cleanup
         self._spread = spread
-        self._judge = WebhookDryRun(context.client, context.names.prefix)
+        self._evaluate = WebhookDryRun(context.client, context.names.prefix)
         self._plan: _Plan | None = None
         self._told: frozenset[str] = frozenset()
         self._patience = _FIRST_PATIENCE
@@ -130,14 +130,14 @@ class WebhookReconciler:
         plan = self._draft(base)
         # Each round asks the API server about what the one before brought up.
         for _ in range(_MOST_ROUNDS):
-            if not await self._judge.learn():
+            if not await self._evaluate.learn():
                 break
             plan = self._draft(base)
         self._plan = plan
         return plan
 
     def _draft(self, base: "_Base") -> "_Plan":
-        self._judge.begin()
+        self._evaluate.begin()
         settings, dropped = self._check_settings(base.settings)
         unknown: set[str] = set()
 
@@ -149,7 +149,7 @@ class WebhookReconciler:
 
         names, flags = self._context.names, self._context.flags
         exemptions = build_exemptions(names, settings, self.discovery.find)
-        context = DraftContext(names, flags, settings, exemptions, find, self._judge.explain)
+        context = DraftContext(names, flags, settings, exemptions, find, self._evaluate.explain)
         return _Plan(
             base,
             settings,
@@ -164,7 +164,7 @@ class WebhookReconciler:
         dropped = []
         for field, part, default in _REFUSABLE:
             value = getattr(settings, field)
-            if value and (why := self._judge.explain(self._probe(part, value))):
+            if value and (why := self._evaluate.explain(self._probe(part, value))):
                 settings = msgspec.structs.replace(settings, **{field: default})
                 dropped.append(f"{field}: {why}")
         return settings, tuple(dropped)

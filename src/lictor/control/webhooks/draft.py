@@ -56,7 +56,7 @@ class DraftContext(msgspec.Struct, frozen=True):
     explain: Callable[[WebhookDraft], str]
 
 
-class WebhookAddress(msgspec.Struct, frozen=True):
+class WebhookEndpoint(msgspec.Struct, frozen=True):
     """Where the API server finds us, and the authority of our certificate."""
 
     ca_bundle: str
@@ -79,7 +79,7 @@ class WebhookAddress(msgspec.Struct, frozen=True):
         return {"caBundle": self.ca_bundle, "service": service}
 
 
-def render_webhook(draft: WebhookDraft, address: WebhookAddress, *, mutating: bool) -> JsonObject:
+def render_webhook(draft: WebhookDraft, address: WebhookEndpoint, *, mutating: bool) -> JsonObject:
     """A webhook in the API's form, with every default written out: so it can be compared."""
     webhook: JsonObject = {
         "name": draft.name,

@@ -29,8 +29,8 @@ from lictor.control.webhooks.draft import (
     ADMISSION_CONFIGURATIONS,
     CLEANUP_CONFIGURATIONS,
     ConfigurationDraft,
-    WebhookAddress,
     WebhookDraft,
+    WebhookEndpoint,
     render_webhook,
 )
 from lictor.errors import ApiError, LookupFailedError
@@ -89,7 +89,7 @@ def _is_same_thing(left: JsonObject, right: JsonObject) -> bool:
 _AT_ONCE = 4
 _REFUSALS = (400, 422)
 # Only the rules of policies are checked: an error in our own address must not count.
-_SOMEWHERE = WebhookAddress(ca_bundle="", namespace="default", service="webhook")
+_SOMEWHERE = WebhookEndpoint(ca_bundle="", namespace="default", service="webhook")
 
 
 class WebhookDryRun:
@@ -195,13 +195,13 @@ class ConfigurationWriter:
     def caches(self) -> tuple[Cache, ...]:
         return (self._owner, self._secret, *self._observed.values())
 
-    def find_address(self) -> WebhookAddress:
+    def find_address(self) -> WebhookEndpoint:
         """Where the API server finds us; LookupFailedError as long as there is no authority."""
         secret = self._secret.get(self._secret_name, self._names.namespace) or {}
         authority = (secret.get("data") or {}).get(_CERTIFICATE)
         if not authority:
             raise LookupFailedError(f"no certificate authority yet in Secret {self._secret_name}")
-        return WebhookAddress(
+        return WebhookEndpoint(
             authority,
             self._names.namespace,
             self._service,
@@ -212,7 +212,7 @@ class ConfigurationWriter:
     async def write(
         self,
         configurations: Iterable[ConfigurationDraft],
-        address: WebhookAddress,
+        address: WebhookEndpoint,
         settings: Settings,
         *,
         only_authority: frozenset[str] = frozenset(),
@@ -248,7 +248,7 @@ class ConfigurationWriter:
         return True
 
     def _render(
-        self, configuration: ConfigurationDraft, address: WebhookAddress, settings: Settings
+        self, configuration: ConfigurationDraft, address: WebhookEndpoint, settings: Settings
     ) -> JsonObject:
         resource = MUTATING_WEBHOOK if configuration.mutating else VALIDATING_WEBHOOK
         drafts = sorted(configuration.drafts, key=lambda draft: draft.name)
