@@ -49,7 +49,7 @@ class Store:
         self.policies: tuple[StoredPolicy, ...] = ()
         self.listeners = []
 
-    def hear(self, listener):
+    def listen_to_changes(self, listener):
         self.listeners.append(listener)
 
     def set(self, *documents):
