@@ -50,18 +50,16 @@ NO_FACTS = TypeFacts()
 
 
 @cache
-def _read_lines() -> Mapping[str, list[bytes]]:
-    """The lines of each section, not yet decoded: most programs need few of them."""
-    lines: dict[str, list[bytes]] = {}
-    for line in files(__package__).joinpath("facts.jsonl").read_bytes().splitlines():
-        lines.setdefault(line[2 : line.index(b'"', 2)].decode(), []).append(line)
-    return lines
+def _read_file() -> bytes:
+    return b"\n" + files(__package__).joinpath("facts.jsonl").read_bytes()
 
 
 @cache
 def load_section(name: str) -> JsonObject:
-    """The entries of a section by their keys."""
-    entries = orjson.loads(b"[" + b",".join(_read_lines()[name]) + b"]")
+    """The entries of a section by their keys; only its lines, which stand together, are decoded."""
+    data, mark = _read_file(), f'\n["{name}",'.encode()
+    lines = data[data.index(mark) + 1 : data.index(b"\n", data.rindex(mark) + 1)]
+    entries = orjson.loads(b"[" + lines.replace(b"\n", b",") + b"]")
     return {key: value for _, key, value in entries}
 
 

@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TypeAlias
 
 import msgspec
 
 from lictor.kubernetes.facts import find_type_name, load_section
 from lictor.raw import Json, JsonObject
-
-KindKey: TypeAlias = tuple[str, str]
 
 
 class ListForm(msgspec.Struct):

@@ -3,7 +3,7 @@
 Parts are read when an object first leads there: most objects touch little of a large schema.
 """
 
-from collections.abc import Iterator, KeysView
+from collections.abc import KeysView
 from functools import cached_property
 
 from lictor.apiserver.json_fields import copy_json
@@ -31,7 +31,6 @@ class StructuralSchema:
         self.is_object: bool = is_root or self.is_embedded
         self.list_type: str = raw.get("x-kubernetes-list-type") or "atomic"
         self.list_keys: tuple[str, ...] = tuple(raw.get("x-kubernetes-list-map-keys") or ())
-        self.is_atomic_map: bool = raw.get("x-kubernetes-map-type") == "atomic"
         self.has_default: bool = "default" in raw
         self._properties: JsonObject = raw.get("properties") or {}
         self._children: dict[str, StructuralSchema] = {}
@@ -78,16 +77,6 @@ class StructuralSchema:
     def has_rules(self) -> bool:
         """Are there rules here or further inside?"""
         return _mentions(self.raw, _VALIDATIONS)
-
-    @cached_property
-    def fills_in(self) -> bool:
-        """Are there defaults further inside?"""
-        return any(_mentions(part, "default") for part in self._inside())
-
-    def _inside(self) -> Iterator[Json]:
-        yield from self._properties.values()
-        yield self.raw.get("additionalProperties")
-        yield self.raw.get("items")
 
     def subschemas(self, word: str) -> tuple["StructuralSchema", ...]:
         """The schemas under `allOf`, `anyOf` or `oneOf`."""
