@@ -173,18 +173,18 @@ class RoleCache:
             return
         key = _key_of(binding)
         for is_group, name in _list_subjects(binding):
-            book = self._groups if is_group else self._users
-            book.setdefault(name, {})[key] = grant
+            grants_by_name = self._groups if is_group else self._users
+            grants_by_name.setdefault(name, {})[key] = grant
 
     def _remove(self, binding: JsonObject) -> None:
         key = _key_of(binding)
         for is_group, name in _list_subjects(binding):
-            book = self._groups if is_group else self._users
-            grants = book.get(name)
+            grants_by_name = self._groups if is_group else self._users
+            grants = grants_by_name.get(name)
             if grants is not None:
                 grants.pop(key, None)
                 if not grants:
-                    del book[name]
+                    del grants_by_name[name]
 
 
 def _trim(binding: JsonObject) -> JsonObject:

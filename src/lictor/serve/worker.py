@@ -167,6 +167,25 @@ class _Worker:
         if self._slot.probe_socket is not None:
             tasks.append(asyncio.create_task(self._answer_probes(app, self._slot.probe_socket)))
         await self._leave_requests_to_others(components)
+        server, listener = self._open_port(app)
+        tasks += [asyncio.create_task(listener.run()), asyncio.create_task(server.sweep())]
+        page = asyncio.create_task(self._show_metrics(components))
+        await self._stop.wait()
+        await self._wait_for_clients(server)
+        listener.stop(for_all=self._inherited.is_ending.is_set)
+        page.cancel()
+        await listener.finish(_HANDSHAKE_SECONDS)
+        await server.drain(_DRAIN_SECONDS)
+        await components.drain(_DRAIN_SECONDS)
+        self._publish(components)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(page, *tasks, return_exceptions=True)
+        if tracer is not None:
+            # It sends what is left, and waits for that.
+            await asyncio.to_thread(tracer.close)
+
+    def _open_port(self, app: App) -> tuple[HttpServer, Listener]:
         share = self._inherited.memory_limit
         # Those who come to the process for slow requests were let in by another one of ours.
         is_inside = self._inherited.is_for_slow
@@ -179,31 +198,16 @@ class _Worker:
         server.max_read = MAX_CUT
         server.max_held = max(share // _SHARE_OF_BODIES, 2 * self._options.max_body)
         context = None if is_inside else self._certificate.context
-        self._listener = Listener(self._inherited.listener, server, context, _limit_silent())
-        server.on_count = self._note_connections
-        self._listener.on_count = self._note_connections
-        tasks += [asyncio.create_task(self._listener.run()), asyncio.create_task(server.sweep())]
-        page: asyncio.Task[None] | None = None
+        bound, limits = self._inherited.listener, _limit_silent()
+        listener = self._listener = Listener(bound, server, context, limits)
+        server.on_count = listener.on_count = self._note_connections
+        return server, listener
+
+    async def _show_metrics(self, components: Components) -> None:
         if self._inherited.metrics is not None:
-            show = MetricsPage(self._inherited.slots, lambda: components.backend.metrics)
-            pages = HttpServer(show, max_body=0, max_connections=_METRICS_CONNECTIONS)
-            page = asyncio.create_task(serve_port(self._inherited.metrics, pages))
-            tasks.append(page)
-        await self._stop.wait()
-        await self._wait_for_clients(server)
-        self._listener.stop(for_all=self._inherited.is_ending.is_set)
-        if page is not None:
-            page.cancel()
-        await self._listener.finish(_HANDSHAKE_SECONDS)
-        await server.drain(_DRAIN_SECONDS)
-        await components.drain(_DRAIN_SECONDS)
-        self._publish(components)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if tracer is not None:
-            # It sends what is left, and waits for that.
-            await asyncio.to_thread(tracer.close)
+            page = MetricsPage(self._inherited.slots, lambda: components.backend.metrics)
+            server = HttpServer(page, max_body=0, max_connections=_METRICS_CONNECTIONS)
+            await serve_port(self._inherited.metrics, server)
 
     def _build_app(self, components: Components, tracer: Tracer | None) -> App:
         flags = self._options.flags

@@ -11,7 +11,7 @@ from lictor.raw import JsonObject
 _READY = frozenset(("Ready", "WebhookConfigured"))
 
 
-class StoredPolicy(msgspec.Struct, frozen=True):
+class PolicySummary(msgspec.Struct, frozen=True):
     """A policy in the store."""
 
     kind: str
@@ -20,10 +20,10 @@ class StoredPolicy(msgspec.Struct, frozen=True):
     is_in_force: bool
 
 
-def list_policies(server: Server) -> list[StoredPolicy]:
+def list_policies(server: Server) -> list[PolicySummary]:
     """All policies of the cluster, each once."""
     return [
-        StoredPolicy(
+        PolicySummary(
             each["kind"],
             each["metadata"].get("namespace") or "",
             each["metadata"]["name"],

@@ -17,7 +17,7 @@ from lictor.cli.up.credentials import ADMIN
 from lictor.cli.up.own_objects import are_current
 from lictor.cli.up.plan import LOOPBACK, ClusterPlan
 from lictor.cli.up.policy_files import FileObject
-from lictor.cli.up.policy_state import StoredPolicy, is_policy, is_waited_for, list_policies
+from lictor.cli.up.policy_state import PolicySummary, is_policy, is_waited_for, list_policies
 from lictor.errors import RefusedRequestError
 from lictor.raw import JsonObject
 
@@ -94,7 +94,7 @@ class Welcome:
             self._problems.append(f"{what}: {error.message}")
             self._refused += is_policy(document)
 
-    def _tell(self, policies: Sequence[StoredPolicy]) -> None:
+    def _tell(self, policies: Sequence[PolicySummary]) -> None:
         for problem in self._problems:
             click.echo(f"Error: {problem}", err=True)
         if self._problems:
@@ -108,7 +108,7 @@ class Welcome:
 
 
 def render_message(
-    plan: ClusterPlan, policies: Sequence[StoredPolicy], refused: int, seconds: float
+    plan: ClusterPlan, policies: Sequence[PolicySummary], refused: int, seconds: float
 ) -> str:
     """What people see first; `refused` policies are in files, but not in the cluster."""
     what = "A Kubernetes API"
@@ -123,7 +123,7 @@ def render_message(
     return "\n".join(lines)
 
 
-def _count(policies: Sequence[StoredPolicy], refused: int) -> str:
+def _count(policies: Sequence[PolicySummary], refused: int) -> str:
     total = len(policies) + refused
     count = sum(policy.is_in_force for policy in policies)
     if not total:
@@ -132,7 +132,7 @@ def _count(policies: Sequence[StoredPolicy], refused: int) -> str:
     return f"{count} {noun} in force" if count == total else f"{count} of {total} {noun} in force"
 
 
-def _suggest(policies: Sequence[StoredPolicy]) -> list[str]:
+def _suggest(policies: Sequence[PolicySummary]) -> list[str]:
     if not policies:
         return ["kubectl apply -f POLICY.yaml", "kubectl run test --image=nginx"]
     kinds = sorted({policy.kind.lower() for policy in policies})

@@ -24,7 +24,7 @@ _NEW = "k:{}"
 _LONG = 72
 
 
-class ManifestDifference(msgspec.Struct, frozen=True):
+class InstallationDifference(msgspec.Struct, frozen=True):
     """One field that an installation would add or change."""
 
     path: Path
@@ -34,7 +34,7 @@ class ManifestDifference(msgspec.Struct, frozen=True):
     manager: str = ""
 
 
-def find_differences(manifest: JsonObject, live: JsonObject) -> list[ManifestDifference]:
+def find_differences(manifest: JsonObject, live: JsonObject) -> list[InstallationDifference]:
     """The fields of a manifest that are missing, or have another value, in the cluster."""
     entries = live["metadata"].get("managedFields") or ()
     owners = [(entry.get("manager") or "", entry.get("fieldsV1") or {}) for entry in entries]
@@ -43,7 +43,7 @@ def find_differences(manifest: JsonObject, live: JsonObject) -> list[ManifestDif
 
 def _compare(
     ours: Json, here: Json, owners: list[_Owner], path: Path
-) -> Iterator[ManifestDifference]:
+) -> Iterator[InstallationDifference]:
     if ours == here:
         return
     # A field of someone's that has nothing below it is set as a whole.
@@ -54,12 +54,12 @@ def _compare(
         yield from _compare_elements(ours, here, owners, path)
     else:
         others = [manager for manager, _ in owners if manager != MANAGER]
-        yield ManifestDifference(path, here, ours, ", ".join(dict.fromkeys(others)))
+        yield InstallationDifference(path, here, ours, ", ".join(dict.fromkeys(others)))
 
 
 def _compare_fields(
     ours: JsonObject, here: JsonObject, owners: list[_Owner], path: Path
-) -> Iterator[ManifestDifference]:
+) -> Iterator[InstallationDifference]:
     for name, value in ours.items():
         step = f"{_FIELD}{name}"
         yield from _compare(value, here.get(name), _descend(owners, step), (*path, step))
@@ -67,7 +67,7 @@ def _compare_fields(
 
 def _compare_elements(
     ours: list[Json], here: list[Json], owners: list[_Owner], path: Path
-) -> Iterator[ManifestDifference]:
+) -> Iterator[InstallationDifference]:
     steps = {key for _, fields in owners for key in fields if key.startswith(_ELEMENT)}
     for element in ours:
         step = next((step for step in sorted(steps) if _is_element(element, step)), _NEW)
@@ -91,7 +91,7 @@ def _descend(owners: Iterable[_Owner], step: str) -> list[_Owner]:
 # --- keeping what is in the cluster
 
 
-def keep_fields(manifest: JsonObject, differences: Iterable[ManifestDifference]) -> JsonObject:
+def keep_fields(manifest: JsonObject, differences: Iterable[InstallationDifference]) -> JsonObject:
     """A manifest that leaves some fields as they are in the cluster.
 
     What others own is left out. What only lictor owns is repeated: server-side apply would remove a
@@ -100,7 +100,7 @@ def keep_fields(manifest: JsonObject, differences: Iterable[ManifestDifference])
     return _keep_fields(manifest, {each.path: each for each in differences})
 
 
-def _keep_fields(value: JsonObject, kept: Mapping[Path, ManifestDifference]) -> JsonObject:
+def _keep_fields(value: JsonObject, kept: Mapping[Path, InstallationDifference]) -> JsonObject:
     result: JsonObject = {}
     for name, child in value.items():
         below = {path[1:]: each for path, each in kept.items() if path[0] == f"{_FIELD}{name}"}
@@ -112,7 +112,7 @@ def _keep_fields(value: JsonObject, kept: Mapping[Path, ManifestDifference]) -> 
     return result
 
 
-def _keep(value: Json, kept: Mapping[Path, ManifestDifference]) -> Json:
+def _keep(value: Json, kept: Mapping[Path, InstallationDifference]) -> Json:
     if not kept:
         return value
     if isinstance(value, dict):
@@ -126,7 +126,7 @@ def _keep(value: Json, kept: Mapping[Path, ManifestDifference]) -> Json:
 # --- telling them
 
 
-def describe_difference(difference: ManifestDifference) -> list[str]:
+def describe_difference(difference: InstallationDifference) -> list[str]:
     """The field, what is in the cluster, and what lictor has."""
     owner = f" (set by {difference.manager})" if difference.manager else ""
     here, ours = _print(difference.here), _print(difference.ours)
@@ -135,7 +135,7 @@ def describe_difference(difference: ManifestDifference) -> list[str]:
     return [f"{print_path(difference.path)}{owner}", f"  cluster: {here}", f"  lictor:  {ours}"]
 
 
-def describe_change(difference: ManifestDifference) -> str:
+def describe_change(difference: InstallationDifference) -> str:
     """What was, and what is now, in one line."""
     here, ours = _print(difference.here), _print(difference.ours)
     return f"{print_path(difference.path)}: {here} -> {ours}"

@@ -9,7 +9,7 @@ import msgspec
 from lictor.cluster import resource as kinds
 from lictor.cluster.client import Client
 from lictor.cluster.manifests.differences import (
-    ManifestDifference,
+    InstallationDifference,
     describe_change,
     find_differences,
     keep_fields,
@@ -50,9 +50,9 @@ class InstallStep(msgspec.Struct, frozen=True):
 
     manifest: JsonObject
     live: JsonObject | None = None
-    changed: tuple[ManifestDifference, ...] = ()
+    changed: tuple[InstallationDifference, ...] = ()
     # Set by others, or settings that are there: these stay, unless the installer wants otherwise.
-    kept: tuple[ManifestDifference, ...] = ()
+    kept: tuple[InstallationDifference, ...] = ()
 
     @property
     def resource(self) -> Resource:
@@ -119,7 +119,7 @@ async def _plan_step(
 
 def _is_kept(
     step: InstallStep,
-    difference: ManifestDifference,
+    difference: InstallationDifference,
     installation: Installation,
     named: frozenset[str],
 ) -> bool:

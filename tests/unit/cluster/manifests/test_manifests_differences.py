@@ -3,7 +3,7 @@
 import pytest
 
 from lictor.cluster.manifests.differences import (
-    ManifestDifference,
+    InstallationDifference,
     describe_change,
     describe_difference,
     find_differences,
@@ -66,23 +66,23 @@ ROWS = [
     (
         "a field that someone scaled",
         build_live("kubectl", ("f:spec", "f:replicas"), replicas=5),
-        [ManifestDifference(("f:spec", "f:replicas"), 5, 3, "kubectl")],
+        [InstallationDifference(("f:spec", "f:replicas"), 5, 3, "kubectl")],
     ),
     (
         "a field of ours that changed",
         build_live("x", container={"image": "i:1"}),
-        [ManifestDifference((*CONTAINERS, "f:image"), "i:1", "i:2")],
+        [InstallationDifference((*CONTAINERS, "f:image"), "i:1", "i:2")],
     ),
     (
         "a field in a list, by its key",
         build_live("edit", (*CONTAINERS, "f:args"), container={"args": ["serve", "-v"]}),
-        [ManifestDifference((*CONTAINERS, "f:args"), ["serve", "-v"], ["serve"], "edit")],
+        [InstallationDifference((*CONTAINERS, "f:args"), ["serve", "-v"], ["serve"], "edit")],
     ),
     (
         "a map that is one value",
         build_live("edit", ("f:spec", "f:nodeSelector"), nodeSelector={"os": "linux", "a": "b"}),
         [
-            ManifestDifference(
+            InstallationDifference(
                 ("f:spec", "f:nodeSelector"), {"os": "linux", "a": "b"}, {"os": "linux"}, "edit"
             )
         ],
@@ -90,12 +90,12 @@ ROWS = [
     (
         "a field that is gone",
         build_live("x", container={"resources": {}}),
-        [ManifestDifference((*CONTAINERS, "f:resources", "f:cpu"), None, "1")],
+        [InstallationDifference((*CONTAINERS, "f:resources", "f:cpu"), None, "1")],
     ),
     (
         "an element that is gone",
         build_live("x", containers=[]),
-        [ManifestDifference(CONTAINERS, None, OURS["spec"]["containers"][0])],
+        [InstallationDifference(CONTAINERS, None, OURS["spec"]["containers"][0])],
     ),
 ]
 
@@ -108,8 +108,8 @@ def test_finding_differences(live, found):
 def test_keeping_fields():
     kept = [
         # Without another owner the field would be removed if it were left out.
-        ManifestDifference(("f:spec", "f:replicas"), 5, 3),
-        ManifestDifference((*CONTAINERS, "f:args"), ["serve", "-v"], ["serve"], "edit"),
+        InstallationDifference(("f:spec", "f:replicas"), 5, 3),
+        InstallationDifference((*CONTAINERS, "f:args"), ["serve", "-v"], ["serve"], "edit"),
     ]
     left = keep_fields(OURS, kept)
     assert left["metadata"] == OURS["metadata"]
@@ -121,21 +121,23 @@ def test_keeping_fields():
 
 
 def test_telling_a_difference():
-    few = ManifestDifference((*CONTAINERS, "f:image"), "i:1", "i:2", "kubectl-edit")
+    few = InstallationDifference((*CONTAINERS, "f:image"), "i:1", "i:2", "kubectl-edit")
     assert describe_difference(few) == [
         "spec.containers[admission].image (set by kubectl-edit)",
         "  cluster: i:1",
         "  lictor:  i:2",
     ]
     assert describe_change(few) == "spec.containers[admission].image: i:1 -> i:2"
-    gone = ManifestDifference(("f:data", "f:excludeGroups"), None, "system:nodes")
+    gone = InstallationDifference(("f:data", "f:excludeGroups"), None, "system:nodes")
     assert describe_difference(gone)[1] == "  cluster: (not set)"
 
 
 def test_long_lists_are_told_by_the_words_that_differ():
     words = [f"[Kind{number},*,*]" for number in range(20)]
     here, ours = " ".join([*words, "[Mine,*,*]"]), " ".join(["[Yours,*,*]", *words])
-    assert describe_difference(ManifestDifference(("f:data", "f:resourceFilters"), here, ours)) == [
+    assert describe_difference(
+        InstallationDifference(("f:data", "f:resourceFilters"), here, ours)
+    ) == [
         "data.resourceFilters",
         "  only in the cluster: [Mine,*,*]",
         "  only lictor's:       [Yours,*,*]",
