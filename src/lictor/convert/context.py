@@ -12,7 +12,7 @@ from lictor.convert.value import Constant, Either, ExpressionScope, Value, is_pr
 from lictor.convert.writing import quote
 from lictor.errors import CompileError
 from lictor.lang.template import has_variables
-from lictor.model.policy import ApiCall, ConfigMapReference, ContextEntry, Variable
+from lictor.model.matching import ApiCall, ConfigMapReference, ContextEntry, Variable
 
 _MARK = "\x02"
 _VARIABLE = re.compile(r"\{\{.*?\}\}")

@@ -20,7 +20,7 @@ from lictor.families.kyverno_cel.records import MutatingPolicy, ValidatingPolicy
 from lictor.lang.cel.environment import kubernetes_environment
 from lictor.model.cel_policy import CelException, Evaluation, PodControllers
 from lictor.model.constraints import MatchResources
-from lictor.model.policy import MatchCondition
+from lictor.model.matching import MatchCondition
 from lictor.raw import Json, JsonObject
 
 # What exceptions allow, and the variable that takes its place in a native policy.

@@ -19,16 +19,9 @@ from lictor.errors import CompileError
 from lictor.families.admission_policy import VALIDATING_KIND
 from lictor.lang.wildcard import has_wildcard, match_wildcard
 from lictor.model.exception import PolicyException
+from lictor.model.matching import Match, ResourceDescription, ResourceFilter
 from lictor.model.metadata import LabelRequirement, LabelSelector
-from lictor.model.policy import (
-    ActionOverride,
-    Cel,
-    Match,
-    Policy,
-    ResourceDescription,
-    ResourceFilter,
-    Rule,
-)
+from lictor.model.policy import ActionOverride, Cel, Policy, Rule
 from lictor.raw import JsonObject
 
 _ALL_OPERATIONS = ("CREATE", "UPDATE", "CONNECT", "DELETE")

@@ -10,8 +10,9 @@ from lictor.lang.jmespath.parser import parse
 from lictor.lang.jmespath.syntax import Node, NodeKind
 from lictor.lang.pattern.anchor import Modifier, parse_anchor, strip_anchor
 from lictor.lang.template import find_expressions, has_variables
+from lictor.model.matching import Match, ResourceDescription
 from lictor.model.metadata import LabelSelector
-from lictor.model.policy import ForEachValidate, Match, ResourceDescription, Rule, Validate
+from lictor.model.policy import ForEachValidate, Rule, Validate
 from lictor.raw import Json
 
 # Steps into a resource; ALL stands for the elements of a list, KEYS for the keys of a map.

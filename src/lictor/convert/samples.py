@@ -14,7 +14,8 @@ from lictor.convert.selection import ResolvedKind, select
 from lictor.errors import CompileError
 from lictor.families.classic.autogen import expand_rules
 from lictor.kubernetes.resource_names import ResourceNames
-from lictor.model.policy import Match, Policy, ResourceFilter
+from lictor.model.matching import Match, ResourceFilter
+from lictor.model.policy import Policy
 from lictor.model.request import Caller, Operation, Request
 from lictor.raw import Json, JsonObject
 

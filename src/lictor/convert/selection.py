@@ -24,11 +24,10 @@ from lictor.kubernetes.resource_names import ResourceNames, ResourceType
 from lictor.kubernetes.schemas import find_form
 from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
+from lictor.model.matching import Match, ResourceDescription, ResourceFilter
+from lictor.model.matching import Subject as Caller
 from lictor.model.metadata import LabelRequirement, LabelSelector
-from lictor.model.policy import Match, ResourceDescription, ResourceFilter, Rule
-from lictor.model.policy import (
-    Subject as Caller,
-)
+from lictor.model.policy import Rule
 from lictor.raw import JsonObject
 
 # Groups in which a kind is looked for that is named without one; the newer name of a thing first.

@@ -19,7 +19,7 @@ from lictor.evaluate.rule_context import RuleContext
 from lictor.lang.json_type import merge_objects, name_json_type, split_dotted
 from lictor.lang.template import Fill
 from lictor.lang.written_size import check_written
-from lictor.model import policy as model
+from lictor.model import matching as model
 from lictor.model.scope import Loader, Scope
 from lictor.ports import ApiCall, Lookups
 from lictor.raw import Json

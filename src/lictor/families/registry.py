@@ -15,8 +15,8 @@ import msgspec
 
 from lictor.errors import LoadError
 from lictor.model.constraints import MatchResources
+from lictor.model.matching import MatchCondition
 from lictor.model.metadata import PolicyRecord
-from lictor.model.policy import MatchCondition
 from lictor.model.program import Phase
 from lictor.model.result import PolicyRef
 from lictor.raw import JsonObject

@@ -12,9 +12,9 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec import inspect
 
-import lictor.model.policy as shapes
 from lictor.lang.json_type import name_json_type
 from lictor.lang.yaml.scalars import write_key
+from lictor.model import matching, signatures
 from lictor.model.finding import FieldPath, Finding, Severity
 from lictor.raw import Json, JsonObject
 
@@ -115,6 +115,13 @@ def _without_nulls(value: JsonObject) -> JsonObject:
     return {key: entry for key, entry in value.items() if entry is not None}
 
 
+def _find_shape(name: str) -> type[msgspec.Struct]:
+    """The record that a field of free form should look like."""
+    module = next(each for each in (matching, signatures) if hasattr(each, name))
+    found: type[msgspec.Struct] = getattr(module, name)
+    return found
+
+
 def _shape_reader(extra: Mapping[str, str]) -> _Reader:
     """Free form, but fields that nobody reads are told; what is wrong else, `compile` tells."""
 
@@ -127,7 +134,7 @@ def _shape_reader(extra: Mapping[str, str]) -> _Reader:
         inner = _Walk(walk.absent, walk.lenient)
         for entry, place in entries:
             if isinstance(entry, dict):
-                _struct_reader(getattr(shapes, shape))(entry, place, inner)
+                _struct_reader(_find_shape(shape))(entry, place, inner)
         walk.faults.extend(f for f in inner.faults if f.severity is Severity.WARNING)
         return value
 

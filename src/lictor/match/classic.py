@@ -16,7 +16,7 @@ from lictor.match.combine import (
     some,
 )
 from lictor.match.resources import Manner, compile_callers, is_blank, resource_clauses
-from lictor.model.policy import Match, ResourceDescription, ResourceFilter
+from lictor.model.matching import Match, ResourceDescription, ResourceFilter
 from lictor.model.program import Matcher, Select
 from lictor.model.request import GroupVersionKind, Operation
 

@@ -18,8 +18,8 @@ from lictor.match.metadata import (
     read_name,
     read_text,
 )
+from lictor.model.matching import ResourceDescription, ResourceFilter, Subject
 from lictor.model.metadata import LabelSelector
-from lictor.model.policy import ResourceDescription, ResourceFilter, Subject
 from lictor.model.program import Matcher
 from lictor.model.request import Caller, GroupVersionKind, Request, UnknownNamespace
 

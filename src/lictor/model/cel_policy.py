@@ -18,14 +18,9 @@ from lictor.model.image_validation import (
     MatchImageReference,
     ValidationConfiguration,
 )
+from lictor.model.matching import FailurePolicy, MatchCondition
 from lictor.model.metadata import Metadata, Strings
-from lictor.model.policy import (
-    AuditAnnotation,
-    CelExpression,
-    CelVariable,
-    FailurePolicy,
-    MatchCondition,
-)
+from lictor.model.policy import AuditAnnotation, CelExpression, CelVariable
 
 # --- settings
 

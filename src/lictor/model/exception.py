@@ -4,8 +4,9 @@ from typing import Literal
 
 import msgspec
 
+from lictor.model.matching import Conditions, Match
 from lictor.model.metadata import Metadata
-from lictor.model.policy import Conditions, Match, PodSecurityStandard
+from lictor.model.policy import PodSecurityStandard
 from lictor.raw import Json
 
 

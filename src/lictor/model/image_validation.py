@@ -2,8 +2,8 @@
 
 import msgspec
 
+from lictor.model.matching import CredentialProvider
 from lictor.model.metadata import Strings
-from lictor.model.policy import CredentialProvider
 
 
 class MatchImageReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

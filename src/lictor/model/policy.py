@@ -5,182 +5,24 @@ snake_case of the YAML name. Parts of free form are `Json`; some of those carry 
 that tells which fields a reader may expect there.
 """
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 import msgspec
 
+from lictor.model.matching import (
+    AnyCaseAction,
+    Conditions,
+    ContextEntry,
+    FailureAction,
+    FailurePolicy,
+    Match,
+    MatchCondition,
+    RegistryCredentials,
+    shaped_like,
+)
 from lictor.model.metadata import LabelSelector, Metadata, Strings
+from lictor.model.signatures import AttestorSet
 from lictor.raw import Json
-
-
-def shaped_like(record: str, items: str = "") -> msgspec.Meta:
-    """A note on a free-form field: it should look like the named record of this module.
-
-    Where it is a list, each of its entries should look like `items`.
-    """
-    return msgspec.Meta(extra={"shape": record, "items": items})
-
-
-Conditions: TypeAlias = Annotated[Json, shaped_like("AnyAllConditions", items="Condition")]
-FailureAction: TypeAlias = Literal["Audit", "Enforce"]
-# The older fields also take lower case.
-AnyCaseAction: TypeAlias = Literal["audit", "enforce", "Audit", "Enforce"]
-FailurePolicy: TypeAlias = Literal["Ignore", "Fail"]
-CredentialProvider: TypeAlias = Literal["default", "amazon", "azure", "google", "github"]
-
-
-class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One comparison of `preconditions` or `deny.conditions`."""
-
-    key: Json = None
-    operator: str = ""
-    value: Json = None
-    message: str = ""
-
-
-class AnyAllConditions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Comparisons of which one (`any`) or each (`all`) must hold."""
-
-    any: tuple[Condition, ...] = ()
-    all: tuple[Condition, ...] = ()
-
-
-# --- match and exclude
-
-
-class Subject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A user, a group or a service account."""
-
-    kind: str
-    name: str
-    api_group: str = ""
-    namespace: str = ""
-
-
-class ResourceDescription(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a resource must be called, be labelled and be asked for."""
-
-    kinds: Strings = ()
-    name: str = ""
-    names: Strings = ()
-    namespaces: Strings = ()
-    annotations: dict[str, str] = {}
-    selector: LabelSelector | None = None
-    namespace_selector: LabelSelector | None = None
-    operations: tuple[Literal["CREATE", "CONNECT", "UPDATE", "DELETE"], ...] = ()
-
-
-class ResourceFilter(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A resource and a caller; every part that is given must fit."""
-
-    resources: ResourceDescription = ResourceDescription()
-    subjects: tuple[Subject, ...] = ()
-    roles: Strings = ()
-    cluster_roles: Strings = ()
-
-
-class Match(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Filters of which one (`any`) or each (`all`) must fit; or, the older form, one filter."""
-
-    any: tuple[ResourceFilter, ...] = ()
-    all: tuple[ResourceFilter, ...] = ()
-    resources: ResourceDescription = ResourceDescription()
-    subjects: tuple[Subject, ...] = ()
-    roles: Strings = ()
-    cluster_roles: Strings = ()
-
-
-class MatchCondition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A CEL expression with a name."""
-
-    name: str
-    expression: str
-
-
-# --- context entries
-
-
-class ConfigMapReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A ConfigMap to read."""
-
-    name: str
-    namespace: str = ""
-
-
-class RequestData(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One entry of the body of a POST."""
-
-    key: str
-    value: Json
-
-
-class HttpHeader(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One header of a call."""
-
-    key: str
-    value: str
-
-
-class ServiceCall(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A service other than the API server."""
-
-    url: str
-    headers: tuple[HttpHeader, ...] = ()
-    ca_bundle: str = ""
-
-
-class ApiCall(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A call of the Kubernetes API (`url_path`) or of a service."""
-
-    url_path: str = ""
-    method: Literal["GET", "POST"] = "GET"
-    data: tuple[RequestData, ...] = ()
-    service: ServiceCall | None = None
-    default: Json = None
-    jmes_path: str = ""
-
-
-class RegistryCredentials(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How to log in to a registry."""
-
-    allow_insecure_registry: bool = False
-    providers: tuple[CredentialProvider, ...] = ()
-    secrets: Strings = ()
-
-
-class ImageRegistry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a registry knows of an image."""
-
-    reference: str
-    jmes_path: str = ""
-    image_registry_credentials: RegistryCredentials | None = None
-
-
-class Variable(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A value, or a query on what is already known."""
-
-    value: Json = None
-    jmes_path: str = ""
-    default: Json = None
-
-
-class GlobalReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A GlobalContextEntry to read."""
-
-    name: str
-    jmes_path: str = ""
-
-
-class ContextEntry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A variable of a rule and where its value comes from."""
-
-    name: str
-    config_map: ConfigMapReference | None = None
-    api_call: ApiCall | None = None
-    image_registry: ImageRegistry | None = None
-    variable: Variable | None = None
-    global_reference: GlobalReference | None = None
-
 
 # --- validate
 
@@ -295,81 +137,6 @@ class Cel(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     variables: tuple[CelVariable, ...] = ()
 
 
-class SecretReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A Secret that holds a key."""
-
-    name: str
-    namespace: str
-
-
-class Rekor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A transparency log."""
-
-    url: str = ""
-    pubkey: str = ""
-    ignore_tlog: bool = False
-
-
-class CtLog(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A certificate transparency log."""
-
-    ignore_sct: bool = msgspec.field(default=False, name="ignoreSCT")
-    pubkey: str = ""
-    tsa_cert_chain: str = ""
-
-
-class StaticKeys(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Signed with one of these keys."""
-
-    public_keys: str = ""
-    signature_algorithm: str = "sha256"
-    kms: str = ""
-    secret: SecretReference | None = None
-    rekor: Rekor | None = None
-    ctlog: CtLog | None = None
-
-
-class Certificates(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Signed with this certificate."""
-
-    cert: str = ""
-    cert_chain: str = ""
-    rekor: Rekor | None = None
-    ctlog: CtLog | None = None
-
-
-class Keyless(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Signed by this identity."""
-
-    issuer: str = ""
-    issuer_reg_exp: str = ""
-    subject: str = ""
-    subject_reg_exp: str = ""
-    roots: str = ""
-    additional_extensions: dict[str, str] = {}
-    rekor: Rekor | None = None
-    ctlog: CtLog | None = None
-
-
-class Attestor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Who must have signed; `attestor` nests a whole AttestorSet."""
-
-    keys: StaticKeys | None = None
-    certificates: Certificates | None = None
-    keyless: Keyless | None = None
-    attestor: Annotated[Json, shaped_like("AttestorSet")] = None
-    annotations: dict[str, str] = {}
-    repository: str = ""
-    signature_algorithm: str = "sha256"
-
-
-class AttestorSet(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How many of these must have signed; all, where no count is given."""
-
-    count: int | None = None
-    entries: tuple[Attestor, ...] = ()
-
-
 class Validate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a resource must look like: one of the bodies, and what follows from a failure."""
 
@@ -385,30 +152,6 @@ class Validate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     cel: Cel | None = None
     manifests: Annotated[Json, shaped_like("Manifests")] = None
     assert_: Json = msgspec.field(default=None, name="assert")
-
-
-class ManifestsDryRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Whether the API server's defaults may differ from what was signed."""
-
-    enable: bool = False
-    namespace: str = ""
-
-
-class ManifestsIgnore(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Fields that may differ from what was signed."""
-
-    fields: Strings = ()
-    objects: Json = None
-
-
-class Manifests(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A signed manifest (k8s-manifest-sigstore)."""
-
-    attestors: tuple[AttestorSet, ...] = ()
-    annotation_domain: str = ""
-    ignore_fields: tuple[ManifestsIgnore, ...] = ()
-    dry_run: ManifestsDryRun | None = None
-    repository: str = ""
 
 
 # --- mutate

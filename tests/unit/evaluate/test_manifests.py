@@ -17,7 +17,7 @@ from lictor.errors import EvaluationError
 from lictor.evaluate.manifests.difference import find_differences, flatten
 from lictor.evaluate.manifests.ignored import compile_ignores
 from lictor.load.policies import load_documents
-from lictor.model.policy import ManifestsIgnore
+from lictor.model.signatures import ManifestsIgnore
 
 DOMAIN = "cosign.sigstore.dev"
 KEY, OTHER = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))

@@ -5,14 +5,15 @@ import pytest
 import yaml
 from msgspec import inspect
 
-import lictor.model.policy as shapes
 from lictor.families.classic.records import CleanupPolicy
 from lictor.load.fields import check_fields, read_record
 from lictor.load.yaml import iter_documents
+from lictor.model import matching, policy, signatures
 from lictor.model.exception import PolicyException
 from lictor.model.finding import Severity
+from lictor.model.matching import Match
 from lictor.model.metadata import Metadata
-from lictor.model.policy import Match, Policy, Rule
+from lictor.model.policy import Policy, Rule
 from lictor.offline.records import ClusterResource, Context, Test, UserInfo, Values
 
 RECORDS = (
@@ -25,6 +26,12 @@ RECORDS = (
     Context,
     ClusterResource,
 )
+
+
+def find_shape(name):
+    return next(
+        getattr(each, name) for each in (policy, matching, signatures) if hasattr(each, name)
+    )
 
 
 def make_sample(record, within=()):
@@ -56,7 +63,7 @@ def sample_type(kind, within):
 
 
 def sample_shape(shape, within):
-    record = getattr(shapes, shape)
+    record = find_shape(shape)
     return None if record in within else make_sample(record, within)
 
 
@@ -82,7 +89,7 @@ def list_below(kind, body, path):
         case inspect.Metadata(type=inner, extra=extra):
             shape = extra.get("shape") if extra else None
             if shape:
-                yield from list_fields(getattr(shapes, shape), body, path)
+                yield from list_fields(find_shape(shape), body, path)
             else:
                 yield from list_below(inner, body, path)
         case inspect.UnionType(types=types):

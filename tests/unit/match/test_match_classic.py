@@ -5,7 +5,7 @@ import pytest
 
 from lictor.match.classic import CLEANUP, EXCEPTION, compile_filter, compile_match
 from lictor.match.combine import always
-from lictor.model.policy import Match
+from lictor.model.matching import Match
 from lictor.model.request import Caller, GroupVersionKind, Operation, Request
 
 POD = GroupVersionKind("", "v1", "Pod")

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from lictor.model import policy
+from lictor.model import matching, policy, signatures
 from lictor.offline.records import Check, Test, Values
 
 
@@ -17,21 +17,21 @@ def names_of(record):
         (policy.Mutate, "patches_json6902", "patchesJson6902"),
         (policy.ForEachMutate, "patches_json6902", "patchesJson6902"),
         (policy.Mutate, "patch_strategic_merge", "patchStrategicMerge"),
-        (policy.ApiCall, "url_path", "urlPath"),
-        (policy.ApiCall, "jmes_path", "jmesPath"),
-        (policy.ServiceCall, "ca_bundle", "caBundle"),
+        (matching.ApiCall, "url_path", "urlPath"),
+        (matching.ApiCall, "jmes_path", "jmesPath"),
+        (matching.ServiceCall, "ca_bundle", "caBundle"),
         (policy.Spec, "use_server_side_apply", "useServerSideApply"),
         (policy.Spec, "validation_failure_action_overrides", "validationFailureActionOverrides"),
         (policy.VerifyImages, "cosign_oci11", "cosignOCI11"),
-        (policy.CtLog, "ignore_sct", "ignoreSCT"),
-        (policy.CtLog, "tsa_cert_chain", "tsaCertChain"),
-        (policy.Keyless, "issuer_reg_exp", "issuerRegExp"),
-        (policy.Rekor, "ignore_tlog", "ignoreTlog"),
+        (signatures.CtLog, "ignore_sct", "ignoreSCT"),
+        (signatures.CtLog, "tsa_cert_chain", "tsaCertChain"),
+        (signatures.Keyless, "issuer_reg_exp", "issuerRegExp"),
+        (signatures.Rekor, "ignore_tlog", "ignoreTlog"),
         (policy.Validate, "assert_", "assert"),
         (policy.Validate, "any_pattern", "anyPattern"),
         (policy.Validate, "foreach", "foreach"),
         (policy.Rule, "cel_preconditions", "celPreconditions"),
-        (policy.Match, "cluster_roles", "clusterRoles"),
+        (matching.Match, "cluster_roles", "clusterRoles"),
         (Check, "assert_", "assert"),
         (Test, "userinfo", "userinfo"),
         (Test, "json_payload", "jsonPayload"),
@@ -63,4 +63,4 @@ def test_verification_is_on_by_default():
 
 def test_records_are_frozen():
     with pytest.raises(AttributeError):
-        policy.Match().any = ()  # type: ignore[misc]
+        matching.Match().any = ()  # type: ignore[misc]

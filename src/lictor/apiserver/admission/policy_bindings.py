@@ -18,7 +18,8 @@ from lictor.lang.cel.environment import kubernetes_environment, make_activation
 from lictor.lang.cel.library.authorization import authorizer, request_resource
 from lictor.lang.label_selector import MapTest
 from lictor.match.metadata import compile_selector
-from lictor.model.policy import MatchCondition, ParamKind, ParamRef
+from lictor.model.matching import MatchCondition
+from lictor.model.policy import ParamKind, ParamRef
 from lictor.model.program import Case, Select
 from lictor.model.request import Request
 from lictor.model.scope import Scope

@@ -101,7 +101,10 @@ _FLAGS: dict[str, JsonObject] = {
 }
 _NONE: Mapping[str, JsonObject] = MappingProxyType({})
 # The records that all kinds share; those of a kind are found by its declaration.
-_SHARED = ("policy", "metadata", "constraints", "cel_policy", "image_validation", "exception")
+_SHARED = (
+    *("policy", "matching", "signatures", "metadata", "constraints"),
+    *("cel_policy", "image_validation", "exception"),
+)
 
 
 # The same records are parts of many kinds.

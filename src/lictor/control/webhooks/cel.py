@@ -22,7 +22,7 @@ from lictor.control.webhooks.rules import (
     write_selector,
 )
 from lictor.families.registry import PolicyKind, WebhookMatch, WebhookPath, resolve
-from lictor.model.policy import MatchCondition
+from lictor.model.matching import MatchCondition
 from lictor.raw import JsonObject
 
 _KIND_OF_RESOURCE = {

@@ -37,15 +37,8 @@ from lictor.families.classic.autogen import expand_rules
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
 from lictor.match.classic import list_descriptions
-from lictor.model.policy import (
-    ForEachGenerate,
-    Generate,
-    Match,
-    Policy,
-    ResourceDescription,
-    ResourceFilter,
-    Rule,
-)
+from lictor.model.matching import Match, ResourceDescription, ResourceFilter
+from lictor.model.policy import ForEachGenerate, Generate, Policy, Rule
 from lictor.raw import JsonObject
 
 # Text of a kind selector -> operations

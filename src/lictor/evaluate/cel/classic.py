@@ -20,7 +20,8 @@ from lictor.evaluate.cel.validations import (
 )
 from lictor.evaluate.rule_context import RuleContext, RuleOutcome
 from lictor.lang.cel.environment import kubernetes_environment
-from lictor.model.policy import Cel, MatchCondition, Rule
+from lictor.model.matching import MatchCondition
+from lictor.model.policy import Cel, Rule
 from lictor.model.program import Case, Check
 from lictor.model.result import Result, Status
 

@@ -19,7 +19,8 @@ from lictor.lang.cel.expression import (
 )
 from lictor.lang.cel.host import NO_HOST_FUNCTIONS, HostFunctions
 from lictor.lang.watch import Watch, unwatched
-from lictor.model.policy import AuditAnnotation, CelVariable, MatchCondition
+from lictor.model.matching import MatchCondition
+from lictor.model.policy import AuditAnnotation, CelVariable
 from lictor.raw import Json
 
 Evaluate: TypeAlias = Callable[[Activation], Json]

@@ -19,7 +19,8 @@ from lictor.evaluate.cel.expressions import (
 from lictor.evaluate.cel.params import FindParams
 from lictor.evaluate.cel.views import View
 from lictor.lang.cel.environment import Activation
-from lictor.model.policy import AuditAnnotation, CelExpression, CelVariable, MatchCondition
+from lictor.model.matching import MatchCondition
+from lictor.model.policy import AuditAnnotation, CelExpression, CelVariable
 from lictor.model.program import Case
 from lictor.model.result import Result, Status
 

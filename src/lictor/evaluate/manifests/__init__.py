@@ -10,10 +10,10 @@ from lictor.evaluate.manifests.attestors import compile_attestors
 from lictor.evaluate.manifests.difference import SignedDifference
 from lictor.evaluate.manifests.evidence import compile_evidence
 from lictor.evaluate.rule_context import RuleContext, RuleOutcome
-from lictor.model.policy import Manifests
 from lictor.model.program import Case, Check
 from lictor.model.request import Operation, Request
 from lictor.model.result import Failure, Result, Status
+from lictor.model.signatures import Manifests
 from lictor.raw import Json
 
 _ERROR = "error occurred during manifest verification"

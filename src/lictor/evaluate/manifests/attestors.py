@@ -12,7 +12,7 @@ from lictor.evaluate.manifests.difference import SignedDifference
 from lictor.evaluate.manifests.evidence import NO_MANIFEST, Evidence
 from lictor.evaluate.manifests.message import decode_base64
 from lictor.lang.go_number import dump_go_json
-from lictor.model.policy import Attestor, AttestorSet, StaticKeys
+from lictor.model.signatures import Attestor, AttestorSet, StaticKeys
 from lictor.raw import Json
 
 _BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"

@@ -12,7 +12,7 @@ from lictor.errors import EvaluationError
 from lictor.evaluate.manifests.difference import SignedDifference, find_differences, flatten
 from lictor.evaluate.manifests.ignored import DOMAIN, Ignores, compile_ignores, read_text
 from lictor.evaluate.manifests.message import decode_message, read_manifests
-from lictor.model.policy import Manifests
+from lictor.model.signatures import Manifests
 from lictor.raw import Json, JsonObject
 
 # So many manifests are compared where none has the resource's name.

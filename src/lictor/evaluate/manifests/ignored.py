@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from lictor.errors import CompileError, SyntaxFaultError
 from lictor.lang.regex import Regex, compile_regex
-from lictor.model.policy import ManifestsIgnore
+from lictor.model.signatures import ManifestsIgnore
 from lictor.raw import Json, JsonObject
 
 # For a resource: may the field with this path differ?

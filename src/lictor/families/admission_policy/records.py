@@ -14,16 +14,9 @@ from lictor.model.constraints import (
     ReinvocationPolicy,
     ValidationAction,
 )
+from lictor.model.matching import FailurePolicy, MatchCondition
 from lictor.model.metadata import Metadata
-from lictor.model.policy import (
-    AuditAnnotation,
-    CelExpression,
-    CelVariable,
-    FailurePolicy,
-    MatchCondition,
-    ParamKind,
-    ParamRef,
-)
+from lictor.model.policy import AuditAnnotation, CelExpression, CelVariable, ParamKind, ParamRef
 from lictor.raw import Json
 
 

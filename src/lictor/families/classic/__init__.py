@@ -22,7 +22,8 @@ _RECORDS = f"{_HERE}.records"
 
 def find_absent_rule_fields(version: str) -> AbsentFields:
     """What rules of a version lack."""
-    from lictor.model.policy import Match, Rule, Validate, VerifyImages
+    from lictor.model.matching import Match
+    from lictor.model.policy import Rule, Validate, VerifyImages
 
     if version != "v2beta1":
         return {}
@@ -36,7 +37,7 @@ def find_absent_rule_fields(version: str) -> AbsentFields:
 
 def find_absent_match_fields(_: str) -> AbsentFields:
     """Exceptions and cleanups have `any` and `all` only, in every version."""
-    from lictor.model.policy import Match
+    from lictor.model.matching import Match
 
     return {Match: _ONE_FILTER}
 

@@ -8,15 +8,8 @@ import msgspec
 from lictor.families.registry import GenerationSettings
 from lictor.lang.wildcard import compile_wildcard
 from lictor.match.metadata import compile_selector
-from lictor.model.policy import (
-    ActionOverride,
-    ForEachGenerate,
-    Generate,
-    Match,
-    Mutate,
-    Policy,
-    Rule,
-)
+from lictor.model.matching import Match
+from lictor.model.policy import ActionOverride, ForEachGenerate, Generate, Mutate, Policy, Rule
 from lictor.model.request import Request
 from lictor.model.result import Action, RuleType
 

@@ -23,7 +23,8 @@ from lictor.match.classic import (
 )
 from lictor.match.combine import but_deletions, remember, within
 from lictor.model.exception import PolicyException
-from lictor.model.policy import Generate, Match, Mutate, Policy, Rule, Validate
+from lictor.model.matching import Match
+from lictor.model.policy import Generate, Mutate, Policy, Rule, Validate
 from lictor.model.program import Case, Check, CompiledRule, Matcher, Phase, Program, Select
 from lictor.model.request import Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status

@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from lictor.model.matching import Conditions, ContextEntry, Match
 from lictor.model.metadata import Metadata
-from lictor.model.policy import Conditions, ContextEntry, Match
 from lictor.raw import Json
 
 

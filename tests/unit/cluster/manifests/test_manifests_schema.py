@@ -7,13 +7,13 @@ from lictor.cluster.manifests import schema
 from lictor.cluster.manifests.crds import list_crd_kinds
 from lictor.cluster.manifests.schema import SchemaWriter, keep_defaults
 from lictor.errors import LoadError
-from lictor.model import cel_policy, policy
+from lictor.model import cel_policy, matching, policy
 
 OPEN = {"x-kubernetes-preserve-unknown-fields": True}
 
 
 def test_types_follow_the_record():
-    made = SchemaWriter("v1").write_record(policy.ServiceCall)
+    made = SchemaWriter("v1").write_record(matching.ServiceCall)
     assert made == {
         "type": "object",
         "description": "A service other than the API server.",
@@ -67,9 +67,9 @@ def test_lists_are_merged_by_name():
 
 
 def test_one_of_several_is_asked_for():
-    entry = SchemaWriter("v1").write_record(policy.ContextEntry)
+    entry = SchemaWriter("v1").write_record(matching.ContextEntry)
     assert {"required": ["apiCall"]} in entry["oneOf"]
-    assert SchemaWriter("v1").write_record(policy.Match)["not"] == {"required": ["any", "all"]}
+    assert SchemaWriter("v1").write_record(matching.Match)["not"] == {"required": ["any", "all"]}
 
 
 def test_unknown_shapes_are_an_error():

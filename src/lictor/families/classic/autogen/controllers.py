@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import msgspec
 
 from lictor.lang.kind_selector import parse_kind_selector
-from lictor.model.policy import Generate, Match, Mutate, Policy, ResourceDescription, Rule
+from lictor.model.matching import Match, ResourceDescription
+from lictor.model.policy import Generate, Mutate, Policy, Rule
 
 ANNOTATION = "pod-policies.kyverno.io/autogen-controllers"
 CRON_JOB = "CronJob"

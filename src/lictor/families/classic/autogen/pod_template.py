@@ -8,7 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.lang.kind_selector import KindTest, compile_kind_selector, parse_kind_selector
-from lictor.model.policy import ForEachMutate, Match, Mutate, ResourceFilter, Rule, Validate
+from lictor.model.matching import Match, ResourceFilter
+from lictor.model.policy import ForEachMutate, Mutate, Rule, Validate
 from lictor.raw import Json
 
 _QUALIFIED = {
