@@ -161,10 +161,10 @@ class Expression:
 
     def _answer(self, activation: Activation) -> Json:
         evaluate = self._evaluate
-        if self._is_heavy:
-            self._refuse_long_work(activation)
         if activation.is_large and self._is_steep:
             raise TooLargeError("loops within loops over long lists would take too long")
+        if self._is_heavy:
+            self._refuse_long_work(activation)
         if activation.is_large or self._makes_lists:
             evaluate = self._evaluate_large or self._load_large()
             range_elements.set(0)

@@ -26,6 +26,8 @@ MAX_BRIEF_WORK: Final = 4 * 1024 * 1024
 # Bytes of a value that is made of many copies of the request: here, and at all.
 MAX_BRIEF_COPIED: Final = 6 * 1024 * 1024
 MAX_COPIED: Final = 64 * 1024 * 1024
+# What the engine handles in seconds: more is not begun at all.
+MAX_WORK: Final = 1024 * 1024 * 1024
 # A list that functions make may have so many elements, however small the request is.
 MADE_ELEMENTS: Final = 2000
 _MOST_POWER = 4
@@ -39,7 +41,8 @@ _SMALL_ANSWERS = frozenset(
         *("int", "uint", "double", "bool", "type", "@not_strictly_false"),
     )
 )
-_MAKING = ("Range", "range", "split", "findAll", "extractAll", "List", "flatten")
+# They answer with long lists, however short what they are given is.
+_MAKING = ("Range", "range", "List")
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -68,12 +71,11 @@ def check_work(growth: Growth, count: int, size: int) -> None:
     """
     if growth.factor * size > MAX_COPIED:
         raise TooLargeError("a value holds too many copies of a large object")
-    if not is_brief.get():
-        return
-    if growth.factor * size > MAX_BRIEF_COPIED:
-        raise SlowRequestError("values with many copies of a large object take long")
-    if growth.work > 1 and count ** (growth.work - 1) * size > MAX_BRIEF_WORK:
-        raise SlowRequestError("loops over all of a large object take long")
+    work = count ** (growth.work - 1) * size if growth.work > 1 else 0
+    if work > MAX_WORK:
+        raise TooLargeError("loops over all of so large an object would take too long")
+    if is_brief.get() and (work > MAX_BRIEF_WORK or growth.factor * size > MAX_BRIEF_COPIED):
+        raise SlowRequestError("loops over all of a large object, or copies of it, take long")
 
 
 class _Work:
