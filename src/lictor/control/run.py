@@ -101,7 +101,7 @@ async def run_control(
 ) -> None:
     """Run the loops until SIGTERM or SIGINT comes, or the task is cancelled.
 
-    As a guest in another's process it does not heed signals.
+    With `heeds_signals` False, it leaves signals to the process that runs it.
     """
     chosen = choose_loops(which)
     client = Client(load_config(flags.kubeconfig, flags.context))

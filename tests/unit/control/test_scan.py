@@ -173,7 +173,7 @@ def test_changes_come_through_the_watch() -> None:
             await asyncio.sleep(0.2)
             assert api.reports[make_uid(1)]["summary"]["fail"] == 1
             assert fixture.scanner.progress.judged == 4
-            assert len(fixture.tools.ledger) == 2
+            assert len(fixture.tools.scanned) == 2
 
     asyncio.run(run())
 

@@ -105,7 +105,7 @@ class Reports:
         self,
         store: PolicyStore,
         scanner: Scanner,
-        tools: ScanContext,
+        context: ScanContext,
         now: CurrentPlan,
         *,
         membership: Membership,
@@ -113,8 +113,8 @@ class Reports:
     ) -> None:
         self._store = store
         self._scanner = scanner
-        self._client: Client = tools.client
-        self._writer: ReportWriter = tools.writer
+        self._client: Client = context.client
+        self._writer: ReportWriter = context.writer
         self._now = now
         self._membership = membership
         self._natives = natives

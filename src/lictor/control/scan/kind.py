@@ -52,7 +52,7 @@ class ScanContext(msgspec.Struct, frozen=True):
 
     client: Client
     writer: ReportWriter
-    ledger: ScannedObjects
+    scanned: ScannedObjects
     owns: Callable[[str], bool]
     namespace_labels: NamespaceLabels
     is_filtered: Callable[[Request], bool]
@@ -87,10 +87,10 @@ class _Burst(msgspec.Struct, frozen=True):
 class KindScan:
     """Keeps the reports about one kind up to date until cancelled."""
 
-    def __init__(self, resource: Resource, plan: KindPlan, tools: ScanContext) -> None:
+    def __init__(self, resource: Resource, plan: KindPlan, context: ScanContext) -> None:
         self._resource = resource
         self._plan = plan
-        self._tools = tools
+        self._context = context
         self._book = EntryCache(background=True)
         self._again = asyncio.Event()
         self._forced = False
@@ -146,7 +146,7 @@ class KindScan:
 
     async def _read_all(self) -> str:
         forced, news, version = self._forced, self._news, ""
-        progress, complete = self._tools.progress, False
+        progress, complete = self._context.progress, False
         progress.begin(self._resource)
         try:
             async for page in self._pages():
@@ -162,15 +162,15 @@ class KindScan:
         return version
 
     async def _pages(self) -> AsyncIterator[JsonObject]:
-        pages = aiter(self._tools.client.list_pages(self._resource, page=_PAGE))
+        pages = aiter(self._context.client.list_pages(self._resource, page=_PAGE))
         while True:
-            async with self._tools.readers:
+            async with self._context.readers:
                 page = await anext(pages, None)
                 if page is None:
                     return
                 waiting = int(page["metadata"].get("remainingItemCount") or 0)
                 count = len(page.get("items") or ())
-                self._tools.progress.advance(self._resource, count, waiting)
+                self._context.progress.advance(self._resource, count, waiting)
                 yield page
 
     async def _follow(self, since: str) -> None:
@@ -206,7 +206,7 @@ class KindScan:
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _bursts(self, since: str) -> AsyncIterator[_Burst]:
-        async for event in self._tools.client.watch(self._resource, since=since):
+        async for event in self._context.client.watch(self._resource, since=since):
             version = event.object["metadata"].get("resourceVersion") or ""
             if event.type == "BOOKMARK":
                 yield _Burst(version)
@@ -219,14 +219,14 @@ class KindScan:
         """Forget deleted objects: the garbage collector deletes their reports."""
         for item in items:
             uid = _uid_of(item)
-            self._tools.ledger.remove(uid)
-            self._tools.writer.forget(uid)
+            self._context.scanned.remove(uid)
+            self._context.writer.forget(uid)
 
     # --- judging
 
     async def _take(self, items: Iterable[JsonObject], *, forced: bool) -> None:
-        mine = [item for item in items if self._tools.owns(_uid_of(item))]
-        self._tools.progress.seen += len(mine)
+        mine = [item for item in items if self._context.owns(_uid_of(item))]
+        self._context.progress.seen += len(mine)
         if not mine:
             return
         # In a thread: policies that look something up wait for the event loop.
@@ -244,7 +244,7 @@ class KindScan:
                 judged = self._evaluate(item, forced=forced)
             except Exception:
                 # One object that cannot be evaluated must not stop the others.
-                self._tools.progress.refused += 1
+                self._context.progress.refused += 1
                 log.exception("object not judged", extra={"uid": _uid_of(item)})
                 continue
             if judged is not None:
@@ -252,22 +252,22 @@ class KindScan:
         return made
 
     def _evaluate(self, item: JsonObject, *, forced: bool) -> _Evaluated | None:
-        tools, plan = self._tools, self._plan
+        context, plan = self._context, self._plan
         subject = ReportSubject.of(item)
-        labels = tools.namespace_labels(subject.namespace) if subject.namespace else {}
+        labels = context.namespace_labels(subject.namespace) if subject.namespace else {}
         state = _take_state(item, labels, plan.key)
-        known = tools.ledger.get(subject.uid)
+        known = context.scanned.get(subject.uid)
         if known is not None and known[0] >> _BITS == state and not forced:
             return None
         request = Request.of(item, namespace_labels=labels)
-        results = [] if tools.is_filtered(request) else plan.judge(request)
-        tools.progress.judged += 1
+        results = [] if context.is_filtered(request) else plan.judge(request)
+        context.progress.judged += 1
         lines = sort_report_entries(
-            self._book.find(each) for each in results if tools.form.wants(each)
+            self._book.find(each) for each in results if context.form.wants(each)
         )
         print_ = hash_entries(lines) & _MASK
         if known is not None and known[0] & _MASK == print_ and known[1] == bool(lines):
-            tools.ledger.put(subject.uid, state << _BITS | print_, reported=bool(lines))
+            context.scanned.put(subject.uid, state << _BITS | print_, reported=bool(lines))
             return None
         return _Evaluated(request, subject, lines, state, print_, self._choose_news(results))
 
@@ -289,27 +289,27 @@ class KindScan:
             except ApiError as error:
                 if error.status not in _REFUSALS:
                     raise
-                self._tools.progress.refused += 1
+                self._context.progress.refused += 1
                 log.info(
                     "report refused",
                     extra={"uid": judged.subject.uid, "why": str(error)[:200]},
                 )
 
     async def _write(self, judged: _Evaluated) -> None:
-        tools, subject = self._tools, judged.subject
-        known = tools.ledger.get(subject.uid)
+        context, subject = self._context, judged.subject
+        known = context.scanned.get(subject.uid)
         exists = known is not None and known[1]
         if judged.lines:
             mark = f"{judged.state:x}-{judged.print:x}"
             entries = stamp_entries(judged.lines, int(time.time()))
-            await tools.writer.write(subject, entries, judged=mark, exists=exists)
+            await context.writer.write(subject, entries, judged=mark, exists=exists)
         elif exists:
-            await tools.writer.remove(subject)
-        tools.progress.written += bool(judged.lines or exists)
+            await context.writer.remove(subject)
+        context.progress.written += bool(judged.lines or exists)
         value = judged.state << _BITS | judged.print
-        tools.ledger.put(subject.uid, value, reported=bool(judged.lines))
+        context.scanned.put(subject.uid, value, reported=bool(judged.lines))
         if judged.told:
-            tools.emit(judged.request, judged.told)
+            context.emit(judged.request, judged.told)
 
 
 async def _rest(seconds: float) -> None:

@@ -97,12 +97,12 @@ class Scanner:
 
     def __init__(
         self,
-        tools: ScanContext,
+        context: ScanContext,
         list_kinds: Callable[[], Awaitable[Iterable[Resource]]],
         *,
         interval: float = 3600.0,
     ) -> None:
-        self._tools = tools
+        self._context = context
         self._list_kinds = list_kinds
         self._interval = interval
         self._scans: dict[Resource, KindScan] = {}
@@ -111,7 +111,7 @@ class Scanner:
 
     @property
     def progress(self) -> ScanProgress:
-        return self._tools.progress
+        return self._context.progress
 
     async def run(self) -> None:
         """Scan everything at the interval, and when replicas come or go."""
@@ -143,22 +143,22 @@ class Scanner:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
-            self._tools.ledger.adopt(fresh)
-            self._tools.writer.mark_mixed(mixed)
+            self._context.scanned.adopt(fresh)
+            self._context.writer.mark_mixed(mixed)
             return
 
     async def _read_reports(self) -> tuple[ScannedObjects, set[str]]:
-        ledger, mixed = ScannedObjects(), set[str]()
+        scanned, mixed = ScannedObjects(), set[str]()
         managed = ",".join(f"{name}={value}" for name, value in MANAGED_BY.items())
         for namespace in ("any", ""):
-            resource = self._tools.writer.kind_for(namespace)
+            resource = self._context.writer.kind_for(namespace)
             with suppress(NotFoundError):
-                async for page in self._tools.client.list_pages(
+                async for page in self._context.client.list_pages(
                     resource, labels=managed, page=_PAGE, metadata_only=True
                 ):
                     for item in page.get("items") or ():
-                        _remember(item["metadata"], ledger, mixed)
-        return ledger, mixed
+                        _remember(item["metadata"], scanned, mixed)
+        return scanned, mixed
 
     async def follow(self, plan: ScanPlan) -> frozenset[Resource]:
         """Scan with these policies from now on; returns the kinds that are no longer scanned."""
@@ -180,7 +180,7 @@ class Scanner:
         if scan is not None:
             scan.change(plan)
             return
-        scan = self._scans[resource] = KindScan(resource, plan, self._tools)
+        scan = self._scans[resource] = KindScan(resource, plan, self._context)
         self._tasks[resource] = asyncio.create_task(scan.run())
 
     @property
@@ -203,9 +203,9 @@ class Scanner:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
 
-def _remember(metadata: JsonObject, ledger: ScannedObjects, mixed: set[str]) -> None:
+def _remember(metadata: JsonObject, scanned: ScannedObjects, mixed: set[str]) -> None:
     notes = metadata.get("annotations") or {}
     uid = str(metadata["name"])
     if notes.get(MIXED):
         mixed.add(uid)
-    ledger.put(uid, read_mark(str(notes.get(JUDGED, ""))), reported=True)
+    scanned.put(uid, read_mark(str(notes.get(JUDGED, ""))), reported=True)

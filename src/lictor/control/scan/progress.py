@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _EMPTY = 0
-_GRAVE = 1
+_REMOVED = 1
 _FIRST_SIZE = 1 << 10
 
 
@@ -76,7 +76,7 @@ class ScannedObjects:
         with self._lock:
             found = self._find(key)
             if found is not None:
-                self._keys[found] = _GRAVE
+                self._keys[found] = _REMOVED
                 self._count -= 1
 
     def adopt(self, other: "ScannedObjects") -> None:
@@ -104,7 +104,7 @@ class ScannedObjects:
         self._used += 1
 
     def _grow(self) -> None:
-        """A table with room, without the graves; no list in between, as there may be millions."""
+        """A larger table without removed entries; no list in between, as there may be millions."""
         keys, values = self._keys, self._values
         size = len(keys)
         while self._count * 3 >= size:
@@ -113,7 +113,7 @@ class ScannedObjects:
         self._values = array("Q", bytes(8 * size))
         self._used = 0
         for place, key in enumerate(keys):
-            if key not in (_EMPTY, _GRAVE):
+            if key not in (_EMPTY, _REMOVED):
                 self._insert(key, values[place])
 
 

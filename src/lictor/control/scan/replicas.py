@@ -23,7 +23,7 @@ _PERIOD = 3.0
 _SETTLE = 1.0
 # A member that has not been heard of for so long is gone.
 _LIFETIME = 12.0
-_GRAVE_PATIENCE = 120.0
+_DEAD_SECONDS = 120.0
 # Points per member on the ring: enough that two members share the work nearly evenly.
 _POINTS = 2048
 
@@ -153,7 +153,7 @@ class Membership:
     async def _delete_dead(self, now: float) -> None:
         """Delete Leases of replicas that died long ago."""
         for name, (_, heard) in list(self._heard.items()):
-            if name != self._name and now - heard > _GRAVE_PATIENCE:
+            if name != self._name and now - heard > _DEAD_SECONDS:
                 try:
                     await self._client.delete(LEASE, name, self._names.namespace)
                 except ApiError as error:
