@@ -52,7 +52,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(module, "_PERIOD", 0.03)
     monkeypatch.setattr(module, "_SETTLE", 0.05)
     monkeypatch.setattr(module, "_LIFETIME", 1.0)
-    monkeypatch.setattr(module, "_GRAVE_PATIENCE", 2.0)
+    monkeypatch.setattr(module, "_DEAD_SECONDS", 2.0)
 
 
 def join(api, identity, describe=dict):
