@@ -1,8 +1,7 @@
 """Sets of fields of an object, as `fieldsV1` of managedFields has them, and how objects differ.
 
 A set is a tree: `f:name` a field, `k:{...}` an element of a list by its keys, `v:...` one by its
-value. A node without children is a member, one with children is a member where it has a `.` too.
-Sets share their parts, so none is ever changed once it is made.
+value. A node is a member where it has no children, or a `.` too. Sets share parts: none is changed.
 """
 
 from collections.abc import Iterator
