@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -36,12 +37,17 @@ spec:
 """
 
 
+def find_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
 class Family:
     """A `lictor up` whose processes have the family."""
 
     def __init__(self, folder):
         self.kubeconfig = folder / "kubeconfig"
-        self.metrics = 18_731
+        self.metrics = find_port()
         (folder / "package").mkdir()
         (folder / "policy.yaml").write_text(POLICY)
         self._folder = folder

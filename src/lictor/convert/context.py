@@ -12,7 +12,7 @@ from lictor.convert.value import Constant, Either, ExpressionScope, Value, is_pr
 from lictor.convert.writing import quote
 from lictor.errors import CompileError
 from lictor.lang.template import has_variables
-from lictor.model.matching import ApiCall, ConfigMapReference, ContextEntry, Variable
+from lictor.model.matching import ConfigMapReference, ContextApiCall, ContextEntry, Variable
 
 _MARK = "\x02"
 _VARIABLE = re.compile(r"\{\{.*?\}\}")
@@ -69,7 +69,7 @@ def _get_config_map(reference: ConfigMapReference, scope: ExpressionScope) -> st
     return f'resource.Get("v1", "configmaps", {namespace}, {name})'
 
 
-def _translate_call(name: str, call: ApiCall, scope: ExpressionScope) -> Value:
+def _translate_call(name: str, call: ContextApiCall, scope: ExpressionScope) -> Value:
     if call.service is not None or call.method != "GET" or call.data or call.default is not None:
         raise CompileError(f"the context entry {name}: only plain reads of the API")
     place = _foreign(_write_call(call.url_path, scope), name, scope)

@@ -150,7 +150,7 @@ class _LoaderBuilder(msgspec.Struct, frozen=True):
 
         return load
 
-    def _api_call(self, call: model.ApiCall) -> Loader:
+    def _api_call(self, call: model.ContextApiCall) -> Loader:
         build = self._build_call(call)
         query = self._query(call.jmes_path)
 
@@ -170,7 +170,7 @@ class _LoaderBuilder(msgspec.Struct, frozen=True):
 
         return load
 
-    def _build_call(self, call: model.ApiCall) -> Callable[[Scope], ApiCall]:
+    def _build_call(self, call: model.ContextApiCall) -> Callable[[Scope], ApiCall]:
         url_path = self.expressions.template(call.url_path).fill
         service = call.service
         url = self.expressions.template(service.url if service else "").fill

@@ -126,7 +126,7 @@ class ServiceCall(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     ca_bundle: str = ""
 
 
-class ApiCall(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ContextApiCall(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A call of the Kubernetes API (`url_path`) or of a service."""
 
     url_path: str = ""
@@ -173,7 +173,7 @@ class ContextEntry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
     name: str
     config_map: ConfigMapReference | None = None
-    api_call: ApiCall | None = None
+    api_call: ContextApiCall | None = None
     image_registry: ImageRegistry | None = None
     variable: Variable | None = None
     global_reference: GlobalReference | None = None

@@ -58,20 +58,23 @@ def _declare(
         report_source=f"Kyverno{kind}",
         **own,
     )
-    namespaced = CrdShape(
-        "v1 v1beta1*", f"{crd.description}, for the namespace that the policy is in.", crd.status
-    )
-    return cluster, replace(
+    return cluster, _declare_namespaced(cluster, crd)
+
+
+def _declare_namespaced(cluster: PolicyKind, crd: CrdShape) -> PolicyKind:
+    words = f"{crd.description}, for the namespace that the policy is in."
+    short_name = f"n{cluster.short_name}"
+    return replace(
         cluster,
-        kind=f"Namespaced{kind}",
+        kind=f"Namespaced{cluster.kind}",
         plural=f"namespaced{cluster.plural}",
         namespaced=True,
         sample=None,
-        short_name=f"n{short_name}",
-        crd=namespaced,
-        path=replace(cluster.path, segment=f"n{short_name}") if cluster.path else None,
+        short_name=short_name,
         # Newer than the kind for the cluster.
         versions=("v1", "v1beta1"),
+        crd=CrdShape("v1 v1beta1*", words, crd.status),
+        path=replace(cluster.path, segment=short_name) if cluster.path else None,
     )
 
 
