@@ -180,4 +180,4 @@ def explain(
     verdict = Engine(compile_documents((policy, *companions), **options)).evaluate(
         request, adapt=adapt
     )
-    return Told(verdict, tuple(recorder.heard))
+    return Told(verdict, tuple(recorder.answers))

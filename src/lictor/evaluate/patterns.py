@@ -26,7 +26,7 @@ Judge: TypeAlias = Callable[[Case, Json], RuleOutcome | None]
 def compile_pattern_check(
     pattern: Json, message: Message, setting: RuleContext
 ) -> Callable[[Case], tuple[Result, ...]]:
-    """The check of a rule that is one pattern: the shortest way from request to comparison."""
+    """The check of a rule that is one pattern: compared with as few calls as possible."""
     document = setting.expressions.document(resolve_references(pattern))
     if not document.is_constant:
         judge = compile_patterns(pattern, None, message, setting)
@@ -52,7 +52,7 @@ def compile_pattern_check(
 def compile_patterns(
     pattern: Json, any_pattern: Json, message: Message, setting: RuleContext
 ) -> Judge:
-    """A judge for `pattern` or, where that is not given, `anyPattern`."""
+    """The test of `pattern` or, where that is not given, `anyPattern`."""
     if pattern is not None:
         return _compile_one(pattern, message, setting)
     if not isinstance(any_pattern, list) and not isinstance(any_pattern, str):

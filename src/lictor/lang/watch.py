@@ -1,4 +1,4 @@
-"""Looking over a closure's shoulder: how `explain` hears what each part of a policy answered."""
+"""How `explain` records what each part of a policy answered, without changing the answers."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
@@ -32,9 +32,9 @@ class ClosureAnswer(msgspec.Struct, frozen=True):
 
 
 class Recorder(msgspec.Struct):
-    """A watch that writes down every answer, in the order in which they came."""
+    """A watch that records every answer, in order."""
 
-    heard: list[ClosureAnswer] = msgspec.field(default_factory=list)
+    answers: list[ClosureAnswer] = msgspec.field(default_factory=list)
 
     def for_rule(self, rule: str) -> Watch:
         """The watch for the closures of one rule."""
@@ -44,9 +44,9 @@ class Recorder(msgspec.Struct):
                 try:
                     answer = closure(*given)
                 except Exception as error:
-                    self.heard.append(ClosureAnswer(rule, what, given, error=str(error)))
+                    self.answers.append(ClosureAnswer(rule, what, given, error=str(error)))
                     raise
-                self.heard.append(ClosureAnswer(rule, what, given, answer))
+                self.answers.append(ClosureAnswer(rule, what, given, answer))
                 return answer
 
             return cast("Closure", watched)
@@ -59,5 +59,5 @@ WatchRule = Callable[[str], Watch]
 
 
 def watch_nothing(rule: str) -> Watch:  # noqa: ARG001
-    """Look at no rule."""
+    """Record nothing of any rule."""
     return unwatched

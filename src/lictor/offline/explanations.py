@@ -67,7 +67,7 @@ class Explainer(msgspec.Struct, frozen=True):
         options = choose_options(self.given, OfflineLookups(self.requests.values, self.given))
         options["watch_rule"] = recorder.for_rule
         programs = compile_cleanups((policy, *self.exceptions), **options)
-        return recorder.heard, [judge_deletion(program, request) for program in programs]
+        return recorder.answers, [judge_deletion(program, request) for program in programs]
 
     def _listen(
         self, policy: PolicyRecord, request: Request

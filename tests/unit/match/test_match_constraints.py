@@ -366,7 +366,7 @@ def test_every_part_is_watched():
     matches = select(POD.kind, "", Operation.CREATE)
     assert matches is not None
     assert matches(POD) is False
-    assert [(heard.what, heard.answer) for heard in recorder.heard] == [
+    assert [(heard.what, heard.answer) for heard in recorder.answers] == [
         ("matchResources.resourceRules[0].operations", True),
         ("matchResources.resourceRules[0].resources", True),
         ("matchResources.resourceRules[0].scope", True),

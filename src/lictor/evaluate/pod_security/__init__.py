@@ -160,15 +160,15 @@ def compile_pod_security(
 def compile_tolerance(
     level: str, version: str, exclude: Sequence[PodSecurityExclude]
 ) -> Callable[[Json, Sequence[Violation]], tuple[Violation, ...]]:
-    """What is left of a resource's violations once an exception is heard."""
+    """What is left of a resource's violations after an exception."""
     checks = select_checks(parse_level(level), parse_version(version))
     tolerances = [compile_exclusion(each, checks) for each in exclude]
 
-    def hear(resource: Json, violations: Sequence[Violation]) -> tuple[Violation, ...]:
+    def remove_exempted(resource: Json, violations: Sequence[Violation]) -> tuple[Violation, ...]:
         pod = read_pod(resource)
         left = list(violations)
         for tolerate in tolerances:
             left = tolerate(pod, left)
         return tuple(left)
 
-    return hear
+    return remove_exempted

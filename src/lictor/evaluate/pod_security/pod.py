@@ -321,7 +321,7 @@ def _is_plain(context: SecurityContext | PodSecurityContext) -> bool:
 
 
 class CheckedPod:
-    """The pod under judgement, with its three lists of containers laid out in one.
+    """The Pod that is checked, with its three lists of containers laid out in one.
 
     `is_plain` says that nobody uses the rarer fields of a security context: checks about nothing
     else need not look.

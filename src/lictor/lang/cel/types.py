@@ -108,7 +108,7 @@ Implementation = Callable[..., Json]
 
 
 class Overload(msgspec.Struct, frozen=True):
-    """One way to call a function; the first parameter of a member is what stands before the dot."""
+    """One signature of a function; the first parameter of a member is before the dot."""
 
     name: str
     parameters: tuple[CelType, ...]
@@ -119,8 +119,8 @@ class Overload(msgspec.Struct, frozen=True):
     @property
     def identity(self) -> str:
         """A name of its own for the checker."""
-        way = "member" if self.is_member else "global"
-        return f"{way} {self.name} {', '.join(map(str, self.parameters))}"
+        form = "member" if self.is_member else "global"
+        return f"{form} {self.name} {', '.join(map(str, self.parameters))}"
 
 
 def function(name: str, signature: str, implementation: Implementation) -> Overload:
