@@ -64,8 +64,8 @@ log = logging.getLogger(__name__)
 _SETTLE = 0.1
 # While changes keep coming, a loop takes at most about this part of the thread that also answers
 # requests: whoever applies hundreds of policies waits for those answers, one after the other.
-_SHARE = 0.05
-_LONGEST_SETTLE = 3.0
+_SHARE = 0.02
+_LONGEST_SETTLE = 6.0
 # After so long without another change the burst is over.
 _LULL = 0.3
 _FIRST_PAUSE = 0.5

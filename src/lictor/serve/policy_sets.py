@@ -33,7 +33,7 @@ _MAX_POLICY_SETS = 512
 # Warming takes no more of the thread that answers, while policies keep changing; nor does it rest
 # for more seconds than these.
 _WARMING_SHARE = 0.05
-_LONGEST_REST = 2.0
+_LONGEST_REST = 4.0
 # So long after the last change of a policy its closures are set aside.
 _QUIET = 2.0
 
