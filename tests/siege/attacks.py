@@ -7,8 +7,9 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from families import cel, classic, cleanup, known
 from jmespath_texts import ELSEWHERE
+
+from families import cel, classic, cleanup, known
 
 Object = dict[str, Any]
 _FAMILIES: tuple[tuple[int, Callable[[Random, str], Object]], ...] = (
