@@ -135,7 +135,8 @@ class AdmissionHandler:
         is_deleted = request.operation is Operation.DELETE
         if (is_deleted and route.skips_deletes) or (route.namespaced and not namespace):
             return ALLOWED
-        if _is_displaced(request.object, namespace) or _is_displaced(request.old_object, namespace):
+        # What is stored comes from the API server alone; only what is to be stored can be changed.
+        if _is_displaced(request.old_object if is_deleted else request.object, namespace):
             return _DISPLACED
         request = await self._complete(policy_set, request, namespace)
         if self._flags.protect_managed_resources and self._is_protected(request):

@@ -132,5 +132,5 @@ def test_readable_ones_are_found_among_unreadable_ones():
 
 def test_keys_are_never_shown():
     authority = keys.make_authority("x", Algorithm.ECDSA, NOW, YEAR)
-    assert repr(authority) == "Pair(...)"
-    assert str([authority]) == "[Pair(...)]"
+    assert repr(authority) == "KeyPair(...)"
+    assert str([authority]) == "[KeyPair(...)]"
