@@ -39,6 +39,7 @@ check: setup
 	@$(BIN)/mypy
 	@$(BIN)/mypy --config-file tests/mypy.ini
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python scripts/find_dead_code.py
 
 fix: setup
 	@$(BIN)/ruff check --fix src tests scripts

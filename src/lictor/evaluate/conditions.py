@@ -19,15 +19,6 @@ Conditions: TypeAlias = Callable[[Scope], Answer]
 HOLDS: Answer = (True, "")
 
 
-class ConditionFact(msgspec.Struct, frozen=True):
-    """What one condition compared; only `explain` asks for it."""
-
-    key: Json
-    operator: str
-    value: Json
-    holds: bool
-
-
 def compile_conditions(
     conditions: Json, expressions: Expressions, *, watch: Watch = unwatched, where: str = ""
 ) -> Conditions | None:

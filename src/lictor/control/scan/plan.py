@@ -21,6 +21,7 @@ from lictor.cluster.resource import (
 from lictor.cluster.store import PolicyStore
 from lictor.cluster.stored_policy import StoredPolicy
 from lictor.control.context import evaluate_now
+from lictor.control.native_policies.objects import mutating_binding, mutating_policy
 from lictor.control.scan.progress import hash_text
 from lictor.engine import Engine
 from lictor.families.registry import resolve
@@ -37,7 +38,6 @@ Kinds: TypeAlias = tuple[Resource, ...]
 
 # Only policies that carry this label are reported about.
 _ENABLED = "reports.kyverno.io/enabled=true"
-_GROUP = "admissionregistration.k8s.io"
 _MUTATING_VERSIONS = ("v1", "v1beta1", "v1alpha1")
 
 
@@ -60,7 +60,12 @@ class NativePrograms:
             VALIDATING_ADMISSION_BINDING,
         )
         self._mutating = [
-            _watch(client, flags.mutating_admission_policy_reports, *_mutating_kinds(version))
+            _watch(
+                client,
+                flags.mutating_admission_policy_reports,
+                mutating_policy(version),
+                mutating_binding(version),
+            )
             for version in _MUTATING_VERSIONS
         ]
 
@@ -113,20 +118,6 @@ def _watch(client: Client, wanted: bool, policy: Resource, binding: Resource) ->
     if not wanted:
         return ()
     return Cache(client, policy, labels=_ENABLED), Cache(client, binding)
-
-
-def _mutating_kinds(version: str) -> tuple[Resource, Resource]:
-    plural, kind = "mutatingadmissionpolicies", "MutatingAdmissionPolicy"
-    return (
-        Resource(_GROUP, version, plural, kind, namespaced=False),
-        Resource(
-            _GROUP,
-            version,
-            "mutatingadmissionpolicybindings",
-            f"{kind}Binding",
-            namespaced=False,
-        ),
-    )
 
 
 def _mark(item: JsonObject) -> str:

@@ -17,7 +17,6 @@ from lictor.raw import Json
 
 Holds = Callable[[Json], bool]
 One = Callable[[str], bool | None]
-Many = Callable[[list[str]], bool | None]
 Contains = Callable[[str], bool]
 Quantifier = Callable[[Iterable[bool]], bool]
 
