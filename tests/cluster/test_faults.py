@@ -408,7 +408,10 @@ class Attack:
 ATTACKS = (
     Attack("broken", ("nonsense: 'failed to check deny conditions: incorrect query",)),
     Attack("broken-cel", ("Policy broken-cel error",)),
-    Attack("slow", ("took too long", "no time left"), keys=400, times=8),
+    # Eight at once may be more than wait for the process that takes slow requests.
+    Attack(
+        "slow", ("took too long", "no time left", "too many requests at once"), keys=400, times=8
+    ),
     Attack("slow-cel", ("cost limit exceeded",)),
     Attack("greedy", ("too large", "out of memory", "took too long")),
     Attack("silent", ("no answer within",)),
@@ -430,7 +433,10 @@ def test_a_bad_policy_harms_only_what_it_is_about(site: Site, attack: Attack) ->
     tell(answers[0].text)
     # What the policy is about is refused, as it cannot be judged.
     assert {each.end for each in answers} == {End.REFUSED}
-    assert all(any(words in each.text for words in attack.said) for each in answers)
+    unexpected = [
+        each.text for each in answers if not any(words in each.text for words in attack.said)
+    ]
+    assert unexpected == []
     assert attacked < LONGEST
     # Everything else is judged as ever, if later.
     assert stream.wrong() == []
