@@ -10,6 +10,7 @@ LictorError
 │   └── FunctionError        a function was given something it cannot take
 ├── TooLargeError            what a rule builds would fill the memory; never taken for null
 ├── LookupFailedError        the world (cluster, registry, service) did not answer
+│   ├── ImageNotFoundError   the registry has no such image, tag or content
 │   ├── NotProvidedError     there is no such world here, and no value was given by hand
 │   └── ApiError             the API server refused; knows its status, reason and details
 │       ├── NotFoundError        no such object, or no such kind
@@ -17,6 +18,7 @@ LictorError
 │       ├── GoneError            that resource version is too old: list again
 │       ├── UnreachableError     no answer at all: network, TLS, time limit
 │       └── OutOfBoundsError     a policy may not touch that; the API server was not asked
+├── SignatureRefusedError    a signature or attestation that does not prove what is asked; says why
 ├── RefusedRequestError      what a client of the embedded API server gets as a Status
 │   └── UndecodableObjectError   an object that its kind cannot be read from
 ├── NotYetError              what was announced is not there yet; knows how long to wait for it
@@ -100,6 +102,14 @@ class LookupFailedError(LictorError):
 
 class NotProvidedError(LookupFailedError):
     """There is nothing to ask (no cluster, no registry), and no value was given by hand."""
+
+
+class ImageNotFoundError(LookupFailedError):
+    """The registry answers, and has no such image, tag or content."""
+
+
+class SignatureRefusedError(LictorError):
+    """A signature or attestation that does not prove what is asked for; the message says why."""
 
 
 class ApiError(LookupFailedError):

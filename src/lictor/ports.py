@@ -43,6 +43,64 @@ class ApiCall(msgspec.Struct, frozen=True):
     guarded: bool = False
 
 
+class RegistryAccess(msgspec.Struct, frozen=True):
+    """With whose credentials a policy wants a registry to be asked."""
+
+    # Names of credential providers: default, amazon, azure, google, github.
+    providers: tuple[str, ...] = ()
+    # Names of Secrets of type kubernetes.io/dockerconfigjson.
+    secrets: tuple[str, ...] = ()
+    # That of a namespaced policy, whose Secrets are read there; empty for the others.
+    namespace: str = ""
+    # May plain HTTP, or TLS with an unknown certificate, be spoken with this registry?
+    allow_insecure: bool = False
+
+
+class Descriptor(msgspec.Struct, frozen=True):
+    """What an OCI manifest or index says of a piece of content."""
+
+    media_type: str
+    digest: str
+    size: int
+    annotations: Mapping[str, str] = {}
+    artifact_type: str = ""
+
+
+class ImageManifest(msgspec.Struct, frozen=True):
+    """A manifest as the registry keeps it; `digest` was computed from `content`."""
+
+    media_type: str
+    digest: str
+    content: bytes
+
+
+class Registries(Protocol):
+    """OCI registries. A repository is written with its registry: `localhost:5005/team/app`.
+
+    What has a digest was checked against it. A registry that does not answer, or not as it should,
+    raises LookupFailedError; what is not there raises ImageNotFoundError.
+    """
+
+    def manifest(
+        self, repository: str, tag_or_digest: str, access: RegistryAccess
+    ) -> ImageManifest: ...
+
+    def blob(self, repository: str, digest: str, access: RegistryAccess) -> bytes: ...
+
+    def referrers(
+        self, repository: str, digest: str, access: RegistryAccess
+    ) -> tuple[Descriptor, ...]:
+        """Manifests whose subject is that digest, by the API or the tag schema of OCI 1.1."""
+        ...
+
+    def trusted_root(self, mirror: str, root: bytes) -> bytes:
+        """`trusted_root.json` of a Sigstore; both empty: of the public one, or of TUF_ROOT.
+
+        `mirror` is the URL of a TUF repository and `root` its first trusted root metadata.
+        """
+        ...
+
+
 class Lookups(Protocol):
     """Data that is not in the request. A method with no answer raises LookupFailedError."""
 
@@ -55,6 +113,10 @@ class Lookups(Protocol):
         ...
 
     def image_data(self, reference: str) -> JsonObject: ...
+
+    def registries(self) -> Registries:
+        """For whoever verifies images; not to be called on the thread that answers requests."""
+        ...
 
     def resource(
         self, api_version: str, kind: str, namespace: str, name: str
@@ -87,6 +149,9 @@ class NoLookups:
 
     def image_data(self, reference: str) -> JsonObject:
         raise NotProvidedError(f"no registry to ask for {reference}")
+
+    def registries(self) -> Registries:
+        raise NotProvidedError("no registry to ask")
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         raise NotProvidedError(f"no cluster to ask for {api_version} {kind} {namespace}/{name}")

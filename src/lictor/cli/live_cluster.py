@@ -22,7 +22,7 @@ from lictor.errors import NotFoundError
 from lictor.offline.lookups import GivenObjects
 from lictor.offline.requests import GivenValues
 from lictor.offline.sources import SourceText
-from lictor.ports import ApiCall
+from lictor.ports import ApiCall, Registries
 from lictor.raw import Json, JsonObject
 
 T = TypeVar("T")
@@ -172,6 +172,9 @@ class LiveLookups:
     def image_data(self, reference: str) -> JsonObject:
         found = self._given.images.get(reference)
         return found if found is not None else self._sweep.image_data(reference)
+
+    def registries(self) -> Registries:
+        return self._sweep.registries()
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         if (api_version, kind) == ("v1", "Namespace"):

@@ -29,7 +29,7 @@ from lictor.errors import (
 from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.lang.wildcard import has_wildcard
-from lictor.ports import ApiCall
+from lictor.ports import ApiCall, Registries
 from lictor.raw import Json, JsonObject
 
 _PART = r"[A-Za-z0-9._:-]+"
@@ -222,6 +222,9 @@ class ClusterLookups:
 
     def image_data(self, reference: str) -> JsonObject:
         raise NotProvidedError(f"{reference}: asking registries comes with a later release")
+
+    def registries(self) -> Registries:
+        raise NotProvidedError("asking registries comes with a later release")
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         for resource in self._find_kinds(api_version, kind, namespace):

@@ -12,7 +12,7 @@ from lictor.kubernetes.resource_names import ResourceType
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.request import GroupVersionKind
 from lictor.offline.requests import GivenValues
-from lictor.ports import ApiCall
+from lictor.ports import ApiCall, Registries
 from lictor.raw import Json, JsonObject
 
 _CORE_PATH = re.compile(r"^/api/(?P<version>[^/]+)/(?P<rest>.+)$")
@@ -67,6 +67,9 @@ class OfflineLookups:
         if found is None:
             raise NotProvidedError(f"no registry to ask for {reference}")
         return found
+
+    def registries(self) -> Registries:
+        raise NotProvidedError("no registry to ask: --registry lets lictor ask registries")
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         if (api_version, kind) == ("v1", "Namespace"):

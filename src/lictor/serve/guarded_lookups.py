@@ -6,7 +6,7 @@ from datetime import datetime
 
 from lictor.errors import LookupFailedError
 from lictor.model.request import Request
-from lictor.ports import ApiCall, Lookups
+from lictor.ports import ApiCall, Lookups, Registries
 from lictor.raw import Json, JsonObject
 
 
@@ -51,6 +51,9 @@ class GuardedLookups:
 
     def image_data(self, reference: str) -> JsonObject:
         return self._let_pass().image_data(reference)
+
+    def registries(self) -> Registries:
+        return self._let_pass().registries()
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         if api_version == "v1" and kind == "Namespace":

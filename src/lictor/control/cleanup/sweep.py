@@ -31,7 +31,7 @@ from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import CleanupProgram
 from lictor.model.request import Request
-from lictor.ports import ApiCall, HttpLimits, Lookups
+from lictor.ports import ApiCall, HttpLimits, Lookups, Registries
 from lictor.raw import Json, JsonObject
 
 T = TypeVar("T")
@@ -78,6 +78,9 @@ class SweepLookups:
 
     def image_data(self, reference: str) -> JsonObject:
         return self._remember(("image", reference), lambda: self._lookups.image_data(reference))
+
+    def registries(self) -> Registries:
+        return self._lookups.registries()
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         key = ("resource", api_version, kind, namespace, name)
