@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import or_
 from typing import TypeAlias
 
 import msgspec
@@ -16,7 +18,7 @@ from lictor.errors import (
 )
 from lictor.evaluate.scope import build_scope
 from lictor.match.combine import always
-from lictor.model.program import Case, CompiledRule, Matcher, Phase, Program
+from lictor.model.program import Case, CompiledRule, Matcher, Needs, Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
@@ -47,6 +49,13 @@ class _Step(msgspec.Struct, frozen=True):
     rules: tuple[tuple[CompiledRule, Matcher | None], ...]
 
 
+class _Plan(msgspec.Struct, frozen=True):
+    """All that can concern one class of requests."""
+
+    steps: tuple[_Step, ...]
+    needs: Needs
+
+
 class Engine:
     """Runs programs. Holds no client and no cache of requests."""
 
@@ -57,7 +66,7 @@ class Engine:
         self._clock = clock
         self._warning = frozenset(p.policy.key for p in self.programs if p.emit_warning)
         # The index: what can concern a kind, subresource and operation, found once for each.
-        self._plans: dict[tuple[GroupVersionKind, str, Operation], tuple[_Step, ...]] = {}
+        self._plans: dict[tuple[GroupVersionKind, str, Operation], _Plan] = {}
 
     def evaluate(
         self,
@@ -73,9 +82,14 @@ class Engine:
         results: list[Result] = []
         key = (request.kind, request.subresource, request.operation)
         plan = self._plans.get(key) or self._plan(key)
-        case = self._run(plan, Case(request, build_scope), results, deadline)
+        case = self._run(plan.steps, Case(request, build_scope), results, deadline)
         warnings = self._list_warnings(results) if self._warning else ()
         return Verdict(request, tuple(results), patched=case.request.object, warnings=warnings)
+
+    def find_needs(self, request: Request) -> Needs:
+        """What the rules that can concern a request need beside it."""
+        key = (request.kind, request.subresource, request.operation)
+        return (self._plans.get(key) or self._plan(key)).needs
 
     def _evaluate_adapted(self, request: Request, adapt: Adapt, deadline: float | None) -> Verdict:
         results: list[Result] = []
@@ -85,7 +99,7 @@ class Engine:
                 seen = adapt(program.policy, current)
                 steps = tuple(
                     step
-                    for step in self._plan((seen.kind, seen.subresource, seen.operation))
+                    for step in self._plan((seen.kind, seen.subresource, seen.operation)).steps
                     if step.program is program and step.phase is phase
                 )
                 case = self._run(steps, Case(seen, build_scope), results, deadline)
@@ -96,9 +110,9 @@ class Engine:
         return Verdict(request, tuple(results), patched=current.object, warnings=warnings)
 
     def _run(
-        self, plan: tuple[_Step, ...], case: Case, results: list[Result], deadline: float | None
+        self, steps: tuple[_Step, ...], case: Case, results: list[Result], deadline: float | None
     ) -> Case:
-        for step in plan:
+        for step in steps:
             for rule, matches in step.rules:
                 if deadline is not None and self._clock() > deadline:
                     raise DeadlineError(f"no time left for policy {step.program.policy.key}")
@@ -127,7 +141,7 @@ class Engine:
             if result.policy.key in self._warning and result.status in (Status.FAIL, Status.ERROR)
         )
 
-    def _plan(self, key: tuple[GroupVersionKind, str, Operation]) -> tuple[_Step, ...]:
+    def _plan(self, key: tuple[GroupVersionKind, str, Operation]) -> _Plan:
         plan = self._plans.get(key)
         if plan is None:
             if len(self._plans) >= _MAX_PLANS:
@@ -135,10 +149,9 @@ class Engine:
             plan = self._plans[key] = self._make_plan(*key)
         return plan
 
-    def _make_plan(
-        self, kind: GroupVersionKind, subresource: str, operation: Operation
-    ) -> tuple[_Step, ...]:
+    def _make_plan(self, kind: GroupVersionKind, subresource: str, operation: Operation) -> _Plan:
         steps = []
+        needs = Needs.NOTHING
         for phase in Phase:
             for program in self.programs:
                 rules = tuple(
@@ -149,7 +162,8 @@ class Engine:
                 )
                 if rules:
                     steps.append(_Step(program, phase, rules))
-        return tuple(steps)
+                    needs = reduce(or_, (rule.needs for rule, _ in rules), needs)
+        return _Plan(tuple(steps), needs)
 
 
 def _check_programs(programs: Iterable[Program]) -> tuple[Program, ...]:

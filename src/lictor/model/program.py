@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from enum import IntEnum
+from enum import Flag, IntEnum
 from typing import TypeAlias
 
 import msgspec
@@ -21,6 +21,16 @@ class Phase(IntEnum):
     VERIFY_IMAGES = 2
     VALIDATE = 3
     GENERATE = 4
+
+
+class Needs(Flag):
+    """What a rule needs that is not in the request."""
+
+    NOTHING = 0
+    # Answers of a cluster, a registry or another service: it may have to wait.
+    LOOKUPS = 1
+    # The roles of whoever makes the request.
+    ROLES = 2
 
 
 class Case(msgspec.Struct, eq=False):
@@ -74,6 +84,7 @@ class CompiledRule(msgspec.Struct, frozen=True):
     applies: Check | None = None
     # Does the rule name no operations, so that it also judges deletions?
     any_operation: bool = False
+    needs: Needs = Needs.NOTHING
 
 
 class Program(msgspec.Struct, frozen=True):

@@ -143,9 +143,7 @@ class AdmissionHandler:
             return _PROTECTED
         if self.state.is_exempt(request) or (route.skips_own_changes and self._is_own(request)):
             return ALLOWED
-        verdict = await self._evaluator.evaluate(
-            policy_set.blocking, policy_set.lookup_classes, request, deadline
-        )
+        verdict = await self._evaluator.evaluate(policy_set.blocking, request, deadline)
         answer = build_answer(verdict, policy_set.answer_options)
         if not admission.get("dryRun"):
             outcome = AdmissionOutcome(request, answer.allowed, route.mutating, verdict)

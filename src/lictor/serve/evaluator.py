@@ -10,6 +10,7 @@ from lictor.engine import Engine
 from lictor.errors import DeadlineError, SlowRequestError, TooSlowError
 from lictor.lang.cel.growth import is_brief
 from lictor.lang.cel.native import interruption
+from lictor.model.program import Needs
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Verdict
 from lictor.serve.interrupts import ThreadWork
@@ -30,7 +31,6 @@ _LOOK_EVERY = 0.05
 _THREADS = 16
 
 RequestClass = tuple[GroupVersionKind, str, Operation]
-RequestClasses = set[RequestClass]
 
 
 class LookupGuard(Protocol):
@@ -85,27 +85,18 @@ class Evaluator:
         """For how many seconds the longest evaluation on a thread has been going on."""
         return time.monotonic() - min(self._began.values()) if self._began else 0.0
 
-    async def evaluate(
-        self, engine: Engine, lookup_classes: RequestClasses, request: Request, deadline: float
-    ) -> Verdict:
-        """The verdict; DeadlineError where there is no time for it.
-
-        `lookup_classes` are the classes of requests whose rules make lookups; more are added as
-        they are found.
-        """
-        key = (request.kind, request.subresource, request.operation)
+    async def evaluate(self, engine: Engine, request: Request, deadline: float) -> Verdict:
+        """The verdict; DeadlineError where there is no time for it."""
         if self._hands_over:
-            return await self._evaluate_quickly(engine, lookup_classes, request, deadline)
-        if key not in lookup_classes:
-            verdict = self._evaluate_here(engine, key, request, deadline)
+            return await self._evaluate_quickly(engine, request, deadline)
+        if not engine.find_needs(request) & Needs.LOOKUPS:
+            verdict = self._evaluate_here(engine, request, deadline)
             if self._guard is None or not self._guard.take_asked():
                 return verdict
-            lookup_classes.add(key)
         return await self._evaluate_on_thread(engine, request, deadline)
 
-    def _evaluate_here(
-        self, engine: Engine, key: RequestClass, request: Request, deadline: float
-    ) -> Verdict:
+    def _evaluate_here(self, engine: Engine, request: Request, deadline: float) -> Verdict:
+        key = (request.kind, request.subresource, request.operation)
         began = time.monotonic()
         is_slow = bool(self._slow) and self._slow.get(key, 0.0) > began
         limit = min(deadline, began + (HASTY_SECONDS if is_slow else LOOP_SECONDS))
@@ -121,20 +112,17 @@ class Evaluator:
             if time.monotonic() - began >= LOOP_SECONDS:
                 self._note_slow(key)
 
-    async def _evaluate_quickly(
-        self, engine: Engine, lookup_classes: RequestClasses, request: Request, deadline: float
-    ) -> Verdict:
+    async def _evaluate_quickly(self, engine: Engine, request: Request, deadline: float) -> Verdict:
         """The verdict, where it costs little; SlowRequestError where it does not."""
         key = (request.kind, request.subresource, request.operation)
         place = (key, str((request.admission or {}).get("namespace") or ""))
         if self._handed and self._handed.get(place, 0.0) > time.monotonic():
             raise SlowRequestError("requests like this one took too long")
         try:
-            if key not in lookup_classes:
+            if not engine.find_needs(request) & Needs.LOOKUPS:
                 verdict = self._evaluate_within(engine, request, deadline)
                 if self._guard is None or not self._guard.take_asked():
                     return verdict
-                lookup_classes.add(key)
             return await self._evaluate_on_thread(engine, request, deadline)
         except (SlowRequestError, TooSlowError) as error:
             if len(self._handed) >= _MOST_SLOW:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
-import orjson
 from msgspec.structs import replace
 
 from lictor.cluster.flags import Flags
@@ -18,8 +17,7 @@ from lictor.cluster.routes import find_policies, is_served, list_routes
 from lictor.cluster.stored_policy import StoredPolicy
 from lictor.engine import Engine
 from lictor.kubernetes.resource_names import ResourceNames
-from lictor.model.program import CompiledRule, Phase, Program
-from lictor.model.request import GroupVersionKind, Operation
+from lictor.model.program import CompiledRule, Needs, Phase, Program
 from lictor.model.result import Action, PolicyRef
 from lictor.report.admission_response import AnswerOptions, AnswerStyle
 from lictor.serve.counters import Counters
@@ -66,8 +64,6 @@ class PolicySet(msgspec.Struct, frozen=True):
     needs_roles: bool
     # Is a request refused that cannot be evaluated at all?
     fails_closed: bool
-    # Classes of requests for which a rule has made lookups.
-    lookup_classes: set[tuple[GroupVersionKind, str, Operation]]
 
 
 class PolicySets:
@@ -147,9 +143,8 @@ class PolicySets:
             blocking=_build_engine(part.blocking for part in parts),
             audit=_build_engine(part.audit for part in parts),
             triggered=_build_engine(part.triggered for part in parts),
-            needs_roles=any(share.needs_roles for share in shares),
+            needs_roles=any(map(_needs_roles, parts)),
             fails_closed=_is_closed(route, found),
-            lookup_classes=set(),
         )
 
     def _find_shares(
@@ -177,7 +172,7 @@ class PolicySets:
             asked = program if route.fine_grained else limit_to_named_kinds(program, policy)
             split = _split(asked, route)
             parts.append(_SplitRules(*(instrument_rules(each, metric) for each in split.each)))
-        return _PolicyRules(programs, tuple(parts), b"oles" in orjson.dumps(policy.document))
+        return _PolicyRules(programs, tuple(parts))
 
 
 class _SplitRules(msgspec.Struct, frozen=True):
@@ -195,7 +190,10 @@ class _PolicyRules(msgspec.Struct, frozen=True):
 
     programs: tuple[Program, ...]
     parts: tuple[_SplitRules, ...]
-    needs_roles: bool
+
+
+def _needs_roles(part: _SplitRules) -> bool:
+    return any(rule.needs & Needs.ROLES for program in part.each for rule in program.rules)
 
 
 def _split(program: Program, route: WebhookRoute) -> _SplitRules:

@@ -176,9 +176,7 @@ class PostAdmission:
             return None
         deadline = time.monotonic() + _SECONDS
         try:
-            return await self._evaluator.evaluate(
-                policy_set.audit, policy_set.lookup_classes, outcome.request, deadline
-            )
+            return await self._evaluator.evaluate(policy_set.audit, outcome.request, deadline)
         except DeadlineError as error:
             self._lose(str(error), reason="deadline")
             return None
@@ -189,9 +187,7 @@ class PostAdmission:
         if not policy_set.triggered.programs or not self._takes_triggers:
             return None
         deadline = time.monotonic() + _SECONDS
-        return await self._evaluator.evaluate(
-            policy_set.triggered, policy_set.lookup_classes, outcome.request, deadline
-        )
+        return await self._evaluator.evaluate(policy_set.triggered, outcome.request, deadline)
 
     def _lose(self, why: str, *, reason: str = "full") -> None:
         self._counters.count(QUEUE_DROPPED, (reason,))

@@ -137,7 +137,7 @@ def test_a_rule_that_takes_for_ever_is_interrupted(
     began = time.monotonic()
     try:
         verdict = asyncio.run(
-            evaluator.evaluate(_make_engine(*checks), set(), Request.of(POD), began + 60)
+            evaluator.evaluate(_make_engine(*checks), Request.of(POD), began + 60)
         )
     except DeadlineError as error:
         assert "endless" in str(error)  # noqa: PT017  (either is right)

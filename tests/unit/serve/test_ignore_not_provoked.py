@@ -13,6 +13,7 @@ from serving import Bench, make_policy, make_review, require_label, write_polici
 
 from lictor.errors import DeadlineError, SlowRequestError, TooSlowError
 from lictor.http.messages import HttpRequest
+from lictor.model.program import Needs
 from lictor.model.result import Verdict
 from lictor.raw import Json, JsonObject
 from lictor.serve.evaluator import Evaluator
@@ -157,8 +158,12 @@ def _spin(seconds: float) -> None:
 class _Engine:
     """Judges for as long as it is told to."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], None], needs: Needs) -> None:
         self._work = work
+        self._needs = needs
+
+    def find_needs(self, _: object) -> Needs:
+        return self._needs
 
     def evaluate(self, _: object, *, deadline: float) -> Verdict:
         self._work()
@@ -169,16 +174,15 @@ def test_a_judgement_that_takes_too_long_here_is_told_so() -> None:
     evaluator = Evaluator(alarm=SignalAlarm())
     request = type("R", (), {"kind": "k", "subresource": "", "operation": "CREATE"})()
 
-    async def ask(work: Callable[[], None], asking: set[Json]) -> type[BaseException]:
+    async def ask(work: Callable[[], None], needs: Needs) -> type[BaseException]:
         deadline = time.monotonic() + 1
         with pytest.raises(DeadlineError) as caught:
-            await evaluator.evaluate(_Engine(work), asking, request, deadline)
+            await evaluator.evaluate(_Engine(work, needs), request, deadline)
         return caught.type
 
-    outside = {("k", "", "CREATE")}
-    assert asyncio.run(ask(lambda: _spin(60), set())) is TooSlowError
-    assert asyncio.run(ask(lambda: _spin(60), outside)) is TooSlowError
-    assert asyncio.run(ask(lambda: time.sleep(1.5), outside)) is DeadlineError
+    assert asyncio.run(ask(lambda: _spin(60), Needs.NOTHING)) is TooSlowError
+    assert asyncio.run(ask(lambda: _spin(60), Needs.LOOKUPS)) is TooSlowError
+    assert asyncio.run(ask(lambda: time.sleep(1.5), Needs.LOOKUPS)) is DeadlineError
     evaluator.close()
 
 

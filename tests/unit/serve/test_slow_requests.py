@@ -47,7 +47,7 @@ def make_engine(seconds: float, *, sleeps: bool = False) -> Engine:
 
 def judge_once(evaluator: Evaluator, engine: Engine, namespace: str) -> Status:
     deadline = time.monotonic() + 30
-    verdict = asyncio.run(evaluator.evaluate(engine, set(), make_request(namespace), deadline))
+    verdict = asyncio.run(evaluator.evaluate(engine, make_request(namespace), deadline))
     return verdict.results[0].status
 
 

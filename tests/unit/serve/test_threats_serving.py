@@ -85,7 +85,7 @@ def _time_judgement(evaluator: Evaluator) -> float:
     pod: JsonObject = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}
 
     async def run() -> Verdict:
-        return await evaluator.evaluate(_make_engine(), set(), Request.of(pod), began + 60)
+        return await evaluator.evaluate(_make_engine(), Request.of(pod), began + 60)
 
     try:
         verdict = asyncio.run(run())
@@ -122,7 +122,7 @@ class NotedQuestions:
 def test_questions_end_before_the_request_does() -> None:
     guard = NotedQuestions()
     began = time.monotonic()
-    asyncio.run(Evaluator(guard).evaluate(Engine([]), set(), Request.of({}), began + 10))
+    asyncio.run(Evaluator(guard).evaluate(Engine([]), Request.of({}), began + 10))
     assert began + 8 < guard.deadline < began + 9.5
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from lictor.compile.cel.deferral import make_rule
 from lictor.compile.context import CompileContext
+from lictor.compile.needs import state_needs
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import ResultTemplate
 from lictor.evaluate.cel.expressions import (
@@ -42,7 +43,7 @@ def compile_mutating_admission(policy: MutatingAdmissionPolicy, context: Compile
     ]
     compiler = _Compiler(policy, ref, around)
     return Program(
-        policy=ref, rules=tuple(compiler.rule(binding) for binding in bindings or (None,))
+        policy=ref, rules=state_needs(map(compiler.rule, bindings or (None,)), policy.spec)
     )
 
 

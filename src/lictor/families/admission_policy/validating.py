@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from lictor.compile.cel.deferral import make_rule
 from lictor.compile.cel.selection import choose_action, select_none
 from lictor.compile.context import CompileContext
+from lictor.compile.needs import state_needs
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import ResultTemplate
 from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_annotations
@@ -46,7 +47,7 @@ def compile_admission(policy: ValidatingAdmissionPolicy, context: CompileContext
     compiler = _Compiler(policy, ref, around)
     return Program(
         policy=ref,
-        rules=tuple(compiler.rule(binding) for binding in bindings or (None,)),
+        rules=state_needs(map(compiler.rule, bindings or (None,)), policy.spec),
         emit_warning=any("Warn" in binding.spec.validation_actions for binding in bindings),
     )
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from lictor.compile.context import CompileContext
+from lictor.compile.needs import find_rule_needs
 from lictor.errors import CompileError, LictorError
 from lictor.evaluate.conditions import compile_conditions
 from lictor.evaluate.context import compile_context
@@ -77,6 +78,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         except CompileError as error:
             yield from self.fail(error)
             return
+        needs = find_rule_needs(self.rule)
         for phase, kind, build in self._bodies():
             check = self._check(kind, build)
             chosen = select
@@ -92,6 +94,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
                 override,
                 applies,
                 any_operation=not names_operations(self.rule.match),
+                needs=needs,
             )
 
     def fail(self, error: LictorError) -> Iterator[CompiledRule]:

@@ -6,6 +6,7 @@ from dataclasses import replace as replace_field
 from lictor.compile.cel.deferral import make_rule
 from lictor.compile.cel.selection import select_constrained
 from lictor.compile.context import CompileContext
+from lictor.compile.needs import state_needs
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import (
     ResultTemplate,
@@ -40,7 +41,7 @@ def compile_generating(policy: GeneratingPolicy, context: CompileContext) -> Pro
     )
     return Program(
         policy=ref,
-        rules=(rule,),
+        rules=state_needs((rule,), spec),
         admission=spec.evaluation.admission.enabled,
         background=spec.evaluation.generate_existing.enabled,
     )

@@ -8,6 +8,7 @@ import msgspec
 from lictor.compile.cel.deferral import build_when_used, make_rule
 from lictor.compile.cel.selection import select_constrained
 from lictor.compile.context import CompileContext
+from lictor.compile.needs import state_needs
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import (
     ResultTemplate,
@@ -37,7 +38,7 @@ def compile_mutating(policy: MutatingPolicy, context: CompileContext) -> Program
     spec = policy.spec
     return Program(
         policy=ref,
-        rules=tuple(_compile_rules(spec, ref, around)),
+        rules=state_needs(_compile_rules(spec, ref, around), spec),
         admission=spec.evaluation.admission.enabled,
         background=spec.evaluation.background.enabled,
     )

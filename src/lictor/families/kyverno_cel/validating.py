@@ -7,6 +7,7 @@ import msgspec
 from lictor.compile.cel.deferral import build_when_used, make_rule
 from lictor.compile.cel.selection import choose_action, select_all, select_constrained
 from lictor.compile.context import CompileContext
+from lictor.compile.needs import state_needs
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import (
     ResultTemplate,
@@ -32,7 +33,7 @@ def compile_validating(policy: ValidatingPolicy, context: CompileContext) -> Pro
     spec = policy.spec
     return Program(
         policy=ref,
-        rules=tuple(_compile_rules(spec, ref, around)),
+        rules=state_needs(_compile_rules(spec, ref, around), spec),
         admission=spec.evaluation.admission.enabled,
         background=spec.evaluation.background.enabled,
         emit_warning="Warn" in spec.validation_actions,
