@@ -21,6 +21,11 @@ _LOOKUP_TEXT = re.compile(
     r"(?:get|list|post|client|fetch|togvr)|\"paramKind\":",
     re.IGNORECASE,
 )
+_IMAGES_TEXT = re.compile(
+    r"\b(?:verifyImageSignatures|verifyAttestationSignatures|getImageData|image\s*\.\s*get)"
+    r"|\"(?:verifyImages|imageRegistry)\":",
+    re.IGNORECASE,
+)
 _ROLES_TEXT = re.compile(r"\b(?:clusterRoles|roles)\b")
 
 
@@ -48,7 +53,9 @@ def state_needs(rules: Iterable[CompiledRule], spec: msgspec.Struct) -> tuple[Co
 
 def _combine(*, looks_up: bool, text: str) -> Needs:
     needs = Needs.LOOKUPS if looks_up else Needs.NOTHING
-    return needs | Needs.ROLES if _ROLES_TEXT.search(text) else needs
+    if _ROLES_TEXT.search(text):
+        needs |= Needs.ROLES
+    return needs | Needs.IMAGES if _IMAGES_TEXT.search(text) else needs
 
 
 def _write(written: Json) -> str:

@@ -31,6 +31,8 @@ class Needs(Flag):
     LOOKUPS = 1
     # The roles of whoever makes the request.
     ROLES = 2
+    # What registries hold, unless it was asked for before.
+    IMAGES = 4
 
 
 class Case(msgspec.Struct, eq=False):

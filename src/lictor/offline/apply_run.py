@@ -11,6 +11,7 @@ from lictor.engine import Engine
 from lictor.errors import LictorError
 from lictor.families.registry import registry
 from lictor.model.metadata import PolicyRecord
+from lictor.model.program import Needs
 from lictor.model.request import Request
 from lictor.model.result import Result, RuleType, Status, Verdict
 from lictor.offline.lookups import GivenObjects, OfflineLookups
@@ -173,6 +174,9 @@ def _group_mutations(verdict: Verdict) -> dict[str, list[Result]]:
 
 
 _CHUNK_SIZE = 25
+# Where registries are asked, documents wait at the same time instead of one after the other.
+_WAITING_CHUNK_SIZE = 256
+_WAITING_THREADS = 64
 # Resources are trees without cycles: looking for garbage more often finds nothing.
 _COLLECT_AFTER = 100_000
 
@@ -255,12 +259,28 @@ class ApplyRun:
 
     def run(self) -> Iterator[DocumentResult]:
         """Judge every document, in order; memory does not grow with their number."""
-        chunks = split_evenly(self.places, _CHUNK_SIZE)
+        waits = self._asks_registries()
+        chunks = split_evenly(self.places, _WAITING_CHUNK_SIZE if waits else _CHUNK_SIZE)
         processes = choose_processes(len(self.places), self._plan.processes)
         gc.freeze()
         gc.set_threshold(_COLLECT_AFTER)
-        for answers in map_chunks(self._judge_chunk, chunks, processes):
+        judge = self._judge_chunk_on_threads if waits else self._judge_chunk
+        for answers in map_chunks(judge, chunks, processes):
             yield from answers
+
+    def _asks_registries(self) -> bool:
+        return any(
+            rule.needs & Needs.IMAGES
+            for engine in self._engines.values()
+            for program in engine.programs
+            for rule in program.rules
+        )
+
+    def _judge_chunk_on_threads(self, places: Sequence[DocumentPosition]) -> list[DocumentResult]:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(min(_WAITING_THREADS, len(places))) as pool:
+            return list(pool.map(self._judge, places))
 
     def _judge_chunk(self, places: Sequence[DocumentPosition]) -> list[DocumentResult]:
         return [self._judge(place) for place in places]

@@ -69,7 +69,8 @@ CONFIG_MAP = {"name": "c", "configMap": {"name": "c", "namespace": "team"}}
         (make_validating("resource.Get('v1', 'pods', 'a', 'b') != null"), Needs.LOOKUPS),
         (make_validating("http.Get('http://a') == 1"), Needs.LOOKUPS),
         (make_validating("globalContext.Get('a', '') == 1"), Needs.LOOKUPS),
-        (make_validating("image.GetMetadata(object.spec.x).config.os == 'linux'"), Needs.LOOKUPS),
+        (make_validating("image.GetMetadata(object.spec.x).config.os == 'linux'"), Needs.LOOKUPS | Needs.IMAGES),
+        (make_classic(verifyImages=[{"imageReferences": ["*"]}]), Needs.IMAGES),
     ],
 )  # fmt: skip
 def test_needs(policy: dict[str, object], needs: Needs) -> None:

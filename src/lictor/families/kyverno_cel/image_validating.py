@@ -7,6 +7,7 @@ import msgspec
 from lictor.compile.cel.deferral import build_when_used, make_rule
 from lictor.compile.cel.selection import choose_action, select_all, select_constrained
 from lictor.compile.context import CompileContext
+from lictor.compile.needs import state_needs
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import (
     ResultTemplate,
@@ -34,7 +35,7 @@ def compile_image_validating(policy: ImageValidatingPolicy, context: CompileCont
     compiler = _Compiler(ref, around, choose_action(spec.validation_actions))
     return Program(
         policy=ref,
-        rules=tuple(compiler.rules(spec)),
+        rules=state_needs(compiler.rules(spec), spec),
         admission=spec.evaluation.admission.enabled,
         background=spec.evaluation.background.enabled,
         emit_warning="Warn" in spec.validation_actions,
