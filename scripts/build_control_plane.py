@@ -13,7 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "cluster"))
 
-from control_plane.build import PROGRAMS, BuildError, build_programs, cache_folder
+from control_plane.build import PROGRAMS, build_programs, cache_folder
+from control_plane.go_modules import BuildError
 
 
 def main() -> int:

@@ -3,7 +3,13 @@
 import argparse
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "tests" / "conformance"))
+
+from image_rows import NoRegistryError, compare, served_corpus  # noqa: E402
 
 LICTOR = str(Path(sys.executable).parent / "lictor")
 
@@ -14,8 +20,30 @@ def judge(tool: Path, *words: str) -> None:
     subprocess.run([sys.executable, str(tool), LICTOR, *words], check=False)
 
 
+def judge_images(shared: Path) -> None:
+    """Show how verdicts on signed images compare."""
+    images = shared / "conformance" / "images"
+    print("== signed images", flush=True)
+    try:
+        with (
+            served_corpus(images, shared / "tools" / "serve_registry.py"),
+            tempfile.TemporaryDirectory() as scratch,
+        ):
+            found = compare(images, ROOT / "docs" / "differences.md", Path(scratch))
+    except NoRegistryError as error:
+        print(f"conformance: no signed images to compare: {error}")
+        return
+    listed = len(found.differences) - len(found.unlisted)
+    softer = sum(each.is_softer for each in found.unlisted)
+    good = found.total - len(found.unlisted)
+    print(f"rows that agree or are listed: {good}/{found.total} = {100 * found.rate:.2f} %")
+    print(f"listed in docs/differences.md: {listed}; softer than Kyverno and not listed: {softer}")
+    for each in found.unlisted[:15]:
+        print("   ", each)
+
+
 def main() -> None:
-    """The suites of Test files, then the golden tables."""
+    """The suites of Test files, the golden tables, then signed images."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shared", type=Path, default=Path("../shared"))
     parser.add_argument("--family", default="classic")
@@ -35,6 +63,7 @@ def main() -> None:
         "--library", str(cases / "policy-library"),
         "--resources", str(cases / "golden" / "matrix-resources.yaml"),
     )  # fmt: skip
+    judge_images(arguments.shared)
 
 
 if __name__ == "__main__":
