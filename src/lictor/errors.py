@@ -11,6 +11,7 @@ LictorError
 ├── TooLargeError            what a rule builds would fill the memory; never taken for null
 ├── LookupFailedError        the world (cluster, registry, service) did not answer
 │   ├── ImageNotFoundError   the registry has no such image, tag or content
+│   ├── CorruptContentError  the registry sent bytes that do not fit their digest
 │   ├── NotProvidedError     there is no such world here, and no value was given by hand
 │   └── ApiError             the API server refused; knows its status, reason and details
 │       ├── NotFoundError        no such object, or no such kind
@@ -106,6 +107,10 @@ class NotProvidedError(LookupFailedError):
 
 class ImageNotFoundError(LookupFailedError):
     """The registry answers, and has no such image, tag or content."""
+
+
+class CorruptContentError(LookupFailedError):
+    """The registry answers with bytes that do not fit the digest they were asked by."""
 
 
 class SignatureRefusedError(LictorError):

@@ -77,8 +77,9 @@ class ImageManifest(msgspec.Struct, frozen=True):
 class Registries(Protocol):
     """OCI registries. A repository is written with its registry: `localhost:5005/team/app`.
 
-    What has a digest was checked against it. A registry that does not answer, or not as it should,
-    raises LookupFailedError; what is not there raises ImageNotFoundError.
+    What has a digest was checked against it: other bytes raise CorruptContentError. A registry that
+    does not answer, or not as it should, raises LookupFailedError; what is not there raises
+    ImageNotFoundError.
     """
 
     def manifest(

@@ -35,6 +35,7 @@ class LogEntry(msgspec.Struct, frozen=True):
     """An entry of a transparency log, with what proves that it is there."""
 
     body: bytes
+    # SHA-256 of the log's public key, hex.
     log_id: str
     log_index: int
     integrated_time: int
@@ -66,7 +67,11 @@ class FoundSignature(msgspec.Struct, frozen=True):
     layer_annotations: Mapping[str, str] = {}
     # application/vnd.in-toto+json and the like for DSSE; empty for a simple-signing payload.
     payload_type: str = ""
+    # The DSSE envelope as it is stored, which old log entries and time stamps are made over.
+    envelope: bytes = b""
     is_bundle: bool = False
+    # Why it cannot be read; it proves nothing then, and does not hide the others.
+    fault: str = ""
 
 
 class FoundEnvelope(msgspec.Struct, frozen=True):

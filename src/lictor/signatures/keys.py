@@ -1,0 +1,171 @@
+"""Public keys that policies name: is this the signature of these bytes by that key?"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from lictor.errors import LictorError, LookupFailedError, SignatureRefusedError
+
+# Loading the library takes a while, and few policies verify images: it is imported where needed.
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+    from cryptography.hazmat.primitives.hashes import HashAlgorithm
+
+# Packages add key management services under this name: `awskms = "package:function"`; the function
+# is given the URI and returns the public key in PEM.
+ENTRY_POINTS = "lictor.keys"
+KEY_SERVICES = ("awskms", "gcpkms", "azurekms", "hashivault", "k8s", "pkcs11", "gitlab", "github")
+
+_CURVES = {"secp256r1": "sha256", "secp384r1": "sha384", "secp521r1": "sha512"}
+_RSA_BITS = range(2048, 16385)
+_LABELS = ("PUBLIC KEY", "RSA PUBLIC KEY")
+_LONGEST_KEY = 64 * 1024
+
+
+def read_public_key(text: str) -> "PublicKeyTypes":
+    """The key in PEM, or behind the URI of a key management service."""
+    scheme, separator, _ = text.strip().partition("://")
+    if separator and "\n" not in scheme:
+        return _read_pem_key(_ask_service(scheme, text.strip()))
+    return _read_pem_key(text)
+
+
+def _ask_service(scheme: str, uri: str) -> str:
+    from importlib.metadata import entry_points
+
+    found = next(iter(entry_points(group=ENTRY_POINTS, name=scheme)), None)
+    if found is None:
+        raise LookupFailedError(
+            f"failed to load public key from {uri}: no installed package offers keys of"
+            f" {scheme}:// (entry point {ENTRY_POINTS}); export the public key and give it as PEM"
+        )
+    try:
+        return str(found.load()(uri))
+    except LictorError:
+        raise
+    # Foreign code: whatever it raises, there is no key, and the image is not verified.
+    except Exception as error:
+        raise LookupFailedError(f"failed to load public key from {uri}: {error}") from error
+
+
+@lru_cache(maxsize=512)
+def _read_pem_key(text: str) -> "PublicKeyTypes":
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    label = text.strip().partition("\n")[0].strip()
+    if label not in [f"-----BEGIN {known}-----" for known in _LABELS]:
+        shown = label[:60] or "an empty text"
+        raise SignatureRefusedError(f"failed to load public key from {shown}: PEM is expected")
+    try:
+        key = load_pem_public_key(text.strip()[:_LONGEST_KEY].encode())
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise SignatureRefusedError(f"failed to load public key: {error}") from error
+    _check_strength(key)
+    return key
+
+
+def _check_strength(key: "PublicKeyTypes") -> None:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+    if isinstance(key, RSAPublicKey) and key.key_size not in _RSA_BITS:
+        raise SignatureRefusedError(
+            f"an RSA key of {key.key_size} bits is not accepted:"
+            f" {_RSA_BITS.start} to {_RSA_BITS.stop - 1} are"
+        )
+
+
+def fingerprint_key(key: "PublicKeyTypes") -> str:
+    """SHA-256 of the SubjectPublicKeyInfo, hex."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+
+
+def check_signed(
+    key: "PublicKeyTypes", signature: bytes, message: bytes, hash_names: tuple[str, ...]
+) -> None:
+    """Raise SignatureRefusedError unless the key signed the message, hashed with one of these."""
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+    hashes = [_find_hash(name) for name in hash_names]
+    if isinstance(key, EllipticCurvePublicKey) and key.curve.name in _CURVES:
+        good = any(_accepts_curve(key, signature, message, known) for known in hashes)
+    elif isinstance(key, RSAPublicKey):
+        _check_strength(key)
+        good = any(_accepts_rsa(key, signature, message, known) for known in hashes)
+    elif isinstance(key, Ed25519PublicKey):
+        good = _accepts_edwards(key, signature, message)
+    else:
+        raise SignatureRefusedError("signatures by keys of this kind cannot be verified")
+    if not good:
+        raise SignatureRefusedError("invalid signature: it was not made by this key")
+
+
+def own_hash(key: "PublicKeyTypes") -> str:
+    """The hash that fits a key's size, which the bundle format takes for it."""
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+    name = key.curve.name if isinstance(key, EllipticCurvePublicKey) else ""
+    return _CURVES.get(name, "sha256")
+
+
+def _find_hash(name: str) -> "HashAlgorithm":
+    from cryptography.hazmat.primitives import hashes
+
+    match name:
+        case "" | "sha256":
+            return hashes.SHA256()
+        case "sha224":
+            return hashes.SHA224()
+        case "sha384":
+            return hashes.SHA384()
+        case "sha512":
+            return hashes.SHA512()
+        case _:
+            raise SignatureRefusedError(
+                f"signature algorithm {name} is unknown: sha224, sha256, sha384 and sha512 are not"
+            )
+
+
+def _accepts_curve(
+    key: "EllipticCurvePublicKey", signature: bytes, message: bytes, known: "HashAlgorithm"
+) -> bool:
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+
+    return _accepts(lambda: key.verify(signature, message, ECDSA(known)))
+
+
+def _accepts_rsa(
+    key: "RSAPublicKey", signature: bytes, message: bytes, known: "HashAlgorithm"
+) -> bool:
+    from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS, PKCS1v15
+
+    probabilistic = PSS(MGF1(known), PSS.AUTO)
+    return _accepts(lambda: key.verify(signature, message, PKCS1v15(), known)) or _accepts(
+        lambda: key.verify(signature, message, probabilistic, known)
+    )
+
+
+def _accepts_edwards(key: "Ed25519PublicKey", signature: bytes, message: bytes) -> bool:
+    from lictor.crypto.prehashed_ed25519 import accepts_prehashed
+
+    if _accepts(lambda: key.verify(signature, message)):
+        return True
+    return accepts_prehashed(key.public_bytes_raw(), signature, message)
+
+
+def _accepts(verify: Callable[[], None]) -> bool:
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        verify()
+    except (InvalidSignature, ValueError):
+        return False
+    return True

@@ -1,0 +1,168 @@
+"""Does this signature, or this attestation, count for that image? By whom, and saying what?
+
+Digest, signer and annotations are all taken from the one signature in question; what it does not
+prove raises SignatureRefusedError with the reason.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from lictor.errors import SignatureRefusedError
+from lictor.lang.signed_payload import IN_TOTO, Statement, read_simple_payload, read_statement
+from lictor.ports import Registries
+from lictor.raw import Json
+from lictor.signatures.keys import check_signed, fingerprint_key, own_hash, read_public_key
+from lictor.signatures.records import (
+    CosignAttestor,
+    FoundSignature,
+    SignedImage,
+    Signer,
+    TrustedKey,
+    VerifiedSignature,
+    VerifiedStatement,
+)
+
+# What a bundle says of an image that was signed, and not attested to.
+SIGNED_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
+
+Verified = TypeVar("Verified")
+
+
+def verify_signature(
+    found: FoundSignature, image: SignedImage, attestor: CosignAttestor, registries: Registries
+) -> VerifiedSignature:
+    """Prove that the attestor signed this image."""
+    signer = _verify_signer(found, attestor, registries)
+    annotations = _read_claim(found, image)
+    return VerifiedSignature(
+        origin=found.origin,
+        digest=image.digest,
+        signer=signer,
+        annotations=annotations,
+        layer_annotations=found.layer_annotations,
+    )
+
+
+def verify_statement(
+    found: FoundSignature, image: SignedImage, attestor: CosignAttestor, registries: Registries
+) -> VerifiedStatement:
+    """Prove that the attestor made this statement about this image."""
+    signer = _verify_signer(found, attestor, registries)
+    statement = _read_statement(found, image)
+    return VerifiedStatement(
+        origin=found.origin,
+        predicate_type=statement.predicate_type,
+        statement=statement.content,
+        signer=signer,
+    )
+
+
+def accept_signature(
+    found: Sequence[FoundSignature],
+    image: SignedImage,
+    attestor: CosignAttestor,
+    registries: Registries,
+    annotations: Mapping[str, str] | None = None,
+) -> VerifiedSignature:
+    """The first signature that counts; where none does, the refusal says of each why not."""
+
+    def verify(signature: FoundSignature) -> VerifiedSignature:
+        verified = verify_signature(signature, image, attestor, registries)
+        check_annotations(verified.annotations, annotations or {})
+        return verified
+
+    accepted, refusals = _sort_out(found, verify)
+    if accepted:
+        return accepted[0]
+    raise SignatureRefusedError(_explain("signatures", refusals))
+
+
+def accept_statements(
+    found: Sequence[FoundSignature],
+    image: SignedImage,
+    attestor: CosignAttestor,
+    registries: Registries,
+) -> tuple[VerifiedStatement, ...]:
+    """All attestations that count; where none does, the refusal says of each why not."""
+    accepted, refusals = _sort_out(
+        found, lambda one: verify_statement(one, image, attestor, registries)
+    )
+    if accepted:
+        return accepted
+    raise SignatureRefusedError(_explain("attestations", refusals))
+
+
+def _sort_out(
+    found: Sequence[FoundSignature], verify: Callable[[FoundSignature], Verified]
+) -> tuple[tuple[Verified, ...], tuple[str, ...]]:
+    accepted, refusals = list[Verified](), list[str]()
+    for one in found:
+        try:
+            accepted.append(verify(one))
+        except SignatureRefusedError as error:
+            refusals.append(f"{one.origin}: {error}")
+    return tuple(accepted), tuple(refusals)
+
+
+def _explain(what: str, refusals: tuple[str, ...]) -> str:
+    if not refusals:
+        return f"no {what} found"
+    return f"no matching {what}: {'; '.join(refusals)}"
+
+
+def check_annotations(signed: Mapping[str, Json], wanted: Mapping[str, str]) -> None:
+    """Refuse a signature that does not carry all the wanted annotations."""
+    for key, value in wanted.items():
+        if key not in signed:
+            raise SignatureRefusedError(f"annotation {key} is not signed, {value!r} is required")
+        if signed[key] != value:
+            raise SignatureRefusedError(
+                f"annotation {key} is {signed[key]!r}, {value!r} is required"
+            )
+
+
+def _verify_signer(
+    found: FoundSignature,
+    attestor: CosignAttestor,
+    registries: Registries,  # noqa: ARG001
+) -> Signer:
+    if found.fault:
+        raise SignatureRefusedError(found.fault)
+    if not isinstance(attestor, TrustedKey) or not attestor.log.ignore_log:
+        raise SignatureRefusedError("signatures in a transparency log cannot be verified yet")
+    key = read_public_key(attestor.public_key)
+    hash_names = (attestor.hash_name, own_hash(key)) if found.is_bundle else (attestor.hash_name,)
+    check_signed(key, found.signature, found.signed, hash_names)
+    return Signer(key=fingerprint_key(key))
+
+
+def _read_claim(found: FoundSignature, image: SignedImage) -> Mapping[str, Json]:
+    """The annotations that were signed together with the image's digest."""
+    if found.payload_type:
+        statement = _read_statement(found, image)
+        if statement.predicate_type != SIGNED_PREDICATE:
+            raise SignatureRefusedError(
+                f"it is an attestation of type {statement.predicate_type}, no signature"
+            )
+        return statement.annotations[image.digest]
+    try:
+        claim = read_simple_payload(found.payload)
+    except ValueError as error:
+        raise SignatureRefusedError(f"its payload cannot be read: {error}") from error
+    if claim.digest != image.digest:
+        raise SignatureRefusedError(f"it was made for the image {claim.digest}")
+    return claim.annotations
+
+
+def _read_statement(found: FoundSignature, image: SignedImage) -> Statement:
+    if found.payload_type != IN_TOTO:
+        kind = found.payload_type or "a payload without type"
+        raise SignatureRefusedError(f"it holds {kind}, not {IN_TOTO}")
+    try:
+        statement = read_statement(found.payload)
+    except ValueError as error:
+        raise SignatureRefusedError(f"its statement cannot be read: {error}") from error
+    if image.digest not in statement.digests:
+        about = ", ".join(sorted(statement.digests)[:3]) or "nothing"
+        raise SignatureRefusedError(f"no matching subject digest found: it is about {about}")
+    return statement
