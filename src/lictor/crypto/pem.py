@@ -22,6 +22,14 @@ def read_pem(text: str) -> tuple[str, bytes]:
     raise ValueError("failed to decode PEM block")
 
 
+def list_pem_blocks(text: str) -> list[tuple[str, bytes]]:
+    """All blocks of a text, with their labels; ValueError for one that is not base64."""
+    blocks = [
+        (label, "".join(_HEADER.sub("", lines).split())) for label, lines in _read_blocks(text)
+    ]
+    return [(label, b64decode(body, validate=True)) for label, body in blocks]
+
+
 def _read_blocks(text: str) -> Iterator[tuple[str, str]]:
     """The labels and lines of blocks; one that begins before another has ended takes its place."""
     label, lines = "", list[str]()

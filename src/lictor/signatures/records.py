@@ -34,6 +34,7 @@ class SignatureLocation(msgspec.Struct, frozen=True):
 class LogEntry(msgspec.Struct, frozen=True):
     """An entry of a transparency log, with what proves that it is there."""
 
+    # As the log keeps it: decoded, not changed in any other way.
     body: bytes
     # SHA-256 of the log's public key, hex.
     log_id: str
