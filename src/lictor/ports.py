@@ -56,6 +56,10 @@ class RegistryAccess(msgspec.Struct, frozen=True):
     allow_insecure: bool = False
 
 
+# Nobody's: what a registry shows to everyone, or to whom the machine is logged in as.
+DEFAULT_ACCESS = RegistryAccess()
+
+
 class Descriptor(msgspec.Struct, frozen=True):
     """What an OCI manifest or index says of a piece of content."""
 
@@ -113,7 +117,7 @@ class Lookups(Protocol):
         """Data kept for all policies; `namespace` is that of who asks, empty where it has none."""
         ...
 
-    def image_data(self, reference: str) -> JsonObject: ...
+    def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject: ...
 
     def registries(self) -> Registries:
         """For whoever verifies images; not to be called on the thread that answers requests."""
@@ -148,7 +152,7 @@ class NoLookups:
     def global_reference(self, name: str, namespace: str) -> Json:  # noqa: ARG002
         raise NotProvidedError(f"global context entry {name} was not given")
 
-    def image_data(self, reference: str) -> JsonObject:
+    def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:  # noqa: ARG002
         raise NotProvidedError(f"no registry to ask for {reference}")
 
     def registries(self) -> Registries:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from zlib import crc32
 
 from lictor.errors import LookupFailedError, NotProvidedError
-from lictor.ports import ApiCall
+from lictor.ports import DEFAULT_ACCESS, ApiCall, RegistryAccess
 from lictor.raw import Json, JsonObject
 
 NOW = datetime(2024, 2, 29, 12, 30, tzinfo=UTC)
@@ -41,7 +41,7 @@ class OddWorld:
     def global_reference(self, name: str, namespace: str) -> Json:
         return _answer(f"global {name}")
 
-    def image_data(self, reference: str) -> JsonObject:
+    def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
         return {"registry": "docker.io", "configData": _answer(f"image {reference}")}
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:

@@ -239,8 +239,6 @@ def _load_policies(
     for warning in policies.warnings:
         click.echo(f"warning: {warning}", err=True)
     print_notes(policies.notes)
-    if flags.registry:
-        click.echo("warning: --registry: asking registries comes with a later release", err=True)
     if not (len(policies) or policies.unusable or policies.deletions):
         if flags.policies:
             # Nothing was judged: whoever names a wrong file must not take that for a pass.

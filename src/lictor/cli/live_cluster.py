@@ -19,10 +19,10 @@ from lictor.cluster.resource import NAMESPACE, Resource
 from lictor.cluster.store import list_exception_resources, list_policy_resources
 from lictor.control.cleanup.sweep import SweepLookups
 from lictor.errors import NotFoundError
-from lictor.offline.lookups import GivenObjects
+from lictor.offline.lookups import GivenObjects, choose_given, describe_given_image
 from lictor.offline.requests import GivenValues
 from lictor.offline.sources import SourceText
-from lictor.ports import ApiCall, Registries
+from lictor.ports import DEFAULT_ACCESS, ApiCall, Registries, RegistryAccess
 from lictor.raw import Json, JsonObject
 
 T = TypeVar("T")
@@ -169,12 +169,11 @@ class LiveLookups:
             self._cluster.ask(entries.wait())
         return self._sweep.global_reference(name, namespace)
 
-    def image_data(self, reference: str) -> JsonObject:
-        found = self._given.images.get(reference)
-        return found if found is not None else self._sweep.image_data(reference)
+    def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
+        return describe_given_image(self._given, reference, access)
 
     def registries(self) -> Registries:
-        return self._sweep.registries()
+        return choose_given(self._given)
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         if (api_version, kind) == ("v1", "Namespace"):

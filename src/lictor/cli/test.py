@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes
 from lictor.errors import LictorError, UsageError
+from lictor.offline.lookups import choose_registries
 from lictor.offline.records import TestResult
 from lictor.offline.repositories import GitAccess
 from lictor.offline.test_cases import (
@@ -22,6 +23,7 @@ from lictor.offline.test_cases import (
     parse_selector,
 )
 from lictor.offline.test_run import CaseRun, run_checks
+from lictor.ports import Registries
 from lictor.raw import Json
 from lictor.report.outcomes import TestOutcome, keep_failures
 from lictor.report.table import render_table
@@ -101,9 +103,8 @@ def run_tests(flags: TestFlags) -> None:
     """Run everything and print it; raises LictorError where a test fails or cannot run."""
     if flags.output_format and flags.output_format not in _FORMATS:
         raise UsageError(f"invalid format, expected ({', '.join(_FORMATS)})")
-    run = _Run(flags, parse_selector(flags.test_case_selector))
-    if flags.registry:
-        run.say("warning: --registry: asking registries comes with a later release")
+    registries = choose_registries() if flags.registry else None
+    run = _Run(flags, parse_selector(flags.test_case_selector), registries=registries)
     cases = run.find_cases()
     if cases:
         for case in cases:
@@ -118,6 +119,7 @@ class _Run(msgspec.Struct):
     selector: TestSelector
     outcomes: list[TestOutcome] = msgspec.field(default_factory=list)
     errors: list[str] = msgspec.field(default_factory=list)
+    registries: Registries | None = None
 
     def say(self, text: str = "") -> None:
         """Print a line for people; to standard error if standard output is for a program."""
@@ -182,7 +184,7 @@ class _Run(msgspec.Struct):
                 self.say(f"  ERROR: {outcome.policy} -> {outcome.resource}: {outcome.error}")
 
     def _judge(self, case: TestCase, rows: Iterable[TestResult]) -> list[TestOutcome]:
-        run = CaseRun(case, self.say, print_notes)
+        run = CaseRun(case, self.say, print_notes, self.registries)
         answers = run.run()
         self.say("  Checking results ...")
         judge = run.judge_with(answers)

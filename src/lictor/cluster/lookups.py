@@ -23,14 +23,15 @@ from lictor.errors import (
     ApiError,
     LookupFailedError,
     NotFoundError,
-    NotProvidedError,
     UsageError,
 )
 from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.lang.wildcard import has_wildcard
-from lictor.ports import ApiCall, Registries
+from lictor.ports import DEFAULT_ACCESS, ApiCall, Registries, RegistryAccess
 from lictor.raw import Json, JsonObject
+from lictor.registry.image_data import describe_image
+from lictor.registry.registries import RemoteRegistries
 
 _PART = r"[A-Za-z0-9._:-]+"
 # Without a dot: that sets off the group in what an administrator writes.
@@ -133,6 +134,14 @@ def begin_request(deadline: float | None = None, *, why_not: str = _NOBODY_ASKED
     _question.set(_Question(deadline, why_not))
 
 
+def _count_seconds() -> float:
+    """How long whoever asks can wait."""
+    question = _question.get()
+    if question is None or question.deadline is None:
+        return _LONGEST
+    return question.deadline - time.monotonic()
+
+
 class ClusterLookups:
     """Implements `ports.Lookups`. `run` keeps what is watched in step until cancelled.
 
@@ -159,6 +168,7 @@ class ClusterLookups:
             seconds=self._seconds,
         )
         self.global_context = GlobalContext(client, self._call)
+        self._registries: RemoteRegistries | None = None
         self._config_maps: Cache | None = None
         if flags.enable_config_map_caching:
             self._config_maps = Cache(client, CONFIG_MAP, labels=_CACHED_LABEL)
@@ -220,11 +230,13 @@ class ClusterLookups:
             )
         return found.read(projection.partition(".")[0], self._wait)
 
-    def image_data(self, reference: str) -> JsonObject:
-        raise NotProvidedError(f"{reference}: asking registries comes with a later release")
+    def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
+        return describe_image(self.registries(), reference, access)
 
     def registries(self) -> Registries:
-        raise NotProvidedError("asking registries comes with a later release")
+        if self._registries is None:
+            self._registries = RemoteRegistries(remaining=_count_seconds)
+        return self._registries
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         for resource in self._find_kinds(api_version, kind, namespace):

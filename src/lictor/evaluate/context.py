@@ -21,7 +21,7 @@ from lictor.lang.template import Fill
 from lictor.lang.written_size import check_written
 from lictor.model import matching as model
 from lictor.model.scope import Loader, Scope
-from lictor.ports import ApiCall, Lookups
+from lictor.ports import ApiCall, Lookups, RegistryAccess
 from lictor.raw import Json
 
 # From the scope outside to the scope inside.
@@ -203,12 +203,24 @@ class _LoaderBuilder(msgspec.Struct, frozen=True):
     def _image_registry(self, image: model.ImageRegistry) -> Loader:
         reference = self.expressions.template(image.reference).fill
         query = self._query(image.jmes_path)
+        access = self._access(image.image_registry_credentials)
 
         def load(scope: Scope) -> Json:
-            found = self.lookups.image_data(_text(reference(scope), "imageRegistry.reference"))
+            text = _text(reference(scope), "imageRegistry.reference")
+            found = self.lookups.image_data(text, access)
             return found if query is None else query(scope)(found)
 
         return load
+
+    def _access(self, written: model.RegistryCredentials | None) -> RegistryAccess:
+        if written is None:
+            return RegistryAccess(namespace=self.namespace)
+        return RegistryAccess(
+            providers=tuple(map(str, written.providers)),
+            secrets=tuple(written.secrets),
+            namespace=self.namespace,
+            allow_insecure=written.allow_insecure_registry,
+        )
 
     def _query(self, text: str) -> Callable[[Scope], Fill] | None:
         """A query whose text may hold variables itself; None where there is none."""

@@ -77,8 +77,8 @@ class HttpClient:
         self._server_name = server_name
         self._socket_options = tuple(socket_options)
         self._room = asyncio.Semaphore(connections)
-        self._idle: list[_ClientConnection] = []
-        self._busy: set[_ClientConnection] = set()
+        self._idle: list[ClientConnection] = []
+        self._busy: set[ClientConnection] = set()
         self._is_closed = False
 
     async def send(
@@ -115,7 +115,7 @@ class HttpClient:
         for _ in range(3):
             await asyncio.sleep(0)
 
-    async def _take(self, limit: float) -> "_ClientConnection":
+    async def _take(self, limit: float) -> "ClientConnection":
         while self._idle:
             line = self._idle.pop()
             if line.is_fresh:
@@ -127,7 +127,7 @@ class HttpClient:
         self._busy.add(line)
         return line
 
-    async def _open(self) -> "_ClientConnection":
+    async def _open(self) -> "ClientConnection":
         target = self._target
         reader, writer = await asyncio.open_connection(
             target.host,
@@ -137,7 +137,7 @@ class HttpClient:
             server_hostname=(self._server_name or target.host) if target.is_secure else None,
         )
         self._tune(writer.get_extra_info("socket"))
-        return _ClientConnection(reader, writer)
+        return ClientConnection(reader, writer)
 
     def _tune(self, channel: socket.socket | None) -> None:
         if channel is None:
@@ -146,7 +146,7 @@ class HttpClient:
             with contextlib.suppress(OSError):
                 channel.setsockopt(*option)
 
-    def _give_back(self, line: "_ClientConnection") -> None:
+    def _give_back(self, line: "ClientConnection") -> None:
         self._busy.discard(line)
         if line.is_reusable and not self._is_closed:
             line.since = time.monotonic()
@@ -162,14 +162,20 @@ class HttpClient:
         headers: Iterable[tuple[str, str]],
         content: bytes | None,
     ) -> bytes:
-        where = self._target.prefix + quote(path, safe=_SAFE)
+        where = self._target.prefix + path
         if params:
             where += ("&" if "?" in where else "?") + urlencode(params)
-        lines = [f"{method} {where} HTTP/1.1", f"host: {self._target.host_header}"]
-        lines += [f"{name}: {_check(value)}" for name, value in headers]
+        named = [("host", self._target.host_header), *headers]
         if content is not None or method not in ("GET", "HEAD"):
-            lines.append(f"content-length: {len(content or b'')}")
-        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", errors="replace")
+            named.append(("content-length", str(len(content or b""))))
+        return write_head(method, where, named)
+
+
+def write_head(method: str, target: str, headers: Iterable[tuple[str, str]]) -> bytes:
+    """The beginning of a request; HttpClientError for a header with a line end in it."""
+    lines = [f"{method} {quote(target, safe=_SAFE)} HTTP/1.1"]
+    lines += [f"{name}: {_check(value)}" for name, value in headers]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", errors="replace")
 
 
 def _check(value: str) -> str:
@@ -178,7 +184,7 @@ def _check(value: str) -> str:
     return value
 
 
-class _ClientConnection:
+class ClientConnection:
     """One connection. Its methods `on_...` are called by the parser, response by response."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -188,6 +194,7 @@ class _ClientConnection:
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
         self._length = 0
+        self._most_bytes = _MAX_BODY
         self._has_head = self._is_complete = False
         self.is_reusable = True
         self.since = time.monotonic()
@@ -204,8 +211,11 @@ class _ClientConnection:
         # The parser and the connection know each other.
         self._parser = None
 
-    async def exchange(self, message: bytes, limit: float) -> ClientResponse:
-        """Send a request and read its answer."""
+    async def exchange(
+        self, message: bytes, limit: float, most_bytes: int = _MAX_BODY
+    ) -> ClientResponse:
+        """Send a request and read its answer; HttpClientError where its body is larger."""
+        self._most_bytes = most_bytes
         async with asyncio.timeout(limit):
             self._writer.write(message)
             await self._writer.drain()
@@ -240,7 +250,7 @@ class _ClientConnection:
         self._length, self._has_head = 0, True
 
     def on_body(self, body: bytes) -> None:
-        self._grow(len(body), _MAX_BODY)
+        self._grow(len(body), self._most_bytes)
         self._body.append(body)
 
     def on_message_complete(self) -> None:

@@ -20,7 +20,7 @@ from lictor.offline.input_files import (
     load_values_file,
     read_definitions,
 )
-from lictor.offline.lookups import GivenObjects
+from lictor.offline.lookups import GivenObjects, choose_registries
 from lictor.offline.policies import (
     LoadedPolicies,
     load_exceptions,
@@ -192,7 +192,10 @@ def _collect_objects(
         *read_definitions(select_documents(texts, b"CustomResourceDefinition")),
     )
     given = GivenObjects(
-        objects=targets if target_paths or params else None, params=params, crds=definitions
+        objects=targets if target_paths or params else None,
+        params=params,
+        crds=definitions,
+        registries=choose_registries() if flags.registry else None,
     )
     return load_context(flags.context_file, given) if flags.context_file else given
 

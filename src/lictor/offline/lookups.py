@@ -12,7 +12,7 @@ from lictor.kubernetes.resource_names import ResourceType
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.request import GroupVersionKind
 from lictor.offline.requests import GivenValues
-from lictor.ports import ApiCall, Registries
+from lictor.ports import DEFAULT_ACCESS, ApiCall, Registries, RegistryAccess
 from lictor.raw import Json, JsonObject
 
 _CORE_PATH = re.compile(r"^/api/(?P<version>[^/]+)/(?P<rest>.+)$")
@@ -29,6 +29,8 @@ class GivenObjects(msgspec.Struct, frozen=True):
     cluster: tuple[JsonObject, ...] | None = None
     # Image reference -> what a registry would say.
     images: Mapping[str, JsonObject] = msgspec.field(default_factory=dict)
+    # Who is asked about other images, and about signatures; None where nobody is.
+    registries: Registries | None = None
     # Parameters of admission policies.
     params: tuple[JsonObject, ...] = ()
     # Definitions of custom resources.
@@ -62,14 +64,11 @@ class OfflineLookups:
     def global_reference(self, name: str, namespace: str) -> Json:  # noqa: ARG002
         raise NotProvidedError(f"global context entry {name} was not given")
 
-    def image_data(self, reference: str) -> JsonObject:
-        found = self._given.images.get(reference)
-        if found is None:
-            raise NotProvidedError(f"no registry to ask for {reference}")
-        return found
+    def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
+        return describe_given_image(self._given, reference, access)
 
     def registries(self) -> Registries:
-        raise NotProvidedError("no registry to ask: --registry lets lictor ask registries")
+        return choose_given(self._given)
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         if (api_version, kind) == ("v1", "Namespace"):
@@ -96,6 +95,37 @@ class OfflineLookups:
 
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+
+# A run sees each tag once: it judges what is there now.
+_TAG_SECONDS = 600.0
+
+
+def choose_registries() -> Registries:
+    """Registries on the network, for one run."""
+    from lictor.registry.registries import RemoteRegistries
+    from lictor.registry.settings import RegistrySettings
+
+    return RemoteRegistries(RegistrySettings(tag_seconds=_TAG_SECONDS))
+
+
+def choose_given(given: GivenObjects) -> Registries:
+    """The registries that may be asked; NotProvidedError says how to allow it."""
+    if given.registries is None:
+        raise NotProvidedError("no registry to ask: --registry lets lictor ask registries")
+    return given.registries
+
+
+def describe_given_image(given: GivenObjects, reference: str, access: RegistryAccess) -> JsonObject:
+    """What was given by hand for an image, or else what its registry says."""
+    found = given.images.get(reference)
+    if found is not None:
+        return found
+    if given.registries is None:
+        raise NotProvidedError(f"no registry to ask for {reference}")
+    from lictor.registry.image_data import describe_image
+
+    return describe_image(given.registries, reference, access)
 
 
 def guess_plural(kind: str) -> str:

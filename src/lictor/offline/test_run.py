@@ -26,6 +26,7 @@ from lictor.offline.responses import (
 )
 from lictor.offline.test_cases import CaseInputs, CaseReader, Note, Say, TestCase
 from lictor.offline.test_results import ResultComparer, find_target
+from lictor.ports import Registries
 from lictor.raw import Json, JsonObject
 from lictor.report.outcomes import TestOutcome
 
@@ -114,14 +115,22 @@ def _make_outcome(
 class CaseRun:
     """Loads one test case, evaluates it, and compares the results."""
 
-    def __init__(self, case: TestCase, say: Say, note: Note = lambda _: None) -> None:
+    def __init__(
+        self,
+        case: TestCase,
+        say: Say,
+        note: Note = lambda _: None,
+        registries: Registries | None = None,
+    ) -> None:
         self._case = case
+        self._registries = registries
         self._say = say
         self._reader = CaseReader(case, say, note)
 
     def run(self) -> TestAnswers:
         """Evaluate every policy on every resource; raises LictorError where that is impossible."""
         inputs = self._reader.load()
+        inputs = replace(inputs, given=replace(inputs.given, registries=self._registries))
         self._say(
             f"  Applying {_count(len(inputs.policies), 'policy', 'policies')} to "
             f"{_count(len(inputs.resources), 'resource', 'resources')} with "

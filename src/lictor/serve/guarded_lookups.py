@@ -6,7 +6,7 @@ from datetime import datetime
 
 from lictor.errors import LookupFailedError
 from lictor.model.request import Request
-from lictor.ports import ApiCall, Lookups, Registries
+from lictor.ports import DEFAULT_ACCESS, ApiCall, Lookups, Registries, RegistryAccess
 from lictor.raw import Json, JsonObject
 
 
@@ -49,8 +49,8 @@ class GuardedLookups:
     def global_reference(self, name: str, namespace: str) -> Json:
         return self._let_pass().global_reference(name, namespace)
 
-    def image_data(self, reference: str) -> JsonObject:
-        return self._let_pass().image_data(reference)
+    def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
+        return self._let_pass().image_data(reference, access)
 
     def registries(self) -> Registries:
         return self._let_pass().registries()

@@ -31,7 +31,14 @@ from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import CleanupProgram
 from lictor.model.request import Request
-from lictor.ports import ApiCall, HttpLimits, Lookups, Registries
+from lictor.ports import (
+    DEFAULT_ACCESS,
+    ApiCall,
+    HttpLimits,
+    Lookups,
+    Registries,
+    RegistryAccess,
+)
 from lictor.raw import Json, JsonObject
 
 T = TypeVar("T")
@@ -76,8 +83,9 @@ class SweepLookups:
         key = ("global", name, namespace)
         return self._remember(key, lambda: self._lookups.global_reference(name, namespace))
 
-    def image_data(self, reference: str) -> JsonObject:
-        return self._remember(("image", reference), lambda: self._lookups.image_data(reference))
+    def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
+        key = ("image", reference, access)
+        return self._remember(key, lambda: self._lookups.image_data(reference, access))
 
     def registries(self) -> Registries:
         return self._lookups.registries()

@@ -19,7 +19,7 @@ from lictor.lang.url import escape_segment
 from lictor.lang.watch import WatchRule, watch_nothing
 from lictor.model.cel_policy import CelException
 from lictor.model.request import GroupVersionKind
-from lictor.ports import ApiCall, HttpAnswer, HttpLimits, Lookups
+from lictor.ports import ApiCall, HttpAnswer, HttpLimits, Lookups, RegistryAccess
 from lictor.raw import Json, JsonObject
 
 _NO_LIMITS_TOLD = HttpLimits()
@@ -41,7 +41,7 @@ def bind_host_functions(
         post_resource=reader.post,
         find_resource=reader.find,
         global_context=reader.global_context,
-        image_data=lookups.image_data,
+        image_data=reader.image_data,
         http=reader.http,
         authorize=reader.authorize,
         now=lookups.now,
@@ -57,6 +57,9 @@ class _Reader(msgspec.Struct, frozen=True):
     names: ResourceNames
     # The namespace of the policy; empty where it has none.
     own: str
+
+    def image_data(self, reference: str) -> JsonObject:
+        return self.lookups.image_data(reference, RegistryAccess(namespace=self.own))
 
     def authorize(self, question: AuthorizerCheck) -> AuthorizerDecision:
         """What the API server's own authorizers say."""

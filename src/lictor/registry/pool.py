@@ -1,0 +1,148 @@
+"""The connections to all registries: one pool, with a share for each registry.
+
+A registry that is slow or dead fills its own share and no other.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeAlias
+
+import msgspec
+
+from lictor.errors import LookupFailedError
+from lictor.http.client import ClientConnection, ClientResponse
+from lictor.registry.settings import RegistrySettings
+
+_MOST_SERVERS = 1024
+
+
+class Server(msgspec.Struct, frozen=True):
+    """Where a connection leads, and how it is secured."""
+
+    host: str
+    port: int
+    is_secure: bool = True
+    # Is its certificate checked?
+    is_verified: bool = True
+    # May it be any machine, also one that only we can reach?
+    is_trusted: bool = True
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        usual = 443 if self.is_secure else 80
+        return host if self.port == usual else f"{host}:{self.port}"
+
+
+Dial: TypeAlias = Callable[[Server], Awaitable[ClientConnection]]
+
+
+class _Share:
+    """What one server has of the pool."""
+
+    def __init__(self, connections: int) -> None:
+        self.room = asyncio.Semaphore(connections)
+        self.idle: list[ClientConnection] = []
+        self.waiting = 0
+        self.busy = 0
+        # Has it ever answered?
+        self.is_known = False
+
+    @property
+    def is_unused(self) -> bool:
+        return not self.waiting and not self.busy
+
+    def close(self) -> None:
+        while self.idle:
+            self.idle.pop().close()
+
+
+class ConnectionPool:
+    """Connections by server, each used by one request at a time. Belongs to one event loop."""
+
+    def __init__(self, settings: RegistrySettings, dial: Dial) -> None:
+        self._settings = settings
+        self._dial = dial
+        self._room = asyncio.Semaphore(settings.connections)
+        self._strangers = asyncio.Semaphore(settings.connections_to_strangers)
+        self._shares: OrderedDict[Server, _Share] = OrderedDict()
+
+    async def exchange(self, server: Server, message: bytes, most_bytes: int) -> ClientResponse:
+        """One request and its answer; OSError where the connection breaks or takes too long."""
+        share = self._share(server)
+        async with self._hold(share, server):
+            connection = await self._take(share, server)
+            try:
+                async with asyncio.timeout(self._settings.exchange_seconds):
+                    response = await connection.exchange(
+                        message, self._settings.exchange_seconds, most_bytes
+                    )
+            except BaseException:
+                # Half an answer may be on its way: nobody can use this connection again.
+                connection.close()
+                raise
+            share.is_known = True
+            self._give_back(share, connection)
+            return response
+
+    @contextlib.asynccontextmanager
+    async def _hold(self, share: _Share, server: Server) -> AsyncIterator[None]:
+        """A place in the share and in the pool."""
+        if share.waiting >= self._settings.waiting_per_registry:
+            raise LookupFailedError(
+                f"{server.authority}: too many questions wait for this registry already"
+            )
+        share.waiting += 1
+        try:
+            await share.room.acquire()
+        finally:
+            share.waiting -= 1
+        share.busy += 1
+        try:
+            # Whoever never answered may never do: all of these together leave room for others.
+            async with contextlib.nullcontext() if share.is_known else self._strangers, self._room:
+                yield
+        finally:
+            share.busy -= 1
+            share.room.release()
+
+    async def _take(self, share: _Share, server: Server) -> ClientConnection:
+        while share.idle:
+            connection = share.idle.pop()
+            if connection.is_fresh:
+                return connection
+            connection.close()
+        async with asyncio.timeout(self._settings.connect_seconds):
+            return await self._dial(server)
+
+    def _give_back(self, share: _Share, connection: ClientConnection) -> None:
+        if connection.is_reusable:
+            connection.since = time.monotonic()
+            share.idle.append(connection)
+        else:
+            connection.close()
+
+    def close(self) -> None:
+        """End all connections that are not in use; the others end with their requests."""
+        for share in self._shares.values():
+            share.close()
+
+    def _share(self, server: Server) -> _Share:
+        found = self._shares.get(server)
+        if found is None:
+            if len(self._shares) >= _MOST_SERVERS:
+                self._drop_one()
+            found = self._shares[server] = _Share(self._settings.connections_per_registry)
+        self._shares.move_to_end(server)
+        return found
+
+    def _drop_one(self) -> None:
+        """Forget the server that was not asked for the longest time."""
+        for server, share in self._shares.items():
+            if share.is_unused:
+                share.close()
+                del self._shares[server]
+                return

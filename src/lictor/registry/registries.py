@@ -1,0 +1,145 @@
+"""Registries for whoever asks from a thread without an event loop: `ports.Registries`."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import TypeVar
+
+from lictor.errors import ImageNotFoundError, NotProvidedError
+from lictor.ports import Descriptor, ImageManifest, RegistryAccess
+from lictor.registry.client import RegistryClient
+from lictor.registry.event_loop import LoopThread
+from lictor.registry.repository_name import check_reference, is_digest, parse_repository
+from lictor.registry.settings import RegistrySettings
+
+T = TypeVar("T")
+
+_MOST_TAGS = 10_000
+
+
+class RemoteRegistries:
+    """Asks registries over the network; as many threads as like may ask at the same time.
+
+    `remaining` tells how many seconds whoever asks has left.
+    """
+
+    def __init__(
+        self,
+        settings: RegistrySettings | None = None,
+        *,
+        remaining: Callable[[], float] = lambda: float("inf"),
+    ) -> None:
+        self._settings = chosen = settings or RegistrySettings()
+        self._remaining = remaining
+        self._thread = LoopThread("registries", lambda: RegistryClient(chosen))
+        self._contents = _ContentCache(chosen.cached_bytes)
+        self._tags = _TagCache(chosen.tag_seconds)
+
+    def manifest(
+        self, repository: str, tag_or_digest: str, access: RegistryAccess
+    ) -> ImageManifest:
+        place = parse_repository(repository)
+        check_reference(tag_or_digest)
+        key = ("manifest", place, tag_or_digest, access)
+        if is_digest(tag_or_digest):
+            found = self._contents.get(key)
+            if isinstance(found, ImageManifest):
+                return found
+        else:
+            known = self._tags.get(key)
+            if known is not None:
+                return known
+        try:
+            manifest = self._ask(
+                key, lambda client: client.fetch_manifest(place, tag_or_digest, access)
+            )
+        except ImageNotFoundError as error:
+            self._tags.put(key, error)
+            raise
+        if is_digest(tag_or_digest):
+            self._contents.put(key, manifest, len(manifest.content))
+        else:
+            self._tags.put(key, manifest)
+        return manifest
+
+    def blob(self, repository: str, digest: str, access: RegistryAccess) -> bytes:
+        place = parse_repository(repository)
+        check_reference(digest)
+        key = ("blob", place, digest, access)
+        found = self._contents.get(key)
+        if isinstance(found, bytes):
+            return found
+        content = self._ask(key, lambda client: client.fetch_blob(place, digest, access))
+        self._contents.put(key, content, len(content))
+        return content
+
+    def referrers(
+        self, repository: str, digest: str, access: RegistryAccess
+    ) -> tuple[Descriptor, ...]:
+        place = parse_repository(repository)
+        check_reference(digest)
+        key = ("referrers", place, digest, access)
+        return self._ask(key, lambda client: client.fetch_referrers(place, digest, access))
+
+    def trusted_root(self, mirror: str, root: bytes) -> bytes:  # noqa: ARG002
+        raise NotProvidedError("no trust root was given")
+
+    def _ask(self, key: object, fetch: Callable[[RegistryClient], Coroutine[None, None, T]]) -> T:
+        seconds = min(self._remaining(), self._settings.question_seconds)
+        return self._thread.ask(lambda client: client.share(key, lambda: fetch(client)), seconds)
+
+
+class _ContentCache:
+    """What has a digest never changes; the latest of it is kept, for those who could read it."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._size = 0
+        self._kept: OrderedDict[object, tuple[object, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: object) -> object:
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                return None
+            self._kept.move_to_end(key)
+            return found[0]
+
+    def put(self, key: object, content: object, size: int) -> None:
+        with self._lock:
+            before = self._kept.pop(key, None)
+            self._size += size - (before[1] if before else 0)
+            self._kept[key] = content, size
+            while self._size > self._most_bytes:
+                _, (_, freed) = self._kept.popitem(last=False)
+                self._size -= freed
+
+
+class _TagCache:
+    """What a tag meant a moment ago, or that it was not there."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._kept: OrderedDict[object, tuple[float, ImageManifest | ImageNotFoundError]] = (
+            OrderedDict()
+        )
+        self._lock = threading.Lock()
+
+    def get(self, key: object) -> ImageManifest | None:
+        with self._lock:
+            until, found = self._kept.get(key, (0.0, None))
+        if time.monotonic() >= until:
+            return None
+        if isinstance(found, ImageNotFoundError):
+            raise found
+        return found
+
+    def put(self, key: object, found: ImageManifest | ImageNotFoundError) -> None:
+        if not self._seconds:
+            return
+        with self._lock:
+            self._kept[key] = time.monotonic() + self._seconds, found
+            if len(self._kept) > _MOST_TAGS:
+                self._kept.popitem(last=False)
