@@ -3,15 +3,18 @@
 What cannot be read is listed with its fault: it proves nothing, and hides no other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from lictor.errors import CorruptContentError, ImageNotFoundError, LookupFailedError
 from lictor.ports import Descriptor, ImageManifest, Registries, RegistryAccess
+from lictor.signatures.bundle_format import MEDIA_TYPE as BUNDLE
+from lictor.signatures.bundle_format import read_bundle
 from lictor.signatures.layer_formats import (
+    ReadManifest,
     read_attestation_layer,
-    read_layers,
+    read_manifest,
     read_signature_layer,
 )
 from lictor.signatures.records import FoundSignature, SignatureLocation, SignedImage
@@ -20,7 +23,18 @@ from lictor.signatures.records import FoundSignature, SignatureLocation, SignedI
 MOST_SIGNATURES = 100
 _LARGEST_PAYLOAD = 16 * 1024 * 1024
 
-_ReadLayer: TypeAlias = Callable[[Descriptor, bytes, str], tuple[FoundSignature, ...]]
+_SIGNATURES = "application/vnd.dev.cosign.artifact.sig.v1+json"
+_ATTESTATIONS = (
+    "application/vnd.dev.cosign.artifact.att.v1+json",
+    "application/vnd.dsse.envelope.v1+json",
+    "application/vnd.in-toto+json",
+)
+# cosign writes these into the index of a registry without the referrers API, where the type of the
+# artifact belongs: the manifest itself must be asked.
+_UNTOLD = ("", "application/vnd.oci.empty.v1+json")
+
+# Given a layer, its content, the manifest and where all that lies.
+_ReadLayer: TypeAlias = Callable[[Descriptor, bytes, ReadManifest, str], tuple[FoundSignature, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +53,53 @@ class _Repository:
             raise ValueError(f"it has {layer.size} bytes, more than {_LARGEST_PAYLOAD}")
         return self.registries.blob(self.name, layer.digest, self.access)
 
+    def referrers(self, digest: str) -> tuple[Descriptor, ...]:
+        try:
+            return self.registries.referrers(self.name, digest, self.access)
+        except ImageNotFoundError:
+            return ()
+
 
 def find_signatures(
     registries: Registries, image: SignedImage, location: SignatureLocation
 ) -> tuple[FoundSignature, ...]:
-    """Signatures in cosign's first format, by the tag `sha256-….sig`."""
-    return _find_by_tag(
-        _open(registries, image, location), f"{_tag(image, location)}.sig", _read_signature
-    )
+    """Signatures in cosign's first format: by the tag `sha256-….sig`, and by OCI 1.1 if wanted."""
+    repository = _open(registries, image, location)
+    found = _find_by_tag(repository, f"{_tag(image, location)}.sig", _read_signature)
+    if location.oci11:
+        found += _find_referring(repository, image, _is_signature, _read_signature)
+    return _limit(found, image)
 
 
 def find_attestations(
     registries: Registries, image: SignedImage, location: SignatureLocation
 ) -> tuple[FoundSignature, ...]:
-    """Signed statements in cosign's first format, by the tag `sha256-….att`."""
-    return _find_by_tag(
-        _open(registries, image, location), f"{_tag(image, location)}.att", read_attestation_layer
-    )
+    """Signed statements in cosign's first format: by `sha256-….att`, and by OCI 1.1 if wanted."""
+    repository = _open(registries, image, location)
+    found = _find_by_tag(repository, f"{_tag(image, location)}.att", _read_attestation)
+    if location.oci11:
+        found += _find_referring(repository, image, _is_attestation, _read_attestation)
+    return _limit(found, image)
+
+
+def find_bundles(
+    registries: Registries, image: SignedImage, location: SignatureLocation
+) -> tuple[FoundSignature, ...]:
+    """Signatures and signed statements in Sigstore's bundle format, by OCI 1.1 referrers."""
+
+    def read(
+        layer: Descriptor, content: bytes, manifest: ReadManifest, origin: str
+    ) -> tuple[FoundSignature, ...]:
+        if not layer.media_type.startswith(BUNDLE):
+            return ()
+        # Only a signature without an envelope is made over the image's manifest itself.
+        message = b""
+        if b'"messageSignature"' in content:
+            message = registries.manifest(image.repository, image.digest, location.access).content
+        return (read_bundle(content, origin, message, manifest.annotations),)
+
+    repository = _open(registries, image, location)
+    return _limit(_find_referring(repository, image, _may_be_bundle, read), image)
 
 
 def _open(registries: Registries, image: SignedImage, location: SignatureLocation) -> _Repository:
@@ -66,8 +110,28 @@ def _tag(image: SignedImage, location: SignatureLocation) -> str:
     return f"{location.tag_prefix}{image.digest.replace(':', '-')}"
 
 
-def _read_signature(layer: Descriptor, content: bytes, origin: str) -> tuple[FoundSignature, ...]:
+def _read_signature(
+    layer: Descriptor, content: bytes, _: ReadManifest, origin: str
+) -> tuple[FoundSignature, ...]:
     return (read_signature_layer(layer, content, origin),)
+
+
+def _read_attestation(
+    layer: Descriptor, content: bytes, _: ReadManifest, origin: str
+) -> tuple[FoundSignature, ...]:
+    return read_attestation_layer(layer, content, origin)
+
+
+def _is_signature(artifact_type: str) -> bool:
+    return artifact_type == _SIGNATURES
+
+
+def _is_attestation(artifact_type: str) -> bool:
+    return artifact_type in _ATTESTATIONS
+
+
+def _may_be_bundle(artifact_type: str) -> bool:
+    return artifact_type.startswith(BUNDLE) or artifact_type in _UNTOLD
 
 
 def _find_by_tag(repository: _Repository, tag: str, read: _ReadLayer) -> tuple[FoundSignature, ...]:
@@ -78,34 +142,59 @@ def _find_by_tag(repository: _Repository, tag: str, read: _ReadLayer) -> tuple[F
         return ()
     except CorruptContentError as error:
         return (_describe_fault(origin, error),)
-    return _read_manifest(repository, manifest, origin, read)
+    return _read_content(repository, manifest, origin, read)
 
 
-def _read_manifest(
-    repository: _Repository, manifest: ImageManifest, origin: str, read: _ReadLayer
+def _find_referring(
+    repository: _Repository,
+    image: SignedImage,
+    is_wanted: Callable[[str], bool],
+    read: _ReadLayer,
+) -> tuple[FoundSignature, ...]:
+    listed = [one for one in repository.referrers(image.digest) if is_wanted(one.artifact_type)]
+    _check_number(listed, f"{image.repository}@{image.digest}")
+    found = list[FoundSignature]()
+    for one in listed:
+        origin = f"{repository.name}@{one.digest}"
+        try:
+            manifest = repository.manifest(one.digest)
+        except (ImageNotFoundError, CorruptContentError) as error:
+            found.append(_describe_fault(origin, error))
+            continue
+        found += _read_content(repository, manifest, origin, read)
+    return tuple(found)
+
+
+def _read_content(
+    repository: _Repository, stored: ImageManifest, origin: str, read: _ReadLayer
 ) -> tuple[FoundSignature, ...]:
     try:
-        layers = read_layers(manifest.content)
+        manifest = read_manifest(stored.content)
     except ValueError as error:
         return (_describe_fault(origin, error),)
-    if len(layers) > MOST_SIGNATURES:
-        raise _refuse_number(origin, len(layers))
+    _check_number(manifest.layers, origin)
     found = list[FoundSignature]()
-    for number, layer in enumerate(layers):
-        name = origin if len(layers) == 1 else f"{origin}#{number}"
+    for number, layer in enumerate(manifest.layers):
+        name = origin if len(manifest.layers) == 1 else f"{origin}#{number}"
         try:
-            found += read(layer, repository.blob(layer), name)
+            found += read(layer, repository.blob(layer), manifest, name)
         # Other failures of the registry end the search: what it kept back might count.
         except (ValueError, ImageNotFoundError, CorruptContentError) as error:
             found.append(_describe_fault(name, error))
     return tuple(found)
 
 
-def _refuse_number(origin: str, number: int) -> LookupFailedError:
-    return LookupFailedError(
-        f"{origin} has {number} signatures, more than the {MOST_SIGNATURES} that are read:"
-        " remove those that nobody needs"
-    )
+def _limit(found: tuple[FoundSignature, ...], image: SignedImage) -> tuple[FoundSignature, ...]:
+    _check_number(found, f"{image.repository}@{image.digest}")
+    return found
+
+
+def _check_number(listed: Sequence[object], origin: str) -> None:
+    if len(listed) > MOST_SIGNATURES:
+        raise LookupFailedError(
+            f"{origin} has {len(listed)} signatures or attestations, more than the"
+            f" {MOST_SIGNATURES} that are read: remove those that nobody needs"
+        )
 
 
 def _describe_fault(origin: str, error: Exception) -> FoundSignature:

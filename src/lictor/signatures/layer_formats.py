@@ -5,6 +5,8 @@ Malformed content is a ValueError that says what is wrong; nothing is verified h
 
 from collections.abc import Mapping
 
+import msgspec
+
 from lictor.lang.signed_payload import (
     decode_base64,
     encode_for_signing,
@@ -18,9 +20,6 @@ from lictor.ports import Descriptor
 from lictor.raw import Json
 from lictor.signatures.records import FoundSignature, LogEntry
 
-SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
-ENVELOPE = "application/vnd.dsse.envelope.v1+json"
-
 _SIGNATURE = "dev.cosignproject.cosign/signature"
 _CERTIFICATE = "dev.sigstore.cosign/certificate"
 _CHAIN = "dev.sigstore.cosign/chain"
@@ -32,13 +31,23 @@ _MOST_CERTIFICATES = 10
 _CERTIFICATE_BEGIN, _CERTIFICATE_END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
-def read_layers(manifest: bytes) -> tuple[Descriptor, ...]:
-    """The layers of a manifest, with their annotations."""
-    document = read_json_object(manifest, "the manifest")
+class ReadManifest(msgspec.Struct, frozen=True):
+    """What of a manifest counts here: its own annotations, and its layers with theirs."""
+
+    layers: tuple[Descriptor, ...]
+    annotations: Mapping[str, str]
+
+
+def read_manifest(content: bytes) -> ReadManifest:
+    """Read the manifest of what lies beside an image."""
+    document = read_json_object(content, "the manifest")
     if "layers" not in document:
         raise ValueError("the manifest has no layers")
     layers = expect_list(document["layers"], "layers", most=_MOST_LAYERS)
-    return tuple(_read_descriptor(layer) for layer in layers)
+    return ReadManifest(
+        layers=tuple(_read_descriptor(layer) for layer in layers),
+        annotations=_read_annotations(document.get("annotations")),
+    )
 
 
 def _read_descriptor(value: Json) -> Descriptor:

@@ -5,6 +5,7 @@ prove raises SignatureRefusedError with the reason.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import TypeVar
 
 from lictor.errors import SignatureRefusedError
@@ -145,6 +146,11 @@ def _read_claim(found: FoundSignature, image: SignedImage) -> Mapping[str, Json]
                 f"it is an attestation of type {statement.predicate_type}, no signature"
             )
         return statement.annotations[image.digest]
+    if found.is_bundle:
+        # Made over the image's manifest itself, of which the digest is the hash.
+        if f"sha256:{sha256(found.payload).hexdigest()}" != image.digest:
+            raise SignatureRefusedError("it was made for another image")
+        return {}
     try:
         claim = read_simple_payload(found.payload)
     except ValueError as error:

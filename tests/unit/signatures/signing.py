@@ -298,3 +298,30 @@ def sign_prehashed(key: ed25519.Ed25519PrivateKey, message: bytes) -> bytes:
     challenge = sha512(domain + commitment + public + hashed).digest()
     response = (nonce + int.from_bytes(challenge, "little") * secret) % order
     return commitment + response.to_bytes(32, "little")
+
+
+def make_bundle(
+    content: JsonObject, material: JsonObject | None = None, media_type: str = BUNDLE
+) -> Layer:
+    """A bundle around an envelope (`make_envelope`) or a message signature (`make_message`)."""
+    kind = "dsseEnvelope" if "payload" in content else "messageSignature"
+    document = {
+        "mediaType": media_type,
+        "verificationMaterial": material or {"publicKey": {"hint": ""}},
+        kind: content,
+    }
+    return Layer(orjson.dumps(document), media_type=media_type)
+
+
+def make_message(key: PrivateKeyTypes, message: bytes, hash_name: str = "sha256") -> JsonObject:
+    return {
+        "messageDigest": {
+            "algorithm": "SHA2_256",
+            "digest": b64encode(sha256(message).digest()).decode(),
+        },
+        "signature": b64encode(sign(key, message, hash_name)).decode(),
+    }
+
+
+def push_bundle(registries: MemoryRegistries, image: SignedImage, bundle: Layer) -> str:
+    return push_referrer(registries, image, [bundle], bundle.media_type)
