@@ -13,9 +13,7 @@ from lictor.cluster.discovery import Collection
 from lictor.cluster.rbac import Access, AccessCheck
 from lictor.cluster.resource import Resource, find_resource
 from lictor.errors import LoadError
-from lictor.families.classic.records import CleanupPolicy
-from lictor.families.kyverno_cel.records import DeletingPolicy
-from lictor.families.registry import Role, registry
+from lictor.families.registry import DeletionTargets, Role, registry, resolve
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
@@ -50,13 +48,12 @@ class CleanupTargets(msgspec.Struct, frozen=True):
 def find_targets(record: CleanupRecord, served: Sequence[Collection]) -> CleanupTargets:
     """The collections of a policy, each once, in the order in which the policy names them."""
     usable = [each for each in served if each.verbs >= _NEEDED]
-    namespace = _bound_to(record)
-    labels, asked = "", _list_classic(record)
-    if isinstance(record, DeletingPolicy):
-        labels, asked = _write_selector(record), _list_rules(record)
+    namespace = record.metadata.namespace if registry().of(record).namespaced else ""
+    targets = _list_targets(record)
+    labels = ",".join(_write_requirements(targets.selector)) if targets.selector else ""
     found: dict[CleanupTarget, None] = {}
     problems: dict[str, None] = {}
-    for name, choose in asked:
+    for name, choose in (*_list_kinds(targets), *_list_rules(targets)):
         chosen = choose(usable)
         if not chosen:
             problems[f"{name} cannot be deleted here: no such kind, or none that can be"] = None
@@ -71,28 +68,17 @@ def find_targets(record: CleanupRecord, served: Sequence[Collection]) -> Cleanup
 _Choose: TypeAlias = Callable[[Sequence[Collection]], list[Resource]]
 
 
-def _bound_to(record: CleanupRecord) -> str:
-    is_bound = record.kind in ("CleanupPolicy", "NamespacedDeletingPolicy")
-    return record.metadata.namespace if is_bound else ""
+def _list_targets(record: CleanupRecord) -> DeletionTargets:
+    found: DeletionTargets = resolve(registry().of(record).list_deletion_targets)(record)
+    return found
 
 
-# --- classic: kinds
+# --- by kinds
 
 
-def list_kinds(record: CleanupPolicy) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Every kind that the policy names, with the names of objects that belong to it."""
-    match = record.spec.match
-    descriptions = (each.resources for each in (*match.any, *match.all))
-    for description in (*descriptions, match.resources):
-        names = (*description.names, *((description.name,) if description.name else ()))
-        for kind in description.kinds:
-            yield kind, names
-
-
-def _list_classic(record: CleanupRecord) -> Iterator[tuple[str, _Choose]]:
-    if isinstance(record, CleanupPolicy):
-        for kind in dict.fromkeys(kind for kind, _ in list_kinds(record)):
-            yield f"kind {kind}", _choose_kind(parse_kind_selector(kind))
+def _list_kinds(targets: DeletionTargets) -> Iterator[tuple[str, _Choose]]:
+    for kind in dict.fromkeys(kind for kind, _ in targets.kinds):
+        yield f"kind {kind}", _choose_kind(parse_kind_selector(kind))
 
 
 def _choose_kind(selector: KindSelector) -> _Choose:
@@ -114,12 +100,11 @@ def _choose_kind(selector: KindSelector) -> _Choose:
     return choose
 
 
-# --- CEL: resource rules
+# --- by resource rules
 
 
-def _list_rules(record: DeletingPolicy) -> Iterator[tuple[str, _Choose]]:
-    constraints = record.spec.match_constraints
-    for rule in constraints.resource_rules if constraints is not None else ():
+def _list_rules(targets: DeletionTargets) -> Iterator[tuple[str, _Choose]]:
+    for rule in targets.rules:
         for resource in rule.resources:
             # Subresources are no objects of their own: nothing is left of `pods/*` but `pods`.
             name, _, part = resource.partition("/")
@@ -154,14 +139,8 @@ def _takes_scope(scope: str, resource: Resource) -> bool:
     return scope == "*" or (scope == "Namespaced") == resource.namespaced
 
 
-def _write_selector(record: DeletingPolicy) -> str:
-    """The labels that objects must have, in the words of the API server's own filter."""
-    constraints = record.spec.match_constraints
-    selector = constraints.object_selector if constraints is not None else None
-    return ",".join(_write_requirements(selector)) if selector is not None else ""
-
-
 def _write_requirements(selector: LabelSelector) -> Iterator[str]:
+    """The labels that objects must have, in the words of the API server's own filter."""
     for key, value in selector.match_labels.items():
         yield f"{key}={value}"
     for each in selector.match_expressions:
@@ -246,10 +225,8 @@ def _list_wanted(
 
 def _list_names(record: CleanupRecord, resource: Resource) -> tuple[str, ...]:
     """The names of objects that a policy is about: a role may be for these alone."""
-    if not isinstance(record, CleanupPolicy):
-        return ("",)
     names: list[str] = []
-    for kind, given in list_kinds(record):
+    for kind, given in _list_targets(record).kinds:
         if kind.rpartition("/")[2] != resource.kind:
             continue
         if not given or any(has_wildcard(name) for name in given):

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from lictor.errors import LoadError
-from lictor.model.constraints import MatchResources
+from lictor.model.constraints import MatchResources, ResourceRule
 from lictor.model.matching import MatchCondition
-from lictor.model.metadata import PolicyRecord
+from lictor.model.metadata import LabelSelector, PolicyRecord
 from lictor.model.program import Phase
 from lictor.model.result import PolicyRef
 from lictor.raw import JsonObject
@@ -94,6 +94,26 @@ class WebhookMatch(msgspec.Struct, frozen=True):
     every_operation: bool = False
 
 
+class SharedWebhookMatch(msgspec.Struct, frozen=True):
+    """What a policy asks of a webhook that it shares with others."""
+
+    # Text of a kind selector -> operations.
+    kinds: Mapping[str, frozenset[str]]
+    # The namespaces that all of its rules are about; None where they differ.
+    namespaces: LabelSelector | None = None
+    conditions: tuple[MatchCondition, ...] = ()
+    timeout_seconds: int | None = None
+
+
+class DeletionTargets(msgspec.Struct, frozen=True):
+    """Which objects a policy deletes: by kinds, or by resource rules and a selector."""
+
+    # Text of a kind selector, and the names of the objects that it is about; no names: all.
+    kinds: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    rules: tuple[ResourceRule, ...] = ()
+    selector: LabelSelector | None = None
+
+
 class GenerationSettings(msgspec.Struct, frozen=True):
     """How the objects that a rule generates are looked after."""
 
@@ -107,6 +127,8 @@ class GenerationSettings(msgspec.Struct, frozen=True):
     server_side: bool = False
     # Text that changes with what is generated where.
     target_hash: str = ""
+    # Kinds of what it makes, where they are written without variables: apiVersion/Kind.
+    target_kinds: tuple[str, ...] = ()
 
 
 class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +175,11 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     webhook_match: Reference = ""
     is_asked: Reference = ""
     failure_policy: str = ""
+    # --- for a kind that shares its paths: (record, mutating) -> SharedWebhookMatch; the patterns
+    # of namespaces that it names; and (program, record) -> the program as it is asked there
+    shared_webhook: Reference = ""
+    list_named_namespaces: Reference = ""
+    limit_program: Reference = ""
 
     # --- metrics: the histogram of seconds, where it is one of its own; (record) -> the mode
     duration_metric: str = ""
@@ -171,6 +198,11 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
 
     # --- generate: (record) -> GenerationSettings of each rule that generates
     list_generations: Reference = ""
+    # (record) -> names of rules that are also set off by what lictor itself makes and changes
+    list_chained_rules: Reference = ""
+
+    # --- delete: (record) -> DeletionTargets
+    list_deletion_targets: Reference = ""
 
     # --- mutate existing: (record) -> names of the rules that change objects which are there
     # already when the policy comes or changes; (record) -> is it never asked by a scan?

@@ -16,6 +16,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.routes import find_policies, is_served, list_routes
 from lictor.cluster.stored_policy import StoredPolicy
 from lictor.engine import Engine
+from lictor.families.registry import resolve
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.model.program import CompiledRule, Needs, Phase, Program
 from lictor.model.result import Action, PolicyRef
@@ -23,7 +24,6 @@ from lictor.report.admission_response import AnswerOptions, AnswerStyle
 from lictor.serve.counters import Counters
 from lictor.serve.instrumented_rules import instrument_rules
 from lictor.serve.metrics import RuleMetric
-from lictor.serve.named_kinds import limit_to_named_kinds
 from lictor.serve.webhook_routes import WebhookRoute, read_path
 
 # The API server's paths are few; a forger's are many.
@@ -169,7 +169,7 @@ class PolicySets:
         metric = RuleMetric(self._counters, policy)
         parts: list[_SplitRules] = []
         for program in programs:
-            asked = program if route.fine_grained else limit_to_named_kinds(program, policy)
+            asked = program if route.fine_grained else _limit(program, policy)
             split = _split(asked, route)
             parts.append(_SplitRules(*(instrument_rules(each, metric) for each in split.each)))
         return _PolicyRules(programs, tuple(parts))
@@ -190,6 +190,14 @@ class _PolicyRules(msgspec.Struct, frozen=True):
 
     programs: tuple[Program, ...]
     parts: tuple[_SplitRules, ...]
+
+
+def _limit(program: Program, policy: StoredPolicy) -> Program:
+    """The program as it is asked on a path that many policies share."""
+    if policy.record is None or not policy.kind.limit_program:
+        return program
+    limited: Program = resolve(policy.kind.limit_program)(program, policy.record)
+    return limited
 
 
 def _needs_roles(part: _SplitRules) -> bool:

@@ -12,8 +12,7 @@ from lictor.cluster.events import EventSink
 from lictor.cluster.settings import Settings
 from lictor.cluster.stored_policy import StoredPolicy
 from lictor.cluster.update_requests import Update, UpdateRequests, UpdateTrigger, UpdateType
-from lictor.families.registry import registry
-from lictor.model.policy import Policy
+from lictor.families.registry import registry, resolve
 from lictor.model.request import Caller, Operation, Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status
 from lictor.raw import JsonObject
@@ -64,13 +63,12 @@ class AdmissionUpdates:
 
 
 def find_chained(policies: Iterable[StoredPolicy]) -> frozenset[tuple[str, str]]:
-    """The classic rules that want to hear of the background's own requests too."""
+    """The rules with names that want to hear of the background's own requests too."""
     return frozenset(
-        (policy.key, rule.name)
+        (policy.key, name)
         for policy in policies
-        if isinstance(policy.record, Policy)
-        for rule in policy.record.spec.rules
-        if not rule.skip_background_requests
+        if policy.record is not None and policy.kind.list_chained_rules
+        for name in resolve(policy.kind.list_chained_rules)(policy.record)
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 from webhook_samples import CHANGE, CHECK, make
 
-from lictor.control.webhooks.classic import collect_kinds
+from lictor.families.classic.webhooks import find_webhook_match
 
 EVERY = {"CONNECT", "CREATE", "DELETE", "UPDATE"}
 CHANGES = {"CREATE", "UPDATE"}
@@ -13,7 +13,7 @@ STORES = {"CREATE", "UPDATE", "DELETE"}
 def collect(rule, *, mutating=False, annotations=None):
     spec = {"rules": [{"name": "r", **rule}]}
     policy = make("ClusterPolicy", "p", spec, annotations=annotations)
-    return collect_kinds(policy.record, mutating=mutating)
+    return find_webhook_match(policy.record, mutating=mutating).kinds
 
 
 def anyone(*resources):

@@ -20,7 +20,6 @@ from lictor.control.generate.watch import GenerationWatch, TriggerWatch
 from lictor.control.loop import ReconcileLoop
 from lictor.errors import LookupFailedError
 from lictor.lang.kind_selector import parse_kind_selector
-from lictor.model.policy import ForEachGenerate, Generate, Policy
 
 log = logging.getLogger(__name__)
 
@@ -137,19 +136,8 @@ class BackgroundCoordinator:
                 log.info("targets not watched", extra={"why": str(error)[:200]})
 
     def _name_targets(self, rule: GenerateRule) -> Iterator[Resource]:
-        """The target kinds that a classic rule names without variables."""
-        record = rule.policy.record
-        if not isinstance(record, Policy):
-            return
-        for own in record.spec.rules:
-            if own.name != rule.name or own.generate is None:
-                continue
-            bodies: list[Generate | ForEachGenerate] = [own.generate, *own.generate.foreach]
-            for body in bodies:
-                texts = [f"{body.api_version}/{body.kind}"] if body.kind else []
-                for text in (*texts, *body.clone_list.kinds):
-                    if "{{" not in text:
-                        yield self._locate(text)
+        """The target kinds that a rule names without variables."""
+        return map(self._locate, rule.target_kinds)
 
     def _locate(self, text: str) -> Resource:
         selector = parse_kind_selector(text)

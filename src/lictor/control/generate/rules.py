@@ -42,6 +42,8 @@ class GenerateRule(msgspec.Struct, frozen=True):
     # A hash of its target fields: where that changes, earlier objects are released.
     # Empty for policies in CEL, which have no such fields.
     aim: str
+    # The kinds of what it makes that are known from its text.
+    target_kinds: tuple[str, ...]
     program: Program
     mark: str
     # What the rule does, and whether it would do anything.
@@ -206,6 +208,7 @@ def _list_rules(
             settings.for_existing,
             settings.server_side,
             settings.target_hash,
+            settings.target_kinds,
             own,
             store.mark(policy),
             Engine((own,)),

@@ -1,8 +1,6 @@
 """The webhooks of ClusterPolicies and Policies: kinds, operations, selectors and conditions."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
 
 import msgspec
 
@@ -26,85 +24,15 @@ from lictor.control.webhooks.rules import (
     EVERY_OPERATION,
     RuleEntry,
     build_rules,
+    find_shared_match,
     make_rule,
     merge_selectors,
     select_labels,
     select_namespaces,
 )
-from lictor.errors import CompileError
-from lictor.families.classic.actions import is_mutating_rule, is_validating_rule
-from lictor.families.classic.autogen import expand_rules
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
-from lictor.match.classic import list_descriptions
-from lictor.model.matching import Match, ResourceDescription, ResourceFilter
-from lictor.model.policy import ForEachGenerate, Generate, Policy, Rule
 from lictor.raw import JsonObject
-
-# Text of a kind selector -> operations
-Kinds: TypeAlias = dict[str, set[str]]
-
-_CHANGING = ("CREATE", "UPDATE")
-_STORING = ("CREATE", "DELETE", "UPDATE")
-
-
-def collect_kinds(policy: Policy, *, mutating: bool) -> Kinds:
-    """The kinds that a policy, with its autogen rules, matches in one of the two phases."""
-    kinds: Kinds = defaultdict(set)
-    for rule in expand_rules(policy):
-        for kind, operations in _collect_rule(rule, mutating=mutating):
-            kinds[kind] |= operations
-    return {kind: operations for kind, operations in kinds.items() if operations}
-
-
-def _collect_rule(rule: Rule, *, mutating: bool) -> Iterator[tuple[str, set[str]]]:
-    if mutating:
-        if is_mutating_rule(rule):
-            yield from _collect_match(rule, _CHANGING)
-        return
-    if rule.generate is not None:
-        yield from _collect_targets(rule.generate)
-    if is_validating_rule(rule):
-        yield from _collect_match(rule, EVERY_OPERATION)
-
-
-def _collect_targets(generate: Generate) -> Iterator[tuple[str, set[str]]]:
-    """Changes of generated objects must be seen, so that they are corrected."""
-    if not generate.synchronize:
-        return
-    made: tuple[Generate | ForEachGenerate, ...] = (generate, *generate.foreach)
-    for each in made:
-        kinds = (_name_kind(each.api_version, each.kind),) if each.kind else each.clone_list.kinds
-        for kind in kinds:
-            # A kind that follows from the request is known only when the request comes.
-            if kind and "{{" not in kind:
-                yield kind, set(_STORING)
-
-
-def _name_kind(api_version: str, kind: str) -> str:
-    return f"{api_version}/{kind}" if api_version else kind
-
-
-def _collect_match(rule: Rule, otherwise: Iterable[str]) -> Iterator[tuple[str, set[str]]]:
-    kinds: Kinds = defaultdict(set)
-    for described in list_descriptions(rule.match):
-        for kind in described.kinds:
-            kinds[kind] |= set(described.operations or otherwise)
-    for described in _list_plain_exclusions(rule.exclude):
-        for kind in described.kinds or tuple(kinds):
-            if kind in kinds:
-                kinds[kind] -= set(described.operations or EVERY_OPERATION)
-    yield from kinds.items()
-
-
-def _list_plain_exclusions(exclude: Match | None) -> Iterator[ResourceDescription]:
-    """Exclusions that hold for every object of a kind and for every caller."""
-    for each in exclude.any if exclude is not None else ():
-        if each == ResourceFilter(
-            ResourceDescription(kinds=each.resources.kinds, operations=each.resources.operations)
-        ):
-            yield each.resources
-
 
 _NAMESPACED = "Namespaced"
 
@@ -211,22 +139,10 @@ def list_entries(
     policy: StoredPolicy, context: DraftContext, *, mutating: bool
 ) -> Iterator[RuleEntry]:
     """Operations and resources of a policy. A kind that the cluster has not stands for none."""
-    if not isinstance(policy.record, Policy):
-        return
-    record = policy.record
-    kinds = policy.derive(("kinds", mutating), lambda: _find_kinds(record, mutating=mutating))
-    for text, operations in kinds.items():
+    for text, operations in find_shared_match(policy, mutating=mutating).kinds.items():
         for group, version, resource, subresource, scope in _resolve(text, policy, context):
             for operation in operations:
                 yield RuleEntry(group, version, resource, subresource, scope, operation)
-
-
-def _find_kinds(record: Policy, *, mutating: bool) -> Kinds:
-    try:
-        return collect_kinds(record, mutating=mutating)
-    except CompileError:
-        # It is refused as a whole when it is compiled, and its status says so.
-        return {}
 
 
 def _resolve(
@@ -245,24 +161,18 @@ def _resolve(
 
 
 def _own_conditions(policy: StoredPolicy) -> list[JsonObject]:
-    if not isinstance(policy.record, Policy) or policy.record.spec.webhook_configuration is None:
-        return []
-    conditions = policy.record.spec.webhook_configuration.match_conditions
+    conditions = find_shared_match(policy, mutating=False).conditions
     return [{"name": each.name, "expression": each.expression} for each in conditions]
 
 
 def _choose_timeout(
     policies: list[StoredPolicy], single: StoredPolicy | None, otherwise: int
 ) -> int:
-    asked = [seconds for policy in policies if (seconds := _own_timeout(policy)) is not None]
+    asked = [
+        seconds
+        for policy in policies
+        if (seconds := find_shared_match(policy, mutating=False).timeout_seconds) is not None
+    ]
     if single is not None and asked:
         return clamp_timeout(asked[0])
     return clamp_timeout(max([otherwise, *asked]))
-
-
-def _own_timeout(policy: StoredPolicy) -> int | None:
-    if not isinstance(policy.record, Policy):
-        return None
-    spec = policy.record.spec
-    own = spec.webhook_configuration.timeout_seconds if spec.webhook_configuration else None
-    return own if own is not None else spec.webhook_timeout_seconds

@@ -2,18 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 import msgspec
 
 from lictor.cluster.stored_policy import StoredPolicy
-from lictor.errors import CompileError
-from lictor.families.classic.actions import is_mutating_rule, is_validating_rule
-from lictor.lang.wildcard import compile_wildcard, has_wildcard
-from lictor.match.classic import list_descriptions
-from lictor.match.metadata import compile_selector
-from lictor.model.metadata import LabelSelector, PolicyRecord
-from lictor.model.policy import Policy, Rule
+from lictor.families.registry import SharedWebhookMatch, resolve
+from lictor.lang.wildcard import compile_wildcard
+from lictor.model.metadata import LabelSelector
 from lictor.raw import Json, JsonObject
 
 # Every Namespace has this label, and its name as the value.
@@ -54,56 +49,31 @@ def select_namespaces(policies: Iterable[StoredPolicy]) -> JsonObject:
     return {"matchExpressions": [only]}
 
 
+def find_shared_match(policy: StoredPolicy, *, mutating: bool) -> SharedWebhookMatch:
+    """What a policy asks of a webhook that it shares with others; nothing for other kinds."""
+
+    def find() -> SharedWebhookMatch:
+        if policy.record is None or not policy.kind.shared_webhook:
+            return SharedWebhookMatch({})
+        found: SharedWebhookMatch = resolve(policy.kind.shared_webhook)(
+            policy.record, mutating=mutating
+        )
+        return found
+
+    return policy.derive(("shared_webhook", mutating), find)
+
+
 def select_labels(policies: Iterable[StoredPolicy], *, mutating: bool) -> JsonObject:
     """The namespaceSelector that is the scope of every rule; everywhere where they differ.
 
     The API server then never asks about other namespaces. What has no namespace it asks about all
     the same, and a Namespace itself such rules never match: nothing is lost.
     """
-    scopes = [
-        policy.derive(("scope", mutating), partial(_find_scope, policy.record, mutating=mutating))
-        for policy in policies
-    ]
+    scopes = [find_shared_match(policy, mutating=mutating).namespaces for policy in policies]
     first = scopes[0] if scopes else None
     if first is None or any(scope != first for scope in scopes):
         return {}
     return write_selector(first)
-
-
-def _find_scope(record: PolicyRecord | None, *, mutating: bool) -> LabelSelector | None:
-    if not isinstance(record, Policy):
-        return None
-    is_heard = is_mutating_rule if mutating else is_validating_rule
-    rules = [rule for rule in record.spec.rules if is_heard(rule)]
-    scopes = [_find_rule_scope(rule) for rule in rules]
-    first = scopes[0] if scopes else None
-    return first if all(scope == first for scope in scopes) else None
-
-
-def _find_rule_scope(rule: Rule) -> LabelSelector | None:
-    # Generated objects and mutated targets may be in any namespace.
-    if rule.generate is not None or (rule.mutate is not None and rule.mutate.targets):
-        return None
-    match = rule.match
-    filters = [each.resources for each in match.any] or [match.resources]
-    if match.all:
-        filters = [each.resources for each in match.all if each.resources.namespace_selector]
-    scopes = [each.namespace_selector for each in filters]
-    first = scopes[0] if scopes else None
-    is_one = first is not None and all(scope == first for scope in scopes)
-    return first if first is not None and is_one and _is_plain(first) else None
-
-
-def _is_plain(selector: LabelSelector) -> bool:
-    """Does the API server read it as we do? It knows no wildcards."""
-    texts = (*selector.match_labels.keys(), *selector.match_labels.values())
-    if selector == LabelSelector() or any(map(has_wildcard, texts)):
-        return False
-    try:
-        compile_selector(selector)
-    except CompileError:
-        return False
-    return True
 
 
 def excludes_namespace(selector: JsonObject | None, namespace: str) -> bool:
@@ -130,13 +100,8 @@ def names_namespace(policy: StoredPolicy, namespace: str) -> bool:
 def _names_namespace(policy: StoredPolicy, namespace: str) -> bool:
     if policy.namespace == namespace:
         return True
-    if isinstance(policy.record, Policy):
-        written = [
-            pattern
-            for rule in policy.record.spec.rules
-            for described in list_descriptions(rule.match)
-            for pattern in described.namespaces
-        ]
+    if policy.record is not None and policy.kind.list_named_namespaces:
+        written = resolve(policy.kind.list_named_namespaces)(policy.record)
         return any(each != "*" and compile_wildcard(each)(namespace) for each in written)
     constraints = (policy.document.get("spec") or {}).get("matchConstraints") or {}
     selector = constraints.get("namespaceSelector") or {}

@@ -115,11 +115,15 @@ def _declare_policy(kind: str, plural: str, *, namespaced: bool) -> PolicyKind:
         expected_work=f"{_HERE}.actions:list_expected_work",
         path=WebhookPath(mutating=True),
         is_asked=f"{_HERE}.actions:is_asked",
+        shared_webhook=f"{_HERE}.webhooks:find_webhook_match",
+        list_named_namespaces=f"{_HERE}.webhooks:list_named_namespaces",
+        limit_program=f"{_HERE}.webhooks:limit_to_named_kinds",
         read_mode=f"{_HERE}.actions:read_mode",
         build_status="lictor.report.policy_status:build_classic_status",
         sample=None if namespaced else _SAMPLE,
         lint="lictor.lint.documents_by_kind:check_classic_policy",
         list_generations=f"{_HERE}.actions:list_generations",
+        list_chained_rules=f"{_HERE}.actions:list_chained_rules",
         list_existing_mutations=f"{_HERE}.actions:list_existing_mutations",
         skips_scan=f"{_HERE}.actions:is_about_every_kind",
         build_native="" if namespaced else "lictor.convert.native_classic:build_native_classic",
@@ -150,6 +154,7 @@ def _declare_cleanup(kind: str, plural: str, *, namespaced: bool) -> PolicyKind:
         record=f"{_RECORDS}:CleanupPolicy",
         absent_fields=find_absent_match_fields,
         compile=f"{_HERE}.cleanup:compile_cleanup",
+        list_deletion_targets=f"{_HERE}.cleanup:list_deletion_targets",
         lint="lictor.lint.documents_by_kind:check_cleanup",
     )
 

@@ -147,7 +147,20 @@ def list_generations(policy: Policy) -> Iterator[GenerationSettings]:
                 _or_default(generate.generate_existing, spec.generate_existing),
                 spec.use_server_side_apply,
                 _hash_targets(generate),
+                tuple(_list_target_kinds(generate)),
             )
+
+
+def list_chained_rules(policy: Policy) -> Iterator[str]:
+    """The rules that want to hear of requests that lictor itself makes."""
+    return (rule.name for rule in policy.spec.rules if not rule.skip_background_requests)
+
+
+def _list_target_kinds(generate: Generate) -> Iterator[str]:
+    bodies: tuple[Generate | ForEachGenerate, ...] = (generate, *generate.foreach)
+    for body in bodies:
+        texts = [f"{body.api_version}/{body.kind}"] if body.kind else []
+        yield from (text for text in (*texts, *body.clone_list.kinds) if "{{" not in text)
 
 
 def _hash_targets(generate: Generate) -> str:

@@ -8,6 +8,7 @@ from lictor.evaluate.context import compile_context
 from lictor.evaluate.rule_context import RuleContext
 from lictor.evaluate.scope import build_scope
 from lictor.families.classic.records import CleanupPolicy
+from lictor.families.registry import DeletionTargets
 from lictor.lang.schedule import compile_schedule
 from lictor.match.classic import CLEANUP, compile_filter
 from lictor.match.combine import remember, within
@@ -31,6 +32,19 @@ def compile_cleanup(policy: CleanupPolicy, context: CompileContext) -> CleanupPr
         next_run=compile_schedule(policy.spec.schedule),
         concerns=_compile_concern(policy, ref, context),
         propagation=policy.spec.deletion_propagation_policy or "",
+    )
+
+
+def list_deletion_targets(policy: CleanupPolicy) -> DeletionTargets:
+    """Every kind that a policy names, with the names of objects that belong to it."""
+    match = policy.spec.match
+    described = (*(each.resources for each in (*match.any, *match.all)), match.resources)
+    return DeletionTargets(
+        kinds=tuple(
+            (kind, (*each.names, *((each.name,) if each.name else ())))
+            for each in described
+            for kind in each.kinds
+        )
     )
 
 

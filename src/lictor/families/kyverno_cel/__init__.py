@@ -136,6 +136,7 @@ KINDS = (
         "deleting:compile_deleting",
         CrdShape(_VERSIONS, "Objects that are deleted on a schedule, in CEL", "DeletingStatus"),
         role=Role.DELETION,
+        list_deletion_targets=f"{_HERE}.deleting:list_deletion_targets",
         cel_profile="deleting",
     ),
     PolicyKind(

@@ -11,7 +11,7 @@ from lictor.evaluate.cel.exceptions import compile_exemptions, find_exceptions
 from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
 from lictor.evaluate.scope import build_scope
 from lictor.families.kyverno_cel.records import DeletingPolicy
-from lictor.families.registry import refer
+from lictor.families.registry import DeletionTargets, refer
 from lictor.lang.cel.environment import kyverno_environment
 from lictor.lang.schedule import compile_schedule
 from lictor.model.cel_policy import DeletingSpec
@@ -31,6 +31,14 @@ def compile_deleting(policy: DeletingPolicy, context: CompileContext) -> Cleanup
         concerns=_compile_concern(policy.spec, ref, around),
         propagation=policy.spec.deletion_propagation_policy or "",
     )
+
+
+def list_deletion_targets(policy: DeletingPolicy) -> DeletionTargets:
+    """The resource rules of a policy, and the labels that objects must have."""
+    constraints = policy.spec.match_constraints
+    if constraints is None:
+        return DeletionTargets()
+    return DeletionTargets(rules=constraints.resource_rules, selector=constraints.object_selector)
 
 
 def _compile_concern(
