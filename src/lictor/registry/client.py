@@ -109,6 +109,21 @@ class RegistryClient:
             return ()
         return read_descriptors(index.content, f"{repository.text}:{tag}")
 
+    async def fetch_url(self, url: str, most_bytes: int) -> ClientResponse:
+        """A GET of what is no registry, without credentials; redirects are not followed."""
+        parts = urlsplit(url)
+        is_secure = parts.scheme == "https"
+        port = parts.port or (443 if is_secure else 80)
+        server = Server(parts.hostname or "", port, is_secure)
+        headers = [("host", server.authority), ("user-agent", "lictor"), ("accept", "*/*")]
+        message = write_head("GET", parts.path or "/", headers)
+        try:
+            return await self._pool.exchange(server, message, most_bytes)
+        except TimeoutError:
+            raise LookupFailedError(f"{server.authority} does not answer") from None
+        except OSError as error:
+            raise LookupFailedError(f"{server.authority}: {error}") from error
+
     async def share(self, key: Hashable, fetch: Callable[[], Coroutine[None, None, T]]) -> T:
         """What several ask for at the same time is fetched once."""
         flight = self._flights.get(key)

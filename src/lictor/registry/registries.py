@@ -6,12 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
-from lictor.errors import ImageNotFoundError, NotProvidedError
+from lictor.errors import ImageNotFoundError
 from lictor.ports import Descriptor, ImageManifest, RegistryAccess
 from lictor.registry.client import RegistryClient
 from lictor.registry.event_loop import LoopThread
 from lictor.registry.repository_name import check_reference, is_digest, parse_repository
 from lictor.registry.settings import RegistrySettings
+from lictor.registry.trust_roots import TrustRoots
 
 T = TypeVar("T")
 
@@ -35,6 +36,7 @@ class RemoteRegistries:
         self._thread = LoopThread("registries", lambda: RegistryClient(chosen))
         self._contents = _ContentCache(chosen.cached_bytes)
         self._tags = _TagCache(chosen.tag_seconds)
+        self._trust_roots = TrustRoots(self._fetch_url, remaining=remaining)
 
     def manifest(
         self, repository: str, tag_or_digest: str, access: RegistryAccess
@@ -82,8 +84,13 @@ class RemoteRegistries:
         key = ("referrers", place, digest, access)
         return self._ask(key, lambda client: client.fetch_referrers(place, digest, access))
 
-    def trusted_root(self, mirror: str, root: bytes) -> bytes:  # noqa: ARG002
-        raise NotProvidedError("no trust root was given")
+    def trusted_root(self, mirror: str, root: bytes) -> bytes:
+        return self._trust_roots.get(mirror, root)
+
+    def _fetch_url(self, url: str, most_bytes: int) -> tuple[int, bytes]:
+        key = ("url", url, most_bytes)
+        response = self._ask(key, lambda client: client.fetch_url(url, most_bytes))
+        return response.status_code, response.content
 
     def _ask(self, key: object, fetch: Callable[[RegistryClient], Coroutine[None, None, T]]) -> T:
         seconds = min(self._remaining(), self._settings.question_seconds)

@@ -1,0 +1,251 @@
+"""`trusted_root.json` of a Sigstore: from a folder, or a TUF repository that vouches for it."""
+
+import os
+import tempfile
+import threading
+import time
+from base64 import b64encode
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+import orjson
+
+from lictor.crypto.pem import list_pem_blocks
+from lictor.errors import LookupFailedError
+from lictor.raw import Json
+
+# Given a URL and how many bytes are read at most: the status of the answer, and its body.
+Fetch: TypeAlias = Callable[[str, int], tuple[int, bytes]]
+
+FOLDER_VARIABLE = "TUF_ROOT"
+PUBLIC_MIRROR = "https://tuf-repo-cdn.sigstore.dev"
+_TARGET = "trusted_root.json"
+_LARGEST = 4 * 1024 * 1024
+_LARGEST_FIRST_ROOT = 512 * 1024
+# How long a root is believed without asking, and how long where nobody answers any more. Keys that
+# were withdrawn are trusted for so long at most.
+_FRESH = 6 * 3600.0
+_USABLE = 24 * 3600.0
+# After a failure, so that a dead mirror does not hold up every image in turn.
+_PAUSE = 30.0
+# Policies may name mirrors of their own; more than these are fetched anew.
+_MOST_ROOTS = 64
+
+
+class TrustRoots:
+    """The trust roots that were asked for, each fetched once and kept; for any thread."""
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        *,
+        remaining: Callable[[], float] = lambda: float("inf"),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fetch = fetch
+        self._remaining = remaining
+        self._clock = clock
+        self._kept: OrderedDict[tuple[str, bytes], _Root] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, mirror: str, root: bytes) -> bytes:
+        """What `ports.Registries.trusted_root` answers."""
+        if not mirror and not root and (folder := os.environ.get(FOLDER_VARIABLE)):
+            found = _read_folder(Path(folder))
+            if found is not None:
+                return found
+        kept = self._find(check_mirror(mirror or PUBLIC_MIRROR), root)
+        seconds = min(self._remaining(), threading.TIMEOUT_MAX)
+        # One asks the mirror, the others wait for the answer.
+        if not kept.lock.acquire(timeout=max(seconds, 0)):
+            raise LookupFailedError(f"no time is left to wait for the trust root of {kept.mirror}")
+        try:
+            return self._refresh(kept)
+        finally:
+            kept.lock.release()
+
+    def _find(self, mirror: str, root: bytes) -> "_Root":
+        with self._lock:
+            kept = self._kept.setdefault((mirror, root), _Root(mirror, root))
+            self._kept.move_to_end((mirror, root))
+            if len(self._kept) > _MOST_ROOTS:
+                self._kept.popitem(last=False)
+            return kept
+
+    def _refresh(self, kept: "_Root") -> bytes:
+        now = self._clock()
+        if kept.content and now < kept.fetched + _FRESH:
+            return kept.content
+        if now >= kept.failed + _PAUSE:
+            try:
+                kept.content = _update(kept, self._fetch)
+                kept.fetched = now
+            except LookupFailedError as error:
+                kept.failed, kept.reason = now, str(error)
+        if kept.content and now < kept.fetched + _USABLE:
+            return kept.content
+        raise LookupFailedError(kept.reason)
+
+
+@dataclass(slots=True)
+class _Root:
+    """What is known of one Sigstore. `files` is what its TUF repository last said: it cannot
+    go back to something older.
+    """
+
+    mirror: str
+    first_root: bytes
+    content: bytes = b""
+    fetched: float = float("-inf")
+    failed: float = float("-inf")
+    reason: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+def check_mirror(mirror: str) -> str:
+    """The URL of a mirror, without a slash at its end; LookupFailedError where it is none."""
+    try:
+        parts = urlsplit(mirror)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good or parts.query or parts.fragment or parts.username is not None:
+        raise LookupFailedError(
+            f"the mirror {mirror[:200]!r} of a trust root is no URL such as https://HOST/PATH"
+        )
+    return mirror.rstrip("/")
+
+
+# --- TUF
+
+
+def _update(kept: _Root, fetch: Fetch) -> bytes:
+    from tuf.api.exceptions import DownloadError, RepositoryError
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="lictor-trust-") as folder:
+            return _update_in(Path(folder), kept, fetch)
+    except DownloadError as error:
+        raise LookupFailedError(
+            f"the trust root of the Sigstore at {kept.mirror} cannot be had: {error}; make the "
+            f"mirror reachable, or let {FOLDER_VARIABLE} name a folder with targets/{_TARGET}"
+        ) from error
+    except RepositoryError as error:
+        raise LookupFailedError(
+            f"the trust root of the Sigstore at {kept.mirror} cannot be trusted: {error}; is the "
+            "root metadata (tuf.root) that of this mirror?"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise LookupFailedError(
+            f"the trust root of the Sigstore at {kept.mirror} cannot be had: {error}"
+        ) from error
+
+
+def _update_in(folder: Path, kept: _Root, fetch: Fetch) -> bytes:
+    """Run TUF's own client in a folder that holds what the repository said before."""
+    from tuf.ngclient.updater import Updater
+
+    for name, content in kept.files.items():
+        (folder / name).write_bytes(content)
+    updater = Updater(
+        metadata_dir=str(folder),
+        metadata_base_url=kept.mirror,
+        target_base_url=f"{kept.mirror}/targets",
+        fetcher=_make_fetcher(fetch),
+        bootstrap=_find_first_root(kept),
+    )
+    updater.refresh()
+    target = updater.get_targetinfo(_TARGET)
+    if target is None or target.length > _LARGEST:
+        raise LookupFailedError(f"the Sigstore at {kept.mirror} has no {_TARGET} of a usual size")
+    kept.files = {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.is_file() and path.name in ("timestamp.json", "snapshot.json", "targets.json")
+    }
+    return Path(updater.download_target(target, str(folder / "target"))).read_bytes()
+
+
+def _find_first_root(kept: _Root) -> bytes:
+    """That of the policy, else the public Sigstore's own, of which there may be other mirrors."""
+    if len(kept.first_root) > _LARGEST_FIRST_ROOT:
+        raise LookupFailedError(f"TUF root metadata of more than {_LARGEST_FIRST_ROOT} bytes")
+    return kept.first_root or (Path(__file__).parent / "sigstore_root.json").read_bytes()
+
+
+def _make_fetcher(fetch: Fetch) -> Json:
+    """TUF's idea of a fetcher. Made here, because the library is loaded only where it is needed."""
+    from tuf.api.exceptions import DownloadError, DownloadHTTPError
+    from tuf.ngclient.fetcher import FetcherInterface
+
+    class Fetcher(FetcherInterface):
+        """Asks with the HTTP client of registries."""
+
+        def _fetch(self, url: str) -> Iterator[bytes]:
+            try:
+                status, content = fetch(url, _LARGEST)
+            except LookupFailedError as error:
+                raise DownloadError(str(error)) from error
+            if status != 200:
+                raise DownloadHTTPError(f"{url} answered {status}", status)
+            return iter((content,))
+
+    return Fetcher()
+
+
+# --- a folder
+
+
+def _read_folder(folder: Path) -> bytes | None:
+    """What a Sigstore client keeps there; None where it keeps nothing."""
+    targets = folder / "targets"
+    try:
+        file = targets / _TARGET
+        if file.is_file():
+            return _read_bounded(file)
+        return _read_old_folder(targets)
+    except (OSError, ValueError) as error:
+        raise LookupFailedError(
+            f"the trust root in {folder} ({FOLDER_VARIABLE}) cannot be read: {error}"
+        ) from error
+
+
+def _read_bounded(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        content = stream.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise ValueError(f"{file} has more than {_LARGEST} bytes")
+    return content
+
+
+def _read_old_folder(targets: Path) -> bytes | None:
+    """Keys and certificates one by one, as before there was a trusted_root.json."""
+    roots = _read_pem_files(targets, "fulcio*.pem")
+    logs, certificate_logs = (
+        _read_pem_files(targets, name) for name in ("rekor*.pub", "ctfe*.pub")
+    )
+    if not (roots or logs or certificate_logs):
+        return None
+    return orjson.dumps(
+        {
+            # Each may stand for itself: one that another issued leads to that in a second step.
+            "certificateAuthorities": [
+                {"certChain": {"certificates": [{"rawBytes": data}]}} for data in roots
+            ],
+            "tlogs": [{"publicKey": {"rawBytes": data}} for data in logs],
+            "ctlogs": [{"publicKey": {"rawBytes": data}} for data in certificate_logs],
+        }
+    )
+
+
+def _read_pem_files(folder: Path, pattern: str) -> list[str]:
+    return [
+        b64encode(data).decode()
+        for file in sorted(folder.glob(pattern))
+        for _, data in list_pem_blocks(_read_bounded(file).decode())
+    ]
