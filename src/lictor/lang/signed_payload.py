@@ -13,6 +13,19 @@ from lictor.raw import Json, JsonObject
 
 SIMPLE_SIGNING_TYPE = "cosign container image signature"
 IN_TOTO = "application/vnd.in-toto+json"
+# What `cosign attest --type` and policies call some types of predicates for short.
+_SHORT_TYPES = {
+    "custom": "https://cosign.sigstore.dev/attestation/v1",
+    "slsaprovenance": "https://slsa.dev/provenance/v0.2",
+    "slsaprovenance02": "https://slsa.dev/provenance/v0.2",
+    "slsaprovenance1": "https://slsa.dev/provenance/v1",
+    "spdx": "https://spdx.dev/Document",
+    "spdxjson": "https://spdx.dev/Document",
+    "cyclonedx": "https://cyclonedx.org/bom",
+    "link": "https://in-toto.io/Link/v1",
+    "vuln": "https://cosign.sigstore.dev/attestation/vuln/v1",
+    "openvex": "https://openvex.dev/ns",
+}
 _STATEMENTS = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
 _MOST_SIGNATURES = 100
 _MOST_SUBJECTS = 10_000
@@ -111,6 +124,11 @@ def read_envelope(document: JsonObject) -> Envelope:
             for entry in signatures
         ),
     )
+
+
+def expand_predicate_type(name: str) -> str:
+    """The type of predicate that a short name stands for; what is no short name is the type."""
+    return _SHORT_TYPES.get(name, name)
 
 
 def encode_for_signing(payload_type: str, payload: bytes) -> bytes:

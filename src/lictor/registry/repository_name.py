@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import msgspec
 
-from lictor.errors import LookupFailedError
+from lictor.errors import CorruptContentError, LookupFailedError
 
 HUB = "index.docker.io"
 # All names that people and tools write for Docker Hub.
@@ -86,7 +86,7 @@ def compute_digest(content: bytes, like: str = "sha256:") -> str:
 
 
 def check_digest(content: bytes, digest: str, what: str) -> None:
-    """LookupFailedError where the content is not that of the digest."""
+    """CorruptContentError where the content is not that of the digest."""
     found = compute_digest(content, digest)
     if found != digest:
-        raise LookupFailedError(f"{what}: the content has the digest {found}, not {digest}")
+        raise CorruptContentError(f"{what}: the content has the digest {found}, not {digest}")

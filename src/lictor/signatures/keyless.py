@@ -209,7 +209,9 @@ def _list_stamped_times(
         return
     for stamp in found.timestamps[:_MOST_TIMESTAMPS]:
         try:
-            yield check_timestamp(stamp, found.signature, root.timestamp_authorities)
+            yield check_timestamp(
+                stamp, found.envelope or found.signature, root.timestamp_authorities
+            )
         except SignatureRefusedError:
             # A stamp by a stranger says nothing, unless the policy says whose it must be.
             if log.timestamp_chain:

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lictor.errors import LictorError, LookupFailedError, SignatureRefusedError
 
@@ -12,8 +11,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
     from cryptography.hazmat.primitives.hashes import HashAlgorithm
+
+    from lictor.crypto.log_key import PublicKey
 
 # Packages add key management services under this name: `awskms = "package:function"`; the function
 # is given the URI and returns the public key in PEM.
@@ -26,7 +26,7 @@ _LABELS = ("PUBLIC KEY", "RSA PUBLIC KEY")
 _LONGEST_KEY = 64 * 1024
 
 
-def read_public_key(text: str) -> "PublicKeyTypes":
+def read_public_key(text: str) -> "PublicKey":
     """The key in PEM, or behind the URI of a key management service."""
     scheme, separator, _ = text.strip().partition("://")
     if separator and "\n" not in scheme:
@@ -53,7 +53,7 @@ def _ask_service(scheme: str, uri: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _read_pem_key(text: str) -> "PublicKeyTypes":
+def _read_pem_key(text: str) -> "PublicKey":
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
@@ -65,50 +65,48 @@ def _read_pem_key(text: str) -> "PublicKeyTypes":
         key = load_pem_public_key(text.strip()[:_LONGEST_KEY].encode())
     except (ValueError, UnsupportedAlgorithm) as error:
         raise SignatureRefusedError(f"failed to load public key: {error}") from error
-    _check_strength(key)
-    return key
+    _check_kind(key)
+    return cast("PublicKey", key)
 
 
-def _check_strength(key: "PublicKeyTypes") -> None:
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-
-    if isinstance(key, RSAPublicKey) and key.key_size not in _RSA_BITS:
-        raise SignatureRefusedError(
-            f"an RSA key of {key.key_size} bits is not accepted:"
-            f" {_RSA_BITS.start} to {_RSA_BITS.stop - 1} are"
-        )
-
-
-def fingerprint_key(key: "PublicKeyTypes") -> str:
-    """SHA-256 of the SubjectPublicKeyInfo, hex."""
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-    return sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
-
-
-def check_signed(
-    key: "PublicKeyTypes", signature: bytes, message: bytes, hash_names: tuple[str, ...]
-) -> None:
-    """Raise SignatureRefusedError unless the key signed the message, hashed with one of these."""
+def _check_kind(key: object) -> None:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
+    if isinstance(key, RSAPublicKey):
+        if key.key_size not in _RSA_BITS:
+            raise SignatureRefusedError(
+                f"an RSA key of {key.key_size} bits is not accepted:"
+                f" {_RSA_BITS.start} to {_RSA_BITS.stop - 1} are"
+            )
+    elif isinstance(key, EllipticCurvePublicKey):
+        if key.curve.name not in _CURVES:
+            raise SignatureRefusedError(f"keys on the curve {key.curve.name} are not accepted")
+    elif not isinstance(key, Ed25519PublicKey):
+        raise SignatureRefusedError("public keys are accepted for ECDSA, RSA and Ed25519")
+
+
+def check_signed(
+    key: "PublicKey", signature: bytes, message: bytes, hash_names: tuple[str, ...]
+) -> None:
+    """Raise SignatureRefusedError unless the key signed the message, hashed with one of these."""
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+    _check_kind(key)
     hashes = [_find_hash(name) for name in hash_names]
-    if isinstance(key, EllipticCurvePublicKey) and key.curve.name in _CURVES:
+    if isinstance(key, EllipticCurvePublicKey):
         good = any(_accepts_curve(key, signature, message, known) for known in hashes)
     elif isinstance(key, RSAPublicKey):
-        _check_strength(key)
         good = any(_accepts_rsa(key, signature, message, known) for known in hashes)
-    elif isinstance(key, Ed25519PublicKey):
-        good = _accepts_edwards(key, signature, message)
     else:
-        raise SignatureRefusedError("signatures by keys of this kind cannot be verified")
+        good = _accepts_edwards(key, signature, message)
     if not good:
         raise SignatureRefusedError("invalid signature: it was not made by this key")
 
 
-def own_hash(key: "PublicKeyTypes") -> str:
+def own_hash(key: "PublicKey") -> str:
     """The hash that fits a key's size, which the bundle format takes for it."""
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 

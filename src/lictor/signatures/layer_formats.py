@@ -3,6 +3,7 @@
 Malformed content is a ValueError that says what is wrong; nothing is verified here.
 """
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -26,6 +27,7 @@ _CHAIN = "dev.sigstore.cosign/chain"
 _LOGGED = "dev.sigstore.cosign/bundle"
 _TIME_STAMP = "dev.sigstore.cosign/rfc3161timestamp"
 
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 _MOST_LAYERS = 1000
 _MOST_CERTIFICATES = 10
 _CERTIFICATE_BEGIN, _CERTIFICATE_END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
@@ -52,13 +54,13 @@ def read_manifest(content: bytes) -> ReadManifest:
 
 def _read_descriptor(value: Json) -> Descriptor:
     layer = expect_object(value, "a layer")
-    size = layer.get("size")
-    if not isinstance(size, int):
-        raise ValueError("a layer's size is no number")
+    digest = expect_text(layer.get("digest"), "a layer's digest")
+    if not _DIGEST.fullmatch(digest):
+        raise ValueError(f"a layer's digest is {digest[:100]!r}")
     return Descriptor(
         media_type=expect_text(layer.get("mediaType"), "a layer's mediaType"),
-        digest=expect_text(layer.get("digest"), "a layer's digest"),
-        size=size,
+        digest=digest,
+        size=read_number(layer.get("size"), "a layer's size"),
         annotations=_read_annotations(layer.get("annotations")),
     )
 

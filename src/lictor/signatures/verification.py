@@ -6,22 +6,29 @@ prove raises SignatureRefusedError with the reason.
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from lictor.errors import SignatureRefusedError
+from lictor.crypto.log_key import fingerprint
+from lictor.errors import EvaluationError, SignatureRefusedError
 from lictor.lang.signed_payload import IN_TOTO, Statement, read_simple_payload, read_statement
 from lictor.ports import Registries
 from lictor.raw import Json
-from lictor.signatures.keys import check_signed, fingerprint_key, own_hash, read_public_key
+from lictor.signatures.keyless import check_logged, identify_signer
+from lictor.signatures.keys import check_signed, own_hash, read_public_key
 from lictor.signatures.records import (
     CosignAttestor,
     FoundSignature,
     SignedImage,
     Signer,
+    TrustedCertificate,
     TrustedKey,
     VerifiedSignature,
     VerifiedStatement,
 )
+from lictor.signatures.trust_root import gather_trust
+
+if TYPE_CHECKING:
+    from lictor.crypto.log_key import PublicKey
 
 # What a bundle says of an image that was signed, and not attested to.
 SIGNED_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
@@ -123,18 +130,36 @@ def check_annotations(signed: Mapping[str, Json], wanted: Mapping[str, str]) -> 
 
 
 def _verify_signer(
-    found: FoundSignature,
-    attestor: CosignAttestor,
-    registries: Registries,  # noqa: ARG001
+    found: FoundSignature, attestor: CosignAttestor, registries: Registries
 ) -> Signer:
     if found.fault:
         raise SignatureRefusedError(found.fault)
-    if not isinstance(attestor, TrustedKey) or not attestor.log.ignore_log:
-        raise SignatureRefusedError("signatures in a transparency log cannot be verified yet")
+    try:
+        if isinstance(attestor, TrustedKey):
+            return _verify_key(found, attestor, registries)
+        key, signer = identify_signer(found, attestor, gather_trust(attestor, registries))
+    # Keys or certificates of the policy that cannot be read: no signature can be theirs.
+    except EvaluationError as error:
+        raise SignatureRefusedError(str(error)) from error
+    hash_name = attestor.hash_name if isinstance(attestor, TrustedCertificate) else "sha256"
+    _check_signed(found, key, hash_name)
+    return signer
+
+
+def _verify_key(found: FoundSignature, attestor: TrustedKey, registries: Registries) -> Signer:
     key = read_public_key(attestor.public_key)
-    hash_names = (attestor.hash_name, own_hash(key)) if found.is_bundle else (attestor.hash_name,)
-    check_signed(key, found.signature, found.signed, hash_names)
-    return Signer(key=fingerprint_key(key))
+    _check_signed(found, key, attestor.hash_name)
+    signed_at = None
+    if not attestor.log.ignore_log:
+        root = gather_trust(attestor, registries)
+        signed_at = check_logged(found, attestor.log, root, key)
+    return Signer(key=fingerprint(key).hex(), signed_at=signed_at)
+
+
+def _check_signed(found: FoundSignature, key: "PublicKey", hash_name: str) -> None:
+    # Makers of bundles take the hash that fits the key, and no policy can tell another.
+    names = (hash_name, own_hash(key)) if found.is_bundle else (hash_name,)
+    check_signed(key, found.signature, found.signed, names)
 
 
 def _read_claim(found: FoundSignature, image: SignedImage) -> Mapping[str, Json]:

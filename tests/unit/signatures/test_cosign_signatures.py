@@ -24,6 +24,8 @@ from lictor.signatures.records import (
     LogTrust,
     SignatureLocation,
     SignedImage,
+    TrustedCertificate,
+    TrustedIdentity,
     TrustedKey,
 )
 from lictor.signatures.verification import accept_signature, verify_signature
@@ -243,6 +245,9 @@ def test_a_registry_that_does_not_answer_is_no_missing_signature(registries, ima
         find_signatures(registries, image, BESIDE)
 
 
+ZEROS = b"sha256:" + 64 * b"0"
+
+
 @pytest.mark.parametrize(
     "manifest",
     [
@@ -254,9 +259,10 @@ def test_a_registry_that_does_not_answer_is_no_missing_signature(registries, ima
         b'{"layers": 7}',
         b'{"layers": [7]}',
         b'{"layers": [{}]}',
-        b'{"layers": [{"mediaType": "a", "digest": "b", "size": "1"}]}',
-        b'{"layers": [{"mediaType": "a", "digest": "b", "size": 1, "annotations": {"a": 1}}]}',
-        b'{"layers": [{"mediaType": "a", "digest": "b", "size": 99999999999}]}',
+        b'{"layers": [{"mediaType": "a", "digest": "b", "size": 1}]}',
+        b'{"layers": [{"mediaType": "a", "digest": "%b", "size": true}]}' % ZEROS,
+        b'{"layers": [{"mediaType": "a", "digest": "%b", "annotations": {"a": 1}}]}' % ZEROS,
+        b'{"layers": [{"mediaType": "a", "digest": "%b", "size": 99999999999}]}' % ZEROS,
     ],
 )
 def test_a_malformed_manifest_is_refused(registries, image, key, manifest):
@@ -295,3 +301,41 @@ def test_an_unknown_hash_verifies_nothing(registries, image, key):
     (found,) = find_signatures(registries, image, BESIDE)
     with pytest.raises(SignatureRefusedError, match="md5 is unknown"):
         verify_signature(found, image, trust(key, "md5"), registries)
+
+
+def test_a_key_with_an_ignored_log_asks_for_no_trust_root(registries, image, key):
+    push_layers(registries, image, [make_signature(key, make_payload(image))])
+    accept_signature(find_signatures(registries, image, BESIDE), image, trust(key), registries)
+    assert not [call for call in registries.calls if call[0] == "trusted_root"]
+
+
+def test_a_key_without_a_trust_root_is_an_error_and_no_refusal(registries, image, key):
+    push_layers(registries, image, [make_signature(key, make_payload(image))])
+    (found,) = find_signatures(registries, image, BESIDE)
+    with pytest.raises(LookupFailedError, match="no trust root"):
+        verify_signature(found, image, TrustedKey(public_key=pem_of(key)), registries)
+
+
+def test_a_signature_in_no_log_is_refused_where_one_is_wanted(registries, image, key):
+    push_layers(registries, image, [make_signature(key, make_payload(image))])
+    attestor = TrustedKey(public_key=pem_of(key), log=LogTrust(public_keys=pem_of(make_key())))
+    (found,) = find_signatures(registries, image, BESIDE)
+    with pytest.raises(SignatureRefusedError, match="in no transparency log"):
+        verify_signature(found, image, attestor, registries)
+
+
+@pytest.mark.parametrize(
+    "attestor",
+    [
+        TrustedCertificate(certificate="rubbish", log=LogTrust(ignore_log=True)),
+        TrustedCertificate(certificate=CERTIFICATE, log=LogTrust(ignore_log=True)),
+        TrustedCertificate(chain=CERTIFICATE, log=LogTrust(ignore_log=True)),
+        TrustedCertificate(log=LogTrust(ignore_log=True)),
+        TrustedIdentity(identities=(), roots="rubbish", log=LogTrust(ignore_log=True)),
+    ],
+)
+def test_what_is_no_certificate_verifies_nothing(registries, image, key, attestor):
+    push_layers(registries, image, [make_signature(key, make_payload(image))])
+    (found,) = find_signatures(registries, image, BESIDE)
+    with pytest.raises(SignatureRefusedError):
+        verify_signature(found, image, attestor, registries)
