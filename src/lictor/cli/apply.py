@@ -126,6 +126,7 @@ lictor apply policies/ --resource resources/ --output-format sarif"""
 )
 @click.option("-c", "--cluster", is_flag=True, help="Evaluate the resources of a cluster.")
 @click.option("--registry", is_flag=True, help="Ask image registries.")
+@click.option("--image-layout", default="", help="OCI layout folder in the place of registries.")
 @click.option("--kubeconfig", default="", help="Path to the kubeconfig file.")
 @click.option("--crd-path", default="", help="Path to definitions of custom resources.")
 @click.option("--context", default="", help="Context of the kubeconfig file.")

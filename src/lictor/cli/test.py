@@ -56,6 +56,7 @@ class TestFlags(msgspec.Struct, frozen=True):
     test_case_selector: str = "policy=*,rule=*,resource=*"
     output_format: str = ""
     registry: bool = False
+    image_layout: str = ""
     fail_only: bool = False
     remove_color: bool = False
     detailed_results: bool = False
@@ -82,6 +83,7 @@ class TestFlags(msgspec.Struct, frozen=True):
     help="json, yaml, markdown, junit or sarif (a table).",
 )
 @click.option("--registry", is_flag=True, help="Ask image registries.")
+@click.option("--image-layout", default="", help="OCI layout folder in the place of registries.")
 @click.option("--fail-only", is_flag=True, help="Show failures only.")
 @click.option("--remove-color", is_flag=True, help="Remove any color from output.")
 @click.option("--detailed-results", is_flag=True, help="Show messages in the table.")
@@ -103,7 +105,7 @@ def run_tests(flags: TestFlags) -> None:
     """Run everything and print it; raises LictorError where a test fails or cannot run."""
     if flags.output_format and flags.output_format not in _FORMATS:
         raise UsageError(f"invalid format, expected ({', '.join(_FORMATS)})")
-    registries = choose_registries() if flags.registry else None
+    registries = choose_registries(network=flags.registry, layout=flags.image_layout)
     run = _Run(flags, parse_selector(flags.test_case_selector), registries=registries)
     cases = run.find_cases()
     if cases:

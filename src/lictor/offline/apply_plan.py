@@ -85,6 +85,7 @@ class ApplyFlags(msgspec.Struct, frozen=True):
     password: str = ""
     cluster: bool = False
     registry: bool = False
+    image_layout: str = ""
     kubeconfig: str = ""
     crd_path: str = ""
     parallel: int = 0
@@ -195,7 +196,7 @@ def _collect_objects(
         objects=targets if target_paths or params else None,
         params=params,
         crds=definitions,
-        registries=choose_registries() if flags.registry else None,
+        registries=choose_registries(network=flags.registry, layout=flags.image_layout),
     )
     return load_context(flags.context_file, given) if flags.context_file else given
 

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from lictor.errors import LookupFailedError, NotProvidedError
+from lictor.errors import LookupFailedError, NotProvidedError, UsageError
 from lictor.kubernetes.resource_names import ResourceType
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.request import GroupVersionKind
@@ -101,8 +102,16 @@ class OfflineLookups:
 _TAG_SECONDS = 600.0
 
 
-def choose_registries() -> Registries:
-    """Registries on the network, for one run."""
+def choose_registries(*, network: bool, layout: str = "") -> Registries | None:
+    """Who is asked about images in one run: a folder, registries on the network, or nobody."""
+    if network and layout:
+        raise UsageError("--registry and --image-layout: the folder stands in for registries")
+    if layout:
+        from lictor.registry.layout import OciLayout
+
+        return OciLayout(Path(layout))
+    if not network:
+        return None
     from lictor.registry.registries import RemoteRegistries
     from lictor.registry.settings import RegistrySettings
 
@@ -112,7 +121,9 @@ def choose_registries() -> Registries:
 def choose_given(given: GivenObjects) -> Registries:
     """The registries that may be asked; NotProvidedError says how to allow it."""
     if given.registries is None:
-        raise NotProvidedError("no registry to ask: --registry lets lictor ask registries")
+        raise NotProvidedError(
+            "no registry to ask: --registry asks registries, --image-layout DIR a folder"
+        )
     return given.registries
 
 

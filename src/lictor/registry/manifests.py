@@ -55,13 +55,15 @@ def _find_media_type(document: JsonObject, name: str) -> str:
     return OCI_INDEX if is_index else OCI_MANIFEST
 
 
-def read_descriptors(content: bytes, name: str) -> tuple[Descriptor, ...]:
+def read_descriptors(
+    content: bytes, name: str, most: int = MOST_DESCRIPTORS
+) -> tuple[Descriptor, ...]:
     """The manifests that an index lists."""
     listed = read_object(content, name).get("manifests")
     if listed is None:
         return ()
-    if not isinstance(listed, list) or len(listed) > MOST_DESCRIPTORS:
-        raise LookupFailedError(f"{name}: no list of at most {MOST_DESCRIPTORS} manifests")
+    if not isinstance(listed, list) or len(listed) > most:
+        raise LookupFailedError(f"{name}: no list of at most {most} manifests")
     return tuple(_read_descriptor(entry, name) for entry in listed)
 
 

@@ -3,20 +3,22 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
-from typing import TypeVar
+from collections.abc import Callable, Coroutine, Hashable
+from typing import TypeAlias, TypeVar
 
 from lictor.errors import ImageNotFoundError
 from lictor.ports import Descriptor, ImageManifest, RegistryAccess
 from lictor.registry.client import RegistryClient
 from lictor.registry.event_loop import LoopThread
-from lictor.registry.repository_name import check_reference, is_digest, parse_repository
+from lictor.registry.repository_name import Repository, check_reference, is_digest, parse_repository
 from lictor.registry.settings import RegistrySettings
 from lictor.registry.trust_roots import TrustRoots
 
 T = TypeVar("T")
 
 _MOST_TAGS = 10_000
+# What is asked for; another's credentials make it another question.
+_Key: TypeAlias = tuple[str, Repository, str, RegistryAccess]
 
 
 class RemoteRegistries:
@@ -48,22 +50,11 @@ class RemoteRegistries:
             found = self._contents.get(key)
             if isinstance(found, ImageManifest):
                 return found
-        else:
-            known = self._tags.get(key)
-            if known is not None:
-                return known
-        try:
-            manifest = self._ask(
-                key, lambda client: client.fetch_manifest(place, tag_or_digest, access)
-            )
-        except ImageNotFoundError as error:
-            self._tags.put(key, error)
-            raise
-        if is_digest(tag_or_digest):
-            self._contents.put(key, manifest, len(manifest.content))
-        else:
-            self._tags.put(key, manifest)
-        return manifest
+            return self._ask(key, lambda client: self._fetch_pinned(client, key))
+        known = self._tags.get(key)
+        if known is not None:
+            return known
+        return self._ask(key, lambda client: self._fetch_tagged(client, key))
 
     def blob(self, repository: str, digest: str, access: RegistryAccess) -> bytes:
         place = parse_repository(repository)
@@ -72,9 +63,7 @@ class RemoteRegistries:
         found = self._contents.get(key)
         if isinstance(found, bytes):
             return found
-        content = self._ask(key, lambda client: client.fetch_blob(place, digest, access))
-        self._contents.put(key, content, len(content))
-        return content
+        return self._ask(key, lambda client: self._fetch_blob(client, key))
 
     def referrers(
         self, repository: str, digest: str, access: RegistryAccess
@@ -92,7 +81,31 @@ class RemoteRegistries:
         response = self._ask(key, lambda client: client.fetch_url(url, most_bytes))
         return response.status_code, response.content
 
-    def _ask(self, key: object, fetch: Callable[[RegistryClient], Coroutine[None, None, T]]) -> T:
+    # --- on the thread of the event loop; what was fetched is kept before anyone is told
+
+    async def _fetch_pinned(self, client: RegistryClient, key: _Key) -> ImageManifest:
+        _, place, digest, access = key
+        manifest = await client.fetch_manifest(place, digest, access)
+        self._contents.put(key, manifest, len(manifest.content))
+        return manifest
+
+    async def _fetch_tagged(self, client: RegistryClient, key: _Key) -> ImageManifest:
+        _, place, tag, access = key
+        try:
+            manifest = await client.fetch_manifest(place, tag, access)
+        except ImageNotFoundError as error:
+            self._tags.put(key, error)
+            raise
+        self._tags.put(key, manifest)
+        return manifest
+
+    async def _fetch_blob(self, client: RegistryClient, key: _Key) -> bytes:
+        _, place, digest, access = key
+        content = await client.fetch_blob(place, digest, access)
+        self._contents.put(key, content, len(content))
+        return content
+
+    def _ask(self, key: Hashable, fetch: Callable[[RegistryClient], Coroutine[None, None, T]]) -> T:
         seconds = min(self._remaining(), self._settings.question_seconds)
         return self._thread.ask(lambda client: client.share(key, lambda: fetch(client)), seconds)
 
