@@ -45,6 +45,15 @@ class Job(msgspec.Struct, frozen=True):
     crds: tuple[JsonObject, ...] = ()
 
 
+class TrialResult(msgspec.Struct, frozen=True):
+    """What is known about a policy before it is compiled."""
+
+    # Why it must not be compiled; empty where it may be.
+    reason: str = ""
+    # It was tried, and took little: where a process dies over it, that may well be an accident.
+    is_light: bool = False
+
+
 class Trials:
     """Tries policies, in a helper of this process or in one that several share."""
 
@@ -58,51 +67,53 @@ class Trials:
         self._helper = helper or HelperProcess(lambda data: _work(data, review), _rehearse)
         # What was tried and found harmless, the oldest first. Trying costs more than compiling, and
         # the same policy comes by when it is admitted and for everyone here who keeps it compiled.
-        self._harmless: dict[bytes, None] = {}
+        self._harmless: dict[bytes, TrialResult] = {}
         self._telling: set[asyncio.Task[None]] = set()
 
-    async def find_reasons(self, jobs: Sequence[Job]) -> list[str]:
-        """For each policy why it must not be compiled; empty where it may be."""
+    async def try_policies(self, jobs: Sequence[Job]) -> list[TrialResult]:
+        """For each policy whether it may be compiled."""
         prints = [_fingerprint(job) for job in jobs]
-        doubtful = [n for n, each in enumerate(prints) if each not in self._harmless]
-        reasons = ["" for _ in jobs]
-        if doubtful:
-            marks = [prints[number] for number in doubtful]
-            found = await self._try([jobs[number] for number in doubtful], marks)
-            for number, reason in zip(doubtful, found, strict=True):
-                reasons[number] = reason
-        return reasons
+        known = [self._harmless.get(each) for each in prints]
+        unknown = [number for number, result in enumerate(known) if result is None]
+        results = [result or TrialResult() for result in known]
+        if unknown:
+            marks = [prints[number] for number in unknown]
+            found = await self._try([jobs[number] for number in unknown], marks)
+            for number, result in zip(unknown, found, strict=True):
+                results[number] = result
+        return results
 
-    def note_harmless(self, job: Job) -> None:
+    def note_harmless(self, job: Job, *, is_light: bool) -> None:
         """It was compiled in a process of its own, within the same limits."""
         mark = _fingerprint(job)
-        self._remember(mark)
+        self._remember(mark, TrialResult(is_light=is_light))
         # Nobody waits for that: others would only try it once more.
-        task = asyncio.get_running_loop().create_task(self._tell(mark))
+        task = asyncio.get_running_loop().create_task(self._tell(mark, is_light=is_light))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 
-    async def _tell(self, mark: bytes) -> None:
+    async def _tell(self, mark: bytes, *, is_light: bool) -> None:
         with contextlib.suppress(OSError):
-            await self._helper.note(mark)
+            await self._helper.note(mark, is_light=is_light)
 
-    def _remember(self, mark: bytes) -> None:
-        self._harmless[mark] = None
+    def _remember(self, mark: bytes, result: TrialResult) -> None:
+        self._harmless[mark] = result
         while len(self._harmless) > _MOST_KNOWN:
             del self._harmless[next(iter(self._harmless))]
 
-    async def _try(self, jobs: Sequence[Job], marks: Sequence[bytes]) -> list[str]:
+    async def _try(self, jobs: Sequence[Job], marks: Sequence[bytes]) -> list[TrialResult]:
         try:
             asked = [_TRY + msgspec.msgpack.encode(job) for job in jobs]
             outcomes = await self._helper.run(asked, self._limits, marks)
         except OSError as error:
             # Expressions have limits of their own: better without this one than no policies.
             log.exception("policies not tried before they are compiled", exc_info=error)
-            return ["" for _ in jobs]
-        for mark, outcome in zip(marks, outcomes, strict=True):
-            if not outcome.failure:
-                self._remember(mark)
-        return [tell_failure(outcome) for outcome in outcomes]
+            return [TrialResult() for _ in jobs]
+        results = [TrialResult(tell_failure(each), each.is_light) for each in outcomes]
+        for mark, result in zip(marks, results, strict=True):
+            if not result.reason:
+                self._remember(mark, result)
+        return results
 
     async def review(self, data: bytes) -> JobOutcome:
         """What the review of this process says of something; OSError where nobody can tell."""

@@ -30,6 +30,8 @@ _PATIENCE = 5.0
 _PAUSES = (0.1, 0.5, 2.0)
 # A child that holds so much more than at its beginning has done enough.
 _MOST_KEPT = 16 * _MEBIBYTE
+# Of its limits, a job that takes no more than this share of each is light.
+_LIGHT_SHARE = 0.25
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -47,6 +49,8 @@ class JobOutcome(msgspec.Struct, frozen=True):
 
     result: bytes = b""
     failure: str = ""
+    # It was done well, and nowhere near its limits.
+    is_light: bool = False
 
 
 class _Order(msgspec.Struct, frozen=True):
@@ -55,6 +59,7 @@ class _Order(msgspec.Struct, frozen=True):
     # What is known by the same mark to have been done well is not done again.
     marks: list[bytes] = []
     noted: bytes = b""
+    is_light: bool = False
 
 
 class Helper(Protocol):
@@ -69,7 +74,7 @@ class Helper(Protocol):
         """
         ...
 
-    async def note(self, mark: bytes) -> None:
+    async def note(self, mark: bytes, *, is_light: bool) -> None:
         """What has this mark was done well."""
         ...
 
@@ -97,7 +102,7 @@ class HelperProcess:
         async with self._lock:
             return await _exchange(self._socket, _Order(list(jobs), limits, list(marks)))
 
-    async def note(self, mark: bytes) -> None:
+    async def note(self, mark: bytes, *, is_light: bool) -> None:
         """What has this mark was done well."""
         # Nobody else asks here, and whoever does knows it.
 
@@ -124,9 +129,9 @@ class SharedHelper:
         """The outcomes of jobs, in their order; OSError where the helper is gone."""
         return await self._ask(_Order(list(jobs), limits, list(marks)))
 
-    async def note(self, mark: bytes) -> None:
+    async def note(self, mark: bytes, *, is_light: bool) -> None:
         """What has this mark was done well."""
-        await self._ask(_Order([], Limits(), noted=mark))
+        await self._ask(_Order([], Limits(), noted=mark, is_light=is_light))
 
     async def _ask(self, order: _Order) -> list[JobOutcome]:
         for pause in _PAUSES:
@@ -245,28 +250,28 @@ class _Runner:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._child: _Child | None = None
-        # The marks of what was done well, the oldest first.
-        self._known: dict[bytes, None] = {}
+        # The marks of what was done well, the oldest first, and whether that was light.
+        self._known: dict[bytes, bool] = {}
 
     def answer(self, data: bytes) -> bytes:
         """The outcomes of an order."""
         order = msgspec.msgpack.decode(data, type=_Order)
         if order.noted:
-            self._note(order.noted)
+            self._note(order.noted, is_light=order.is_light)
         marks = order.marks or [b""] * len(order.jobs)
         pairs = zip(order.jobs, marks, strict=True)
         return msgspec.msgpack.encode([self._run_new(*pair, order.limits) for pair in pairs])
 
     def _run_new(self, job: bytes, mark: bytes, limits: Limits) -> JobOutcome:
         if mark in self._known:
-            return JobOutcome()
+            return JobOutcome(is_light=self._known[mark])
         outcome = self.run(job, limits)
         if mark and not outcome.failure:
-            self._note(mark)
+            self._note(mark, is_light=outcome.is_light)
         return outcome
 
-    def _note(self, mark: bytes) -> None:
-        self._known[mark] = None
+    def _note(self, mark: bytes, *, is_light: bool) -> None:
+        self._known[mark] = is_light
         while len(self._known) > _MOST_KNOWN:
             del self._known[next(iter(self._known))]
 
@@ -347,12 +352,22 @@ def _offer_to_kernel() -> None:
 
 
 def _work_on(job: bytes, work: Work, limits: Limits) -> JobOutcome:
+    began = resource.getrusage(resource.RUSAGE_SELF)
     try:
-        return JobOutcome(result=work(job))
+        result = work(job)
+        return JobOutcome(result, is_light=_is_light(began, limits))
     except MemoryError:
         return JobOutcome(failure=f"it needs more than {limits.memory // _MEBIBYTE} MiB of memory")
     except Exception as error:  # noqa: BLE001  (whatever it is, it must be told)
         return JobOutcome(failure=f"{type(error).__name__}: {error}"[:500])
+
+
+def _is_light(began: resource.struct_rusage, limits: Limits) -> bool:
+    now = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = now.ru_utime + now.ru_stime - began.ru_utime - began.ru_stime
+    # The most that it ever had, in KiB; what an earlier job had is not counted again.
+    memory = (now.ru_maxrss - began.ru_maxrss) * 1024
+    return seconds <= limits.cpu_seconds * _LIGHT_SHARE and memory <= limits.memory * _LIGHT_SHARE
 
 
 def _limit_memory(more: int) -> None:

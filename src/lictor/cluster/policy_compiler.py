@@ -14,7 +14,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from lictor.cluster.compile_trial import Job, Trials
+from lictor.cluster.compile_trial import Job, TrialResult, Trials
 from lictor.errors import CompileError
 from lictor.model.program import Program
 
@@ -24,6 +24,8 @@ _NOTHING = bytes(_ENTRY.size)
 _ENTRIES = 512
 FIRST_PAUSE = 30.0
 LONGEST_PAUSE = 600.0
+# Deaths farther apart have nothing to do with each other.
+_RELATED_SECONDS = 1800.0
 
 
 class CompileLedger:
@@ -43,10 +45,10 @@ class CompileLedger:
         finally:
             self._memory[place : place + _ENTRY.size] = _NOTHING
 
-    def find_reason(self, identity: str) -> tuple[str, float]:
+    def find_reason(self, identity: str, *, forgives_one: bool = False) -> tuple[str, float]:
         """Why this must not be compiled for so many seconds; empty where it may be."""
-        ends = list(self._list_deaths(_digest(identity)))
-        if not ends:
+        ends = self._list_deaths(identity)
+        if len(ends) <= int(forgives_one):
             return "", 0.0
         pause = min(FIRST_PAUSE * 2 ** (len(ends) - 1), LONGEST_PAUSE)
         left = max(ends) + pause - time.monotonic()
@@ -55,16 +57,30 @@ class CompileLedger:
         died = "a process" if len(ends) == 1 else f"{len(ends)} processes"
         return f"{died} died while compiling the policy; it is tried again after a while", left
 
-    def _list_deaths(self, digest: bytes) -> Iterator[float]:
+    def has_deaths(self, identity: str) -> bool:
+        """Did a process begin to compile this and not live to finish it?"""
+        return bool(self._list_deaths(identity))
+
+    def is_compiling(self, identity: str) -> bool:
+        """Does a process compile this now?"""
+        return any(_is_alive(pid) for pid, _ in self._list_entries(_digest(identity)))
+
+    def _list_deaths(self, identity: str) -> list[float]:
         """When processes began to compile this that did not live to finish it."""
+        entries = self._list_entries(_digest(identity))
+        ends = [since for pid, since in entries if not _is_alive(pid)]
+        return [end for end in ends if end > max(ends) - _RELATED_SECONDS]
+
+    def _list_entries(self, digest: bytes) -> Iterator[tuple[int, float]]:
+        """Who began to compile this and has not finished, and when."""
         start = 0
         while (at := self._memory.find(digest, start)) >= 0:
             start = at + 1
             if at % _ENTRY.size:
                 continue
             _, pid, since = _ENTRY.unpack_from(self._memory, at)
-            if pid and not _is_alive(pid):
-                yield since
+            if pid:
+                yield pid, since
 
     def _find_room(self) -> int:
         """A free place: others look for one too, and begin elsewhere. Else that of the oldest."""
@@ -97,6 +113,9 @@ def _is_alive(pid: int) -> bool:
 log = logging.getLogger(__name__)
 
 _BATCH = 16
+# For another process that compiles a policy over which one has died already.
+_TURN_SECONDS = 60.0
+_LOOK_SECONDS = 0.1
 # While a policy is compiled, requests must not wait long for the interpreter.
 _SWITCH_SECONDS = 0.001
 
@@ -111,6 +130,11 @@ class CompileTask(msgspec.Struct, frozen=True):
     compile: Callable[[], tuple[Program, ...]]
     # What stands in for it where it must not be compiled.
     fail: Callable[[CompileError], tuple[Program, ...]]
+
+    @property
+    def identity(self) -> str:
+        """What the policy is known by where processes tell each other of it."""
+        return f"{self.uid}:{self.mark}"
 
 
 class CompiledPolicy(msgspec.Struct, frozen=True):
@@ -142,29 +166,38 @@ class PolicyCompiler:
         return None if first == float("inf") else max(first - time.monotonic(), 0.0)
 
     async def prepare(self, tasks: Sequence[CompileTask]) -> None:
-        """Make the programs of policies. What was made before stays until there is something."""
-        for start in range(0, len(tasks), _BATCH):
-            batch = tasks[start : start + _BATCH]
-            reasons = await self._trials.find_reasons([task.job for task in batch])
-            for task, reason in zip(batch, reasons, strict=True):
-                self.made[task.uid] = await self._prepare_one(task, reason)
+        """Make the programs of policies. What was made before stays until there is something.
+
+        Those over which a process has died come last.
+        """
+        ordered = sorted(tasks, key=lambda task: LEDGER.has_deaths(task.identity))
+        for start in range(0, len(ordered), _BATCH):
+            batch = ordered[start : start + _BATCH]
+            results = await self._trials.try_policies([task.job for task in batch])
+            for task, result in zip(batch, results, strict=True):
+                self.made[task.uid] = await self._prepare_one(task, result)
 
     def keep(self, uids: set[str]) -> None:
         """Forget all others."""
         for gone in self.made.keys() - uids:
             del self.made[gone]
 
-    async def _prepare_one(self, task: CompileTask, reason: str) -> CompiledPolicy:
-        identity = f"{task.uid}:{task.mark}"
-        pause = LONGEST_PAUSE
+    async def _prepare_one(self, task: CompileTask, result: TrialResult) -> CompiledPolicy:
+        reason, pause = result.reason, LONGEST_PAUSE
         if not reason:
-            reason, pause = LEDGER.find_reason(identity)
+            await _wait_for_turn(task.identity)
+            # What was light in its trial kills nobody by itself: one death may be the fault of
+            # whatever else took the memory. An attacker who knows that gets two.
+            reason, pause = LEDGER.find_reason(task.identity, forgives_one=result.is_light)
         if reason:
             return _refuse(task, reason, pause)
+        return await self._compile(task, pause)
+
+    async def _compile(self, task: CompileTask, pause: float) -> CompiledPolicy:
         usual = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_SECONDS)
         try:
-            with LEDGER.compiling(identity):
+            with LEDGER.compiling(task.identity):
                 loop = asyncio.get_running_loop()
                 made = await loop.run_in_executor(self._thread, task.compile)
         except Exception as error:
@@ -174,6 +207,15 @@ class PolicyCompiler:
         finally:
             sys.setswitchinterval(usual)
         return CompiledPolicy(task.mark, made)
+
+
+async def _wait_for_turn(identity: str) -> None:
+    """A policy over which one process has died is compiled by one at a time: not all die of it."""
+    deadline = time.monotonic() + _TURN_SECONDS
+    while LEDGER.has_deaths(identity) and LEDGER.is_compiling(identity):
+        if time.monotonic() > deadline:
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _refuse(task: CompileTask, reason: str, pause: float) -> CompiledPolicy:

@@ -104,7 +104,8 @@ async def review_within_limits(review: PolicyReview, trials: Trials) -> ReviewRe
     if not outcome.failure:
         found = msgspec.msgpack.decode(outcome.result, type=ReviewResult)
         if found.allowed:
-            trials.note_harmless(Job(review.document, crds=review.crds))
+            job = Job(review.document, crds=review.crds)
+            trials.note_harmless(job, is_light=outcome.is_light)
         return found
     result = ReviewResult((tell_failure(outcome),))
     if review.old is not None and is_untouched(review.document, review.old):

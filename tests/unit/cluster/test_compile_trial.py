@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ import msgspec
 import pytest
 
 from lictor.assembly import fail_policy
-from lictor.cluster.compile_trial import Job, Trials
+from lictor.cluster import policy_compiler
+from lictor.cluster.compile_trial import Job, TrialResult, Trials
 from lictor.cluster.helper_process import (
     HelperProcess,
     JobOutcome,
@@ -29,7 +30,7 @@ from lictor.load.policies import load_documents
 from lictor.model.program import Program
 from lictor.model.result import Status
 
-LIMITS = Limits(cpu_seconds=1, wall_seconds=60.0, memory=64 * 1024 * 1024)
+LIMITS = Limits(cpu_seconds=1, wall_seconds=300.0, memory=64 * 1024 * 1024)
 RULE = {
     "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
     "validate": {
@@ -114,6 +115,31 @@ def test_one_child_does_many_jobs_until_one_is_the_end_of_it() -> None:
     assert kept[0].result != kept[1].result
 
 
+def _take_time() -> None:
+    end = time.process_time() + 0.6
+    while time.process_time() < end:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("work", "is_light"),
+    [
+        (lambda: None, True),
+        (_take_time, False),
+        (lambda: bytearray(b"x") * (40 << 20), False),
+    ],
+    ids=["nothing", "time", "memory"],
+)
+def test_a_job_near_its_limits_is_not_light(work: Callable[[], object], *, is_light: bool) -> None:
+    helper = HelperProcess(lambda _: bytes(bool(work())))
+    try:
+        (outcome,) = asyncio.run(helper.run([b"job"], LIMITS))
+    finally:
+        helper.close()
+    assert not outcome.failure
+    assert outcome.is_light is is_light
+
+
 def test_a_job_that_only_waits_has_an_end_too() -> None:
     limits = msgspec.structs.replace(LIMITS, wall_seconds=0.5)
     assert _run(b"sleep", limits=limits) == [(b"", "it takes more than 0.5 s")]
@@ -182,10 +208,10 @@ def test_what_one_has_tried_others_need_not(shared: Shared) -> None:
         (first,) = await one.run([b"fine"], LIMITS, [b"a"])
         assert first.result
         # Whoever does these would not live.
-        assert await other.run([b"die"], LIMITS, [b"a"]) == [JobOutcome()]
-        await one.note(b"b")
+        assert await other.run([b"die"], LIMITS, [b"a"]) == [JobOutcome(is_light=True)]
+        await one.note(b"b", is_light=False)
         assert await other.run([b"die", b"die"], LIMITS, [b"a", b"b"]) == [
-            JobOutcome(),
+            JobOutcome(is_light=True),
             JobOutcome(),
         ]
         for _ in range(2):
@@ -211,14 +237,14 @@ def test_a_shared_helper_may_be_started_again(shared: Shared) -> None:
 
 @pytest.fixture
 def trials() -> Iterator[Trials]:
-    made = Trials(limits=Limits(cpu_seconds=1, memory=1 << 30))
+    made = Trials(limits=Limits(cpu_seconds=1, wall_seconds=300.0, memory=1 << 30))
     yield made
     made.close()
 
 
 def test_a_policy_that_takes_too_long_has_a_reason(trials: Trials) -> None:
     jobs = [Job(_policy()), Job(_policy(rules=6000)), Job(_policy())]
-    reasons = asyncio.run(trials.find_reasons(jobs))
+    reasons = [result.reason for result in asyncio.run(trials.try_policies(jobs))]
     assert reasons[0] == reasons[2] == ""
     assert "cannot be compiled within the limits: it takes more than 1 s of CPU" in reasons[1]
 
@@ -337,29 +363,112 @@ def test_whoever_gets_done_is_not() -> None:
     assert ledger.find_reason("broken") == ("", 0.0)
 
 
-def test_a_policy_over_which_a_process_died_is_left_alone(trials: Trials) -> None:
+def _die_over(identity: str, times: int = 1) -> None:
+    for _ in range(times):
+        pid = os.fork()
+        if pid == 0:
+            with LEDGER.compiling(identity):
+                os._exit(9)
+        os.waitpid(pid, 0)
+
+
+class Compiled:
+    """Tasks that say that they were run."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def task(self, uid: str, mark: str = "1") -> CompileTask:
+        def compile_it() -> tuple[Program, ...]:
+            self.names.append(uid)
+            return ()
+
+        return CompileTask(uid, mark, Job(_policy()), compile_it, _fail)
+
+
+def _prepare(trials: Trials, *tasks: CompileTask) -> PolicyCompiler:
+    compiler = PolicyCompiler(trials)
+    asyncio.run(compiler.prepare(tasks))
+    return compiler
+
+
+class _Untried(Trials):
+    """Nobody could try anything."""
+
+    async def try_policies(self, jobs: Sequence[Job]) -> list[TrialResult]:
+        return [TrialResult() for _ in jobs]
+
+
+@pytest.mark.parametrize(
+    ("trials", "deaths"), [(Trials, 2), (Trials, 3), (_Untried, 1)], ids=["two", "three", "untried"]
+)
+def test_a_policy_over_which_processes_died_is_left_alone(
+    trials: Callable[[], Trials], deaths: int
+) -> None:
+    uid, compiled, made_trials = f"{trials.__name__}{deaths}", Compiled(), trials()
+    _die_over(f"{uid}:1", deaths)
+    try:
+        made = _prepare(made_trials, compiled.task(uid)).made[uid]
+        assert compiled.names == []
+        assert "died while compiling" in made.reason
+        (result,) = Engine(made.programs).evaluate(POD).results
+        assert result.status is Status.ERROR
+        # Another generation of it may be better.
+        _prepare(made_trials, compiled.task(uid, "2"))
+        assert compiled.names == [uid]
+    finally:
+        made_trials.close()
+
+
+def test_one_death_over_a_harmless_policy_is_an_accident(trials: Trials) -> None:
+    """Whatever else took the memory: the policy is compiled again, after all others."""
+    _die_over("accident:1")
+    compiled = Compiled()
+    tasks = [compiled.task(uid) for uid in ("accident", *(f"other{n}" for n in range(20)))]
+    made = _prepare(trials, *tasks).made
+    assert compiled.names[-1] == "accident"
+    assert len(compiled.names) == 21
+    assert made["accident"].reason == ""
+
+
+def test_deaths_far_apart_are_accidents(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_compiler, "_RELATED_SECONDS", 0.3)
+    compiled = Compiled()
+    _die_over("seldom:1")
+    time.sleep(0.5)
+    _die_over("seldom:1")
+    _prepare(trials, compiled.task("seldom"))
+    assert compiled.names == ["seldom"]
+
+
+def test_a_policy_over_which_one_died_kills_not_all_others_at_once(trials: Trials) -> None:
+    """The others wait for the one that compiles it; where that one dies too, nobody else does."""
+    _die_over("deadly:1")
+    reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        with LEDGER.compiling("quarantined:1"):
-            os._exit(9)
-    os.waitpid(pid, 0)
-    compiled: list[int] = []
+        with LEDGER.compiling("deadly:1"):
+            os.write(writer, b"x")
+            time.sleep(60)
+    os.read(reader, 1)
+    compiled = Compiled()
 
-    def compile_it() -> tuple[Program, ...]:
-        compiled.append(1)
-        return ()
+    def end() -> None:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
-    preparation = PolicyCompiler(trials)
-    task = CompileTask("quarantined", "1", Job(_policy()), compile_it, _fail)
-    asyncio.run(preparation.prepare([task]))
-    assert compiled == []
-    made = preparation.made["quarantined"]
-    assert "died while compiling" in made.reason
-    (result,) = Engine(made.programs).evaluate(POD).results
-    assert result.status is Status.ERROR
-    # Another generation of it may be better.
-    asyncio.run(preparation.prepare([msgspec.structs.replace(task, mark="2")]))
-    assert compiled == [1]
+    async def run() -> PolicyCompiler:
+        compiler = PolicyCompiler(trials)
+        work = asyncio.create_task(compiler.prepare([compiled.task("deadly")]))
+        await asyncio.sleep(0.5)
+        assert not compiler.made
+        await asyncio.to_thread(end)
+        await work
+        return compiler
+
+    made = asyncio.run(run()).made["deadly"]
+    assert compiled.names == []
+    assert "2 processes died while compiling" in made.reason
 
 
 def test_what_was_harmless_is_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -368,12 +477,13 @@ def test_what_was_harmless_is_not_tried_again(caplog: pytest.LogCaptureFixture) 
     stored["metadata"] = {"name": "p", "uid": "1", "resourceVersion": "7"}
 
     async def run() -> None:
-        assert await trials.find_reasons([Job(_policy())]) == [""]
+        light = TrialResult(is_light=True)
+        assert await trials.try_policies([Job(_policy())]) == [light]
         # From now on there is nobody who could try anything.
         trials.close()
-        assert await trials.find_reasons([Job(_policy()), Job(stored)]) == ["", ""]
+        assert await trials.try_policies([Job(_policy()), Job(stored)]) == [light, light]
         assert not caplog.records
-        await trials.find_reasons([Job(_policy(rules=2))])
+        assert await trials.try_policies([Job(_policy(rules=2))]) == [TrialResult()]
         assert "not tried" in caplog.text
 
     asyncio.run(run())
