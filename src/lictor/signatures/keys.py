@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 # Packages add key management services under this name: `awskms = "package:function"`; the function
 # is given the URI and returns the public key in PEM.
 ENTRY_POINTS = "lictor.keys"
-KEY_SERVICES = ("awskms", "gcpkms", "azurekms", "hashivault", "k8s", "pkcs11", "gitlab", "github")
 
 _CURVES = {"secp256r1": "sha256", "secp384r1": "sha384", "secp521r1": "sha512"}
 _RSA_BITS = range(2048, 16385)

@@ -339,3 +339,27 @@ def test_what_is_no_certificate_verifies_nothing(registries, image, key, attesto
     (found,) = find_signatures(registries, image, BESIDE)
     with pytest.raises(SignatureRefusedError):
         verify_signature(found, image, attestor, registries)
+
+
+@pytest.fixture
+def key_service(tmp_path, monkeypatch, key):
+    """A package that knows the keys of `testkms://`, as pip would have installed it."""
+    metadata = tmp_path / "testkms-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: testkms\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[lictor.keys]\ntestkms = testkms:fetch\n")
+    (tmp_path / "testkms.py").write_text(
+        f"KEYS = {{'testkms://team/key': {pem_of(key)!r}}}\ndef fetch(uri): return KEYS[uri]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("key_service")
+def test_a_package_can_offer_keys_of_a_service(registries, image, key):
+    push_layers(registries, image, [make_signature(key, make_payload(image))])
+    (found,) = find_signatures(registries, image, BESIDE)
+    attestor = TrustedKey(public_key="testkms://team/key", log=LogTrust(ignore_log=True))
+    assert verify_signature(found, image, attestor, registries)
+    missing = TrustedKey(public_key="testkms://team/other", log=LogTrust(ignore_log=True))
+    with pytest.raises(LookupFailedError, match="failed to load public key from testkms://"):
+        verify_signature(found, image, missing, registries)
