@@ -24,6 +24,7 @@ OWN_COMMANDS = frozenset(
         "status",
         "uninstall",
         "up",
+        "verify",
     )
 )
 # Commands that heed Kyverno's log flags (-v); all others take them and do nothing.
@@ -66,6 +67,9 @@ COMMANDS = {
         "lictor.cli.uninstall", "uninstall", "Remove an installation from the cluster."
     ),
     "up": LazyCommand("lictor.cli.up", "up", "Run a cluster of its own, to try policies."),
+    "verify": LazyCommand(
+        "lictor.cli.verify", "verify", "Say who signed an image, and what policies say of it."
+    ),
     "version": LazyCommand("lictor.cli.version", "version", "Print the version."),
 }
 

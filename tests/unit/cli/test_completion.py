@@ -32,7 +32,7 @@ def test_scripts(capsys, shell, words):
     ("environment", "answers"),
     [
         (
-            {"_LICTOR_COMPLETE": "bash_complete", "COMP_WORDS": "lictor ver", "COMP_CWORD": "1"},
+            {"_LICTOR_COMPLETE": "bash_complete", "COMP_WORDS": "lictor vers", "COMP_CWORD": "1"},
             ["plain,version"],
         ),
         (
