@@ -81,7 +81,8 @@ KEYLESS = {"keyless": {"subjectRegExp": "good", "issuerRegExp": "good"}}
 def test_an_image_that_nobody_has_verified_does_not_pass(verification):
     rule = {"verifyImages": [{"imageReferences": ["*"], **verification}]}
     results = judge([policy(rule)], POD)
-    assert [result.status for result in results] == [Status.ERROR]
+    # No registry to ask; the digest of the finished object is then missing as well.
+    assert [result.status for result in results] == [Status.ERROR, Status.FAIL]
 
 
 @pytest.mark.parametrize("version", ["latest", "v1.24", "v1.19"])

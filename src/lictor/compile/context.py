@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from lictor.evaluate.expressions import Expressions
+from lictor.evaluate.verify_images.outcome_cache import OutcomeCache
 from lictor.lang.watch import WatchRule, watch_nothing
 from lictor.model.metadata import PolicyRecord
 from lictor.ports import HttpLimits, Lookups, NoLookups
@@ -31,6 +32,8 @@ class CompileContext(msgspec.Struct, frozen=True, dict=True):
     # Where expressions may make HTTP calls to.
     http_limits: HttpLimits = HttpLimits()
     watch_rule: WatchRule = watch_nothing
+    # What is known of images, kept longer than one compilation where the caller keeps it.
+    image_outcomes: OutcomeCache = msgspec.field(default_factory=OutcomeCache)
 
     @cached_property
     def expressions(self) -> Expressions:

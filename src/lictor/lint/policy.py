@@ -203,6 +203,19 @@ def lint_policy(body: Json) -> list[Finding]:
     return findings
 
 
+def find_image_faults(body: Json) -> list[Finding]:
+    """What keeps rules with verifyImages from verifying anything."""
+    policy = Field(body)
+    is_audit = _read_facts(policy).is_audit
+    return [
+        finding
+        for rule in policy["spec"]["rules"].each()
+        if not rule["verifyImages"].is_empty
+        for finding in check_images(rule, is_audit=is_audit)
+        if finding.check == "bad-images"
+    ]
+
+
 def _read_facts(policy: Field) -> _Facts:
     spec = policy["spec"]
     is_namespaced = policy["kind"].text == "Policy"

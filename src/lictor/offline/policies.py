@@ -3,10 +3,17 @@
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.errors import LoadError
 from lictor.families.registry import Role, registry
-from lictor.load.policies import Loaded, describe_unsupported, load_documents
+from lictor.load.policies import (
+    Loaded,
+    Sourced,
+    describe_unsupported,
+    load_documents,
+    locate_finding,
+)
 from lictor.model.finding import Finding, Severity
 from lictor.model.metadata import PolicyRecord
 from lictor.offline.sources import SourceText
@@ -71,14 +78,20 @@ def mode_of(policy: PolicyRecord) -> str:
 def load_policy_files(texts: Iterable[SourceText]) -> LoadedPolicies:
     """Sort the documents of all files."""
     loaded = _load(texts)
-    errors = [found for found in loaded.problems if found.severity is Severity.ERROR]
+    errors = [found for found in loaded.problems if _is_fatal(found)]
+    refused = [*errors, *_list_image_faults(loaded)]
+    broken = {_identify(found) for found in refused}
     return LoadedPolicies(
-        policies=tuple(each.record for each in loaded.policies if not _lacks_rules(each.record)),
+        policies=tuple(
+            each.record
+            for each in loaded.policies
+            if not _lacks_rules(each.record) and _identify_policy(each) not in broken
+        ),
         deletions=_list_records(loaded, Role.DELETION),
         exceptions=_list_records(loaded, Role.EXCEPTION),
         bindings=_list_records(loaded, Role.BINDING),
         unusable=(
-            *_list_broken(errors),
+            *_list_broken(refused),
             *_list_without_rules(loaded),
             *_list_unsupported(loaded),
         ),
@@ -116,14 +129,48 @@ def _load(texts: Iterable[SourceText]) -> Loaded:
     return loaded
 
 
+def _is_fatal(found: Finding) -> bool:
+    # A misspelt field elsewhere makes a rule say less; here it lets images pass unverified, and
+    # Kyverno refuses it as well.
+    return found.severity is Severity.ERROR or "verifyImages" in found.path
+
+
+def _list_image_faults(loaded: Loaded) -> Iterator[Finding]:
+    for policy in loaded.policies:
+        if not any(getattr(rule, "verify_images", ()) for rule in _rules_of(policy.record)):
+            continue
+        # Loaded where needed: most policies are not about images.
+        from lictor.lint.policy import find_image_faults
+
+        for fault in find_image_faults(policy.body):
+            yield locate_finding(
+                replace(fault, severity=Severity.ERROR),
+                policy.document,
+                policy.prefix,
+                kind=policy.record.kind,
+                name=policy.record.metadata.name,
+            )
+
+
+def _rules_of(policy: PolicyRecord) -> tuple[object, ...]:
+    return policy.spec.rules if registry().of(policy).has_named_rules else ()
+
+
 def _list_broken(errors: Iterable[Finding]) -> list[UnusablePolicy]:
     """One entry for each broken document, with the first thing that is wrong with it."""
     found: dict[tuple[str, str, str], UnusablePolicy] = {}
     for error in errors:
-        key = (error.location.file, error.kind, error.name or str(error.location.line))
         name = error.name or error.location.file
-        found.setdefault(key, UnusablePolicy(name, error.kind, str(error)))
+        found.setdefault(_identify(error), UnusablePolicy(name, error.kind, str(error)))
     return list(found.values())
+
+
+def _identify(found: Finding) -> tuple[str, str, str]:
+    return (found.location.file, found.kind, found.name or str(found.location.line))
+
+
+def _identify_policy(policy: Sourced[PolicyRecord]) -> tuple[str, str, str]:
+    return (policy.source, policy.record.kind, policy.record.metadata.name)
 
 
 def _list_without_rules(loaded: Loaded) -> list[UnusablePolicy]:

@@ -98,7 +98,7 @@ class WebhookReadiness:
 _FATAL = frozenset(
     [
         *("bad-expression", "bad-selector", "bad-condition", "bad-pattern", "bad-pod-security"),
-        *("unknown-function", "wrong-arguments"),
+        *("unknown-function", "wrong-arguments", "bad-images"),
     ]
 )
 

@@ -95,9 +95,14 @@ def is_mutating_rule(rule: Rule) -> bool:
 
 def is_validating_rule(rule: Rule) -> bool:
     """Does a rule check the object as it will be stored, or follow from it being stored?"""
-    checks_images = any(each.verify_digest or each.required for each in rule.verify_images)
     changes_others = rule.mutate is not None and bool(rule.mutate.targets)
-    return rule.validate is not None or rule.generate is not None or changes_others or checks_images
+    checks = rule.validate is not None or checks_finished_images(rule)
+    return checks or rule.generate is not None or changes_others
+
+
+def checks_finished_images(rule: Rule) -> bool:
+    """Does a rule ask whether images have a digest, or were verified, in the finished object?"""
+    return any(each.verify_digest or each.required for each in rule.verify_images)
 
 
 def read_mode(policy: Policy) -> str:

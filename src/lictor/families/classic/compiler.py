@@ -12,7 +12,11 @@ from lictor.evaluate.context import compile_context
 from lictor.evaluate.guard import Exempt, RuleGuard, allow_existing, compile_exceptions, guard
 from lictor.evaluate.rule_context import RuleContext, RuleOutcome
 from lictor.evaluate.validate import compile_validate
-from lictor.families.classic.actions import base_action, compile_override
+from lictor.families.classic.actions import (
+    base_action,
+    checks_finished_images,
+    compile_override,
+)
 from lictor.families.classic.autogen import expand_rules
 from lictor.families.registry import refer
 from lictor.lang.watch import Watch
@@ -132,7 +136,9 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             mutate = rule.mutate
             yield Phase.MUTATE, RuleType.MUTATION, lambda s: _mutate(mutate, s)
         if rule.verify_images:
-            yield Phase.VERIFY_IMAGES, RuleType.IMAGE_VERIFY, lambda _: _verify_images(rule)
+            yield Phase.VERIFY_IMAGES, RuleType.IMAGE_VERIFY, self._verify_images
+            if checks_finished_images(rule):
+                yield Phase.VALIDATE, RuleType.IMAGE_VERIFY, self._check_images
         if rule.validate is not None:
             validate = rule.validate
             yield Phase.VALIDATE, RuleType.VALIDATION, lambda s: self._validate(validate, s)
@@ -146,9 +152,29 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             check = guard(build(setting), self._guard(setting), setting)
             if kind is RuleType.VALIDATION:
                 check = self._relax(check, setting)
-            return self._guard_conditions(check)
+            check = self._guard_conditions(check)
+        except LictorError as error:
+            check = _failing(error)
+        return self._only_named_images(check) if kind is RuleType.IMAGE_VERIFY else check
+
+    def _only_named_images(self, check: Check) -> Check:
+        # Also where the rule itself is broken: images that it does not name are none of its affair.
+        from lictor.evaluate.verify_images.image_rule import only_named
+
+        try:
+            return only_named(check, self.rule, self.context.expressions)
         except LictorError as error:
             return _failing(error)
+
+    def _verify_images(self, setting: RuleContext) -> Check:
+        from lictor.evaluate.verify_images.image_rule import compile_image_rule
+
+        return compile_image_rule(self.rule, setting, self.context.image_outcomes).verify
+
+    def _check_images(self, setting: RuleContext) -> Check:
+        from lictor.evaluate.verify_images.image_rule import compile_image_rule
+
+        return compile_image_rule(self.rule, setting, self.context.image_outcomes).check_images
 
     def _guard(self, setting: RuleContext) -> RuleGuard:
         rule = self.rule
@@ -262,12 +288,6 @@ def _mutate(mutate: Mutate, setting: RuleContext) -> Check:
     from lictor.evaluate.mutate import compile_mutate
 
     return compile_mutate(mutate, setting)
-
-
-def _verify_images(rule: Rule) -> Check:
-    from lictor.evaluate.images import compile_verify_images
-
-    return compile_verify_images(rule.verify_images, rule.image_extractors)
 
 
 def _generate(generate: Generate, setting: RuleContext) -> Check:

@@ -1,0 +1,421 @@
+"""One block of verifyImages: which images it names, and whether one of them is as it demands."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+import msgspec
+import orjson
+from msgspec.structs import replace
+
+from lictor.errors import (
+    CompileError,
+    EvaluationError,
+    LictorError,
+    LookupFailedError,
+    SignatureRefusedError,
+)
+from lictor.evaluate.conditions import Conditions, compile_conditions
+from lictor.evaluate.expressions import remember_compiled
+from lictor.evaluate.rule_context import RuleContext
+from lictor.evaluate.verify_images.attestors import (
+    Quorum,
+    WantedSigner,
+    compile_attestor_sets,
+    read_access,
+)
+from lictor.evaluate.verify_images.outcome_cache import ImageOutcome, OutcomeCache
+from lictor.evaluate.verify_images.resource_images import ResourceImage
+from lictor.evaluate.verify_images.signer_checks import (
+    ImageEvidence,
+    Refusal,
+    find_refusals,
+    read_predicate,
+    refuse,
+)
+from lictor.lang.wildcard import compile_wildcard
+from lictor.model.policy import Attestation, ValidateImage, VerifyImages
+from lictor.model.result import Status
+from lictor.model.scope import Scope
+from lictor.model.signatures import Attestor, AttestorSet, Keyless, StaticKeys
+from lictor.ports import RegistryAccess
+from lictor.raw import Json, JsonObject
+from lictor.signatures.records import SignedImage
+
+# Variables that differ from one request to the next, or with the time; where conditions may use
+# one, what they said of one request is not kept for others.
+_VARYING: Final = ("request", "serviceAccount", "images", "image", "time_", "random", "@")
+
+# Names an image of the resource; says what it is named by.
+Verify: TypeAlias = Callable[[Scope, "TaggedImage"], ImageOutcome]
+
+
+class TaggedImage:
+    """An image and the digest that its tag means now; the registry is asked once at most."""
+
+    def __init__(self, image: ResourceImage, setting: RuleContext, access: RegistryAccess) -> None:
+        self.image = image
+        self._setting = setting
+        self._access = access
+        self._digest = image.parts.digest
+        self._error: LookupFailedError | None = None
+
+    def find_digest(self) -> str:
+        """LookupFailedError where the registry does not tell."""
+        if self._error is not None:
+            raise self._error
+        if not self._digest:
+            parts = self.image.parts
+            registries = self._setting.lookups.registries()
+            try:
+                found = registries.manifest(parts.repository, parts.tag, self._access)
+            except LookupFailedError as error:
+                self._error = error
+                raise
+            self._digest = found.digest
+        return self._digest
+
+    @property
+    def known_digest(self) -> str:
+        return self._digest
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A block of a rule, as far as it follows from the policy alone."""
+
+    written: VerifyImages
+    names: Callable[[str], bool]
+    skips: Callable[[str], bool]
+    # The block with its variables filled in; EvaluationError where they cannot be.
+    fill: "Callable[[Scope], FilledBlock]"
+
+    @property
+    def verifies(self) -> bool:
+        return bool(self.written.attestors or self.written.attestations)
+
+
+class FilledBlock(msgspec.Struct, frozen=True):
+    """What a block demands of an image for one request."""
+
+    # Of everything that its outcomes depend on; empty where they depend on the request.
+    fingerprint: str
+    access: RegistryAccess
+    verify: Verify
+
+
+def compile_block(
+    written: VerifyImages, setting: RuleContext, context_names: tuple[str, ...]
+) -> Block:
+    """Compile one block; `context_names` are those of the rule's own context entries."""
+    block = _replace_deprecated(written)
+    document = setting.expressions.document(_list_filled(block))
+    make = remember_compiled(lambda filled: _compile_filled(filled, block, setting, context_names))
+    if document.is_constant:
+        constant = make(document.constant)
+        fill: Callable[[Scope], FilledBlock] = lambda _: constant  # noqa: E731
+    else:
+        fill = lambda scope: make(_fill(document.fill, scope))  # noqa: E731
+    return Block(
+        block,
+        compile_names(block.image_references),
+        compile_names(block.skip_image_references),
+        fill,
+    )
+
+
+def _list_filled(block: VerifyImages) -> JsonObject:
+    """All but conditions: these are asked when it is known what is attested."""
+    fields: JsonObject = msgspec.to_builtins(replace(block, validate=None))
+    fields["attestations"] = [
+        {key: value for key, value in each.items() if key != "conditions"}
+        for each in fields.get("attestations", ())
+    ]
+    message = block.validate.message if block.validate is not None else ""
+    return {"block": fields, "message": message}
+
+
+def _fill(fill: Callable[[Scope], Json], scope: Scope) -> Json:
+    try:
+        return fill(scope)
+    except EvaluationError as error:
+        raise EvaluationError(f"failed to substitute variables: {error}") from error
+
+
+def compile_names(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """Does one of these patterns name an image, given with digest or else with tag?"""
+    tests = [compile_wildcard(pattern) for pattern in patterns]
+    return lambda text: any(test(text) for test in tests)
+
+
+def _replace_deprecated(block: VerifyImages) -> VerifyImages:
+    """The same with what older policies write beside `attestors` among them."""
+    entry = None
+    if block.key:
+        entry = Attestor(keys=StaticKeys(public_keys=block.key), annotations=block.annotations)
+    elif block.issuer or block.subject:
+        keyless = Keyless(
+            issuer=block.issuer,
+            subject=block.subject,
+            roots=block.roots,
+            additional_extensions=block.additional_extensions,
+        )
+        entry = Attestor(keyless=keyless, annotations=block.annotations)
+    added = () if entry is None else (AttestorSet(entries=(entry,)),)
+    return replace(
+        block, image_references=list_references(block), attestors=(*block.attestors, *added)
+    )
+
+
+def list_references(block: VerifyImages) -> tuple[str, ...]:
+    """The patterns of the images that a block is about."""
+    return (*block.image_references, block.image) if block.image else block.image_references
+
+
+def _compile_filled(
+    filled: Json, written: VerifyImages, setting: RuleContext, context_names: tuple[str, ...]
+) -> FilledBlock:
+    message = str(filled["message"])
+    try:
+        block = msgspec.convert(filled["block"], VerifyImages)
+    except msgspec.ValidationError as error:
+        raise EvaluationError(f"failed to substitute variables: {error}") from error
+    attestations = tuple(
+        replace(each, conditions=original.conditions)
+        for each, original in zip(block.attestations, written.attestations, strict=True)
+    )
+    block = replace(block, attestations=attestations, validate=written.validate)
+    verification = _Verification.compile(block, message, setting)
+    return FilledBlock(
+        _fingerprint(block, message, setting, context_names),
+        verification.access,
+        verification.verify,
+    )
+
+
+def _fingerprint(
+    block: VerifyImages, message: str, setting: RuleContext, context_names: tuple[str, ...]
+) -> str:
+    deny = block.validate.deny if block.validate is not None else None
+    asked = [each.conditions for each in block.attestations]
+    text = orjson.dumps([asked, None if deny is None else deny.conditions]).decode()
+    if any(name in text for name in (*_VARYING, *context_names)):
+        return ""
+    said = msgspec.json.encode([setting.policy.namespace, message, block])
+    return hashlib.sha256(said).hexdigest()
+
+
+class _CompiledAttestation(msgspec.Struct, frozen=True):
+    field: str
+    name: str
+    type: str
+    quorums: tuple[Quorum, ...]
+    holds: Conditions | None
+
+
+class _Verification(msgspec.Struct, frozen=True):
+    """The signatures and attestations that a block demands, and what they must say."""
+
+    setting: RuleContext
+    form: str
+    access: RegistryAccess
+    quorums: tuple[Quorum, ...]
+    attestations: tuple[_CompiledAttestation, ...]
+    denial: ValidateImage | None
+    denies: Conditions | None
+
+    @classmethod
+    def compile(cls, block: VerifyImages, message: str, setting: RuleContext) -> "_Verification":
+        namespace = setting.policy.namespace
+        deny = block.validate.deny if block.validate is not None else None
+        denies = None
+        if deny is not None:
+            conditions = {"all": []} if deny.conditions is None else deny.conditions
+            denies = compile_conditions(conditions, setting.expressions, where="validate.deny")
+        return cls(
+            setting,
+            block.type,
+            read_access(block, namespace),
+            compile_attestor_sets(block.attestors, block, namespace),
+            tuple(_compile_attestations(block, setting)),
+            ValidateImage(message=message) if block.validate is not None else None,
+            denies,
+        )
+
+    def verify(self, scope: Scope, tagged: TaggedImage) -> ImageOutcome:
+        """What the registry and the conditions say of an image."""
+        image, scope = tagged.image, scope.child(image=tagged.image.describe())
+        # Outside of what is caught below: whoever may not ask here is asked again elsewhere.
+        registries = self.setting.lookups.registries()
+        try:
+            digest = tagged.find_digest()
+        except LookupFailedError as error:
+            return self._fail_unresolved(image, error)
+        evidence = ImageEvidence(
+            registries,
+            self.setting.lookups,
+            SignedImage(image.parts.repository, digest),
+            self.form,
+        )
+        outcome = self._check_signatures(image, evidence)
+        if outcome is None:
+            outcome = self._check_attestations(image, evidence, scope)
+        return replace(outcome, digest=digest)
+
+    def _fail_unresolved(self, image: ResourceImage, error: LookupFailedError) -> ImageOutcome:
+        refusal = refuse(error)
+        if self.quorums:
+            return _fail_signatures(image, (refusal,))
+        return ImageOutcome(Status.FAIL, _tell_attestations(image, refusal.text))
+
+    def _check_signatures(
+        self, image: ResourceImage, evidence: ImageEvidence
+    ) -> ImageOutcome | None:
+        for quorum in self.quorums:
+            refusals = find_refusals(quorum, evidence.check_signature)
+            if refusals:
+                return _fail_signatures(image, refusals)
+        return None
+
+    def _check_attestations(
+        self, image: ResourceImage, evidence: ImageEvidence, scope: Scope
+    ) -> ImageOutcome:
+        for attestation in self.attestations:
+            check = _StatementCheck(attestation, evidence, scope)
+            for quorum in attestation.quorums:
+                refusals = find_refusals(quorum, check.check)
+                if refusals:
+                    text = "; ".join(each.text for each in refusals)
+                    return ImageOutcome(Status.FAIL, _tell_attestations(image, text))
+            if attestation.name:
+                scope = scope.child(**{attestation.name: check.predicate})
+        return self._ask_denial(scope) or ImageOutcome(
+            Status.PASS,
+            f"verified image {'attestations' if self.attestations else 'signatures'} for "
+            f"{image.reference}",
+        )
+
+    def _ask_denial(self, scope: Scope) -> ImageOutcome | None:
+        if self.denies is None or self.denial is None:
+            return None
+        try:
+            denied, _ = self.denies(scope)
+            text = self.denial.message or "refused by its conditions"
+        except EvaluationError as error:
+            denied, text = True, f"failed to check deny conditions: {error}"
+        if not denied:
+            return None
+        return ImageOutcome(Status.FAIL, f"validation in verifyImages failed: {text}")
+
+
+def _compile_attestations(
+    block: VerifyImages, setting: RuleContext
+) -> Iterator[_CompiledAttestation]:
+    for index, each in enumerate(block.attestations):
+        field = f".attestations[{index}]"
+        type_ = each.type or each.predicate_type
+        if not type_:
+            raise CompileError("type is missing", where=field)
+        conditions = list(each.conditions) if each.conditions else None
+        yield _CompiledAttestation(
+            field,
+            each.name,
+            type_,
+            compile_attestor_sets(_attestors_of(each), block, setting.policy.namespace, field),
+            compile_conditions(conditions, setting.expressions, where=f"{field}.conditions"),
+        )
+
+
+def _attestors_of(attestation: Attestation) -> tuple[AttestorSet, ...]:
+    # Where nobody is named, an attestor that never counts says so for every image.
+    return attestation.attestors or (AttestorSet(entries=(Attestor(),)),)
+
+
+class _StatementCheck:
+    """Are the attestations of one type as they must be? Remembers what the first of them says."""
+
+    def __init__(
+        self, attestation: _CompiledAttestation, evidence: ImageEvidence, scope: Scope
+    ) -> None:
+        self._attestation = attestation
+        self._evidence = evidence
+        self._scope = scope
+        self.predicate: JsonObject = {}
+
+    def check(self, wanted: WantedSigner) -> None:
+        """Every attestation of the type by this signer must be as the conditions say."""
+        attestation = self._attestation
+        statements = self._evidence.read_statements(wanted, attestation.type)
+        predicates = [read_predicate(each) for each in statements]
+        for predicate in predicates:
+            self._check_conditions(predicate)
+        self.predicate = self.predicate or predicates[0]
+
+    def _check_conditions(self, predicate: JsonObject) -> None:
+        attestation = self._attestation
+        if attestation.holds is None:
+            return
+        try:
+            holds, text = attestation.holds(self._scope.child(**predicate))
+        except LookupFailedError:
+            raise
+        except LictorError as error:
+            raise SignatureRefusedError(f"failed to check attestations: {error}") from error
+        if not holds:
+            told = f"attestation checks failed for predicate {attestation.type}: {text}"
+            raise SignatureRefusedError(told.rstrip(": "))
+
+
+def _fail_signatures(image: ResourceImage, refusals: tuple[Refusal, ...]) -> ImageOutcome:
+    status = Status.ERROR if any(each.unknown for each in refusals) else Status.FAIL
+    text = "; ".join(each.text for each in refusals)
+    return ImageOutcome(status, f"failed to verify image {image.reference}: {text}")
+
+
+def _tell_attestations(image: ResourceImage, text: str) -> str:
+    return f"image attestations verification failed for {image.reference}: {text}"
+
+
+def find_outcome(
+    block: Block, tagged: TaggedImage, scope: Scope, cache: OutcomeCache
+) -> ImageOutcome:
+    """What the block says of an image: from the cache where it is known."""
+    filled, image = block.fill(scope), tagged.image
+    keeps = bool(filled.fingerprint) and block.written.use_cache
+    known = cache.find(filled.fingerprint, image.reference) if keeps else None
+    if known is not None:
+        return known
+    if keeps and not image.parts.digest:
+        known = _find_by_digest(filled, tagged, cache)
+        if known is not None:
+            return known
+    outcome = filled.verify(scope, tagged)
+    if keeps:
+        _keep(block, filled, image, outcome, cache)
+    return outcome
+
+
+def _find_by_digest(
+    filled: FilledBlock, tagged: TaggedImage, cache: OutcomeCache
+) -> ImageOutcome | None:
+    """A tag says nothing about what it means by now: the digest does."""
+    try:
+        digest = tagged.find_digest()
+    except LookupFailedError:
+        return None
+    return cache.find(filled.fingerprint, f"{tagged.image.parts.repository}@{digest}")
+
+
+def _keep(
+    block: Block,
+    filled: FilledBlock,
+    image: ResourceImage,
+    outcome: ImageOutcome,
+    cache: OutcomeCache,
+) -> None:
+    if outcome.digest:
+        named = f"{image.parts.repository}@{outcome.digest}"
+        cache.keep(filled.fingerprint, named, outcome)
+    # Where the digest is not written into the object, what the tag means may be another image
+    # tomorrow: then a success is known by its digest alone.
+    if block.written.mutate_digest or outcome.status is not Status.PASS:
+        cache.keep(filled.fingerprint, image.reference, outcome)
