@@ -96,9 +96,9 @@ def test_signed_annotations_are_told(media_type: str) -> None:
 
 @FORMATS
 def test_signature_counts_until_it_expires(media_type: str) -> None:
-    def headers(days: int) -> dict:
+    def headers(hours: int) -> dict:
         critical = ["io.cncf.notary.signingScheme", "io.cncf.notary.expiry"]
-        return headers_of(SIGNER, crit=critical, __expiry=NOW + timedelta(days=days))
+        return headers_of(SIGNER, crit=critical, __expiry=NOW + timedelta(hours=hours))
 
     _verify(media_type, envelope_of(media_type, SIGNER, PAYLOAD, headers=headers(1)))
     late = envelope_of(media_type, SIGNER, PAYLOAD, headers=headers(-1))
