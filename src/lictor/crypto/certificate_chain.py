@@ -75,7 +75,7 @@ def build_chain(
 ) -> "tuple[x509.Certificate, ...]":
     """The certificates from `leaf` to a trusted one; SignatureRefusedError where there are none."""
     check_validity(leaf, time)
-    _check_extensions(leaf)
+    check_extensions(leaf)
     _check_leaf_usage(leaf, purpose)
     search = _Search(anchors, time, purpose)
     found = next(search.extend((leaf,)), None)
@@ -126,14 +126,15 @@ class _Search:
         try:
             _check_issuer(issuer, chain, self._purpose)
             check_validity(issuer, self._time)
-            _check_signature(issuer, chain[-1])
+            check_issued_by(issuer, chain[-1])
         except SignatureRefusedError as error:
             self.reasons.append(str(error))
             return False
         return True
 
 
-def _check_signature(issuer: "x509.Certificate", certificate: "x509.Certificate") -> None:
+def check_issued_by(issuer: "x509.Certificate", certificate: "x509.Certificate") -> None:
+    """SignatureRefusedError unless the issuer signed the certificate, with a strong hash."""
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
     try:
@@ -153,7 +154,7 @@ def _check_issuer(
     from cryptography import x509
 
     name = name_certificate(issuer)
-    _check_extensions(issuer)
+    check_extensions(issuer)
     basic = find_extension(issuer, x509.BasicConstraints)
     if basic is None or not basic.ca:
         raise SignatureRefusedError(f"{name} is no certificate authority")
@@ -185,7 +186,8 @@ def _allows(extended: "x509.ExtendedKeyUsage", purpose: str) -> bool:
     return any(usage.dotted_string in (purpose, _ANY_PURPOSE) for usage in extended)
 
 
-def _check_extensions(certificate: "x509.Certificate") -> None:
+def check_extensions(certificate: "x509.Certificate") -> None:
+    """SignatureRefusedError where a critical extension says what nobody here understands."""
     for extension in certificate.extensions:
         identifier = extension.oid.dotted_string
         if extension.critical and identifier not in _KNOWN_CRITICAL:

@@ -4,20 +4,25 @@ its first certificate sign?
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+from lictor.crypto.certificate_chain import (
+    CODE_SIGNING,
+    check_extensions,
+    check_issued_by,
+    find_extension,
+    load_certificate,
+    name_certificate,
+    read_certificates,
+)
 from lictor.errors import SignatureRefusedError
 
 # Loading the library takes a while: it is imported where it is used.
 if TYPE_CHECKING:
     from cryptography import x509
 
-    Extension = TypeVar("Extension", bound=x509.ExtensionType)
-
-_WEAK_HASHES = frozenset(("md5", "sha1", "sha224"))
 _RSA_ALGORITHMS = {2048: "PS256", 3072: "PS384", 4096: "PS512"}
 _CURVE_ALGORITHMS = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
-_MOST_TRUSTED = 100
 # What a certificate that signs code must not be for as well.
 _FOREIGN_USAGES = (
     "key_encipherment",
@@ -26,7 +31,6 @@ _FOREIGN_USAGES = (
     "key_cert_sign",
     "crl_sign",
 )
-_CODE_SIGNING = "1.3.6.1.5.5.7.3.3"
 _FOREIGN_PURPOSES = frozenset(
     (
         "2.5.29.37.0",
@@ -36,39 +40,24 @@ _FOREIGN_PURPOSES = frozenset(
         "1.3.6.1.5.5.7.3.9",
     )
 )
-# Critical extensions whose meaning is checked here, or that say nothing about what is checked:
-# key usage, alternative names, basic constraints, extended key usage.
-_UNDERSTOOD = frozenset(("2.5.29.15", "2.5.29.17", "2.5.29.19", "2.5.29.37"))
 
 
-def read_trusted(text: str) -> "list[x509.Certificate]":
+def read_trusted(text: str) -> "tuple[x509.Certificate, ...]":
     """Read all certificates of a PEM text; refused where there are none."""
-    from cryptography import x509
-
     try:
-        found = x509.load_pem_x509_certificates(text.encode())
-    except (ValueError, x509.InvalidVersion) as error:
+        return read_certificates(text)
+    except ValueError as error:
         raise SignatureRefusedError(f"the trusted certificates cannot be read: {error}") from error
-    if len(found) > _MOST_TRUSTED:
-        raise SignatureRefusedError(f"more than {_MOST_TRUSTED} trusted certificates")
-    return found
 
 
-def read_chain(encoded: Sequence[bytes]) -> "list[x509.Certificate]":
+def read_chain(encoded: Sequence[bytes]) -> "tuple[x509.Certificate, ...]":
     """Read certificates in DER; refused where one is malformed or there are none."""
-    from cryptography import x509
-
-    try:
-        chain = [x509.load_der_x509_certificate(data) for data in encoded]
-        # The library reads extensions and keys when they are first asked for.
-        for certificate in chain:
-            certificate.public_key()
-            list(certificate.extensions)
-    except _list_faults() as error:
-        raise SignatureRefusedError(f"a certificate cannot be read: {error}") from error
-    if not chain:
+    if not encoded:
         raise SignatureRefusedError("the signature comes without certificates")
-    return chain
+    try:
+        return tuple(load_certificate(data) for data in encoded)
+    except ValueError as error:
+        raise SignatureRefusedError(f"a certificate cannot be read: {error}") from error
 
 
 def check_chain(chain: "Sequence[x509.Certificate]") -> None:
@@ -77,10 +66,10 @@ def check_chain(chain: "Sequence[x509.Certificate]") -> None:
     for certificate, issuer in zip(chain, [*authorities, chain[-1]], strict=True):
         if certificate is not issuer and certificate.subject == certificate.issuer:
             raise SignatureRefusedError(
-                f"{describe(certificate)} is a root in the middle of the chain"
+                f"{name_certificate(certificate)} is a root in the middle of the chain"
             )
         _check_issued(certificate, issuer)
-        _check_extensions(certificate)
+        check_extensions(certificate)
     for position, authority in enumerate(authorities):
         _check_authority(authority, below=position)
     _check_signer(leaf)
@@ -90,10 +79,10 @@ def check_validity(chain: "Sequence[x509.Certificate]", moment: datetime, when: 
     """Refuse a chain of which a certificate is not valid at that time."""
     for certificate in chain:
         if moment < certificate.not_valid_before_utc:
-            raise SignatureRefusedError(f"{describe(certificate)} is not valid yet {when}")
+            raise SignatureRefusedError(f"{name_certificate(certificate)} is not valid yet {when}")
         if moment > certificate.not_valid_after_utc:
             raise SignatureRefusedError(
-                f"{describe(certificate)} has expired {when}: it was valid until "
+                f"{name_certificate(certificate)} has expired {when}: it was valid until "
                 f"{certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
             )
 
@@ -105,12 +94,12 @@ def check_revocation(chain: "Sequence[x509.Certificate]") -> None:
 
     # Nobody but itself could revoke a root.
     for certificate in chain[:-1]:
-        access = _find(certificate, x509.AuthorityInformationAccess) or ()
+        access = find_extension(certificate, x509.AuthorityInformationAccess) or ()
         asks = any(entry.access_method == AuthorityInformationAccessOID.OCSP for entry in access)
-        if asks or _find(certificate, x509.CRLDistributionPoints) is not None:
+        if asks or find_extension(certificate, x509.CRLDistributionPoints) is not None:
             raise SignatureRefusedError(
-                f"{describe(certificate)} names an OCSP responder or a revocation list, and "
-                "whether it was revoked cannot be checked here: sign with a certificate that "
+                f"{name_certificate(certificate)} names an OCSP responder or a revocation list, "
+                "and whether it was revoked cannot be checked here: sign with a certificate that "
                 "names neither"
             )
 
@@ -128,58 +117,48 @@ def signing_algorithm(certificate: "x509.Certificate") -> str:
         name = _CURVE_ALGORITHMS.get(key.curve.name)
     if name is None:
         raise SignatureRefusedError(
-            f"the key of {describe(certificate)} must be RSA with 2048, 3072 or 4096 bits, or "
-            "ECDSA on P-256, P-384 or P-521"
+            f"the key of {name_certificate(certificate)} must be RSA with 2048, 3072 or 4096 bits, "
+            "or ECDSA on P-256, P-384 or P-521"
         )
     return name
 
 
-def describe(certificate: "x509.Certificate") -> str:
-    """A certificate for people."""
-    return f"certificate {certificate.subject.rfc4514_string()!r}"
-
-
 def _check_issued(certificate: "x509.Certificate", issuer: "x509.Certificate") -> None:
-    algorithm = certificate.signature_hash_algorithm
-    if algorithm is None or algorithm.name in _WEAK_HASHES:
-        raise SignatureRefusedError(f"{describe(certificate)} was signed with a weak algorithm")
     try:
-        certificate.verify_directly_issued_by(issuer)
-    except _list_faults() as error:
+        check_issued_by(issuer, certificate)
+    except SignatureRefusedError as error:
         if certificate is issuer:
             raise SignatureRefusedError(
-                f"the chain ends with {describe(certificate)}, which is no root"
+                f"the chain ends with {name_certificate(certificate)}, which is no root"
             ) from error
         raise SignatureRefusedError(
-            f"{describe(certificate)} was not issued by {describe(issuer)}, which follows it"
+            f"{name_certificate(certificate)} was not issued by {name_certificate(issuer)}, which "
+            f"follows it: {error}"
         ) from error
-
-
-def _check_extensions(certificate: "x509.Certificate") -> None:
-    for extension in certificate.extensions:
-        if extension.critical and extension.oid.dotted_string not in _UNDERSTOOD:
-            raise SignatureRefusedError(
-                f"{describe(certificate)} has a critical extension that is not known here: "
-                f"{extension.oid.dotted_string}"
-            )
 
 
 def _check_authority(certificate: "x509.Certificate", below: int) -> None:
     """Check that it may issue, with that many authorities between it and the signer."""
     from cryptography import x509
 
-    basic, usage = _find(certificate, x509.BasicConstraints), _find(certificate, x509.KeyUsage)
+    basic, usage = (
+        find_extension(certificate, x509.BasicConstraints),
+        find_extension(certificate, x509.KeyUsage),
+    )
     if basic is None or not basic.ca or usage is None or not usage.key_cert_sign:
-        raise SignatureRefusedError(f"{describe(certificate)} may not issue certificates")
+        raise SignatureRefusedError(f"{name_certificate(certificate)} may not issue certificates")
     if basic.path_length is not None and basic.path_length < below:
-        raise SignatureRefusedError(f"{describe(certificate)} may not have so long a chain")
+        raise SignatureRefusedError(f"{name_certificate(certificate)} may not have so long a chain")
 
 
 def _check_signer(certificate: "x509.Certificate") -> None:
     from cryptography import x509
 
-    basic, usage = _find(certificate, x509.BasicConstraints), _find(certificate, x509.KeyUsage)
-    name = describe(certificate)
+    basic, usage = (
+        find_extension(certificate, x509.BasicConstraints),
+        find_extension(certificate, x509.KeyUsage),
+    )
+    name = name_certificate(certificate)
     if basic is not None and basic.ca:
         raise SignatureRefusedError(f"{name} is that of an authority and may not sign images")
     if usage is None or not usage.digital_signature:
@@ -194,36 +173,11 @@ def _check_signer(certificate: "x509.Certificate") -> None:
 def _check_purposes(certificate: "x509.Certificate") -> None:
     from cryptography import x509
 
-    purposes = _find(certificate, x509.ExtendedKeyUsage)
+    purposes = find_extension(certificate, x509.ExtendedKeyUsage)
     if purposes is None:
         return
     named = {purpose.dotted_string for purpose in purposes}
-    if _CODE_SIGNING not in named or named & _FOREIGN_PURPOSES:
+    if CODE_SIGNING not in named or named & _FOREIGN_PURPOSES:
         raise SignatureRefusedError(
-            f"{describe(certificate)} is not for signing code alone (extended key usage)"
+            f"{name_certificate(certificate)} is not for signing code alone (extended key usage)"
         )
-
-
-def _find(certificate: "x509.Certificate", kind: "type[Extension]") -> "Extension | None":
-    from cryptography import x509
-
-    try:
-        return certificate.extensions.get_extension_for_class(kind).value
-    except x509.ExtensionNotFound:
-        return None
-
-
-def _list_faults() -> tuple[type[Exception], ...]:
-    """What the library raises for certificates that are malformed or signed by somebody else."""
-    from cryptography import x509
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-
-    return (
-        InvalidSignature,
-        TypeError,
-        UnsupportedAlgorithm,
-        ValueError,
-        x509.DuplicateExtension,
-        x509.InvalidVersion,
-        x509.UnsupportedGeneralNameType,
-    )

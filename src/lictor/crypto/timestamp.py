@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from rfc3161_client import TimeStampResponse
 
 _LARGEST = 64 * 1024
+_MOST_EMBEDDED = 16
+_GRANTED = bytes.fromhex("3003020100")
+_SEQUENCE = 0x30
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,15 @@ def check_timestamp(
     raise SignatureRefusedError(f"the time stamp is not right: {reasons[0]}")
 
 
+def wrap_token(token: bytes) -> bytes:
+    """Make a granted response of a bare time stamp token: both in DER."""
+    content = _GRANTED + token
+    if len(content) < 0x80:
+        return bytes((_SEQUENCE, len(content))) + content
+    length = len(content).to_bytes((len(content).bit_length() + 7) // 8)
+    return bytes((_SEQUENCE, 0x80 | len(length))) + length + content
+
+
 def _check(
     response: "TimeStampResponse", message: bytes, authority: TimestampAuthority
 ) -> datetime:
@@ -60,7 +72,9 @@ def _check(
     *others, root = authority.certificates
     leaf = _find_leaf(response, authority)
     intermediates = [certificate for certificate in others if certificate != leaf]
-    build_chain(leaf, Anchors((root,), tuple(intermediates)), time, TIME_STAMPING)
+    # What comes with the time stamp helps to reach the root, and is trusted for nothing.
+    embedded = [certificate for certificate in _read_embedded(response) if certificate != leaf]
+    build_chain(leaf, Anchors((root,), (*intermediates, *embedded)), time, TIME_STAMPING)
     builder = VerifierBuilder(tsa_certificate=leaf, intermediates=intermediates, roots=[root])
     try:
         builder.build().verify_message(response, message)
@@ -74,11 +88,17 @@ def _find_leaf(response: "TimeStampResponse", authority: TimestampAuthority) -> 
     first = authority.certificates[0]
     if not _is_authority(first):
         return first
-    embedded = [load_certificate(data) for data in response.signed_data.certificates]
-    leaves = [certificate for certificate in embedded if not _is_authority(certificate)]
+    leaves = [item for item in _read_embedded(response) if not _is_authority(item)]
     if len(leaves) != 1:
         raise SignatureRefusedError("it does not tell the certificate of its authority")
     return leaves[0]
+
+
+def _read_embedded(response: "TimeStampResponse") -> "list[x509.Certificate]":
+    found = response.signed_data.certificates
+    if len(found) > _MOST_EMBEDDED:
+        raise SignatureRefusedError(f"a time stamp with more than {_MOST_EMBEDDED} certificates")
+    return [load_certificate(data) for data in found]
 
 
 def _is_authority(certificate: "x509.Certificate") -> bool:

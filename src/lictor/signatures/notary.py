@@ -3,21 +3,23 @@
 The rules are those that notation applies at its level "strict" with a trust store of type "ca".
 """
 
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import orjson
 
+from lictor.crypto.certificate_chain import name_certificate
 from lictor.crypto.code_signing import (
     check_chain,
     check_revocation,
     check_validity,
-    describe,
     read_chain,
     read_trusted,
     signing_algorithm,
 )
+from lictor.crypto.timestamp import TimestampAuthority, check_timestamp, wrap_token
 from lictor.errors import ImageNotFoundError, SignatureRefusedError
 from lictor.lang.signed_message import SignedMessage, read_cose, read_jws
 from lictor.ports import ImageManifest, Registries
@@ -178,7 +180,7 @@ def _check_signature(message: SignedMessage, signer: "x509.Certificate") -> None
     if message.algorithm != algorithm:
         raise SignatureRefusedError(
             f"the algorithm is {message.algorithm or 'not told'}, but the key of "
-            f"{describe(signer)} signs with {algorithm}"
+            f"{name_certificate(signer)} signs with {algorithm}"
         )
     digest = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}[algorithm[2:]]
     key = signer.public_key()
@@ -191,7 +193,7 @@ def _check_signature(message: SignedMessage, signer: "x509.Certificate") -> None
             key.verify(pair, message.signed, ec.ECDSA(digest))
     except (InvalidSignature, ValueError) as error:
         raise SignatureRefusedError(
-            f"the signature does not match its content and the key of {describe(signer)}"
+            f"the signature does not match its content and the key of {name_certificate(signer)}"
         ) from error
 
 
@@ -261,8 +263,8 @@ def _check_trusted(
     # Any of the chain may be trusted: its root, an authority in between, or the signer alone.
     if not any(certificate in anchors for certificate in chain):
         raise SignatureRefusedError(
-            f"{describe(chain[0])} does not lead to a trusted certificate; its root is "
-            f"{describe(chain[-1])}"
+            f"{name_certificate(chain[0])} does not lead to a trusted certificate; its root is "
+            f"{name_certificate(chain[-1])}"
         )
 
 
@@ -277,9 +279,26 @@ def _check_time(
     if not trusted.timestamp_certificates:
         check_validity(chain, now, "now")
         return None
-    if message.unprotected.get(_TIMESTAMP) is None:
-        raise SignatureRefusedError("the signature has no time stamp, and the policy asks for one")
-    raise SignatureRefusedError("time stamps of notation signatures cannot be verified yet")
+    stamped = _read_timestamp(message, trusted)
+    check_validity(chain, stamped, "at the time of its time stamp")
+    return stamped
+
+
+def _read_timestamp(message: SignedMessage, trusted: TrustedNotary) -> datetime:
+    """Tell when a trusted authority saw the signature; JOSE writes its token as text."""
+    token = message.unprotected.get(_TIMESTAMP)
+    if isinstance(token, str):
+        try:
+            token = b64decode(token, validate=True)
+        except ValueError:
+            token = None
+    if not isinstance(token, bytes):
+        raise SignatureRefusedError(
+            "the signature has no time stamp, and certificates of time stamp authorities are given"
+        )
+    roots = read_trusted(trusted.timestamp_certificates)
+    authorities = [TimestampAuthority((root,)) for root in roots]
+    return check_timestamp(wrap_token(token), message.signature, authorities)
 
 
 def _describe_signer(leaf: "x509.Certificate", stamped: datetime | None) -> Signer:
