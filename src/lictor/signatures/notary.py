@@ -20,7 +20,7 @@ from lictor.crypto.code_signing import (
     signing_algorithm,
 )
 from lictor.crypto.timestamp import TimestampAuthority, check_timestamp, wrap_token
-from lictor.errors import ImageNotFoundError, SignatureRefusedError
+from lictor.errors import CorruptContentError, ImageNotFoundError, SignatureRefusedError
 from lictor.lang.signed_message import SignedMessage, read_cose, read_jws
 from lictor.ports import ImageManifest, Registries
 from lictor.raw import Json, JsonObject
@@ -82,13 +82,16 @@ def find_referrers_of_type(
 def _read_signature(
     registries: Registries, signature: SignedImage, location: SignatureLocation
 ) -> FoundEnvelope:
-    manifest = registries.manifest(signature.repository, signature.digest, location.access)
-    layer = _read_only_layer(manifest)
-    content = b""
-    if layer is not None and _size_of(layer) <= _LARGEST_ENVELOPE:
-        digest = str(layer.get("digest", ""))
-        content = registries.blob(signature.repository, digest, location.access)
-    media_type = str(layer.get("mediaType", "")) if layer is not None else ""
+    media_type, content = "", b""
+    try:
+        manifest = registries.manifest(signature.repository, signature.digest, location.access)
+        layer = _read_only_layer(manifest)
+        if layer is not None and _size_of(layer) <= _LARGEST_ENVELOPE:
+            media_type, digest = str(layer.get("mediaType", "")), str(layer.get("digest", ""))
+            content = registries.blob(signature.repository, digest, location.access)
+    except (ImageNotFoundError, CorruptContentError):
+        # One signature that is broken must not stand in the way of the others.
+        content = b""
     return FoundEnvelope(origin=signature.digest, media_type=media_type, content=content)
 
 
@@ -157,12 +160,14 @@ def verify_envelope(
 
 
 def _read_message(found: FoundEnvelope) -> SignedMessage:
+    if not found.content:
+        raise SignatureRefusedError("the envelope is missing, corrupt or too large")
     read = _READERS.get(found.media_type)
     if read is None:
         raise SignatureRefusedError(
             f"a signature of media type {found.media_type!r}; known are {', '.join(_READERS)}"
         )
-    if not 0 < len(found.content) <= _LARGEST_ENVELOPE:
+    if len(found.content) > _LARGEST_ENVELOPE:
         raise SignatureRefusedError(f"an envelope of {len(found.content)} bytes")
     try:
         return read(found.content)

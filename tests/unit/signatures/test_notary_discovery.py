@@ -74,6 +74,9 @@ def test_one_signature_that_counts_is_enough(registry, image: SignedImage) -> No
     registry.push_referrer(image.digest, SIGNATURE_TYPE, [(JWS, b"rubbish")])
     registry.push_referrer(image.digest, SIGNATURE_TYPE, [])
     registry.refer(image.digest, registry.push(b"no manifest"), SIGNATURE_TYPE)
+    lost = registry.push_referrer(image.digest, SIGNATURE_TYPE, [(JWS, b"soon gone")])
+    del registry.contents[registry.push(b"soon gone")]
+    assert lost in registry.contents
     _sign(registry, image.digest, STRANGER)
     origin = _sign(registry, image.digest)
     assert verify_notary(registry, image, TRUSTED, HERE, NOW).origin == origin
