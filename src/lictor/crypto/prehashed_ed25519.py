@@ -14,6 +14,8 @@ _ROOT_OF_MINUS_ONE = pow(2, (_PRIME - 1) // 4, _PRIME)
 # Before what is hashed: this is the pre-hashed form (1), and it has no context (0).
 _DOMAIN = b"SigEd25519 no Ed25519 collisions\x01\x00"
 
+_NEUTRAL = (1).to_bytes(32, "little")
+
 # Extended homogeneous coordinates (X, Y, Z, T) with x = X/Z, y = Y/Z, x*y = T/Z.
 _Point: TypeAlias = tuple[int, int, int, int]
 
@@ -21,7 +23,8 @@ _Point: TypeAlias = tuple[int, int, int, int]
 def accepts_prehashed(key: bytes, signature: bytes, message: bytes) -> bool:
     """Check the signature of a message by a key of 32 bytes."""
     public = _read_point(key)
-    if len(signature) != 64 or public is None:
+    # Of small order: such a key accepts what nobody signed.
+    if len(signature) != 64 or public is None or _write_point(_multiply(public, 8)) == _NEUTRAL:
         return False
     scalar = int.from_bytes(signature[32:], "little")
     # A scalar beyond the order would be a second form of the same signature.
