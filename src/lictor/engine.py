@@ -128,7 +128,7 @@ class Engine:
                 results.extend(answers)
                 for answer in answers:
                     if answer.patched is not None:
-                        case = case.with_object(answer.patched)
+                        case = _take_over(case, answer, results)
                 if step.program.first_only and any(a.status in _DECISIVE for a in answers):
                     break
         return case
@@ -164,6 +164,12 @@ class Engine:
                     steps.append(_Step(program, phase, rules))
                     needs = reduce(or_, (rule.needs for rule, _ in rules), needs)
         return _Plan(tuple(steps), needs)
+
+
+def _take_over(case: Case, answer: Result, results: list[Result]) -> Case:
+    if answer.is_silent:
+        results.remove(answer)
+    return case if answer.patched is None else case.with_object(answer.patched)
 
 
 def _check_programs(programs: Iterable[Program]) -> tuple[Program, ...]:

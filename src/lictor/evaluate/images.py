@@ -32,11 +32,12 @@ def extract_images(resource: JsonObject) -> JsonObject:
 def _images_of(containers: Json, path: tuple[str, ...]) -> JsonObject:
     images = {}
     for index, container in enumerate(containers if isinstance(containers, list) else ()):
-        if not isinstance(container, dict) or not isinstance(container.get("image"), str):
+        image = container.get("image") if isinstance(container, dict) else None
+        if not isinstance(container, dict) or not isinstance(image, str) or not image:
             continue
         name = container.get("name")
         key = name if isinstance(name, str) else str(index)
-        images[key] = _describe(container["image"], f"/{'/'.join(path)}/{index}/image")
+        images[key] = _describe(image, f"/{'/'.join(path)}/{index}/image")
     return images
 
 

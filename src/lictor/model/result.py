@@ -120,6 +120,8 @@ class Result(msgspec.Struct, frozen=True):
     # Mutation: the resource as this rule leaves it; `target` is another object that it changed.
     patched: JsonObject | None = None
     target: JsonObject | None = None
+    # It changes the object and is told to nobody: another rule of the policy gives its answer.
+    is_silent: bool = False
     part: TargetPart | None = None
     # Generation: what would be created, in order, and what each is a copy of (None: of nothing).
     generated: tuple[JsonObject, ...] = ()

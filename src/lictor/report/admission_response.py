@@ -225,7 +225,8 @@ def _answer_cel(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:
     )
     if refusals:
         return AdmissionAnswer(allowed=False, message="; ".join(refusals), warnings=warnings)
-    return AdmissionAnswer(warnings=warnings) if warnings else ALLOWED
+    patch = _list_changes(verdict) if verdict.patched is not verdict.request.object else ()
+    return AdmissionAnswer(warnings=warnings, patch=patch) if warnings or patch else ALLOWED
 
 
 def _answer_cel_mutating(verdict: Verdict) -> AdmissionAnswer:

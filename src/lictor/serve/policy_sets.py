@@ -214,7 +214,7 @@ def _split(program: Program, route: WebhookRoute) -> _SplitRules:
                 # What it makes or changes is the background's affair.
                 triggered.append(replace(rule, check=rule.applies or rule.check))
         elif _is_asked(rule, route):
-            (now if _changes_answer(rule, program) else later).append(rule)
+            (now if _changes_answer(rule, program, route) else later).append(rule)
     if program.first_only and now:
         # The first rule that answers keeps the others quiet: they must be asked in one go.
         now, later = [rule for rule in program.rules if rule in now or rule in later], []
@@ -223,16 +223,16 @@ def _split(program: Program, route: WebhookRoute) -> _SplitRules:
 
 def _is_asked(rule: CompiledRule, route: WebhookRoute) -> bool:
     if route.style is AnswerStyle.CEL_VALIDATING:
-        # Signatures are evaluated when the object is final; there is nothing to change before.
-        return not route.mutating
+        # Digests are written first; signatures are verified when the object is final.
+        return route.mutating == (rule.phase is Phase.MUTATE)
     if route.mutating:
         return rule.phase in (Phase.MUTATE, Phase.VERIFY_IMAGES)
     return rule.phase is Phase.VALIDATE
 
 
-def _changes_answer(rule: CompiledRule, program: Program) -> bool:
+def _changes_answer(rule: CompiledRule, program: Program, route: WebhookRoute) -> bool:
     return (
-        rule.phase in (Phase.MUTATE, Phase.VERIFY_IMAGES)
+        route.mutating
         or rule.action is Action.ENFORCE
         or rule.override is not None
         or program.emit_warning

@@ -160,11 +160,13 @@ def test_words_that_scripts_look_for(body, words):
 def test_what_cannot_be_verified_yet_is_a_warning():
     signed = {"imageReferences": ["ghcr.io/*"], "attestors": [], "mutateDigest": False}
     assert review_policy(classic(rule(verifyImages=[signed]))).allowed
-    asking = [{"expression": "verifyImageSignatures('a/b', [attestors.k]) > 0"}]
-    result = review_policy(cel("ImageValidatingPolicy", validations=asking))
-    assert any("spec: signatures of images" in each for each in result.warnings)
-    plain = [{"expression": "images.containers.all(i, i != '')"}]
-    assert review_policy(cel("ImageValidatingPolicy", validations=plain)).warnings == ()
+    signer = {"key": {"data": "k"}, "tuf": {"root": {"path": "/root.json"}}}
+    attestors = [{"name": "k", "cosign": signer}]
+    validations = [{"expression": "true"}]
+    result = review_policy(
+        cel("ImageValidatingPolicy", attestors=attestors, validations=validations)
+    )
+    assert any("put the root metadata into data" in each for each in result.warnings)
 
 
 def test_kyvernos_own_words():

@@ -100,6 +100,11 @@ def _make_cel(kind: str, **spec: object) -> JsonObject:
     }
 
 
+def _make_image_policy(**spec: object) -> JsonObject:
+    attestors = [{"name": "a", "cosign": {"key": {"data": "k"}}}]
+    return _make_cel("ImageValidatingPolicy", attestors=attestors, **VALIDATIONS, **spec)
+
+
 VALIDATIONS = {"validations": [{"expression": "true"}]}
 MUTATIONS: JsonObject = {
     "mutations": [
@@ -138,6 +143,14 @@ MUTATIONS: JsonObject = {
             "/gpol/p",
             _make_cel("GeneratingPolicy", generate=[{"expression": "true"}]),
             (0, 0, 1),
+        ),
+        ("/ivpol/mutate/p", _make_image_policy(), (1, 0, 0)),
+        ("/ivpol/validate/p", _make_image_policy(), (1, 0, 0)),
+        ("/ivpol/validate/p", _make_image_policy(validationActions=["Audit"]), (0, 1, 0)),
+        (
+            "/ivpol/mutate/p",
+            _make_image_policy(validationConfigurations={"mutateDigest": False}),
+            (0, 0, 0),
         ),
     ],
 )

@@ -24,6 +24,8 @@ from lictor.model.policy import AuditAnnotation, CelExpression, CelVariable
 from lictor.model.program import Case
 from lictor.model.result import Result, Status
 
+# What is said of an expression for which the author has no words.
+NO_MESSAGE = "CEL expression validation failed at index "
 # What Kubernetes takes of a message that an expression makes.
 _LONGEST_MESSAGE = 5 * 1024
 
@@ -190,7 +192,7 @@ def _compile_validation(
         phrase = language.evaluator(
             validation.message_expression, ("string",), f"{where}.messageExpression"
         )
-    otherwise = f"CEL expression validation failed at index {index}"
+    otherwise = f"{NO_MESSAGE}{index}"
     return _Validation(
         language.condition(validation.expression, f"{where}.expression"),
         validation.message or otherwise,

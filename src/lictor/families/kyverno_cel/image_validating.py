@@ -1,6 +1,7 @@
-"""ImageValidatingPolicy becomes a program, up to the point where signatures must be verified."""
+"""ImageValidatingPolicy and NamespacedImageValidatingPolicy become programs."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import msgspec
 
@@ -8,14 +9,26 @@ from lictor.compile.cel.deferral import build_when_used, make_rule
 from lictor.compile.cel.selection import choose_action, select_all, select_constrained
 from lictor.compile.context import CompileContext
 from lictor.compile.needs import state_needs
+from lictor.errors import CompileError
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import (
     ResultTemplate,
     compile_exemptions,
 )
 from lictor.evaluate.cel.expressions import ExpressionCompiler, compile_match_conditions
-from lictor.evaluate.cel.validate import ImageValidatingCheck, compile_images
-from lictor.evaluate.cel.validations import compile_validations
+from lictor.evaluate.cel.image_attestors import (
+    build_access,
+    compile_attestations,
+    compile_attestors,
+)
+from lictor.evaluate.cel.image_checks import (
+    DigestPatch,
+    ImagePolicyParts,
+    ImageValidatingCheck,
+    compile_images,
+)
+from lictor.evaluate.cel.image_verification import VerificationRules, bind_verification
+from lictor.evaluate.cel.validations import Judge, compile_validations
 from lictor.evaluate.cel.views import View, view_payload
 from lictor.families.kyverno_cel.autogen import Floor, list_floors
 from lictor.families.kyverno_cel.records import ImageValidatingPolicy
@@ -49,59 +62,113 @@ class _Compiler(msgspec.Struct, frozen=True):
 
     def rules(self, spec: ImageValidatingSpec) -> Iterator[CompiledRule]:
         if spec.evaluation.mode == "JSON":
-            yield self._rule(lambda: select_all, lambda: self._check(spec, view_payload()))
+            yield from self._rules(spec, lambda: select_all, lambda: spec, view_payload())
             return
         constraints = spec.match_constraints
-        yield self._rule(
-            lambda: select_constrained(constraints, self.ref, self.around),
-            lambda: self._check(spec, self._view(spec)),
+        yield from self._rules(
+            spec, lambda: select_constrained(constraints, self.ref, self.around), lambda: spec
         )
         for floor in list_floors(constraints, spec.autogen.pod_controllers):
-            yield self._floor_rule(spec, floor)
+            yield from self._floor_rules(spec, floor)
 
-    def _floor_rule(self, spec: ImageValidatingSpec, floor: Floor) -> CompiledRule:
-        def build() -> Check:
-            rewritten = floor.rewrite(spec)
-            return self._check(rewritten, self._view(rewritten))
-
-        return self._rule(
+    def _floor_rules(self, spec: ImageValidatingSpec, floor: Floor) -> Iterator[CompiledRule]:
+        return self._rules(
+            spec,
             lambda: select_constrained(floor.constraints, self.ref, self.around),
-            lambda: build_when_used(build),
+            lambda: floor.rewrite(spec),
+            is_deferred=True,
         )
 
-    def _rule(self, select: Callable[[], Select], check: Callable[[], Check]) -> CompiledRule:
-        phase = Phase.VERIFY_IMAGES
+    def _rules(
+        self,
+        spec: ImageValidatingSpec,
+        select: Callable[[], Select],
+        rewrite: Callable[[], ImageValidatingSpec],
+        view: View | None = None,
+        *,
+        is_deferred: bool = False,
+    ) -> Iterator[CompiledRule]:
+        """The rule that writes digests, where that is wanted, and the one that validates."""
+
+        @cache
+        def compile_once() -> tuple[ImagePolicyParts, Judge]:
+            rewritten = rewrite()
+            return self._compile(rewritten, view or self._view(rewritten))
+
+        def build_patch() -> Check:
+            return DigestPatch(compile_once()[0]).check
+
+        def build_check() -> Check:
+            return ImageValidatingCheck(*compile_once()).check
+
+        if spec.validation_configurations.mutate_digest:
+            yield self._rule(
+                Phase.MUTATE, select, lambda: build_when_used(_build_or_none(build_patch))
+            )
+        yield self._rule(
+            Phase.VERIFY_IMAGES,
+            select,
+            (lambda: build_when_used(build_check)) if is_deferred else build_check,
+        )
+
+    def _rule(
+        self, phase: Phase, select: Callable[[], Select], check: Callable[[], Check]
+    ) -> CompiledRule:
         return make_rule(self.ref.name, phase, self.action, select=select, check=check)
 
     def _view(self, spec: ImageValidatingSpec) -> View:
         return self.around.viewpoint.view([msgspec.json.encode(spec).decode()])
 
-    def _check(self, spec: ImageValidatingSpec, view: View) -> Check:
+    def _compile(self, spec: ImageValidatingSpec, view: View) -> tuple[ImagePolicyParts, Judge]:
         ref, around = self.ref, self.around
         plain = ExpressionCompiler(
             kyverno_environment("image", is_namespaced=bool(ref.namespace)),
-            around.host_functions(ref.namespace),
+            bind_verification(around.host_functions(ref.namespace)),
             watch=around.watch_rule(ref.name),
         )
         language = plain.declare(spec.variables)
         template = ResultTemplate(ref, RuleType.IMAGE_VERIFY, self.action)
         ignore = spec.failure_policy == "Ignore"
-        return ImageValidatingCheck(
+        access = build_access(spec.credentials, ref.namespace)
+        parts = ImagePolicyParts(
             view,
             compile_match_conditions(spec.match_conditions, plain, ignore_errors=ignore),
             compile_exemptions(around.exceptions, ref, plain, ignore_errors=ignore),
             compile_images(spec.images, spec.match_image_references, language),
             _describe(spec),
-            compile_validations(
-                spec.validations, spec.audit_annotations, language, template, ref.name
+            VerificationRules(
+                compile_attestors(spec, access, language),
+                compile_attestations(spec),
+                access,
+                around.lookups,
             ),
+            spec.validation_configurations,
             template,
-        ).check
+        )
+        judge = compile_validations(
+            spec.validations, spec.audit_annotations, language, template, ref.name
+        )
+        return parts, judge
+
+
+def _build_or_none(build: Callable[[], Check]) -> Callable[[], Check]:
+    """A check that changes nothing where the policy is wrong: the other rule says what is."""
+
+    def build_anyway() -> Check:
+        try:
+            return build()
+        except CompileError:
+            return lambda _: ()
+
+    return build_anyway
 
 
 def _describe(spec: ImageValidatingSpec) -> JsonObject:
     """The variables `attestors` and `attestations`."""
     return {
-        "attestors": {each.name: msgspec.to_builtins(each) for each in spec.attestors},
+        # Through JSON, as CEL knows lists and no tuples.
+        "attestors": {
+            each.name: msgspec.json.decode(msgspec.json.encode(each)) for each in spec.attestors
+        },
         "attestations": {each.name: each.name for each in spec.attestations},
     }

@@ -67,15 +67,7 @@ _no_cluster = _absent("cluster")
 _no_global_context = _absent("global context")
 _no_registry = _absent("registry")
 _no_network = _absent("network")
-
-
-def _no_verifier(*_given: Json) -> NoReturn:
-    raise NotProvidedError(
-        "this release of lictor cannot verify signatures of images: remove the policy, or set its "
-        "validationActions to Audit"
-    )
-
-
+_no_verifier = _absent("verifier of signatures")
 _no_authorizer = _absent("authorizer")
 
 

@@ -1,4 +1,4 @@
-"""ImageValidatingPolicy, up to the signatures."""
+"""ImageValidatingPolicy: which images it is about, and whose signatures it takes."""
 
 import re
 
@@ -13,6 +13,9 @@ PODS = {
 }
 
 
+OFF = {"mutateDigest": False, "verifyDigest": False, "required": False}
+
+
 def policy(*expressions, **spec):
     return {
         "apiVersion": "policies.kyverno.io/v1",
@@ -21,6 +24,7 @@ def policy(*expressions, **spec):
         "spec": {
             "matchConstraints": {"resourceRules": [PODS]},
             "attestors": [{"name": "me", "cosign": {"key": {"data": "k"}}}],
+            "validationConfigurations": OFF,
             "validations": [{"expression": text, "message": "no"} for text in expressions],
             **spec,
         },
@@ -78,7 +82,7 @@ def test_images(summarize, document, resource, expected):
     assert summarize([document], resource) == expected
 
 
-def test_what_needs_signatures_cannot_be_decided_yet(summarize):
+def test_without_a_registry_signatures_cannot_be_decided(summarize):
     text = "images.containers.all(image, verifyImageSignatures(image, [attestors.me]) > 0)"
     ((rule, status, message),) = summarize([policy(text)], pod(GOOD))
     assert (rule, status) == ("evaluation", "error")

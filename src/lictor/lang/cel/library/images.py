@@ -93,7 +93,8 @@ def _split_tag(text: str) -> tuple[str, str | None]:
 
 def _parse_repository(text: str) -> tuple[str, str] | None:
     first, slash, rest = text.partition("/")
-    if slash and ("." in first or ":" in first or first == "localhost"):
+    # Unlike elsewhere, a bare `localhost` is a folder of Docker Hub here.
+    if slash and ("." in first or ":" in first):
         registry, repository = first, rest
     else:
         registry, repository = "", text

@@ -1,0 +1,276 @@
+"""The images of an object that an ImageValidatingPolicy is about, and what must hold for them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.errors import CompileError, EvaluationError
+from lictor.evaluate.cel.exceptions import (
+    Exemption,
+    ResultTemplate,
+    allow,
+    find_exceptions,
+    tell_exempted,
+)
+from lictor.evaluate.cel.expressions import UNDECIDED, Evaluate, ExpressionCompiler, Holds
+from lictor.evaluate.cel.image_verification import (
+    ImageVerification,
+    VerificationRules,
+    current_verification,
+)
+from lictor.evaluate.cel.validations import NO_MESSAGE, Judge
+from lictor.evaluate.cel.views import View
+from lictor.lang.cel.environment import Activation, image_environment, make_activation
+from lictor.lang.image_reference import parse_image
+from lictor.lang.wildcard import compile_wildcard
+from lictor.model.image_validation import (
+    ImagesExpression,
+    MatchImageReference,
+    ValidationConfiguration,
+)
+from lictor.model.program import Case
+from lictor.model.request import GroupVersionKind
+from lictor.model.result import Result, Status
+from lictor.raw import Json, JsonObject
+
+# The images by the name of their extractor.
+FindImages: TypeAlias = Callable[[GroupVersionKind, Activation], dict[str, list[str]]]
+
+_POD_SPECS = {
+    ("", "Pod"): "spec",
+    ("batch", "CronJob"): "spec.jobTemplate.spec.template.spec",
+    ("batch", "Job"): "spec.template.spec",
+    **dict.fromkeys(
+        [("apps", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")],
+        "spec.template.spec",
+    ),
+}
+_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+_LISTS = ("list(string)", "list(dyn)", "dyn")
+
+
+def compile_images(
+    extractors: Sequence[ImagesExpression],
+    references: Sequence[MatchImageReference],
+    language: ExpressionCompiler,
+) -> FindImages:
+    """The images of Pods and their controllers, and what the policy's own expressions find."""
+    own = {
+        extractor.name: language.evaluator(extractor.expression, _LISTS, f"images[{index}]")
+        for index, extractor in enumerate(extractors)
+    }
+    usual = {path: _compile_usual(path, language) for path in set(_POD_SPECS.values())}
+    wants = _compile_references(references, language)
+
+    def find(kind: GroupVersionKind, activation: Activation) -> dict[str, list[str]]:
+        path = _POD_SPECS.get((kind.group, kind.kind)) if kind.version == "v1" else None
+        chosen = {**usual[path], **own} if path is not None else own
+        found = ((name, _read_images(e(activation), name)) for name, e in chosen.items())
+        return {name: [image for image in images if wants(image)] for name, images in found}
+
+    return find
+
+
+def _compile_usual(path: str, language: ExpressionCompiler) -> dict[str, Evaluate]:
+    subject = "(object != null ? object : oldObject)"
+    return {
+        field: language.evaluator(
+            f"{subject}.{path}.?{field}.orValue([]).map(e, e.image)", _LISTS, f"images of {path}"
+        )
+        for field in _CONTAINERS
+    }
+
+
+def _read_images(found: object, name: str) -> Iterable[str]:
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise EvaluationError(f"images {name}: expected a list of texts")
+    return found
+
+
+def _compile_references(
+    references: Sequence[MatchImageReference], language: ExpressionCompiler
+) -> Callable[[str], bool]:
+    """Whether one of them means the image; without any, all are meant."""
+    tests = [_compile_reference(r, i, language) for i, r in enumerate(references)]
+    if not tests:
+        return lambda _: True
+
+    def wants(image: str) -> bool:
+        if any(test(image) for test in tests):
+            return True
+        # With a digest it is the same image still: nobody gets around `*:v1` by adding one.
+        tagged, separator, _ = image.partition("@")
+        return bool(separator) and any(test(tagged) for test in tests)
+
+    return wants
+
+
+def _compile_reference(
+    reference: MatchImageReference, index: int, language: ExpressionCompiler
+) -> Callable[[str], bool]:
+    where = f"matchImageReferences[{index}]"
+    if reference.glob:
+        return compile_wildcard(reference.glob)
+    if not reference.expression:
+        raise CompileError("either glob or expression must be set", where=where)
+    holds = ExpressionCompiler(image_environment(), watch=language.watch).condition(
+        reference.expression, f"{where}.expression"
+    )
+    return lambda image: holds(make_activation({"ref": image}))
+
+
+class ImagePolicyParts(msgspec.Struct, frozen=True):
+    """What both checks of a policy are made of."""
+
+    view: View
+    matches: Holds | None
+    exemptions: tuple[Exemption, ...]
+    find_images: FindImages
+    # Variables that are the same for all requests.
+    fixed: JsonObject
+    rules: VerificationRules
+    configuration: ValidationConfiguration
+    template: ResultTemplate
+
+    def select(self, case: Case) -> "_Selection | tuple[Result, ...]":
+        """The images that the policy is about; results where there is nothing to look at."""
+        activation = self.view(case)
+        if self.matches is not None and not self.matches(activation):
+            return ()
+        found = find_exceptions(self.exemptions, activation)
+        allowed = allow(found)
+        if found and not any(allowed.values()):
+            return tell_exempted(found, self.template)
+        images = self.find_images(case.request.kind, activation)
+        values = {"images": images, **self.fixed, **({"exceptions": allowed} if found else {})}
+        spared = [compile_wildcard(text) for text in allowed["allowedImages"]]
+        named = dict.fromkeys(image for each in images.values() for image in each)
+        kept = tuple(image for image in named if not any(test(image) for test in spared))
+        return _Selection(self.view.adding(case, **values), kept)
+
+
+class _Selection(msgspec.Struct, frozen=True):
+    activation: Activation
+    # Those that no exception allows, in the order of the object.
+    images: tuple[str, ...]
+
+
+class ImageValidatingCheck(msgspec.Struct, frozen=True):
+    """Do the expressions hold, and has every image been verified?"""
+
+    parts: ImagePolicyParts
+    judge: Judge
+
+    def check(self, case: Case) -> tuple[Result, ...]:
+        verification = ImageVerification(self.parts.rules)
+        token = current_verification.set(verification)
+        try:
+            return self._check(case, verification)
+        except UNDECIDED as error:
+            message = f"failed to evaluate policy: {error}"
+            return self.parts.template.make("evaluation", Status.ERROR, message)
+        finally:
+            current_verification.reset(token)
+
+    def _check(self, case: Case, verification: ImageVerification) -> tuple[Result, ...]:
+        selected = self.parts.select(case)
+        if not isinstance(selected, _Selection):
+            return selected
+        verification.activation = selected.activation
+        results = self.judge(selected.activation)
+        if results[0].status is Status.FAIL:
+            return tuple(_explain(result, verification.refusals) for result in results)
+        problem = next(self._find_problems(selected.images, verification), None)
+        if problem is None:
+            return results
+        # What the author writes into a message is about the expressions.
+        failed = replace(results[0], status=Status.FAIL, message=problem)
+        return (_explain(failed, verification.refusals),)
+
+    def _find_problems(
+        self, images: Iterable[str], verification: ImageVerification
+    ) -> Iterator[str]:
+        wanted = self.parts.configuration
+        for image in images:
+            if wanted.verify_digest and not parse_image(image).digest:
+                yield f"missing digest for {image}"
+            if wanted.required and not verification.has_verified(image):
+                yield (
+                    f"unverified image {image}: the expressions hold, but none has verified it; "
+                    "where that is meant, set validationConfigurations.required to false"
+                )
+
+
+_MOST_REFUSALS = 20
+
+
+def _explain(result: Result, refusals: Mapping[str, str]) -> Result:
+    """The same result with the reasons why signatures do not count."""
+    if not refusals:
+        return result
+    chosen = dict(list(refusals.items())[:_MOST_REFUSALS])
+    properties = {**result.properties, **{f"verify {key}": why for key, why in chosen.items()}}
+    message = result.message
+    if message.startswith(NO_MESSAGE):
+        # The author gave no words for it: these say more than a number.
+        message = f"{message}: {'; '.join(f'{key}: {why}' for key, why in chosen.items())}"
+    return replace(result, message=message, properties=properties)
+
+
+class DigestPatch(msgspec.Struct, frozen=True):
+    """Writes the digest of each image behind its tag, so that what is verified is what runs."""
+
+    parts: ImagePolicyParts
+
+    def check(self, case: Case) -> tuple[Result, ...]:
+        subject = case.request.object
+        if subject is None:
+            return ()
+        try:
+            selected = self.parts.select(case)
+            if not isinstance(selected, _Selection):
+                return ()
+            pinned = self._find_digests(selected.images)
+        except UNDECIDED:
+            # Whoever validates will meet the same obstacle, and say so.
+            return ()
+        changed = _pin(subject, pinned) if pinned else subject
+        if changed is subject:
+            return ()
+        (result,) = self.parts.template.make(self.parts.template.policy.name, Status.PASS, "")
+        return (replace(result, patched=changed, is_silent=True),)
+
+    def _find_digests(self, images: Iterable[str]) -> dict[str, str]:
+        """The names that have no digest, and the same with one."""
+        verification = ImageVerification(self.parts.rules)
+        return {
+            image: f"{image}@{verification.locate(image).digest}"
+            for image in images
+            if not parse_image(image).digest
+        }
+
+
+def _pin(subject: JsonObject, pinned: Mapping[str, str]) -> JsonObject:
+    """The object with other names of images: in fields whose names say that they hold some."""
+    changed = {
+        key: value if key in ("metadata", "status") else _pin_field(key, value, pinned)
+        for key, value in subject.items()
+    }
+    return changed if any(changed[key] is not subject[key] for key in subject) else subject
+
+
+def _pin_field(name: str, value: Json, pinned: Mapping[str, str]) -> Json:
+    if isinstance(value, str):
+        holds_image = name.lower().endswith(("image", "images"))
+        return pinned.get(value, value) if holds_image else value
+    if isinstance(value, dict):
+        fields = {key: _pin_field(key, each, pinned) for key, each in value.items()}
+        return fields if any(fields[key] is not value[key] for key in value) else value
+    if isinstance(value, list):
+        items = [_pin_field(name, each, pinned) for each in value]
+        return (
+            items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+        )
+    return value
