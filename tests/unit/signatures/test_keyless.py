@@ -196,6 +196,15 @@ def test_what_was_tampered_with_proves_nothing(what):
         identify(tamper(found))
 
 
+def test_an_entry_of_another_certificate_of_the_same_key_proves_nothing():
+    key = make_key()
+    first, second = (pem_of_certificates(OURS.issue(key)) for _ in range(2))
+    found = FoundSignature("test", PAYLOAD, PAYLOAD, sign(key, PAYLOAD), first.encode())
+    assert identify(log_anew(found, describe(found)))
+    with pytest.raises(SignatureRefusedError, match="another key or certificate"):
+        identify(log_anew(found, describe(found, second)))
+
+
 UNLOGGED = make_authority("ours intermediate")
 
 CERTIFICATES = {
@@ -504,6 +513,12 @@ def test_a_time_stamp_may_hold_the_certificate_of_its_authority():
     assert identify(change(found, timestamps=(held,)), attestor).signed_at
     with pytest.raises(SignatureRefusedError, match="does not tell the certificate"):
         identify(stamp(found), attestor)
+
+
+def test_a_chain_of_time_stamps_must_hang_together():
+    chain = pem_of_certificates(OURS.stamp_certificate, STRANGERS.stamp_root.certificate)
+    with pytest.raises(SignatureRefusedError, match="no trusted authority"):
+        identify(stamp(stamped()), trusting(ignore_log=True, timestamp_chain=chain))
 
 
 @pytest.mark.parametrize(
