@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from registry_server import RegistryServer
-from securesystemslib.signer import CryptoSigner
+from securesystemslib.signer._crypto_signer import CryptoSigner
 from tuf.api._payload import MetaFile, Root, Snapshot, TargetFile, Targets, Timestamp
 from tuf.api.metadata import Metadata
 
