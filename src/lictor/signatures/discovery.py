@@ -22,6 +22,7 @@ from lictor.signatures.records import FoundSignature, SignatureLocation, SignedI
 # More are not read and not passed over either: the image cannot be verified then.
 MOST_SIGNATURES = 100
 _LARGEST_PAYLOAD = 16 * 1024 * 1024
+_LARGEST_WHOLE = 64 * 1024 * 1024
 
 _SIGNATURES = "application/vnd.dev.cosign.artifact.sig.v1+json"
 _ATTESTATIONS = (
@@ -37,13 +38,14 @@ _UNTOLD = ("", "application/vnd.oci.empty.v1+json")
 _ReadLayer: TypeAlias = Callable[[Descriptor, bytes, ReadManifest, str], tuple[FoundSignature, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Repository:
-    """Where to look, with whose credentials."""
+    """Where to look, with whose credentials, and how much may still be read there."""
 
     registries: Registries
     name: str
     access: RegistryAccess
+    bytes_left: int = _LARGEST_WHOLE
 
     def manifest(self, tag_or_digest: str) -> ImageManifest:
         return self.registries.manifest(self.name, tag_or_digest, self.access)
@@ -51,7 +53,14 @@ class _Repository:
     def blob(self, layer: Descriptor) -> bytes:
         if layer.size > _LARGEST_PAYLOAD:
             raise ValueError(f"it has {layer.size} bytes, more than {_LARGEST_PAYLOAD}")
-        return self.registries.blob(self.name, layer.digest, self.access)
+        content = self.registries.blob(self.name, layer.digest, self.access)
+        self.bytes_left -= len(content)
+        if self.bytes_left < 0:
+            raise LookupFailedError(
+                f"{self.name}: the signatures and attestations of one image have more than"
+                f" {_LARGEST_WHOLE} bytes: remove those that nobody needs"
+            )
+        return content
 
     def referrers(self, digest: str) -> tuple[Descriptor, ...]:
         try:

@@ -185,6 +185,13 @@ def test_attestations_in_another_repository_count_only_where_the_policy_says_so(
     assert len(find_attestations(registries, image, elsewhere)) == 1
 
 
+def test_attestations_that_fill_the_memory_are_an_error(registries, image, key):
+    large = Layer(b"x" * (13 * 1024 * 1024), media_type=ENVELOPE)
+    push_layers(registries, image, [large] * 5, suffix="att")
+    with pytest.raises(LookupFailedError, match="more than 67108864 bytes"):
+        find_attestations(registries, image, BESIDE)
+
+
 def test_no_attestation_is_a_refusal(registries, image, key):
     with pytest.raises(SignatureRefusedError, match=r"^no attestations found$"):
         accept_statements((), image, trust(key), registries)
