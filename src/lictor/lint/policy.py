@@ -18,6 +18,7 @@ from lictor.lint.match import MatchLimits, check_match, check_subresources, chec
 from lictor.lint.patterns import check_json_patches, check_patterns
 from lictor.lint.rules import (
     check_bodies,
+    check_extractor_use,
     check_generate,
     check_mutate,
     check_name,
@@ -204,15 +205,14 @@ def lint_policy(body: Json) -> list[Finding]:
 
 
 def find_image_faults(body: Json) -> list[Finding]:
-    """What keeps rules with verifyImages from verifying anything."""
+    """What keeps rules about images from being used: they could not verify anything."""
     policy = Field(body)
     is_audit = _read_facts(policy).is_audit
     return [
         finding
         for rule in policy["spec"]["rules"].each()
-        if not rule["verifyImages"].is_empty
-        for finding in check_images(rule, is_audit=is_audit)
-        if finding.check == "bad-images"
+        for finding in (*check_images(rule, is_audit=is_audit), *check_extractor_use(rule))
+        if finding.check in ("bad-images", "bad-rule")
     ]
 
 

@@ -169,6 +169,13 @@ def check_rule_names(rules: Field) -> Iterator[Finding]:
         seen.add(name.text)
 
 
+def check_extractor_use(rule: Field) -> Iterator[Finding]:
+    """Nobody looks at extractors of images but verifyImages."""
+    if rule["imageExtractors"] and rule["verifyImages"].is_empty:
+        message = "imageExtractors are for verifyImages rules only"
+        yield flag("bad-rule", rule["imageExtractors"].path, message)
+
+
 def check_bodies(rule: Field) -> Iterator[Finding]:
     """One of validate, mutate, generate and verifyImages."""
     found = [name for name in BODIES if not rule[name].is_empty]
@@ -176,9 +183,7 @@ def check_bodies(rule: Field) -> Iterator[Finding]:
         names = " and ".join(found) or "none"
         message = f"expected exactly one of {', '.join(BODIES)}, found {names}"
         yield flag("bad-rule", rule.path, message)
-    if rule["imageExtractors"] and "verifyImages" not in found:
-        message = "imageExtractors are for verifyImages rules only"
-        yield flag("bad-rule", rule["imageExtractors"].path, message)
+    yield from check_extractor_use(rule)
     if rule["celPreconditions"] and not rule["validate"]["cel"]:
         message = "celPreconditions are for validate.cel rules only"
         finding = flag("bad-rule", rule["celPreconditions"].path, message)

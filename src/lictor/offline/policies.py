@@ -137,7 +137,7 @@ def _is_fatal(found: Finding) -> bool:
 
 def _list_image_faults(loaded: Loaded) -> Iterator[Finding]:
     for policy in loaded.policies:
-        if not any(getattr(rule, "verify_images", ()) for rule in _rules_of(policy.record)):
+        if not any(_is_about_images(rule) for rule in _rules_of(policy.record)):
             continue
         # Loaded where needed: most policies are not about images.
         from lictor.lint.policy import find_image_faults
@@ -150,6 +150,10 @@ def _list_image_faults(loaded: Loaded) -> Iterator[Finding]:
                 kind=policy.record.kind,
                 name=policy.record.metadata.name,
             )
+
+
+def _is_about_images(rule: object) -> bool:
+    return bool(getattr(rule, "verify_images", ()) or getattr(rule, "image_extractors", ()))
 
 
 def _rules_of(policy: PolicyRecord) -> tuple[object, ...]:

@@ -133,6 +133,8 @@ class TrustedIdentity(msgspec.Struct, frozen=True):
     identities: tuple[Identity, ...]
     # PEM; empty: the authorities of the trust root.
     roots: str = ""
+    # May authorities of the trust root help from a certificate to `roots`? A bundle sends none.
+    borrows_intermediates: bool = False
     # Extensions of Fulcio's certificates, by name or object identifier.
     extensions: Mapping[str, str] = {}
     log: LogTrust = LogTrust()

@@ -158,15 +158,34 @@ def gather_trust(attestor: CosignAttestor, registries: Registries) -> TrustRoot:
         return own
     shared = read_trust_root(registries.trusted_root(attestor.tuf.mirror, attestor.tuf.root))
     return TrustRoot(
-        own.authorities or shared.authorities,
+        _lend_intermediates(attestor, own.authorities, shared) or shared.authorities,
         own.logs or shared.logs,
         own.certificate_logs or shared.certificate_logs,
         own.timestamp_authorities or shared.timestamp_authorities,
     )
 
 
+def _lend_intermediates(
+    attestor: CosignAttestor, own: tuple[CertificateAuthority, ...], shared: TrustRoot
+) -> tuple[CertificateAuthority, ...]:
+    """The attestor's own authorities; those of the Sigstore are trusted for nothing, but may help
+    to a root.
+    """
+    if not getattr(attestor, "borrows_intermediates", False):
+        return own
+    lent = tuple(each for one in shared.authorities for each in one.anchors.intermediates)
+    return tuple(
+        CertificateAuthority(
+            Anchors(one.anchors.roots, one.anchors.intermediates + lent), one.period
+        )
+        for one in own
+    )
+
+
 def _needs_sigstore(attestor: CosignAttestor, own: TrustRoot) -> bool:
     log = attestor.log
+    if getattr(attestor, "borrows_intermediates", False):
+        return True
     if not (log.ignore_log or own.logs):
         return True
     if isinstance(attestor, TrustedKey):

@@ -173,6 +173,7 @@ class _Compiler(msgspec.Struct, frozen=True):
         return TrustedIdentity(
             identities=(identity,),
             roots=keyless.roots or self.block.roots,
+            borrows_intermediates=self.block.type == BUNDLE,
             extensions=keyless.additional_extensions,
             log=log,
         )

@@ -51,40 +51,47 @@ Verify: TypeAlias = Callable[[Scope, "TaggedImage"], ImageOutcome]
 
 
 class TaggedImage:
-    """An image and the digest that its tag means now; the registry is asked once at most."""
+    """An image and the digest that is meant by it; the registry is asked for it once at most."""
 
-    def __init__(self, image: ResourceImage, setting: RuleContext, access: RegistryAccess) -> None:
+    def __init__(
+        self, image: ResourceImage, setting: RuleContext, access: RegistryAccess, digest: str = ""
+    ) -> None:
+        """`digest` is what the tag was found to mean before, while judging the same object."""
         self.image = image
+        self.digest = image.parts.digest or digest
         self._setting = setting
         self._access = access
-        self._digest = image.parts.digest
         self._error: LookupFailedError | None = None
+
+    @property
+    def pinned(self) -> str:
+        """The image by its digest."""
+        return f"{self.image.parts.repository}@{self.digest}"
 
     def find_digest(self) -> str:
         """LookupFailedError where the registry does not tell."""
         if self._error is not None:
             raise self._error
-        if not self._digest:
-            parts = self.image.parts
-            registries = self._setting.lookups.registries()
-            try:
-                found = registries.manifest(parts.repository, parts.tag, self._access)
-            except LookupFailedError as error:
-                self._error = error
-                raise
-            self._digest = found.digest
-        return self._digest
+        if not self.digest:
+            self.digest = self.ask_registry()
+        return self.digest
 
-    @property
-    def known_digest(self) -> str:
-        return self._digest
+    def ask_registry(self) -> str:
+        """What the tag means now."""
+        parts = self.image.parts
+        registries = self._setting.lookups.registries()
+        try:
+            return registries.manifest(parts.repository, parts.tag, self._access).digest
+        except LookupFailedError as error:
+            self._error = error
+            raise
 
 
 class Block(msgspec.Struct, frozen=True):
     """A block of a rule, as far as it follows from the policy alone."""
 
     written: VerifyImages
-    names: Callable[[str], bool]
+    names: Callable[[ResourceImage], bool]
     skips: Callable[[str], bool]
     # The block with its variables filled in; EvaluationError where they cannot be.
     fill: "Callable[[Scope], FilledBlock]"
@@ -118,14 +125,14 @@ def compile_block(
     return Block(
         block,
         compile_names(block.image_references),
-        compile_names(block.skip_image_references),
+        _compile_any(block.skip_image_references),
         fill,
     )
 
 
 def _list_filled(block: VerifyImages) -> JsonObject:
     """All but conditions: these are asked when it is known what is attested."""
-    fields: JsonObject = msgspec.to_builtins(replace(block, validate=None))
+    fields: JsonObject = orjson.loads(msgspec.json.encode(replace(block, validate=None)))
     fields["attestations"] = [
         {key: value for key, value in each.items() if key != "conditions"}
         for each in fields.get("attestations", ())
@@ -141,8 +148,13 @@ def _fill(fill: Callable[[Scope], Json], scope: Scope) -> Json:
         raise EvaluationError(f"failed to substitute variables: {error}") from error
 
 
-def compile_names(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Does one of these patterns name an image, given with digest or else with tag?"""
+def compile_names(patterns: tuple[str, ...]) -> Callable[[ResourceImage], bool]:
+    """Does one of these patterns name an image, by its digest or by its tag?"""
+    fits = _compile_any(patterns)
+    return lambda image: any(fits(name) for name in image.names)
+
+
+def _compile_any(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     tests = [compile_wildcard(pattern) for pattern in patterns]
     return lambda text: any(test(text) for test in tests)
 
@@ -250,12 +262,8 @@ class _Verification(msgspec.Struct, frozen=True):
             digest = tagged.find_digest()
         except LookupFailedError as error:
             return self._fail_unresolved(image, error)
-        evidence = ImageEvidence(
-            registries,
-            self.setting.lookups,
-            SignedImage(image.parts.repository, digest),
-            self.form,
-        )
+        signed = SignedImage(image.parts.repository, digest)
+        evidence = ImageEvidence(registries, self.setting.lookups, signed, self.form)
         outcome = self._check_signatures(image, evidence)
         if outcome is None:
             outcome = self._check_attestations(image, evidence, scope)
@@ -379,43 +387,43 @@ def find_outcome(
     block: Block, tagged: TaggedImage, scope: Scope, cache: OutcomeCache
 ) -> ImageOutcome:
     """What the block says of an image: from the cache where it is known."""
-    filled, image = block.fill(scope), tagged.image
+    filled = block.fill(scope)
     keeps = bool(filled.fingerprint) and block.written.use_cache
-    known = cache.find(filled.fingerprint, image.reference) if keeps else None
+    known = _find_known(filled, tagged, cache) if keeps else None
     if known is not None:
         return known
-    if keeps and not image.parts.digest:
-        known = _find_by_digest(filled, tagged, cache)
-        if known is not None:
-            return known
     outcome = filled.verify(scope, tagged)
     if keeps:
-        _keep(block, filled, image, outcome, cache)
+        _keep(block, filled, tagged, outcome, cache)
     return outcome
 
 
-def _find_by_digest(
+def _find_known(
     filled: FilledBlock, tagged: TaggedImage, cache: OutcomeCache
 ) -> ImageOutcome | None:
-    """A tag says nothing about what it means by now: the digest does."""
-    try:
-        digest = tagged.find_digest()
-    except LookupFailedError:
-        return None
-    return cache.find(filled.fingerprint, f"{tagged.image.parts.repository}@{digest}")
+    if not tagged.digest:
+        known = cache.find(filled.fingerprint, tagged.image.reference)
+        if known is not None:
+            # Whoever else judges this object must judge the same image.
+            tagged.digest = known.digest
+            return known
+        try:
+            tagged.find_digest()
+        except LookupFailedError:
+            return None
+    return cache.find(filled.fingerprint, tagged.pinned)
 
 
 def _keep(
     block: Block,
     filled: FilledBlock,
-    image: ResourceImage,
+    tagged: TaggedImage,
     outcome: ImageOutcome,
     cache: OutcomeCache,
 ) -> None:
-    if outcome.digest:
-        named = f"{image.parts.repository}@{outcome.digest}"
-        cache.keep(filled.fingerprint, named, outcome)
+    if tagged.digest:
+        cache.keep(filled.fingerprint, tagged.pinned, outcome)
     # Where the digest is not written into the object, what the tag means may be another image
     # tomorrow: then a success is known by its digest alone.
     if block.written.mutate_digest or outcome.status is not Status.PASS:
-        cache.keep(filled.fingerprint, image.reference, outcome)
+        cache.keep(filled.fingerprint, tagged.image.reference, outcome)

@@ -55,7 +55,7 @@ class ImageRule(msgspec.Struct, frozen=True):
             image
             for image in self.list_images(resource)
             for block in self.blocks
-            if block.names(image.reference)
+            if block.names(image)
         ]
 
     def verify(self, case: Case) -> tuple[Result, ...]:
@@ -81,29 +81,32 @@ class ImageRule(msgspec.Struct, frozen=True):
         if image.is_in(case.request.old_object):
             # As in Kyverno: what runs already is not judged anew by every change of the object.
             return
-        tagged = TaggedImage(image, self.setting, block.fill(case.scope).access)
+        tagged = self._tag(case, block, image, verified.digests.get(image.text, ""))
         outcome = self._judge(case, block, tagged)
-        digest = outcome.digest if outcome is not None else ""
         if block.written.mutate_digest and not image.parts.digest:
             try:
-                digest = digest or tagged.find_digest()
+                verified.write_digest(image, tagged.find_digest())
             except LookupFailedError as error:
                 yield RuleOutcome(Status.ERROR, f"failed to update digest: {error}")
             else:
-                verified.write_digest(image, digest)
-                outcome = outcome or ImageOutcome(Status.PASS, "mutated image digest", digest)
+                outcome = outcome or ImageOutcome(Status.PASS, "mutated image digest")
+        if tagged.digest:
+            verified.digests[image.text] = tagged.digest
         if outcome is not None:
             if block.verifies:
-                verified.note(image, digest, outcome.status)
+                verified.note(tagged, outcome.status)
             yield RuleOutcome(outcome.status, outcome.message)
+
+    def _tag(self, case: Case, block: Block, image: ResourceImage, digest: str = "") -> TaggedImage:
+        return TaggedImage(image, self.setting, block.fill(case.scope).access, digest)
 
     def _judge(self, case: Case, block: Block, tagged: TaggedImage) -> ImageOutcome | None:
         if not block.verifies:
             return None
-        image = tagged.image.reference
-        if not block.names(image) or block.skips(image):
-            policy, rule = self.setting.policy.name, self.setting.rule
-            message = f"skipping image reference image {image}, policy {policy} ruleName {rule}"
+        image = tagged.image
+        if not block.names(image) or block.skips(image.reference):
+            named, policy, rule = image.reference, self.setting.policy.name, self.setting.rule
+            message = f"skipping image reference image {named}, policy {policy} ruleName {rule}"
             return ImageOutcome(Status.SKIP, message)
         return find_outcome(block, tagged, case.scope, self.cache)
 
@@ -115,35 +118,48 @@ class ImageRule(msgspec.Struct, frozen=True):
         passed, skipped = list[str](), list[str]()
         for block in self.blocks:
             for image in self.list_images(resource):
-                if not block.names(image.reference):
+                if not block.names(image):
                     continue
                 fault = self._find_fault(case, block, image)
                 if fault:
                     return (self.setting.result(case, RuleOutcome(Status.FAIL, fault)),)
-                is_skipped = block.written.required and self._is_skipped(image)
+                is_skipped = block.written.required and self._is_skipped(case, image)
                 (skipped if is_skipped else passed).append(image.reference)
         outcome = _sum_up(passed, skipped)
         return (self.setting.result(case, outcome),) if outcome is not None else ()
 
-    def _is_skipped(self, image: ResourceImage) -> bool:
+    def _is_skipped(self, case: Case, image: ResourceImage) -> bool:
         """The word of the last block counts, as in Kyverno; none of them has failed."""
         last = self.blocks[-1]
-        return last.verifies and (not last.names(image.reference) or last.skips(image.reference))
+        return last.verifies and (not last.names(image) or self._is_exempt(case, last, image))
 
     def _find_fault(self, case: Case, block: Block, image: ResourceImage) -> str:
         if block.written.verify_digest and not image.parts.digest:
             return f"missing digest for {image.reference}"
         if not block.written.required or image.is_in(case.request.old_object):
             return ""
-        if block.verifies and block.skips(image.reference):
-            return ""
         # Nobody has verified what a block without attestors names: `required` says that someone
         # must have, and what the object's annotations say of it anyone could have written.
         if block.verifies:
-            tagged = TaggedImage(image, self.setting, block.fill(case.scope).access)
+            if self._is_exempt(case, block, image):
+                return ""
+            tagged = self._tag(case, block, image)
             if find_outcome(block, tagged, case.scope, self.cache).status is Status.PASS:
                 return ""
         return f"unverified image {image.reference}"
+
+    def _is_exempt(self, case: Case, block: Block, image: ResourceImage) -> bool:
+        """Does skipImageReferences name it, or named it before its digest was written?"""
+        if block.skips(image.reference):
+            return True
+        tagged_name = image.parts.reference_with_tag
+        if not (image.parts.digest and image.parts.tag and block.skips(tagged_name)):
+            return False
+        # Anyone may write the name of a free tag before the digest of another image.
+        try:
+            return self._tag(case, block, image).ask_registry() == image.parts.digest
+        except LookupFailedError:
+            return False
 
 
 def _sum_up(passed: list[str], skipped: list[str]) -> RuleOutcome | None:
@@ -162,14 +178,15 @@ class _Verified:
         self._resource = resource
         self._changed: Json = resource
         self._outcomes: dict[str, str] = {}
+        # What tags were found to mean: the same for every block and container.
+        self.digests: dict[str, str] = {}
 
     def write_digest(self, image: ResourceImage, digest: str) -> None:
         named = f"{image.parts.reference_with_tag}@{digest}"
         self._changed = _replace_at(self._changed, image.path, named)
 
-    def note(self, image: ResourceImage, digest: str, status: Status) -> None:
-        parts = image.parts
-        named = f"{parts.repository}@{digest}" if digest else image.reference
+    def note(self, tagged: TaggedImage, status: Status) -> None:
+        named = tagged.pinned if tagged.digest else tagged.image.reference
         self._outcomes[named] = tell_status(status)
 
     def finish(self, case: Case) -> JsonObject:
@@ -211,7 +228,7 @@ def only_named(check: Check, rule: Rule, expressions: Expressions) -> Check:
 
     def check_named(case: Case) -> tuple[Result, ...]:
         resource = case.request.object
-        if resource is None or not any(names(each.reference) for each in list_images(resource)):
+        if resource is None or not any(map(names, list_images(resource))):
             return ()
         return check(case)
 

@@ -31,6 +31,13 @@ class ResourceImage(msgspec.Struct, frozen=True):
         return self.parts.reference
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What patterns may name it by: a digest does not make it another image than its tag."""
+        if self.parts.digest and self.parts.tag:
+            return (self.reference, self.parts.reference_with_tag)
+        return (self.reference,)
+
+    @property
     def pointer(self) -> str:
         return "".join(f"/{escape_key(str(step))}" for step in self.path)
 

@@ -5,7 +5,13 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from lictor.errors import ImageNotFoundError, LictorError, LookupFailedError, SignatureRefusedError
+from lictor.errors import (
+    EvaluationError,
+    ImageNotFoundError,
+    LictorError,
+    LookupFailedError,
+    SignatureRefusedError,
+)
 from lictor.evaluate.verify_images.attestors import (
     BUNDLE,
     Nobody,
@@ -61,14 +67,14 @@ def _ask_member(member: WantedSigner | Quorum, check: CheckSigner) -> tuple[Refu
         return find_refusals(member, check)
     try:
         check(member)
-    except (SignatureRefusedError, LookupFailedError) as error:
+    except (SignatureRefusedError, LookupFailedError, EvaluationError) as error:
         return (refuse(error, member.field),)
     return ()
 
 
 def refuse(error: LictorError, field: str = "") -> Refusal:
     """What a failure says of the attestor that a field names."""
-    unknown = isinstance(error, LookupFailedError) and not isinstance(error, ImageNotFoundError)
+    unknown = not isinstance(error, SignatureRefusedError | ImageNotFoundError)
     return Refusal(f"{field}: {error}" if field else str(error), unknown)
 
 
