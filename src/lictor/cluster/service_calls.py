@@ -2,11 +2,10 @@
 
 import asyncio
 import os
-import socket
 import ssl
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -16,6 +15,7 @@ import orjson
 
 from lictor.cluster.flags import Flags
 from lictor.errors import LictorError, LookupFailedError, UsageError
+from lictor.http.addresses import list_meanings, resolve
 from lictor.lang.cel.host import BLOCKED_HOSTS, BLOCKED_NETWORKS
 from lictor.lang.cel.library.http import check_url, find_blocked_network
 from lictor.lang.url import parse_url
@@ -62,7 +62,6 @@ _METHODS = ("GET", "POST")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 10
 _MOST_BUNDLES = 32
-_NAT64 = ip_network("64:ff9b::/96")
 # A token that is good for nothing but calls to services: their own audience, not the API server's.
 _TOKEN_VARIABLE = "KYVERNO_SCOPED_TOKEN_PATH"  # noqa: S105
 _TOKEN_PATH = "/var/run/secrets/kyverno/apicall/token"  # noqa: S105
@@ -152,14 +151,15 @@ class ServiceCaller:
         if self._allowed and ".." in url.path.split("/"):
             # `%2e%2e` inside an allowed path leads out of it where the server reads it.
             raise LookupFailedError(f'URL "{url}" is not permitted: no matching allowlist entry')
-        addresses = await _resolve(url)
+        port = url.port or (443 if url.scheme == "https" else 80)
+        addresses = await resolve(url.host, port)
         for address in addresses:
             self._check_address(url, address)
         request.extensions = {**request.extensions, "sni_hostname": url.host}
         request.url = url.copy_with(host=addresses[0])
 
     def _check_address(self, url: httpx.URL, address: str) -> None:
-        for meant in _list_meanings(address):
+        for meant in list_meanings(address):
             network = find_blocked_network(meant, self._blocked)
             if network:
                 raise LookupFailedError(
@@ -257,33 +257,6 @@ def _next_step(step: _Step, status: int, target: httpx.URL) -> _Step:
         return _Step(step.method, target, headers, step.content)
     headers.pop("content-type", None)
     return _Step("GET", target, headers, None)
-
-
-async def _resolve(url: httpx.URL) -> list[str]:
-    port = url.port or (443 if url.scheme == "https" else 80)
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise LookupFailedError(f"failed to resolve {url.host}: {error}") from error
-    addresses = list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))
-    if not addresses:
-        raise LookupFailedError(f"no usable addresses resolved for {url.host}")
-    return addresses
-
-
-def _list_meanings(text: str) -> list[str]:
-    """The address, and those of machines that it reaches in other clothes."""
-    address = ip_address(text)
-    meanings: list[IPv4Address | IPv6Address | None] = [address]
-    if address.is_unspecified:
-        # To connect to nowhere is to connect to oneself.
-        meanings += [ip_address("127.0.0.1"), ip_address("::1")]
-    if isinstance(address, IPv6Address):
-        meanings += [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-        if address in _NAT64:
-            meanings.append(IPv4Address(int(address) & 0xFFFFFFFF))
-    return [str(meant) for meant in meanings if meant is not None]
 
 
 def _read_json_or_none(content: bytes) -> Json:

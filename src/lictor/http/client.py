@@ -42,6 +42,10 @@ class HttpClientError(ConnectionError):
     """The connection broke, or what came is no HTTP."""
 
 
+class AnswerTooLargeError(HttpClientError):
+    """The server sends more than whoever asks wants to read."""
+
+
 class ServerAddress(msgspec.Struct, frozen=True):
     """Where a server is, and what stands before its paths."""
 
@@ -226,6 +230,8 @@ class ClientConnection:
             try:
                 self._feed(data)
             except httptools.HttpParserError as error:
+                if isinstance(error.__context__, AnswerTooLargeError):
+                    raise error.__context__ from None
                 raise HttpClientError(f"the connection broke: {error}") from error
         status = self._parser.get_status_code()
         return ClientResponse(status, self._headers, b"".join(self._body))
@@ -244,7 +250,10 @@ class ClientConnection:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._grow(len(name) + len(value), _MAX_HEAD)
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        # A header may be written in several lines: registries do so with their challenges.
+        before = self._headers.get(key)
+        self._headers[key] = text if before is None else f"{before}, {text}"
 
     def on_headers_complete(self) -> None:
         self._length, self._has_head = 0, True
@@ -261,4 +270,4 @@ class ClientConnection:
     def _grow(self, size: int, most: int) -> None:
         self._length += size
         if self._length > most:
-            raise HttpClientError(f"an answer of more than {most} bytes")
+            raise AnswerTooLargeError(f"an answer of more than {most} bytes")

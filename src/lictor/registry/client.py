@@ -2,15 +2,17 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Coroutine, Hashable, Iterator
 from typing import Any, TypeVar
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
 from lictor.errors import ImageNotFoundError, LookupFailedError
-from lictor.http.client import ClientConnection, ClientResponse, write_head
+from lictor.http.client import AnswerTooLargeError, ClientResponse
 from lictor.ports import Descriptor, ImageManifest, RegistryAccess
+from lictor.registry.authorization import Authorizer
+from lictor.registry.credentials import Keychain
 from lictor.registry.manifests import (
     ACCEPTED,
     MOST_DESCRIPTORS,
@@ -18,21 +20,21 @@ from lictor.registry.manifests import (
     read_descriptors,
     read_manifest,
 )
-from lictor.registry.pool import ConnectionPool, Server
+from lictor.registry.pool import Server
 from lictor.registry.repository_name import Repository, check_digest, is_loopback, split_host
 from lictor.registry.settings import RegistrySettings
+from lictor.registry.transport import HttpRequest, Transport, split_url
 
 T = TypeVar("T")
 
-_REDIRECTS = frozenset((301, 302, 303, 307, 308))
-_MOST_REDIRECTS = 5
 _MOST_PAGES = 20
+_MOST_SCHEMES = 1024
 # What registries without the referrers API say to a question for it.
 _NO_REFERRERS = frozenset((400, 404, 405, 406))
 
 
-class _Request(msgspec.Struct, frozen=True):
-    """A GET of one path of a registry."""
+class _Question(msgspec.Struct, frozen=True):
+    """A GET of one path of a repository."""
 
     repository: Repository
     path: str
@@ -48,81 +50,113 @@ class _Request(msgspec.Struct, frozen=True):
 class RegistryClient:
     """Asks registries. Belongs to one event loop."""
 
-    def __init__(self, settings: RegistrySettings) -> None:
+    def __init__(self, settings: RegistrySettings, keychain: Keychain) -> None:
         self._settings = settings
-        self._pool = ConnectionPool(settings, self._dial)
+        self._keychain = keychain
+        self._transport = Transport(settings)
+        self._authorizer = Authorizer(self._transport.send)
         self._flights: dict[Hashable, asyncio.Task[Any]] = {}
+        # How registries are spoken to that may do without TLS, once one of both ways has worked.
+        self._known: dict[Server, Server] = {}
 
     def close(self) -> None:
-        self._pool.close()
+        self._transport.close()
 
     async def fetch_manifest(
         self, repository: Repository, tag_or_digest: str, access: RegistryAccess
     ) -> ImageManifest:
-        request = _Request(
-            repository,
-            f"manifests/{tag_or_digest}",
-            access,
-            accept=ACCEPTED,
-            most_bytes=self._settings.manifest_bytes,
+        return await self._try_places(
+            repository, lambda place: self._fetch_manifest(place, tag_or_digest, access)
         )
-        response = await self._get(request)
-        return read_manifest(response.content, tag_or_digest, request.name)
+
+    async def _fetch_manifest(
+        self, repository: Repository, tag_or_digest: str, access: RegistryAccess
+    ) -> ImageManifest:
+        most = self._settings.manifest_bytes
+        path = f"manifests/{tag_or_digest}"
+        question = _Question(repository, path, access, ACCEPTED, most)
+        response = await self._get(question)
+        return read_manifest(response.content, tag_or_digest, question.name)
 
     async def fetch_blob(
         self, repository: Repository, digest: str, access: RegistryAccess
     ) -> bytes:
+        return await self._try_places(
+            repository, lambda place: self._fetch_blob(place, digest, access)
+        )
+
+    async def _fetch_blob(
+        self, repository: Repository, digest: str, access: RegistryAccess
+    ) -> bytes:
         most = self._settings.blob_bytes
-        request = _Request(repository, f"blobs/{digest}", access, most_bytes=most)
-        content = (await self._get(request)).content
-        check_digest(content, digest, request.name)
+        question = _Question(repository, f"blobs/{digest}", access, most_bytes=most)
+        content = (await self._get(question)).content
+        check_digest(content, digest, question.name)
         return content
 
     async def fetch_referrers(
         self, repository: Repository, digest: str, access: RegistryAccess
     ) -> tuple[Descriptor, ...]:
+        async def fetch(place: Repository) -> tuple[Descriptor, ...]:
+            found = await self._fetch_referrers(place, digest, access)
+            if not found and place is not repository:
+                # A mirror may know the image and not its signatures.
+                raise ImageNotFoundError(f"{place.text} has no referrers of {digest}")
+            return found
+
+        return await self._try_places(repository, fetch)
+
+    async def _fetch_referrers(
+        self, repository: Repository, digest: str, access: RegistryAccess
+    ) -> tuple[Descriptor, ...]:
         most = self._settings.manifest_bytes
-        first = _Request(repository, f"referrers/{digest}", access, OCI_INDEX, most)
-        response = await self._send(first)
+        question = _Question(repository, f"referrers/{digest}", access, OCI_INDEX, most)
+        response = await self._send(question)
         if response.status_code in _NO_REFERRERS:
             return await self._find_by_tag(repository, digest, access)
         found: list[Descriptor] = []
-        request: _Request | None = first
         for _ in range(_MOST_PAGES):
-            _check_status(response, first)
-            found += read_descriptors(response.content, first.name)
-            request = _find_next_page(response, first)
-            if request is None:
-                return tuple(found)
+            _check_status(response, question)
+            found += read_descriptors(response.content, question.name)
             if len(found) > MOST_DESCRIPTORS:
                 break
-            response = await self._send(request)
-        raise LookupFailedError(f"{first.name}: more than {MOST_DESCRIPTORS} referrers")
+            following = _find_next_page(response, question)
+            if following is None:
+                return tuple(found)
+            response = await self._send(following)
+        raise LookupFailedError(f"{question.name}: more than {MOST_DESCRIPTORS} referrers")
 
     async def _find_by_tag(
         self, repository: Repository, digest: str, access: RegistryAccess
     ) -> tuple[Descriptor, ...]:
         tag = digest.replace(":", "-", 1)
         try:
-            index = await self.fetch_manifest(repository, tag, access)
+            index = await self._fetch_manifest(repository, tag, access)
         except ImageNotFoundError:
             return ()
         return read_descriptors(index.content, f"{repository.text}:{tag}")
 
     async def fetch_url(self, url: str, most_bytes: int) -> ClientResponse:
-        """A GET of what is no registry, without credentials; redirects are not followed."""
-        parts = urlsplit(url)
-        is_secure = parts.scheme == "https"
-        port = parts.port or (443 if is_secure else 80)
-        server = Server(parts.hostname or "", port, is_secure)
-        headers = [("host", server.authority), ("user-agent", "lictor"), ("accept", "*/*")]
-        message = write_head("GET", parts.path or "/", headers)
-        try:
-            return await self._pool.exchange(server, message, most_bytes)
-        except TimeoutError:
-            raise LookupFailedError(f"{server.authority} does not answer") from None
-        except OSError as error:
-            raise LookupFailedError(f"{server.authority}: {error}") from error
+        """A GET of what is no registry, without credentials."""
+        server, target = split_url(url, url, Server("", 0))
+        return await self._exchange(HttpRequest(server, target, url, most_bytes=most_bytes))
+
+    async def _try_places(
+        self, repository: Repository, fetch: Callable[[Repository], Coroutine[None, None, T]]
+    ) -> T:
+        """What the mirrors have, or else the registry itself."""
+        for mirror in self._list_mirrors(repository):
+            try:
+                return await fetch(mirror)
+            except LookupFailedError:
+                continue
+        return await fetch(repository)
+
+    def _list_mirrors(self, repository: Repository) -> Iterator[Repository]:
+        for registry, place in self._settings.mirrors:
+            if registry == repository.registry:
+                path = f"{place.path}/{repository.path}" if place.path else repository.path
+                yield Repository(place.registry, path)
 
     async def share(self, key: Hashable, fetch: Callable[[], Coroutine[None, None, T]]) -> T:
         """What several ask for at the same time is fetched once."""
@@ -142,81 +176,115 @@ class RegistryClient:
         except TimeoutError:
             raise LookupFailedError(f"the registry gave no answer within {seconds:g} s") from None
 
-    async def _get(self, request: _Request) -> ClientResponse:
-        response = await self._send(request)
-        _check_status(response, request)
+    async def _get(self, question: _Question) -> ClientResponse:
+        response = await self._send(question)
+        _check_status(response, question)
         return response
 
-    async def _send(self, request: _Request) -> ClientResponse:
-        """The answer at the end of all redirects, whatever its status."""
-        server = _find_server(request)
-        target = f"/v2/{request.repository.path}/{request.path}"
-        for _ in range(_MOST_REDIRECTS + 1):
-            response = await self._exchange(server, target, request)
-            location = response.headers.get("location")
-            if response.status_code not in _REDIRECTS or not location:
-                return response
-            server, target = _follow(server, target, location, request)
-        raise LookupFailedError(f"{request.name}: more than {_MOST_REDIRECTS} redirects")
+    async def _send(self, question: _Question) -> ClientResponse:
+        """The answer, whatever its status."""
+        first, *others = self._list_servers(question)
+        if not others:
+            return await self._send_to(first, question)
+        known = self._known.get(first)
+        if known is not None:
+            return await self._send_to(known, question)
+        return await self._find_out(first, others[0], question)
 
-    async def _exchange(self, server: Server, target: str, request: _Request) -> ClientResponse:
-        headers = [
-            ("host", server.authority),
-            ("user-agent", "lictor"),
-            ("accept", request.accept),
-        ]
-        message = write_head("GET", target, headers)
-        try:
-            return await self._pool.exchange(server, message, request.most_bytes)
-        except TimeoutError:
-            raise LookupFailedError(f"{request.name}: {server.authority} does not answer") from None
-        except OSError as error:
-            raise LookupFailedError(f"{request.name}: {server.authority}: {error}") from error
-
-    async def _dial(self, server: Server) -> ClientConnection:
-        context = ssl.create_default_context() if server.is_secure else None
-        reader, writer = await asyncio.open_connection(
-            server.host, server.port, limit=64 * 1024, ssl=context
+    def _list_servers(self, question: _Question) -> list[Server]:
+        """The server, and where TLS is not a must, the other way to speak with it."""
+        registry, access = question.repository.registry, question.access
+        host, port = split_host(registry)
+        is_insecure = access.allow_insecure or self._settings.is_insecure(registry)
+        trusted = not access.namespace
+        secure = Server(
+            host, port or 443, is_secure=True, is_verified=not is_insecure, is_trusted=trusted
         )
-        return ClientConnection(reader, writer)
+        plain = Server(host, port or 80, is_secure=False, is_verified=False, is_trusted=trusted)
+        if is_loopback(host):
+            return [plain, secure]
+        return [secure, plain] if is_insecure else [secure]
+
+    async def _find_out(self, first: Server, other: Server, question: _Question) -> ClientResponse:
+        """Try both ways to speak with a server, and remember which it was."""
+        chosen = first
+        try:
+            response = await self._send_to(first, question)
+            # What a server with TLS says to one who speaks without.
+            is_wrong = response.status_code == 400 and not first.is_secure
+        except LookupFailedError as error:
+            cause = error.__cause__
+            if isinstance(cause, AnswerTooLargeError) or not isinstance(
+                cause, ConnectionError | ssl.SSLError
+            ):
+                raise
+            is_wrong = True
+        if is_wrong:
+            chosen, response = other, await self._send_to(other, question)
+        if len(self._known) >= _MOST_SCHEMES:
+            self._known.clear()
+        self._known[first] = chosen
+        return response
+
+    async def _send_to(self, server: Server, question: _Question) -> ClientResponse:
+        repository, access = question.repository, question.access
+        known = self._authorizer.recall(server, repository, access)
+        request = HttpRequest(
+            server,
+            f"/v2/{repository.path}/{question.path}",
+            question.name,
+            accept=question.accept,
+            authorization=known,
+            most_bytes=question.most_bytes,
+        )
+        response = await self._exchange(request)
+        challenge = response.headers.get("www-authenticate", "")
+        if response.status_code != 401 or not challenge:
+            return response
+        self._authorizer.forget(server, repository, access)
+        loop = asyncio.get_running_loop()
+        # Files are read, programs run, and Secrets asked for: not on this thread.
+        credential = await loop.run_in_executor(None, self._keychain.find, repository, access)
+        header = await self._authorizer.meet(challenge, request, repository, access, credential)
+        if not header or header == known:
+            return response
+        return await self._exchange(msgspec.structs.replace(request, authorization=header))
+
+    async def _exchange(self, request: HttpRequest) -> ClientResponse:
+        authority = request.server.authority
+        try:
+            return await self._transport.send(request)
+        except TimeoutError:
+            raise LookupFailedError(f"{request.name}: {authority} does not answer") from None
+        except ssl.SSLCertVerificationError as error:
+            raise LookupFailedError(
+                f"{request.name}: the certificate of {authority} is not trusted "
+                f"({error.verify_message}); SSL_CERT_FILE or --registryCA names other authorities"
+            ) from error
+        except OSError as error:
+            raise LookupFailedError(f"{request.name}: {authority}: {error}") from error
 
 
-def _find_server(request: _Request) -> Server:
-    host, port = split_host(request.repository.registry)
-    is_secure = not is_loopback(host)
-    return Server(host, port or (443 if is_secure else 80), is_secure)
-
-
-def _follow(server: Server, target: str, location: str, request: _Request) -> tuple[Server, str]:
-    scheme = "https" if server.is_secure else "http"
-    url = urlsplit(urljoin(f"{scheme}://{server.authority}{target}", location))
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise LookupFailedError(f"{request.name}: a redirect to {location[:200]!r}")
-    is_secure = url.scheme == "https"
-    if server.is_secure and not is_secure:
-        raise LookupFailedError(f"{request.name}: a redirect from HTTPS to HTTP is not followed")
-    port = url.port or (443 if is_secure else 80)
-    path = url.path or "/"
-    return Server(url.hostname, port, is_secure), f"{path}?{url.query}" if url.query else path
-
-
-def _find_next_page(response: ClientResponse, first: _Request) -> _Request | None:
+def _find_next_page(response: ClientResponse, first: _Question) -> _Question | None:
     link = response.headers.get("link", "")
     if 'rel="next"' not in link and "rel=next" not in link:
         return None
-    target = link.partition("<")[2].partition(">")[0]
-    query = urlsplit(target).query
+    query = urlsplit(link.partition("<")[2].partition(">")[0]).query
     if not query:
         raise LookupFailedError(f"{first.name}: the registry names no next page")
     return msgspec.structs.replace(first, path=f"{first.path}?{query}")
 
 
-def _check_status(response: ClientResponse, request: _Request) -> None:
+def _check_status(response: ClientResponse, question: _Question) -> None:
     status = response.status_code
     if status == 200:
         return
     said = response.content[:300].decode(errors="replace").strip()
-    message = f"{request.name}: the registry answered {status}: {said}"
+    message = f"{question.name}: the registry answered {status}: {said}"
     if status == 404:
         raise ImageNotFoundError(message)
+    if status in (401, 403):
+        message += (
+            "; credentials come from imageRegistryCredentials, --imagePullSecrets or `docker login`"
+        )
     raise LookupFailedError(message)

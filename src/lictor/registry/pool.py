@@ -17,6 +17,9 @@ from lictor.http.client import ClientConnection, ClientResponse
 from lictor.registry.settings import RegistrySettings
 
 _MOST_SERVERS = 1024
+# After so many answers that did not come, nobody waits for a registry for so many seconds.
+_SILENCES = 3
+_REST = 5.0
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -50,10 +53,27 @@ class _Share:
         self.busy = 0
         # Has it ever answered?
         self.is_known = False
+        # How often it kept silent in a row, and since when nobody waits for it.
+        self.silences = 0
+        self.given_up = 0.0
 
     @property
     def is_unused(self) -> bool:
         return not self.waiting and not self.busy
+
+    def check(self, server: Server) -> None:
+        """LookupFailedError while a registry is given up that does not answer."""
+        if self.silences >= _SILENCES and time.monotonic() < self.given_up + _REST:
+            raise LookupFailedError(
+                f"{server.authority} did not answer {self.silences} times in a row; it is asked "
+                f"again in {_REST:g} s"
+            )
+
+    def note_silence(self) -> None:
+        self.silences += 1
+        self.given_up = time.monotonic()
+        if self.silences >= _SILENCES:
+            self.is_known = False
 
     def close(self) -> None:
         while self.idle:
@@ -73,20 +93,32 @@ class ConnectionPool:
     async def exchange(self, server: Server, message: bytes, most_bytes: int) -> ClientResponse:
         """One request and its answer; OSError where the connection breaks or takes too long."""
         share = self._share(server)
+        share.check(server)
         async with self._hold(share, server):
-            connection = await self._take(share, server)
+            # It may have been given up while others waited in line.
+            share.check(server)
             try:
-                async with asyncio.timeout(self._settings.exchange_seconds):
-                    response = await connection.exchange(
-                        message, self._settings.exchange_seconds, most_bytes
-                    )
-            except BaseException:
-                # Half an answer may be on its way: nobody can use this connection again.
-                connection.close()
+                return await self._exchange(share, server, message, most_bytes)
+            except TimeoutError:
+                share.note_silence()
                 raise
-            share.is_known = True
-            self._give_back(share, connection)
-            return response
+
+    async def _exchange(
+        self, share: _Share, server: Server, message: bytes, most_bytes: int
+    ) -> ClientResponse:
+        connection = await self._take(share, server)
+        try:
+            async with asyncio.timeout(self._settings.exchange_seconds):
+                response = await connection.exchange(
+                    message, self._settings.exchange_seconds, most_bytes
+                )
+        except BaseException:
+            # Half an answer may be on its way: nobody can use this connection again.
+            connection.close()
+            raise
+        share.is_known, share.silences = True, 0
+        self._give_back(share, connection)
+        return response
 
     @contextlib.asynccontextmanager
     async def _hold(self, share: _Share, server: Server) -> AsyncIterator[None]:

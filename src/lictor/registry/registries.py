@@ -9,6 +9,7 @@ from typing import TypeAlias, TypeVar
 from lictor.errors import ImageNotFoundError
 from lictor.ports import Descriptor, ImageManifest, RegistryAccess
 from lictor.registry.client import RegistryClient
+from lictor.registry.credentials import CredentialSources, Keychain
 from lictor.registry.event_loop import LoopThread
 from lictor.registry.repository_name import Repository, check_reference, is_digest, parse_repository
 from lictor.registry.settings import RegistrySettings
@@ -30,12 +31,14 @@ class RemoteRegistries:
     def __init__(
         self,
         settings: RegistrySettings | None = None,
+        sources: CredentialSources | None = None,
         *,
         remaining: Callable[[], float] = lambda: float("inf"),
     ) -> None:
         self._settings = chosen = settings or RegistrySettings()
         self._remaining = remaining
-        self._thread = LoopThread("registries", lambda: RegistryClient(chosen))
+        keychain = Keychain(sources or CredentialSources())
+        self._thread = LoopThread("registries", lambda: RegistryClient(chosen, keychain))
         self._contents = _ContentCache(chosen.cached_bytes)
         self._tags = _TagCache(chosen.tag_seconds)
         self._trust_roots = TrustRoots(self._fetch_url, remaining=remaining)

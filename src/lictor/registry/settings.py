@@ -2,6 +2,23 @@
 
 import msgspec
 
+from lictor.errors import LookupFailedError, UsageError
+from lictor.registry.repository_name import HUB, Repository, parse_repository
+
+# What no policy has business with: the machine's own services and those of its cloud.
+LINK_LOCAL = ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "168.63.129.16/32")
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+
+
+class AddressRules(msgspec.Struct, frozen=True):
+    """Which addresses are never connected to: networks, and names of hosts."""
+
+    # For every question, and besides for policies of a namespace.
+    blocked: tuple[str, ...] = ()
+    blocked_in_namespaces: tuple[str, ...] = ()
+    # Registries, as images name them, that may be asked wherever they are.
+    allowed: frozenset[str] = frozenset()
+
 
 class RegistrySettings(msgspec.Struct, frozen=True):
     """What holds for every question; times are in seconds."""
@@ -10,6 +27,9 @@ class RegistrySettings(msgspec.Struct, frozen=True):
     exchange_seconds: float = 15.0
     connect_seconds: float = 5.0
     question_seconds: float = 30.0
+    # The longest that a registry may ask us to wait before the next attempt, and the attempts.
+    longest_pause: float = 10.0
+    attempts: int = 3
     # For how long a tag, or its absence, is believed without asking again.
     tag_seconds: float = 0.0
     manifest_bytes: int = 4 * 1024 * 1024
@@ -22,3 +42,44 @@ class RegistrySettings(msgspec.Struct, frozen=True):
     waiting_per_registry: int = 2048
     # Content that is kept by its digest.
     cached_bytes: int = 64 * 1024 * 1024
+    # A file with authorities in PEM, besides those of the system.
+    ca_file: str = ""
+    # Registries without TLS, or with an unknown certificate; a star is every one.
+    insecure: frozenset[str] = frozenset()
+    # The places to ask first, by registry.
+    mirrors: tuple[tuple[str, Repository], ...] = ()
+    addresses: AddressRules = AddressRules()
+
+    def is_insecure(self, registry: str) -> bool:
+        return registry in self.insecure or "*" in self.insecure
+
+
+def parse_mirrors(text: str, flag: str) -> tuple[tuple[str, Repository], ...]:
+    """`docker.io=mirror.example.com/hub, ...`: where images of a registry are looked for first."""
+    return tuple(_parse_mirror(entry, flag) for entry in split_list(text))
+
+
+def _parse_mirror(entry: str, flag: str) -> tuple[str, Repository]:
+    registry, _, place = entry.partition("=")
+    host, _, path = place.partition("/")
+    try:
+        # A path is wanted for parsing; it is taken away where none was written.
+        mirror = parse_repository(f"{host}/{path or 'x'}")
+        name = parse_repository(f"{registry}/x").registry
+    except LookupFailedError as error:
+        raise _explain(entry, flag) from error
+    if not host or not registry or mirror.registry == HUB:
+        raise _explain(entry, flag)
+    return name, msgspec.structs.replace(mirror, path=path)
+
+
+def _explain(entry: str, flag: str) -> UsageError:
+    return UsageError(
+        f"{flag}: {entry!r} is no mirror; write REGISTRY=MIRROR or REGISTRY=MIRROR/PATH, "
+        "such as docker.io=mirror.example.com/hub"
+    )
+
+
+def split_list(text: str) -> list[str]:
+    """The entries of a list with commas."""
+    return [entry.strip() for entry in text.split(",") if entry.strip()]

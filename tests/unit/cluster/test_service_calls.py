@@ -10,8 +10,9 @@ import pytest
 from fake_api import Answer, Asked, FakeApi, run_api
 
 from lictor.cluster.flags import Flags
-from lictor.cluster.service_calls import ServiceCaller, _list_meanings, read_http_limits
+from lictor.cluster.service_calls import ServiceCaller, read_http_limits
 from lictor.errors import LookupFailedError, UsageError
+from lictor.http.addresses import list_meanings
 from lictor.ports import ApiCall, HttpAnswer, HttpLimits
 
 OPEN = HttpLimits(blocked=("192.0.2.0/24",))
@@ -256,7 +257,7 @@ def test_allowed_places(api: FakeApi):
     ],
 )
 def test_addresses_in_other_clothes(address, meant):
-    assert meant in _list_meanings(address)
+    assert meant in list_meanings(address)
 
 
 def test_limits_of_the_flags():

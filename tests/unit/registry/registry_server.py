@@ -2,6 +2,8 @@
 
 import hashlib
 import http.server
+import socket
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -22,11 +24,17 @@ def digest_of(content: bytes) -> str:
 class RegistryServer:
     """Paths under /v2/ and their content; `handle` may answer before them."""
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        context: ssl.SSLContext | None = None,
+        family: socket.AddressFamily = socket.AF_INET,
+    ) -> None:
         outer = self
         self.contents: dict[str, bytes] = {}
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.handle: Handler = lambda _path, _headers: None
+        self.handle_post: Callable[[str, bytes], Answer] = lambda _path, _body: (405, {}, b"")
         self._lock = threading.Lock()
 
         class _Handler(http.server.BaseHTTPRequestHandler):
@@ -34,7 +42,13 @@ class RegistryServer:
 
             def do_GET(self) -> None:
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                status, extra, body = outer.answer(self.path, headers)
+                self._reply(*outer.answer(self.path, headers))
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                self._reply(*outer.handle_post(self.path, body))
+
+            def _reply(self, status: int, extra: Mapping[str, str], body: bytes) -> None:
                 self.send_response(status)
                 for name, value in {"Content-Length": str(len(body)), **extra}.items():
                     self.send_header(name, value)
@@ -47,11 +61,17 @@ class RegistryServer:
         class _Server(http.server.ThreadingHTTPServer):
             daemon_threads = True
             request_queue_size = 256
+            address_family = family
 
             def handle_error(self, *_: object) -> None:
                 pass
 
         self._server = _Server((host, 0), _Handler)
+        if context is not None:
+            # The handshake happens when the connection is first read, on its own thread.
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.01,), daemon=True
         )

@@ -1,0 +1,172 @@
+"""How a connection to a registry is made: names resolved and looked at, proxies, TLS."""
+
+import asyncio
+import os
+import socket
+import ssl
+import time
+from collections import OrderedDict
+from ipaddress import ip_address
+
+from lictor.errors import LookupFailedError
+from lictor.http.addresses import list_meanings, resolve
+from lictor.http.client import ClientConnection, write_head
+from lictor.lang.cel.library.http import find_blocked_network
+from lictor.registry.pool import Server
+from lictor.registry.proxies import Proxy, ProxyChoice
+from lictor.registry.settings import RegistrySettings
+
+_MAX_HEAD = 64 * 1024
+# A name is resolved once for the connections that are made in one go.
+_NAME_SECONDS = 10.0
+_MOST_NAMES = 1024
+
+
+class Dialer:
+    """Makes connections. Belongs to one event loop."""
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._settings = settings
+        self._proxies = ProxyChoice(os.environ)
+        self._contexts: dict[bool, ssl.SSLContext] = {}
+        self._names: OrderedDict[tuple[str, int], tuple[float, asyncio.Task[list[str]]]] = (
+            OrderedDict()
+        )
+
+    def find_proxy(self, server: Server) -> Proxy | None:
+        return self._proxies.find(server.host, server.port, is_secure=server.is_secure)
+
+    async def dial(self, server: Server) -> ClientConnection:
+        """A connection; LookupFailedError where none may be made, OSError where none can."""
+        proxy = self.find_proxy(server)
+        if proxy is not None:
+            return await self._dial_proxy(server, proxy)
+        context = self._context(server) if server.is_secure else None
+        failure: OSError | None = None
+        for address in await self._find_addresses(server):
+            try:
+                reader, writer = await asyncio.open_connection(
+                    address,
+                    server.port,
+                    limit=_MAX_HEAD,
+                    ssl=context,
+                    server_hostname=server.host if context else None,
+                )
+            except ssl.SSLError:
+                raise
+            except OSError as error:
+                failure = error
+            else:
+                return ClientConnection(reader, writer)
+        raise failure or OSError(f"no address of {server.host}")
+
+    async def _find_addresses(self, server: Server) -> list[str]:
+        """The addresses to try, all of which were looked at: no name is resolved again."""
+        self._check_name(server)
+        addresses = await self._resolve(server.host, server.port)
+        for address in addresses:
+            self._check_address(server, address)
+        return addresses
+
+    async def _resolve(self, host: str, port: int) -> list[str]:
+        key = host, port
+        until, task = self._names.get(key, (0.0, None))
+        if task is None or time.monotonic() > until or (task.done() and task.exception()):
+            task = asyncio.create_task(resolve(host, port))
+            self._names[key] = time.monotonic() + _NAME_SECONDS, task
+            if len(self._names) > _MOST_NAMES:
+                self._names.popitem(last=False)
+        return await asyncio.shield(task)
+
+    def _check_name(self, server: Server) -> None:
+        host = server.host.lower().rstrip(".")
+        if host in self._list_blocked(server):
+            raise LookupFailedError(f"registry {server.authority} is not asked: {host} is blocked")
+
+    def _check_address(self, server: Server, address: str) -> None:
+        blocked = self._list_blocked(server)
+        for meant in list_meanings(address):
+            network = find_blocked_network(meant, blocked)
+            if network:
+                raise LookupFailedError(
+                    f"registry {server.authority} is not asked: its address {address} is in "
+                    f"{network}; --registryAllowlist={server.authority} lets it be asked"
+                )
+
+    def _list_blocked(self, server: Server) -> tuple[str, ...]:
+        rules = self._settings.addresses
+        if server.authority in rules.allowed:
+            return ()
+        return rules.blocked if server.is_trusted else rules.blocked + rules.blocked_in_namespaces
+
+    async def _dial_proxy(self, server: Server, proxy: Proxy) -> ClientConnection:
+        """Through a proxy, which resolves names by itself: written addresses are looked at."""
+        self._check_name(server)
+        written = _read_address(server.host)
+        if written is not None:
+            self._check_address(server, written)
+        reader, writer = await asyncio.open_connection(proxy.host, proxy.port, limit=_MAX_HEAD)
+        if server.is_secure:
+            try:
+                await _tunnel(reader, writer, server, proxy)
+                await writer.start_tls(self._context(server), server_hostname=server.host)
+            except BaseException:
+                writer.transport.abort()
+                raise
+        return ClientConnection(reader, writer)
+
+    def _context(self, server: Server) -> ssl.SSLContext:
+        found = self._contexts.get(server.is_verified)
+        if found is None:
+            found = self._contexts[server.is_verified] = self._build_context(server)
+        return found
+
+    def _build_context(self, server: Server) -> ssl.SSLContext:
+        # SSL_CERT_FILE and SSL_CERT_DIR are read by OpenSSL itself.
+        context = ssl.create_default_context()
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context.set_alpn_protocols(["http/1.1"])
+        if self._settings.ca_file:
+            try:
+                context.load_verify_locations(cafile=self._settings.ca_file)
+            except (OSError, ssl.SSLError) as error:
+                raise LookupFailedError(
+                    f"the authorities in {self._settings.ca_file} cannot be read: {error}"
+                ) from error
+        if not server.is_verified:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+def _read_address(host: str) -> str | None:
+    """The address that a host is written as; None for a name."""
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        pass
+    try:
+        # Such as 2130706433 or 0x7f.1, which many programs take for addresses.
+        return socket.inet_ntoa(socket.inet_aton(host))
+    except OSError:
+        return None
+
+
+async def _tunnel(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: Server, proxy: Proxy
+) -> None:
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    target = f"{host}:{server.port}"
+    headers = [("host", target)]
+    if proxy.authorization:
+        headers.append(("proxy-authorization", proxy.authorization))
+    writer.write(write_head("CONNECT", target, headers))
+    await writer.drain()
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        raise OSError(f"the proxy {proxy.host}:{proxy.port} answered no HTTP") from error
+    words = head.split(None, 2)
+    if len(words) < 2 or words[1] != b"200":
+        said = head.partition(b"\r\n")[0][:100].decode(errors="replace")
+        raise OSError(f"the proxy {proxy.host}:{proxy.port} refused: {said}")

@@ -1,0 +1,182 @@
+"""One HTTP request to a registry, whatever it takes: redirects, repetition, pauses."""
+
+import asyncio
+import random
+import time
+from datetime import UTC, datetime
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+
+from lictor.errors import LookupFailedError
+from lictor.http.client import AnswerTooLargeError, ClientResponse, write_head
+from lictor.registry.dialing import Dialer
+from lictor.registry.pool import ConnectionPool, Server
+from lictor.registry.settings import RegistrySettings
+
+_REDIRECTS = frozenset((301, 302, 303, 307, 308))
+_MOST_REDIRECTS = 5
+_REPEATED = frozenset((408, 429, 500, 502, 503, 504))
+_FIRST_PAUSE = 0.1
+_MOST_RESTING = 1024
+_FORM = "application/x-www-form-urlencoded"
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    """A GET; a POST where there is a form. `name` is what messages call it."""
+
+    server: Server
+    target: str
+    name: str
+    accept: str = "*/*"
+    authorization: str = ""
+    most_bytes: int = 1024 * 1024
+    form: bytes | None = None
+
+
+class Transport:
+    """Sends requests. Belongs to one event loop."""
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._settings = settings
+        self._dialer = Dialer(settings)
+        self._pool = ConnectionPool(settings, self._dialer.dial)
+        # Until when a server wants to be left alone.
+        self._resting: dict[Server, float] = {}
+
+    def close(self) -> None:
+        self._pool.close()
+
+    async def send(self, request: HttpRequest) -> ClientResponse:
+        """The answer at the end of all redirects, whatever its status; OSError for none."""
+        for _ in range(_MOST_REDIRECTS + 1):
+            response = await self._send_patiently(request)
+            location = response.headers.get("location")
+            if response.status_code not in _REDIRECTS or not location or request.form is not None:
+                return response
+            request = _follow(request, location)
+        raise LookupFailedError(f"{request.name}: more than {_MOST_REDIRECTS} redirects")
+
+    async def _send_patiently(self, request: HttpRequest) -> ClientResponse:
+        """The answer to one request, sent again where that may help."""
+        for attempt in range(1, self._settings.attempts + 1):
+            is_last = attempt == self._settings.attempts
+            pause = _FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.0)  # noqa: S311  (no secret)
+            await self._rest(request)
+            try:
+                response = await self._exchange(request)
+            except (AnswerTooLargeError, ConnectionRefusedError):
+                raise
+            except ConnectionError:
+                # An open connection may have been closed just before it was used.
+                if is_last:
+                    raise
+                pause = 0.0 if attempt == 1 else pause
+            else:
+                if is_last or response.status_code not in _REPEATED:
+                    return response
+                wanted = _read_pause(response)
+                if wanted is not None:
+                    self._note_pause(request.server, wanted)
+                    if wanted > self._settings.longest_pause:
+                        return response
+                    continue
+            await asyncio.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _rest(self, request: HttpRequest) -> None:
+        until = self._resting.get(request.server)
+        if until is None:
+            return
+        wait = until - time.monotonic()
+        if wait <= 0:
+            self._resting.pop(request.server, None)
+            return
+        if wait > self._settings.longest_pause:
+            raise LookupFailedError(
+                f"{request.name}: {request.server.authority} wants no questions for {wait:.0f} s"
+            )
+        await asyncio.sleep(wait)
+
+    def _note_pause(self, server: Server, seconds: float) -> None:
+        now = time.monotonic()
+        if len(self._resting) >= _MOST_RESTING:
+            self._resting = {each: until for each, until in self._resting.items() if until > now}
+        if len(self._resting) < _MOST_RESTING:
+            self._resting[server] = now + seconds
+
+    async def _exchange(self, request: HttpRequest) -> ClientResponse:
+        server, target = request.server, request.target
+        headers = [
+            ("host", server.authority),
+            ("user-agent", "lictor"),
+            ("accept", request.accept),
+        ]
+        if request.authorization:
+            headers.append(("authorization", request.authorization))
+        if not server.is_secure:
+            proxy = self._dialer.find_proxy(server)
+            if proxy is not None:
+                target = f"http://{server.authority}{target}"
+                if proxy.authorization:
+                    headers.append(("proxy-authorization", proxy.authorization))
+        if request.form is None:
+            message = write_head("GET", target, headers)
+        else:
+            headers += [("content-type", _FORM), ("content-length", str(len(request.form)))]
+            message = write_head("POST", target, headers) + request.form
+        return await self._pool.exchange(server, message, request.most_bytes)
+
+
+def _follow(request: HttpRequest, location: str) -> HttpRequest:
+    """The request that a redirect wants; credentials stay with the server they were meant for."""
+    before = request.server
+    scheme = "https" if before.is_secure else "http"
+    base = f"{scheme}://{before.authority}{request.target}"
+    server, target = split_url(location, request.name, before, base)
+    if before.is_secure and not server.is_secure:
+        raise LookupFailedError(f"{request.name}: a redirect from HTTPS to HTTP is not followed")
+    is_same = (server.host, server.port) == (before.host, before.port)
+    kept = request.authorization if is_same else ""
+    return msgspec.structs.replace(request, server=server, target=target, authorization=kept)
+
+
+def split_url(url: str, name: str, like: Server, base: str = "") -> tuple[Server, str]:
+    """The server and the path that a URL names; `like` is the server that named it."""
+    try:
+        parts = urlsplit(urljoin(base, url))
+        port = parts.port
+    except ValueError as error:
+        raise LookupFailedError(f"{name}: the registry names the URL {url[:200]!r}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise LookupFailedError(f"{name}: the registry names the URL {url[:200]!r}")
+    is_secure = parts.scheme == "https"
+    is_same = parts.hostname == like.host
+    server = Server(
+        parts.hostname,
+        port or (443 if is_secure else 80),
+        is_secure,
+        # Only the registry that was named as insecure is: not where it sends us.
+        is_verified=like.is_verified or not is_same,
+        is_trusted=like.is_trusted,
+    )
+    path = parts.path or "/"
+    return server, f"{path}?{parts.query}" if parts.query else path
+
+
+def _read_pause(response: ClientResponse) -> float | None:
+    """The seconds that the server wants us to wait; None where it says nothing of the kind."""
+    text = response.headers.get("retry-after", "").strip()
+    if not text:
+        return None
+    if text.isdecimal():
+        return float(text[:9])
+    from email.utils import parsedate_to_datetime
+
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError):
+        return None
+    if moment.tzinfo is None:
+        return None
+    return max((moment - datetime.now(UTC)).total_seconds(), 0.0)
