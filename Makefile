@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp
 SHARED ?= ../shared
 UV_VERSION := 0.13.7
 
-.PHONY: setup demo test test-cluster check fix conformance conformance-cluster bench facts fuzz siege dependencies lock clean
+.PHONY: setup demo test test-cluster test-images check fix conformance conformance-cluster bench facts fuzz siege dependencies lock clean
 
 # Bytecode is written here because start-up counts, and some environments keep Python from writing it.
 setup: $(STAMP)
@@ -32,6 +32,11 @@ test-cluster: setup
 	@$(CLUSTER_TESTS) -n 2 --dist loadfile || { \
 	    echo "test-cluster: one more try for those that failed"; \
 	    $(CLUSTER_TESTS) --last-failed --last-failed-no-failures none; }
+
+# Images that real cosign and notation sign; the tools are built through Go modules the first time (6 minutes of CPU), and skipped in one line
+# where there is no Go.
+test-images: setup
+	@LICTOR_IMAGE_TESTS=1 $(BIN)/python -m pytest -q tests/images -n 2 --dist loadfile
 
 check: setup
 	@$(BIN)/ruff check src tests scripts

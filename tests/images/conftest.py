@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -16,8 +17,15 @@ HERE = Path(__file__).parent
 # The tools stand beside the control plane, which is built in the same manner.
 sys.path.append(str(HERE.parent / "cluster"))
 
-from image_tools.loopback_registry import serve_registry  # noqa: E402
+from image_tools.loopback_registry import Repository, serve_registry  # noqa: E402
 from image_tools.programs import COSIGN, CRANE, NOTATION, NoToolsError, Tool, find_tool  # noqa: E402
+from image_tools.scene import Scene, Signers  # noqa: E402
+from image_tools.signers import (  # noqa: E402
+    CosignSigner,
+    NotationSigner,
+    make_authority,
+    make_signer,
+)
 
 ASKED = "LICTOR_IMAGE_TESTS"
 
@@ -58,3 +66,25 @@ def registry(crane: Path) -> Iterator[str]:
     """The address of a registry on loopback."""
     with serve_registry(crane) as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def signers(cosign: Path, notation: Path, tmp_path_factory: pytest.TempPathFactory) -> Signers:
+    folder = tmp_path_factory.mktemp("signers")
+    by_cosign, by_notation = CosignSigner(cosign, folder), NotationSigner(notation, folder)
+    authority = make_authority("root")
+    alice, mallory = make_signer("alice", authority), make_signer("mallory", make_authority("bad"))
+    by_notation.add("alice", alice)
+    by_notation.add("mallory", mallory)
+    trusted, stranger = by_cosign.make_key("trusted"), by_cosign.make_key("stranger")
+    return Signers(by_cosign, by_notation, trusted, stranger, authority, alice, mallory)
+
+
+@pytest.fixture
+def scene(
+    signers: Signers, registry: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Scene:
+    name = uuid4().hex
+    repository = Repository(registry, f"team/{name}")
+    repository.push_image("v1", name)
+    return Scene(signers, repository, tmp_path, capsys)

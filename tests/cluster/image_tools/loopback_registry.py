@@ -96,10 +96,21 @@ class Repository:
         answer = self._call("GET", f"manifests/{tag}", headers={"Accept": _ACCEPTED})
         return json.loads(answer.read())
 
+    def digest(self, tag: str) -> str:
+        """Of what a tag names."""
+        answer = self._call("GET", f"manifests/{tag}", headers={"Accept": _ACCEPTED})
+        return f"sha256:{hashlib.sha256(answer.read()).hexdigest()}"
+
     def blob(self, digest: str) -> bytes:
+        """The content of that digest."""
         return self._call("GET", f"blobs/{digest}").read()
 
+    def delete(self, tag: str) -> None:
+        """Forget a tag."""
+        self._call("DELETE", f"manifests/{tag}")
+
     def tags(self) -> list[str]:
+        """All of them."""
         return json.loads(self._call("GET", "tags/list").read())["tags"]
 
     def _call(
