@@ -64,6 +64,7 @@ class CompileContext(msgspec.Struct, frozen=True, dict=True):
             self.resource_names or builtin_names(),
             exceptions=self.select(CelException),
             params=self.params,
+            image_outcomes=self.image_outcomes,
             watch_rule=self.watch_rule,
             http_limits=self.http_limits,
         )

@@ -69,11 +69,13 @@ class Scene:
         log = {"insecureIgnoreTlog": True, "insecureIgnoreSCT": True}
         return {"name": name, "cosign": {"key": {"data": pem_of(signer)}, "ctlog": log, **cosign}}
 
-    def judge(self, document: object, subject: object, *others: object):
-        loaded = load_documents("\n---\n".join(map(json.dumps, (document, *others))), "p.yaml")
+    def compile(self, *documents: object) -> Engine:
+        loaded = load_documents("\n---\n".join(map(json.dumps, documents)), "p.yaml")
         assert not loaded.problems
-        lookups = RegistryLookups(self.registry)
-        return Engine(compile_documents(loaded.records, lookups=lookups)).evaluate(subject)
+        return Engine(compile_documents(loaded.records, lookups=RegistryLookups(self.registry)))
+
+    def judge(self, document: object, subject: object, *others: object):
+        return self.compile(document, *others).evaluate(subject)
 
     def status(self, document: object, subject: object, *others: object) -> str:
         (result,) = self.judge(document, subject, *others).results
@@ -269,6 +271,49 @@ def test_the_digest_counts_and_not_where_the_tag_leads(scene):
     assert scene.status(scene.policy(SIGNED), pod(pinned)) == "pass"
     swapped = f"registry.test/app:v1@{scene.other.digest}"
     assert scene.status(scene.policy(SIGNED), pod(swapped)) == "fail"
+
+
+# --- what is remembered
+
+
+def _statuses(engine: Engine, *images: str) -> list[str]:
+    return [str(result.status) for result in engine.evaluate(pod(*images)).results]
+
+
+def test_what_was_verified_is_not_asked_for_again(scene):
+    engine = scene.compile(scene.policy(SIGNED, validationConfigurations={}))
+    assert _statuses(engine, APP) == ["pass"]
+    scene.registry.calls.clear()
+    assert _statuses(engine, APP) == ["pass"]
+    assert scene.registry.calls == []
+
+
+def test_payloads_are_remembered_with_what_was_verified(scene):
+    statement = make_statement(scene.app, {"approved": True})
+    push_layers(scene.registry, scene.app, [make_attestation(statement, scene.team)], suffix="att")
+    engine = scene.compile(scene.policy(ATTESTED, APPROVED, validationConfigurations={}))
+    assert _statuses(engine, APP) == ["pass"]
+    scene.registry.down = True
+    assert _statuses(engine, APP) == ["pass"]
+
+
+def test_what_one_attestor_signed_says_nothing_of_another(scene):
+    document = scene.policy(SIGNED, validationConfigurations={})
+    swapped = scene.policy(
+        SIGNED,
+        attestors=[scene.attestor("team", scene.stranger)],
+        validationConfigurations={},
+    )
+    swapped["metadata"] = {"name": "other"}
+    assert _statuses(scene.compile(document, swapped), APP) == ["pass", "fail"]
+
+
+def test_a_tag_that_moves_is_noticed_where_no_digest_is_written(scene):
+    engine = scene.compile(scene.policy(SIGNED))
+    assert _statuses(engine, APP) == ["pass"]
+    moved = push_image(scene.registry, seed="another")
+    assert moved.digest != scene.app.digest
+    assert _statuses(engine, APP) == ["fail"]
 
 
 # --- exceptions

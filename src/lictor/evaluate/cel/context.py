@@ -6,6 +6,7 @@ import msgspec
 
 from lictor.errors import LookupFailedError, NotFoundError, NotProvidedError
 from lictor.evaluate.cel.views import RequestViews
+from lictor.evaluate.verify_images.outcome_cache import OutcomeCache
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.cel.host import (
     BLOCKED_HOSTS,
@@ -203,6 +204,7 @@ class CelContext(msgspec.Struct, frozen=True):
     # Parameter objects that were given by hand; None where the cluster is asked for them.
     params: tuple[JsonObject, ...] | None = None
     watch_rule: WatchRule = watch_nothing
+    image_outcomes: OutcomeCache = msgspec.field(default_factory=OutcomeCache)
     http_limits: HttpLimits = HttpLimits()
 
     @property

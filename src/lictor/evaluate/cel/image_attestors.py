@@ -4,6 +4,7 @@ import json
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import TypeAlias
 
 import msgspec
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from lictor.errors import CompileError
 from lictor.evaluate.cel.expressions import ExpressionCompiler
-from lictor.lang.cel.environment import Activation
+from lictor.lang.cel.environment import Activation, make_activation
 from lictor.model.cel_policy import ImageValidatingSpec
 from lictor.model.image_validation import (
     Cosign,
@@ -60,6 +61,8 @@ class CosignSigner(msgspec.Struct, frozen=True):
     attestor: CosignAttestor
     location: SignatureLocation
     annotations: Mapping[str, str] = {}
+    # Stands for all of this in the cache of outcomes.
+    fingerprint: str = ""
 
 
 class NotarySigner(msgspec.Struct, frozen=True):
@@ -67,6 +70,7 @@ class NotarySigner(msgspec.Struct, frozen=True):
 
     attestor: TrustedNotary
     location: SignatureLocation
+    fingerprint: str = ""
 
 
 ImageSigner: TypeAlias = CosignSigner | NotarySigner
@@ -126,10 +130,20 @@ def _compile_attestor(
     attestor: ImageAttestor, where: str, access: RegistryAccess, language: ExpressionCompiler
 ) -> FindSigner:
     if attestor.cosign is not None:
-        return _compile_cosign(attestor.cosign, f"{where}.cosign", access, language)
-    if attestor.notary is not None:
-        return _compile_notary(attestor.notary, f"{where}.notary", access, language)
-    raise CompileError("either cosign or notary must be set", where=where)
+        find = _compile_cosign(attestor.cosign, f"{where}.cosign", access, language)
+    elif attestor.notary is not None:
+        find = _compile_notary(attestor.notary, f"{where}.notary", access, language)
+    else:
+        raise CompileError("either cosign or notary must be set", where=where)
+    if b'"expression":' in msgspec.json.encode(attestor):
+        return lambda activation: _mark(find(activation))
+    signer = _mark(find(make_activation({})))
+    return lambda _: signer
+
+
+def _mark(signer: ImageSigner) -> ImageSigner:
+    written = f"{type(signer).__name__} ".encode() + msgspec.json.encode(signer)
+    return replace(signer, fingerprint=sha256(written).hexdigest())
 
 
 def _compile_notary(

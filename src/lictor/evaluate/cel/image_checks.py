@@ -246,7 +246,7 @@ class DigestPatch(msgspec.Struct, frozen=True):
         """The names that have no digest, and the same with one."""
         verification = ImageVerification(self.parts.rules)
         return {
-            image: f"{image}@{verification.locate(image).digest}"
+            image: f"{image}@{verification.find_digest(image)}"
             for image in images
             if not parse_image(image).digest
         }

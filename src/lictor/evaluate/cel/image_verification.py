@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 import msgspec
+import orjson
 
 from lictor.errors import FunctionError, SignatureRefusedError
 from lictor.evaluate.cel.image_attestors import (
@@ -19,11 +20,13 @@ from lictor.evaluate.cel.image_attestors import (
     NotarySigner,
     WantedAttestation,
 )
+from lictor.evaluate.verify_images.outcome_cache import ImageOutcome, OutcomeCache
 from lictor.lang.cel.environment import Activation
 from lictor.lang.cel.host import HostFunctions
 from lictor.lang.image_reference import parse_image
+from lictor.model.result import Status
 from lictor.ports import Lookups, Registries, RegistryAccess
-from lictor.raw import Json, JsonObject
+from lictor.raw import Json
 from lictor.signatures.discovery import find_attestations, find_bundles, find_signatures
 from lictor.signatures.notary import verify_notary, verify_referrers
 from lictor.signatures.records import SignedImage, VerifiedStatement
@@ -31,6 +34,10 @@ from lictor.signatures.verification import accept_signature, accept_statements
 
 # The image, the attestation (empty: its signature) and the attestor, by their names.
 _Question: TypeAlias = tuple[str, str, str]
+# What a verified attestation says, None for a signature; SignatureRefusedError where it is none.
+_Check: TypeAlias = Callable[[SignedImage, ImageSigner], Json]
+# Larger statements are read anew each time.
+_LARGEST_KEPT = 64 * 1024
 
 
 class VerificationRules(msgspec.Struct, frozen=True):
@@ -40,6 +47,7 @@ class VerificationRules(msgspec.Struct, frozen=True):
     attestations: Mapping[str, WantedAttestation]
     access: RegistryAccess
     lookups: Lookups
+    outcomes: OutcomeCache
 
     def locate(self, image: str, registries: Registries) -> SignedImage:
         """The image that a name means now."""
@@ -58,7 +66,7 @@ class ImageVerification:
         self._registries: Registries | None = None
         self._images: dict[str, SignedImage] = {}
         self._answers: dict[_Question, bool] = {}
-        self._statements: dict[tuple[str, str], JsonObject] = {}
+        self._payloads: dict[tuple[str, str], Json] = {}
         self.activation: Activation | None = None
         # Why attestors do not vouch for images, in the order of the questions.
         self.refusals: dict[str, str] = {}
@@ -78,6 +86,15 @@ class ImageVerification:
             found = self._images[image] = self._rules.locate(image, self.registries)
         return found
 
+    def find_digest(self, image: str) -> str:
+        """The digest behind a tag, as it was lately: for those who write it into the object."""
+        outcomes, key = self._rules.outcomes, f"digest {self._rules.access!r}"
+        known = outcomes.find(key, image)
+        if known is None:
+            known = ImageOutcome(Status.PASS, "", self.locate(image).digest)
+            outcomes.keep(key, image, known)
+        return known.digest
+
     def has_verified(self, image: str) -> bool:
         """Has someone vouched for the image in this evaluation?"""
         return bool(self._verified) and self.locate(image) in self._verified
@@ -93,13 +110,13 @@ class ImageVerification:
             image,
             attestation,
             attestors,
-            lambda signed, signer: self._check_attestation(image, signed, wanted, signer),
+            lambda signed, signer: self._check_attestation(signed, wanted, signer),
         )
 
     def read_payload(self, image: str, attestation: str) -> Json:
         """What a verified attestation says; of several, the one that was added last."""
         self._find_attestation(attestation)
-        found = self._statements.get((image, attestation))
+        found = self._payloads.get((image, attestation))
         if found is None:
             raise FunctionError(
                 f"attestation {attestation} of {image} was not verified: call "
@@ -112,7 +129,7 @@ class ImageVerification:
         image: str,
         attestation: str,
         attestors: Sequence[Json],
-        check: Callable[[SignedImage, ImageSigner], None],
+        check: _Check,
     ) -> int:
         names = [_read_name(attestor) for attestor in attestors]
         return sum(self._ask((image, attestation, name), check) for name in names)
@@ -123,20 +140,33 @@ class ImageVerification:
             known = self._answers[question] = self._answer(question, check)
         return known
 
-    def _answer(
-        self, question: _Question, check: Callable[[SignedImage, ImageSigner], None]
-    ) -> bool:
+    def _answer(self, question: _Question, check: _Check) -> bool:
         image, attestation, name = question
         signer = self._find_signer(name)
         signed = self.locate(image)
-        try:
-            check(signed, signer)
-        except SignatureRefusedError as error:
+        outcome = self._find_outcome(signer, signed, attestation, check)
+        if outcome.status is not Status.PASS:
             subject = f"{image}, {attestation}" if attestation else image
-            self.refusals[f"{subject}, {name}"] = str(error)
+            self.refusals[f"{subject}, {name}"] = outcome.message
             return False
+        if attestation:
+            self._payloads[image, attestation] = outcome.payload
         self._verified.add(signed)
         return True
+
+    def _find_outcome(
+        self, signer: ImageSigner, signed: SignedImage, attestation: str, check: _Check
+    ) -> ImageOutcome:
+        """What is known already, or what registries say now; their silence is not kept."""
+        wanted = self._rules.attestations[attestation] if attestation else None
+        kind = f"{wanted.predicate_type} {wanted.artifact_type}" if wanted is not None else ""
+        key, name = f"{signer.fingerprint} {kind}", f"{signed.repository}@{signed.digest}"
+        outcome = self._rules.outcomes.find(key, name)
+        if outcome is None:
+            outcome = _try(check, signed, signer)
+            if len(orjson.dumps(outcome.payload)) <= _LARGEST_KEPT:
+                self._rules.outcomes.keep(key, name, outcome)
+        return outcome
 
     def _find_signer(self, name: str) -> ImageSigner:
         find = self._rules.attestors.get(name)
@@ -163,14 +193,11 @@ class ImageVerification:
         accept_signature(found, image, signer.attestor, registries, signer.annotations)
 
     def _check_attestation(
-        self, name: str, image: SignedImage, wanted: WantedAttestation, signer: ImageSigner
-    ) -> None:
+        self, image: SignedImage, wanted: WantedAttestation, signer: ImageSigner
+    ) -> Json:
         if isinstance(signer, NotarySigner):
-            statements = self._read_referrers(image, wanted, signer)
-            payload = dict(statements[-1].statement)["predicate"]
-        else:
-            payload = dict(self._read_statements(image, wanted, signer)[-1].statement)
-        self._statements[name, wanted.name] = payload
+            return self._read_referrers(image, wanted, signer)[-1].statement["predicate"]
+        return dict(self._read_statements(image, wanted, signer)[-1].statement)
 
     def _read_referrers(
         self, image: SignedImage, wanted: WantedAttestation, signer: NotarySigner
@@ -202,6 +229,14 @@ class ImageVerification:
             types = ", ".join(sorted({each.predicate_type for each in verified}))
             raise SignatureRefusedError(f"no attestation of type {wanted.predicate_type}: {types}")
         return chosen
+
+
+def _try(check: _Check, signed: SignedImage, signer: ImageSigner) -> ImageOutcome:
+    try:
+        payload = check(signed, signer)
+    except SignatureRefusedError as error:
+        return ImageOutcome(Status.FAIL, str(error), signed.digest)
+    return ImageOutcome(Status.PASS, "", signed.digest, payload)
 
 
 def _read_name(attestor: Json) -> str:

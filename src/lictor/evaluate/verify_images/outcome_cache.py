@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from lictor.model.result import Status
+from lictor.raw import Json
 
 # Long enough for one request to pass both of its webhooks, too short for anyone to wait for.
 _FAILURE_SECONDS: Final = 5.0
@@ -19,6 +20,8 @@ class ImageOutcome(msgspec.Struct, frozen=True):
     message: str
     # Of the image that was verified; empty where it is not known.
     digest: str = ""
+    # What a verified attestation says, for those who ask for it later.
+    payload: Json = None
 
 
 class OutcomeCacheSettings(msgspec.Struct, frozen=True):

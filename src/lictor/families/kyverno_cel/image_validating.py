@@ -141,6 +141,7 @@ class _Compiler(msgspec.Struct, frozen=True):
                 compile_attestations(spec),
                 access,
                 around.lookups,
+                around.image_outcomes,
             ),
             spec.validation_configurations,
             template,
