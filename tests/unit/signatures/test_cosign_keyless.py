@@ -1,0 +1,299 @@
+"""Keyless signatures as they lie in a registry, in all formats, with a Sigstore of our own."""
+
+from base64 import b64encode
+
+import orjson
+import pytest
+from cryptography import x509
+from msgspec.structs import replace
+from private_sigstore import ALICE, ISSUER, PrivateSigstore, Wish, describe
+from signing import (
+    IN_TOTO,
+    SIGNED,
+    Layer,
+    MemoryRegistries,
+    encode_for_signing,
+    make_bundle,
+    make_key,
+    make_payload,
+    make_statement,
+    pem_of,
+    push_bundle,
+    push_image,
+    push_layers,
+    sign,
+)
+
+from lictor.errors import SignatureRefusedError
+from lictor.raw import JsonObject
+from lictor.signatures.discovery import find_attestations, find_bundles, find_signatures
+from lictor.signatures.records import (
+    FoundSignature,
+    Identity,
+    LogEntry,
+    LogTrust,
+    SignatureLocation,
+    SignedImage,
+    TrustedIdentity,
+    TrustedKey,
+)
+from lictor.signatures.verification import accept_signature, accept_statements
+
+BESIDE = SignatureLocation()
+MALLORY = Wish(names=(x509.RFC822Name("mallory@example.test"),))
+BY_ALICE = TrustedIdentity((Identity(issuer=ISSUER, subject=ALICE),))
+
+
+@pytest.fixture(scope="module")
+def sigstore() -> PrivateSigstore:
+    return PrivateSigstore()
+
+
+@pytest.fixture
+def registries(sigstore) -> MemoryRegistries:
+    return MemoryRegistries(trust_roots={"": sigstore.trusted_root()})
+
+
+@pytest.fixture
+def image(registries) -> SignedImage:
+    return push_image(registries)
+
+
+def _encode(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def _annotate(found: FoundSignature) -> dict[str, str]:
+    """What cosign writes beside a signature of the first format."""
+    annotations = {
+        "dev.cosignproject.cosign/signature": "" if found.payload_type else _encode(found.signature)
+    }
+    if found.certificate:
+        annotations["dev.sigstore.cosign/certificate"] = found.certificate.decode()
+        annotations["dev.sigstore.cosign/chain"] = b"".join(found.chain).decode()
+    for entry in found.log_entries:
+        annotations["dev.sigstore.cosign/bundle"] = orjson.dumps(_write_entry(entry)).decode()
+    for stamp in found.timestamps:
+        annotations["dev.sigstore.cosign/rfc3161timestamp"] = orjson.dumps(
+            {"SignedRFC3161Timestamp": _encode(stamp)}
+        ).decode()
+    return annotations
+
+
+def _write_entry(entry: LogEntry) -> JsonObject:
+    return {
+        "SignedEntryTimestamp": _encode(entry.signed_entry_timestamp),
+        "Payload": {
+            "body": _encode(entry.body),
+            "integratedTime": entry.integrated_time,
+            "logIndex": entry.log_index,
+            "logID": entry.log_id,
+        },
+    }
+
+
+def _write_envelope(found: FoundSignature) -> JsonObject:
+    return {
+        "payload": _encode(found.payload),
+        "payloadType": found.payload_type,
+        "signatures": [{"sig": _encode(found.signature)}],
+    }
+
+
+def _store_signature(found: FoundSignature) -> Layer:
+    return Layer(found.payload, _annotate(found))
+
+
+def _store_attestation(found: FoundSignature) -> Layer:
+    return Layer(orjson.dumps(_write_envelope(found)), _annotate(found))
+
+
+def _store_bundle(found: FoundSignature, *, chained: bool = False) -> Layer:
+    certificate = {"rawBytes": _encode(x509_bytes(found.certificate))}
+    material: JsonObject = {"certificate": certificate}
+    if chained:
+        others = [{"rawBytes": _encode(x509_bytes(one))} for one in found.chain]
+        material = {"x509CertificateChain": {"certificates": [certificate, *others]}}
+    material["tlogEntries"] = [
+        {
+            "logIndex": str(entry.log_index),
+            "logId": {"keyId": _encode(bytes.fromhex(entry.log_id))},
+            "integratedTime": str(entry.integrated_time),
+            "inclusionPromise": {"signedEntryTimestamp": _encode(entry.signed_entry_timestamp)},
+            "inclusionProof": entry.inclusion_proof,
+            "canonicalizedBody": _encode(entry.body),
+        }
+        for entry in found.log_entries
+    ]
+    stamps = [{"signedTimestamp": _encode(stamp)} for stamp in found.timestamps]
+    material["timestampVerificationData"] = {"rfc3161Timestamps": stamps}
+    content = (
+        _write_envelope(found) if found.payload_type else {"signature": _encode(found.signature)}
+    )
+    return make_bundle(content, material)
+
+
+def x509_bytes(pem: bytes) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
+
+
+def test_a_signature_of_the_first_format(registries, image, sigstore):
+    found = sigstore.sign(make_payload(image, {"env": "prod"}))
+    push_layers(registries, image, [_store_signature(found)])
+    verified = accept_signature(
+        find_signatures(registries, image, BESIDE), image, BY_ALICE, registries, {"env": "prod"}
+    )
+    assert (verified.signer.subject, verified.signer.issuer) == (ALICE, ISSUER)
+    assert verified.signer.signed_at is not None
+
+
+def test_an_attestation_of_the_first_format(registries, image, sigstore):
+    found = sigstore.sign(make_statement(image, {"score": 7}), payload_type=IN_TOTO)
+    push_layers(registries, image, [_store_attestation(found)], suffix="att")
+    (verified,) = accept_statements(
+        find_attestations(registries, image, BESIDE), image, BY_ALICE, registries
+    )
+    assert verified.signer.subject == ALICE
+    assert verified.statement["predicate"] == {"score": 7}
+
+
+def test_the_time_stamp_of_an_attestation_is_over_its_envelope(registries, image, sigstore):
+    trusts_stamps = replace(
+        BY_ALICE,
+        log=LogTrust(
+            ignore_log=True,
+            timestamp_chain=sigstore.stamp_certificate.public_bytes(_pem()).decode()
+            + sigstore.stamp_root.certificate.public_bytes(_pem()).decode(),
+        ),
+    )
+    found = replace(
+        sigstore.sign(make_statement(image), payload_type=IN_TOTO), log_entries=(), timestamps=()
+    )
+    envelope = orjson.dumps(_write_envelope(found))
+    for message, counts in ((envelope, True), (found.signature, False)):
+        stamped = replace(found, timestamps=(sigstore.stamp(message),))
+        push_layers(registries, image, [_store_attestation(stamped)], suffix="att")
+        listed = find_attestations(registries, image, BESIDE)
+        if counts:
+            assert accept_statements(listed, image, trusts_stamps, registries)
+        else:
+            with pytest.raises(SignatureRefusedError):
+                accept_statements(listed, image, trusts_stamps, registries)
+
+
+def _pem():
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return Encoding.PEM
+
+
+@pytest.mark.parametrize("chained", [False, True])
+def test_a_bundle(registries, image, sigstore, chained):
+    payload = make_statement(image, predicate_type=SIGNED)
+    found = sigstore.sign(payload, payload_type=IN_TOTO)
+    proven = sigstore.log_body(describe(found), siblings=3)
+    bundle = _store_bundle(replace(found, log_entries=(proven,)), chained=chained)
+    push_bundle(registries, image, bundle)
+    listed = find_bundles(registries, image, BESIDE)
+    assert listed[0].log_entries[0].inclusion_proof is not None
+    assert accept_signature(listed, image, BY_ALICE, registries).signer.subject == ALICE
+
+
+def test_a_bundle_with_a_time_stamp_needs_no_log(registries, image, sigstore):
+    found = sigstore.sign(make_statement(image, predicate_type=SIGNED), payload_type=IN_TOTO)
+    stamped = replace(found, log_entries=(), timestamps=(sigstore.stamp(found.signature),))
+    push_bundle(registries, image, _store_bundle(stamped))
+    listed = find_bundles(registries, image, BESIDE)
+    unlogged = replace(BY_ALICE, log=LogTrust(ignore_log=True))
+    assert accept_signature(listed, image, unlogged, registries).signer.signed_at is not None
+    with pytest.raises(SignatureRefusedError, match="in no transparency log"):
+        accept_signature(listed, image, BY_ALICE, registries)
+
+
+def test_a_bundle_may_sign_the_manifest_itself(registries, image, sigstore):
+    found = sigstore.sign(registries.manifests[image.repository, image.digest].content)
+    push_bundle(registries, image, _store_bundle(found))
+    listed = find_bundles(registries, image, BESIDE)
+    assert accept_signature(listed, image, BY_ALICE, registries).signer.subject == ALICE
+
+
+@pytest.mark.parametrize("form", ["signature", "attestation", "bundle"])
+def test_a_borrowed_certificate_makes_no_signature(registries, image, sigstore, form):
+    """Certificate and log entry are Alice's and about this payload; the signature is not."""
+    payload_type = "" if form == "signature" else IN_TOTO
+    payload = make_payload(image) if form == "signature" else make_statement(image)
+    good = sigstore.sign(payload, payload_type=payload_type)
+    forged = replace(good, signature=sign(make_key(), good.signed))
+    relogged = replace(forged, log_entries=(sigstore.log_body(describe(forged)),))
+    for one, reason in ((forged, "about another signature"), (relogged, "not made by this key")):
+        with pytest.raises(SignatureRefusedError, match=reason):
+            _accept(registries, image, one, form)
+    _accept(registries, image, good, form)
+
+
+def _accept(registries, image, found: FoundSignature, form: str) -> None:
+    registries = MemoryRegistries(dict(registries.manifests), {}, registries.trust_roots)
+    if form == "signature":
+        push_layers(registries, image, [_store_signature(found)])
+        listed = find_signatures(registries, image, BESIDE)
+        accept_signature(listed, image, BY_ALICE, registries)
+    elif form == "attestation":
+        push_layers(registries, image, [_store_attestation(found)], suffix="att")
+        listed = find_attestations(registries, image, BESIDE)
+        accept_statements(listed, image, BY_ALICE, registries)
+    else:
+        push_bundle(registries, image, _store_bundle(found))
+        accept_statements(find_bundles(registries, image, BESIDE), image, BY_ALICE, registries)
+
+
+def test_identity_and_annotations_are_those_of_one_signature(registries, image, sigstore):
+    by_alice = sigstore.sign(make_payload(image))
+    by_mallory = sigstore.sign(make_payload(image, {"env": "prod"}), MALLORY)
+    push_layers(registries, image, [_store_signature(by_alice), _store_signature(by_mallory)])
+    listed = find_signatures(registries, image, BESIDE)
+    with pytest.raises(SignatureRefusedError) as refused:
+        accept_signature(listed, image, BY_ALICE, registries, {"env": "prod"})
+    assert "#0: annotation env is not signed" in str(refused.value)
+    assert "#1: subject mismatch" in str(refused.value)
+
+
+def test_statements_of_others_are_left_out(registries, image, sigstore):
+    layers = [
+        _store_attestation(sigstore.sign(make_statement(image), wish, payload_type=IN_TOTO))
+        for wish in (None, MALLORY)
+    ]
+    push_layers(registries, image, layers, suffix="att")
+    listed = find_attestations(registries, image, BESIDE)
+    (verified,) = accept_statements(listed, image, BY_ALICE, registries)
+    assert verified.origin.endswith("#0")
+
+
+@pytest.mark.parametrize("form", ["signature", "bundle"])
+def test_a_signature_by_a_key_in_the_log(registries, image, sigstore, form):
+    key = make_key()
+    payload = (
+        make_payload(image) if form == "signature" else make_statement(image, predicate_type=SIGNED)
+    )
+    kind = "" if form == "signature" else IN_TOTO
+    signed = encode_for_signing(kind, payload) if kind else payload
+    found = FoundSignature("", payload, signed, sign(key, signed), payload_type=kind)
+    entry = sigstore.log_body(describe(found, pem_of(key)))
+    if form == "signature":
+        push_layers(registries, image, [_store_signature(replace(found, log_entries=(entry,)))])
+        listed = find_signatures(registries, image, BESIDE)
+    else:
+        certified = replace(sigstore.sign(payload), signature=found.signature, payload_type=kind)
+        bundle = orjson.loads(_store_bundle(replace(certified, log_entries=(entry,))).content)
+        bundle["verificationMaterial"].pop("certificate")
+        push_bundle(registries, image, replace_content(bundle))
+        listed = find_bundles(registries, image, BESIDE)
+    verified = accept_signature(listed, image, TrustedKey(pem_of(key)), registries)
+    assert verified.signer.signed_at is not None
+    with pytest.raises(SignatureRefusedError, match="not made by this key"):
+        accept_signature(listed, image, TrustedKey(pem_of(make_key())), registries)
+
+
+def replace_content(bundle: JsonObject) -> Layer:
+    return Layer(orjson.dumps(bundle), media_type=bundle["mediaType"])
