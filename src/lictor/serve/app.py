@@ -1,5 +1,6 @@
 """Requests in, replies out: which path asks for what, and what becomes of bad requests."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -23,6 +24,10 @@ from lictor.serve.webhook_routes import InternalWebhook, WebhookRoute, read_path
 log = logging.getLogger(__name__)
 
 _WEBHOOKS = {True: "MutatingWebhookConfiguration", False: "ValidatingWebhookConfiguration"}
+# Bytes of a review from which on its evaluation may take much longer than usual.
+_LARGE = 64 * 1024
+# Between two of these: time enough to hear what others have sent meanwhile.
+_PAUSE = 0.002
 _OK = HttpResponse(HTTPStatus.OK)
 _NOT_LISTENING = HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, b"connections are not accepted\n")
 _NOT_READY = HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready\n")
@@ -56,6 +61,7 @@ class App:
         self._tracer = tracer
         self._payload_log = payload_log
         self._make_room = make_room
+        self._large_turn = asyncio.Lock()
 
     async def __call__(self, call: HttpRequest) -> HttpResponse:
         began = time.perf_counter()
@@ -88,6 +94,8 @@ class App:
             )
         if call.is_cut:
             return self._refuse_unread(call, "the review is too large")
+        if len(call.body) > _LARGE:
+            await self._take_turn()
         try:
             review = load_review(call.body)
         except LoadError as error:
@@ -105,6 +113,11 @@ class App:
         else:
             answer = await self._admission.answer(target, review, deadline)
         return self._respond(call, target, review, answer, began)
+
+    async def _take_turn(self) -> None:
+        """Let small requests go first: they wait for one large request, not for all of them."""
+        async with self._large_turn:
+            await asyncio.sleep(_PAUSE)
 
     def _respond(
         self,

@@ -100,7 +100,7 @@ class Service:
 
 
 @contextmanager
-def _serve(
+def serve(
     folder: Path,
     workers: int = 2,
     patience: float = 20.0,
@@ -138,7 +138,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_it_answers_counts_and_ends(folder: Path) -> None:
-    with _serve(folder) as service:
+    with serve(folder) as service:
         assert service.ask(make_review({"team": "x"}))["allowed"]
         assert not service.ask(make_review())["allowed"]
         deadline = time.monotonic() + PATIENCE
@@ -149,7 +149,7 @@ def test_it_answers_counts_and_ends(folder: Path) -> None:
 
 
 def test_a_process_that_dies_or_hangs_is_replaced(folder: Path) -> None:
-    with _serve(folder, workers=2, patience=1.5) as service:
+    with serve(folder, workers=2, patience=1.5) as service:
         first = service.children[:2]
         os.kill(first[0], signal.SIGKILL)
         # The other one answers whatever happens, on the same socket.
@@ -164,7 +164,7 @@ def test_a_process_that_dies_or_hangs_is_replaced(folder: Path) -> None:
 
 def test_a_process_that_accepts_nobody_is_replaced(folder: Path) -> None:
     """It gives signs of life all the time; but it has no more files to open for connections."""
-    with _serve(folder, workers=2, patience=1.5) as service:
+    with serve(folder, workers=2, patience=1.5) as service:
         (first, other, _) = service.children
         # The parent has asked it by then, and was answered.
         time.sleep(2.5)
@@ -202,7 +202,7 @@ def test_others_do_not_wait_for_slow_requests(tmp_path: Path) -> None:
     )
     quick = make_review(namespace="green")
     heavy = make_review({"team": "x", "slow": "yes"}, namespace="red")
-    with _serve(tmp_path, workers=1) as service:
+    with serve(tmp_path, workers=1) as service:
         answers: list[JsonObject] = []
         clients = [
             threading.Thread(target=lambda: answers.append(service.ask(heavy))) for _ in range(3)
@@ -220,7 +220,7 @@ def test_others_do_not_wait_for_slow_requests(tmp_path: Path) -> None:
 
 
 def test_open_connections_are_answered_to_the_end(folder: Path) -> None:
-    with _serve(folder, workers=1) as service, closing(service.connect()) as connection:
+    with serve(folder, workers=1) as service, closing(service.connect()) as connection:
         body = orjson.dumps(make_review({"team": "x"}))
         connection.putrequest("POST", "/validate/fail")
         connection.putheader("content-type", "application/json")
@@ -301,8 +301,8 @@ def _load(replicas: _Replicas, clients: int = 3) -> Iterator[list[_Client]]:
 
 def test_no_request_is_lost_when_a_replica_ends(folder: Path) -> None:
     with (
-        _serve(folder, workers=1) as stays,
-        _serve(folder, workers=2, shutdown_delay="2s") as ends,
+        serve(folder, workers=1) as stays,
+        serve(folder, workers=2, shutdown_delay="2s") as ends,
     ):
         replicas = _Replicas(stays, ends)
         with _load(replicas) as clients:
@@ -317,7 +317,7 @@ def test_no_request_is_lost_when_a_replica_ends(folder: Path) -> None:
 
 
 def test_no_request_is_lost_when_a_process_ends(folder: Path) -> None:
-    with _serve(folder, workers=2) as service, _load(_Replicas(service)) as clients:
+    with serve(folder, workers=2) as service, _load(_Replicas(service)) as clients:
         for _ in range(2):
             before = service.children
             os.kill(before[0], signal.SIGTERM)
@@ -350,7 +350,7 @@ def test_a_process_that_has_grown_is_replaced_and_nothing_is_lost(
     body = orjson.dumps(make_review({"team": "x"})).ljust(2_000_000)
     recycled = 'lictor_worker_recycled_total{process="worker-0"} 1.0'
     with (
-        _serve(folder, workers=1) as service,
+        serve(folder, workers=1) as service,
         _load(_Replicas(service), clients=2) as clients,
     ):
         (first, _) = service.children
@@ -374,7 +374,7 @@ def test_a_process_that_has_grown_is_replaced_and_nothing_is_lost(
 
 
 def test_killed_processes_lose_what_they_had_and_no_more(folder: Path) -> None:
-    with _serve(folder, workers=2) as service, _load(_Replicas(service)) as clients:
+    with serve(folder, workers=2) as service, _load(_Replicas(service)) as clients:
         for _ in range(2):
             before = service.children
             os.kill(before[0], signal.SIGKILL)
@@ -387,7 +387,7 @@ def test_killed_processes_lose_what_they_had_and_no_more(folder: Path) -> None:
 
 def test_silent_connections_harm_nobody(folder: Path) -> None:
     """More than may be open at once, from several addresses; dropped, and others are served."""
-    with _serve(folder, workers=1) as service, _load(_Replicas(service), clients=2) as clients:
+    with serve(folder, workers=1) as service, _load(_Replicas(service), clients=2) as clients:
         silent = []
         for number in range(4500):
             sock = socket.create_connection(
