@@ -340,7 +340,7 @@ def test_pieces_end_when_the_client_goes() -> None:
             await reader.readuntil(b"one\n")
             assert not source.closed.is_set()
             writer.close()
-            await asyncio.wait_for(source.closed.wait(), 2)
+            await asyncio.wait_for(source.closed.wait(), 20)
 
     asyncio.run(run())
 
@@ -353,7 +353,7 @@ def test_clients_that_take_nothing_are_let_go(monkeypatch: pytest.MonkeyPatch) -
         async with _serve(source.answer) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
             writer.write(_STREAM)
-            await asyncio.wait_for(source.closed.wait(), 5)
+            await asyncio.wait_for(source.closed.wait(), 20)
             writer.close()
             assert reader is not None
 

@@ -249,7 +249,7 @@ def test_interrupt():
     assert process.stdout.readline() == "Reading from terminal input.\n"
     time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "Error: interrupted\n")
 
 

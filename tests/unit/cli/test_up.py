@@ -37,7 +37,7 @@ EXCEPTIONS = Resource("kyverno.io", "v2", "policyexceptions", "PolicyException")
 CLUSTER_ROLES = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False
 )
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 class Cluster:

@@ -42,7 +42,7 @@ def test_an_object_that_is_moved_all_the_time_leaves_no_trail():
     assert queue.take(19_999, 1) == ["a"]
 
 
-def run_queue(reconcile, *items, seconds=0.3, **settings):
+def run_queue(reconcile, *items, seconds=0.8, **settings):
     async def main():
         queue = WorkQueue("test", reconcile, **settings)
         for item, *delay in items:
@@ -81,7 +81,7 @@ def test_an_item_is_never_worked_on_twice_at_a_time():
         queue = WorkQueue("test", reconcile, workers=4)
         queue.add("a")
         with suppress(TimeoutError):
-            await asyncio.wait_for(queue.run(), 0.3)
+            await asyncio.wait_for(queue.run(), 0.8)
 
     asyncio.run(main())
     assert seen == ["a", "a", "a"]
@@ -101,7 +101,7 @@ def test_what_fails_waits_longer_each_time_and_what_is_forgotten_does_not_return
         queue.add("a")
         queue.add("b", 0.03)
         with suppress(TimeoutError):
-            await asyncio.wait_for(queue.run(), 0.3)
+            await asyncio.wait_for(queue.run(), 0.8)
 
     asyncio.run(main())
     assert seen.count("b") <= 2

@@ -15,7 +15,7 @@ def unit(uid):
     return GenerationUnit("policy", "", "rule", UpdateTrigger("v1", "Namespace", "", uid, uid))
 
 
-def run_queue(work, *units, workers=2, seconds=0.2):
+def run_queue(work, *units, workers=2, seconds=0.6):
     async def main():
         queue = GenerationQueue(work, Rewrites(), workers=workers, first_pause=0.02)
         for each in units:
@@ -77,7 +77,7 @@ def test_a_unit_that_others_rewrite_rests(times, reconciled):
         queue.enqueue(unit("a"))
         queue.enqueue(unit("b"))
         with suppress(TimeoutError):
-            await asyncio.wait_for(queue.run(), 0.1)
+            await asyncio.wait_for(queue.run(), 0.4)
         return seen
 
     assert asyncio.run(main()) == reconciled

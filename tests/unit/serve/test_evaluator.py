@@ -83,11 +83,11 @@ def test_other_requests_are_answered_meanwhile(tmp_path: Path) -> None:
         return time.monotonic() - began
 
     asyncio.run(run())
-    assert asyncio.run(run()) < 1.5
+    assert asyncio.run(run()) < 2.2
 
 
 def test_answers_from_outside_have_a_deadline(tmp_path: Path) -> None:
-    bench = _make_asking(tmp_path, SlowWorld(1.5))
+    bench = _make_asking(tmp_path, SlowWorld(4.0))
 
     async def run() -> tuple[float, bytes]:
         began = time.monotonic()
@@ -95,7 +95,7 @@ def test_answers_from_outside_have_a_deadline(tmp_path: Path) -> None:
         return time.monotonic() - began, reply.body
 
     seconds, body = asyncio.run(run())
-    assert seconds < 1.4
+    assert seconds < 3.5
     assert b"no answer from outside in time" in body
 
 
