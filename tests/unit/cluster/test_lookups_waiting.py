@@ -14,7 +14,7 @@ from lictor.cluster.client import Client
 from lictor.cluster.config import ClusterConfig
 from lictor.cluster.flags import Flags
 from lictor.cluster.lookups import ClusterLookups, begin_request
-from lictor.errors import LookupFailedError, NotFoundError, NotProvidedError, UsageError
+from lictor.errors import LookupFailedError, NotFoundError, UsageError
 from lictor.ports import ApiCall
 
 CONFIG_MAP = {"metadata": {"name": "a", "namespace": "n"}, "data": {"x": "1"}}
@@ -107,7 +107,7 @@ def test_answers():
         (lambda given: given.call_api(ApiCall("//evil.example/x")), LookupFailedError, "is not a path"),
         (lambda given: given.resource("ex.io/v1", "Gadget", "n", "w"), LookupFailedError, "serves no Gadget of ex.io/v1"),
         (lambda given: given.global_reference("entry.x", ""), NotFoundError, "failed to fetch entry key=entry"),
-        (lambda given: given.image_data("nginx"), NotProvidedError, "nginx: asking registries"),
+        (lambda given: given.image_data("127.0.0.1:1/nginx"), LookupFailedError, "127.0.0.1:1"),
     ],
     ids=["config-map", "absent", "denied", "method", "host", "kind", "global", "image"],
 )  # fmt: skip
