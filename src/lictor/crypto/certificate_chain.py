@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from lictor.crypto.name_constraints import check_names
 from lictor.crypto.pem import list_pem_blocks
 from lictor.errors import SignatureRefusedError
 
@@ -24,9 +25,9 @@ CODE_SIGNING = "1.3.6.1.5.5.7.3.3"
 TIME_STAMPING = "1.3.6.1.5.5.7.3.8"
 _ANY_PURPOSE = "2.5.29.37.0"
 _HASHES = frozenset(("sha256", "sha384", "sha512"))
-# Basic constraints, key usage, extended key usage, names, policies: all that we look at, or that
-# only names things. Name constraints are not among them: whoever has them is refused.
-_KNOWN_CRITICAL = frozenset(("2.5.29.19", "2.5.29.15", "2.5.29.37", "2.5.29.17", "2.5.29.32"))
+# Basic and name constraints, key usage, extended key usage, names, policies: all that we look at,
+# or that only names things.
+_KNOWN_CRITICAL = frozenset(f"2.5.29.{number}" for number in (15, 17, 19, 30, 32, 37))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,10 @@ def _check_issuer(
     extended = find_extension(issuer, x509.ExtendedKeyUsage)
     if extended is not None and not _allows(extended, purpose):
         raise SignatureRefusedError(f"{name} may not issue certificates for this purpose")
+    constraints = find_extension(issuer, x509.NameConstraints)
+    if constraints is not None:
+        for below in chain:
+            check_names(constraints, find_extension(below, x509.SubjectAlternativeName) or ())
 
 
 def _check_leaf_usage(leaf: "x509.Certificate", purpose: str) -> None:
