@@ -183,6 +183,10 @@ def test_json_tells_the_same(site: Site) -> None:
 
 def test_a_policy_says_why(site: Site) -> None:
     site.sign(site.key)
+    told = site.verify(Demand(), site.write_policy(site.key))
+    assert told.is_verified
+    assert told.summary == "accepted by signed"
+    assert [rule.rule for rule in told.explanations[0].rules] == ["by-key"]
     refused = site.verify(Demand(), site.write_policy(site.stranger))
     assert not refused.is_verified
     assert refused.summary == "refused by signed"
