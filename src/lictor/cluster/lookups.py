@@ -134,7 +134,7 @@ def begin_request(deadline: float | None = None, *, why_not: str = _NOBODY_ASKED
     _question.set(_Question(deadline, why_not))
 
 
-def _count_seconds() -> float:
+def count_seconds() -> float:
     """How long whoever asks can wait."""
     question = _question.get()
     if question is None or question.deadline is None:
@@ -235,7 +235,7 @@ class ClusterLookups:
 
     def registries(self) -> Registries:
         if self._registries is None:
-            self._registries = RemoteRegistries(remaining=_count_seconds)
+            self._registries = RemoteRegistries(remaining=count_seconds)
         return self._registries
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:

@@ -17,13 +17,15 @@ class Backend:
 
     has_certificate = False
     sinks: Sequence[ResultSink] = ()
-    guard: GuardedLookups | None = None
     # What of the metrics is shown.
     metrics = MetricsSettings()
 
-    def __init__(self, state: "ClusterState", reviewer: PolicyReviewer) -> None:
+    def __init__(
+        self, state: "ClusterState", reviewer: PolicyReviewer, guard: GuardedLookups | None = None
+    ) -> None:
         self.state = state
         self.reviewer = reviewer
+        self.guard = guard
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -88,7 +88,8 @@ def build_backend(
     policies = inherited.policies
     if policies is not None:
         names = policies.names
-        return Backend(NoClusterState(policies), PolicyReviewer(options.flags, lambda: names))
+        reviewer = PolicyReviewer(options.flags, lambda: names)
+        return Backend(NoClusterState(policies), reviewer, policies.guard)
     from lictor.serve.cluster_backend import ClusterBackend
 
     return ClusterBackend(options, counters, certificate)

@@ -29,6 +29,12 @@ QUICK_SECONDS = 0.02
 _QUICK_THREAD_SECONDS = 0.05
 _LOOK_EVERY = 0.05
 _THREADS = 16
+# Requests that wait for registries have threads of their own, and many: they hardly compute. What
+# they do compute is mostly ours: an image has up to a hundred signatures, a Pod many images.
+_IMAGE_THREADS = 128
+_IMAGE_THREAD_SECONDS = 0.25
+# So many requests for each thread may wait, those that have one included.
+_WAITING_PER_THREAD = 4
 
 RequestClass = tuple[GroupVersionKind, str, Operation]
 
@@ -55,6 +61,21 @@ class Alarm(Protocol):
     def clear_cpu(self) -> bool: ...
 
 
+class _ThreadLane:
+    """Threads for requests of one sort, so that the others need not wait for these."""
+
+    def __init__(self, name: str, threads: int, computing_seconds: float) -> None:
+        self.computing_seconds = computing_seconds
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        # When each evaluation began.
+        self.began: dict[int, float] = {}
+        self._capacity = threads * _WAITING_PER_THREAD
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.began) >= self._capacity
+
+
 class Evaluator:
     """Runs engines. Rules that make lookups run on threads, the others on the event loop."""
 
@@ -71,10 +92,8 @@ class Evaluator:
         self._guard = guard
         # Without one, the engine still looks at the clock between rules.
         self._alarm = alarm
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="judge")
-        # When each evaluation on a thread began.
-        self._began: dict[int, float] = {}
+        self._lookups = _ThreadLane("judge", threads, _QUICK_THREAD_SECONDS)
+        self._images = _ThreadLane("images", _IMAGE_THREADS, _IMAGE_THREAD_SECONDS)
         # Classes of requests in which a rule took for ever, and until when that counts.
         self._slow: dict[RequestClass, float] = {}
         # The same where slow requests are handed over, by namespace: policies differ in that.
@@ -83,17 +102,19 @@ class Evaluator:
     @property
     def oldest(self) -> float:
         """For how many seconds the longest evaluation on a thread has been going on."""
-        return time.monotonic() - min(self._began.values()) if self._began else 0.0
+        began = [*self._lookups.began.values(), *self._images.began.values()]
+        return time.monotonic() - min(began) if began else 0.0
 
     async def evaluate(self, engine: Engine, request: Request, deadline: float) -> Verdict:
         """The verdict; DeadlineError where there is no time for it."""
         if self._hands_over:
             return await self._evaluate_quickly(engine, request, deadline)
-        if not engine.find_needs(request) & Needs.LOOKUPS:
+        needs = engine.find_needs(request)
+        if not needs & Needs.LOOKUPS:
             verdict = self._evaluate_here(engine, request, deadline)
             if self._guard is None or not self._guard.take_asked():
                 return verdict
-        return await self._evaluate_on_thread(engine, request, deadline)
+        return await self._evaluate_on_thread(engine, request, deadline, needs)
 
     def _evaluate_here(self, engine: Engine, request: Request, deadline: float) -> Verdict:
         key = (request.kind, request.subresource, request.operation)
@@ -119,11 +140,12 @@ class Evaluator:
         if self._handed and self._handed.get(place, 0.0) > time.monotonic():
             raise SlowRequestError("requests like this one took too long")
         try:
-            if not engine.find_needs(request) & Needs.LOOKUPS:
+            needs = engine.find_needs(request)
+            if not needs & Needs.LOOKUPS:
                 verdict = self._evaluate_within(engine, request, deadline)
                 if self._guard is None or not self._guard.take_asked():
                     return verdict
-            return await self._evaluate_on_thread(engine, request, deadline)
+            return await self._evaluate_on_thread(engine, request, deadline, needs)
         except (SlowRequestError, TooSlowError) as error:
             if len(self._handed) >= _MOST_SLOW:
                 self._handed.clear()
@@ -152,10 +174,11 @@ class Evaluator:
         self._slow[key] = time.monotonic() + _HASTY_FOR
 
     async def _evaluate_on_thread(
-        self, engine: Engine, request: Request, deadline: float
+        self, engine: Engine, request: Request, deadline: float, needs: Needs
     ) -> Verdict:
         left = deadline - time.monotonic()
-        if len(self._began) >= self._threads * 4:
+        lane = self._images if needs & Needs.IMAGES else self._lookups
+        if lane.is_full:
             raise DeadlineError("too many requests wait for answers from outside")
         ticket = id(request)
         context = contextvars.copy_context()
@@ -164,11 +187,11 @@ class Evaluator:
         context.run(is_brief.set, self._hands_over)
         work = ThreadWork(lambda: context.run(engine.evaluate, request, deadline=deadline))
         context.run(interruption.set, work.interruption)
-        future = asyncio.get_running_loop().run_in_executor(self._pool, work.run)
-        self._began[ticket] = time.monotonic()
-        future.add_done_callback(lambda done: self._end(ticket, done))
+        future = asyncio.get_running_loop().run_in_executor(lane.pool, work.run)
+        lane.began[ticket] = time.monotonic()
+        future.add_done_callback(lambda done: _end(lane, ticket, done))
         if self._hands_over:
-            await self._watch(work, future, deadline)
+            await _watch(work, future, deadline, lane.computing_seconds)
         try:
             return await asyncio.wait_for(
                 asyncio.shield(future), max(deadline - time.monotonic(), 0.0)
@@ -176,23 +199,26 @@ class Evaluator:
         except TimeoutError:
             raise work.interrupt() from None
 
-    async def _watch(
-        self, work: ThreadWork, future: "asyncio.Future[Verdict]", deadline: float
-    ) -> None:
-        """Until it is done, or over; TooSlowError where it computes for too long."""
-        while time.monotonic() < deadline:
-            done, _ = await asyncio.wait({future}, timeout=_LOOK_EVERY)
-            if done:
-                return
-            if work.computed > _QUICK_THREAD_SECONDS:
-                work.interrupt()
-                raise TooSlowError("the rules took too long")
-
-    def _end(self, ticket: int, done: "asyncio.Future[Verdict]") -> None:
-        self._began.pop(ticket, None)
-        if not done.cancelled():
-            # Looked at, so that nobody complains of an answer that came too late.
-            done.exception()
-
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for lane in (self._lookups, self._images):
+            lane.pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def _watch(
+    work: ThreadWork, future: "asyncio.Future[Verdict]", deadline: float, computing_seconds: float
+) -> None:
+    """Until it is done, or over; TooSlowError where it computes for too long."""
+    while time.monotonic() < deadline:
+        done, _ = await asyncio.wait({future}, timeout=_LOOK_EVERY)
+        if done:
+            return
+        if work.computed > computing_seconds:
+            work.interrupt()
+            raise TooSlowError("the rules took too long")
+
+
+def _end(lane: _ThreadLane, ticket: int, done: "asyncio.Future[Verdict]") -> None:
+    lane.began.pop(ticket, None)
+    if not done.cancelled():
+        # Looked at, so that nobody complains of an answer that came too late.
+        done.exception()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lictor.assembly import compile_documents
+from lictor.cluster.lookups import begin_request, count_seconds
 from lictor.cluster.resource import find_resource
 from lictor.cluster.stored_policy import StoredPolicy
 from lictor.errors import LoadError
@@ -13,13 +14,34 @@ from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.load.policies import Loaded, Sourced, load_documents, refuse_errors
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
+from lictor.ports import DEFAULT_ACCESS, Lookups, NoLookups, RegistryAccess
+from lictor.raw import JsonObject
+from lictor.registry.image_data import describe_image
+from lictor.registry.registries import RemoteRegistries
+from lictor.serve.guarded_lookups import GuardedLookups
+
+
+class FileLookups(NoLookups):
+    """There is no cluster to ask, but registries are."""
+
+    def __init__(self) -> None:
+        self._registries = RemoteRegistries(remaining=count_seconds)
+
+    def registries(self) -> RemoteRegistries:
+        return self._registries
+
+    def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
+        return describe_image(self._registries, reference, access)
 
 
 class FilePolicies:
     """The policies and exceptions of some files, read once."""
 
-    def __init__(self, *paths: Path) -> None:
+    def __init__(self, *paths: Path, lookups: Lookups | None = None) -> None:
         self._loaded = _load(paths)
+        self.guard = GuardedLookups(
+            lookups or FileLookups(), begin_request=lambda _, deadline: begin_request(deadline)
+        )
         self.policies: tuple[StoredPolicy, ...] = tuple(
             StoredPolicy(find_resource(registry().of(each.record)), each.body, each.record)
             for each in _list_policies(self._loaded)
@@ -42,7 +64,7 @@ class FilePolicies:
         if record is None:
             return ()
         exceptions = (each.record for each in self._loaded.with_role(Role.EXCEPTION))
-        return compile_documents((record, *exceptions))
+        return compile_documents((record, *exceptions), lookups=self.guard)
 
 
 def _load(paths: Iterable[Path]) -> Loaded:

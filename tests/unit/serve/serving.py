@@ -14,6 +14,7 @@ from lictor.http.messages import HttpRequest, HttpResponse
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.model.program import Program
 from lictor.model.request import Caller, Request
+from lictor.ports import NoLookups
 from lictor.raw import JsonObject
 from lictor.serve.admission import AdmissionHandler, AdmissionServices
 from lictor.serve.app import App
@@ -143,7 +144,8 @@ def write_policies(folder: Path, *documents: JsonObject) -> FilePolicies:
     """PolicyProvider from documents."""
     for number, document in enumerate(documents):
         (folder / f"policy-{number}.json").write_bytes(orjson.dumps(document))
-    return FilePolicies(folder)
+    # Nobody outside is asked by a test.
+    return FilePolicies(folder, lookups=NoLookups())
 
 
 def make_policy(name: str, *rules: JsonObject, **spec: object) -> JsonObject:

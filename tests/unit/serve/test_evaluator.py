@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,13 @@ from serving import Bench, make_policy, make_review, require_label, write_polici
 
 from lictor.assembly import compile_documents
 from lictor.engine import Engine
-from lictor.errors import DeadlineError, LookupFailedError
-from lictor.model.program import Case, CompiledRule, Phase, Program
+from lictor.errors import DeadlineError, LookupFailedError, SlowRequestError
+from lictor.model.program import Case, CompiledRule, Needs, Phase, Program
 from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status
-from lictor.ports import NoLookups
+from lictor.ports import DEFAULT_ACCESS, NoLookups, RegistryAccess
 from lictor.raw import JsonObject
+from lictor.registry.registries import RemoteRegistries
 from lictor.serve import evaluator as judging
 from lictor.serve.evaluator import Evaluator
 from lictor.serve.file_policies import FilePolicies
@@ -99,6 +101,101 @@ def test_answers_from_outside_have_a_deadline(tmp_path: Path) -> None:
     assert b"no answer from outside in time" in body
 
 
+class SilentRegistries(NoLookups):
+    """Registries that answer when they are told to; counts who waits for them."""
+
+    def __init__(self) -> None:
+        self.may_answer = threading.Event()
+        self.waiting = 0
+
+    def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
+        self.waiting += 1
+        self.may_answer.wait(10)
+        return {}
+
+
+def test_those_who_wait_for_registries_hold_up_nobody_else() -> None:
+    silent, state = SilentRegistries(), SlowWorld()
+    registries, lookups = GuardedLookups(silent), GuardedLookups(state)
+
+    def ask_registry(case: Case) -> tuple[Result, ...]:
+        registries.image_data("app")
+        return _pass(case)
+
+    def ask_cluster(case: Case) -> tuple[Result, ...]:
+        lookups.config_map("shop", "m")
+        return _pass(case)
+
+    images = _make_engine(ask_registry, needs=Needs.IMAGES)
+    asking = _make_engine(ask_cluster, needs=Needs.LOOKUPS)
+
+    async def run() -> float:
+        evaluator, deadline = Evaluator(registries), time.monotonic() + 20
+        hanging = [
+            asyncio.create_task(evaluator.evaluate(images, Request.of(POD), deadline))
+            for _ in range(100)
+        ]
+        while silent.waiting < 100:  # noqa: ASYNC110  # threads set no asyncio.Event
+            await asyncio.sleep(0.01)
+        began = time.monotonic()
+        await evaluator.evaluate(asking, Request.of(POD), deadline)
+        seconds = time.monotonic() - began
+        silent.may_answer.set()
+        await asyncio.gather(*hanging)
+        evaluator.close()
+        return seconds
+
+    assert asyncio.run(run()) < 1.0
+    assert len(state.threads) == 1
+
+
+def test_what_is_known_of_images_is_answered_on_the_loop() -> None:
+    threads: list[int] = []
+
+    def know(case: Case) -> tuple[Result, ...]:
+        threads.append(threading.get_ident())
+        return _pass(case)
+
+    engine = _make_engine(know, needs=Needs.IMAGES)
+    evaluator = Evaluator(GuardedLookups(NoLookups()))
+    asyncio.run(evaluator.evaluate(engine, Request.of(POD), time.monotonic() + 5))
+    assert threads == [threading.get_ident()]
+
+
+def test_policies_from_files_ask_registries_on_threads(tmp_path: Path) -> None:
+    write_policies(tmp_path, make_policy("plain", require_label("x")))
+    guard = FilePolicies(tmp_path).guard
+    with pytest.raises(LookupFailedError):
+        guard.registries()
+    assert guard.take_asked()
+    with ThreadPoolExecutor(1) as pool:
+        assert isinstance(pool.submit(guard.registries).result(), RemoteRegistries)
+    assert not guard.take_asked()
+
+
+def test_computing_of_image_rules_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first verification loads libraries: that must not send all Pods to another process."""
+    monkeypatch.setattr(judging, "_QUICK_THREAD_SECONDS", 0.02)
+    monkeypatch.setattr(judging, "_LOOK_EVERY", 0.01)
+    guard = GuardedLookups(SlowWorld())
+
+    def compute(case: Case) -> tuple[Result, ...]:
+        guard.config_map("shop", "m")
+        until = time.thread_time() + 0.1
+        while time.thread_time() < until:
+            pass
+        return _pass(case)
+
+    async def judge(needs: Needs) -> None:
+        evaluator = Evaluator(guard, SignalAlarm(), hands_over=True)
+        engine = _make_engine(compute, needs=needs)
+        await evaluator.evaluate(engine, Request.of(POD), time.monotonic() + 10)
+
+    asyncio.run(judge(Needs.IMAGES))
+    with pytest.raises(SlowRequestError):
+        asyncio.run(judge(Needs.LOOKUPS))
+
+
 def test_the_loop_is_never_kept_waiting() -> None:
     guard = GuardedLookups(SlowWorld(), lambda name: {"metadata": {"name": name}})
     with pytest.raises(LookupFailedError):
@@ -110,10 +207,14 @@ def test_the_loop_is_never_kept_waiting() -> None:
     assert not guard.take_asked()
 
 
-def _make_engine(*checks: Callable[[Case], tuple[Result, ...]]) -> Engine:
+def _make_engine(
+    *checks: Callable[[Case], tuple[Result, ...]], needs: Needs = Needs.NOTHING
+) -> Engine:
     policy = PolicyRef("endless")
     rules = tuple(
-        CompiledRule(f"rule-{number}", Phase.VALIDATE, lambda *_: lambda _: True, check)
+        CompiledRule(
+            f"rule-{number}", Phase.VALIDATE, lambda *_: lambda _: True, check, needs=needs
+        )
         for number, check in enumerate(checks)
     )
     return Engine([Program(policy, rules)])

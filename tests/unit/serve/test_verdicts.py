@@ -293,8 +293,8 @@ def test_images_that_a_rule_names_do_not_pass_unverified(
     review = make_review()
     review["request"]["object"]["spec"]["initContainers"] = [{"name": "i", "image": image}]
     review["request"]["object"]["spec"]["containers"] = [{"name": "c", "image": "quay.io/x/y"}]
-    bench = Bench(write_policies(tmp_path, make_policy("images", VERIFYING)))
-    response = bench.ask("/mutate/fail", review)
+    policies = write_policies(tmp_path, make_policy("images", VERIFYING))
+    response = Bench(policies, guard=policies.guard).ask("/mutate/fail", review)
     assert response["allowed"] is not refused
     if refused and image != "Not An Image":
         message = response["status"]["message"].replace("\n    ", " ")

@@ -67,7 +67,8 @@ class OutcomeCache:
         # At its end, so that the oldest are at the beginning.
         self._known.pop((block, image), None)
         self._known[block, image] = (self._clock() + seconds, outcome)
-        while len(self._known) > settings.max_size:
+        # An image is known by its tag and by its digest.
+        while len(self._known) > 2 * settings.max_size:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:
