@@ -98,10 +98,11 @@ class Registries(Protocol):
         """Manifests whose subject is that digest, by the API or the tag schema of OCI 1.1."""
         ...
 
-    def trusted_root(self, mirror: str, root: bytes) -> bytes:
+    def trusted_root(self, mirror: str, root: bytes, namespace: str = "") -> bytes:
         """`trusted_root.json` of a Sigstore; both empty: of the public one, or of TUF_ROOT.
 
-        `mirror` is the URL of a TUF repository and `root` its first trusted root metadata.
+        `mirror` is the URL of a TUF repository and `root` its first trusted root metadata;
+        `namespace` is that of the policy which names them, empty where it has none.
         """
         ...
 

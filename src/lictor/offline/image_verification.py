@@ -74,7 +74,7 @@ class TrustingRegistries(msgspec.Struct, frozen=True):
     ) -> tuple[Descriptor, ...]:
         return self.registries.referrers(repository, digest, access)
 
-    def trusted_root(self, mirror: str, root: bytes) -> bytes:  # noqa: ARG002
+    def trusted_root(self, mirror: str, root: bytes, namespace: str = "") -> bytes:  # noqa: ARG002
         return self.root
 
 

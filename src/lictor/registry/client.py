@@ -136,10 +136,11 @@ class RegistryClient:
             return ()
         return read_descriptors(index.content, f"{repository.text}:{tag}")
 
-    async def fetch_url(self, url: str, most_bytes: int) -> ClientResponse:
-        """A GET of what is no registry, without credentials."""
-        server, target = split_url(url, url, Server("", 0))
-        return await self._exchange(HttpRequest(server, target, url, most_bytes=most_bytes))
+    async def fetch_url(self, url: str, namespace: str) -> ClientResponse:
+        """A GET of what is no registry, without credentials; `namespace`: of who names the URL."""
+        server, target = split_url(url, url, Server("", 0, is_trusted=not namespace))
+        most = self._settings.manifest_bytes
+        return await self._exchange(HttpRequest(server, target, url, most_bytes=most))
 
     async def _try_places(
         self, repository: Repository, fetch: Callable[[Repository], Coroutine[None, None, T]]

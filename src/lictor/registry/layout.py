@@ -88,8 +88,8 @@ class OciLayout:
             return ()
         return read_descriptors(index.content, f"{place.text}:{tag}")
 
-    def trusted_root(self, mirror: str, root: bytes) -> bytes:
-        return self._trust_roots.get(mirror, root)
+    def trusted_root(self, mirror: str, root: bytes, namespace: str = "") -> bytes:
+        return self._trust_roots.get(mirror, root, namespace)
 
     def _find_tag(self, place: Repository, tag: str) -> str:
         for entry in self._entries:
@@ -131,7 +131,7 @@ class OciLayout:
             return {}
 
 
-def _fetch_nothing(url: str, most_bytes: int) -> tuple[int, bytes]:  # noqa: ARG001
+def _fetch_nothing(url: str, namespace: str) -> tuple[int, bytes]:  # noqa: ARG001
     raise LookupFailedError(f"a folder stands in for registries: {url} is not asked")
 
 

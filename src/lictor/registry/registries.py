@@ -76,12 +76,12 @@ class RemoteRegistries:
         key = ("referrers", place, digest, access)
         return self._ask(key, lambda client: client.fetch_referrers(place, digest, access))
 
-    def trusted_root(self, mirror: str, root: bytes) -> bytes:
-        return self._trust_roots.get(mirror, root)
+    def trusted_root(self, mirror: str, root: bytes, namespace: str = "") -> bytes:
+        return self._trust_roots.get(mirror, root, namespace)
 
-    def _fetch_url(self, url: str, most_bytes: int) -> tuple[int, bytes]:
-        key = ("url", url, most_bytes)
-        response = self._ask(key, lambda client: client.fetch_url(url, most_bytes))
+    def _fetch_url(self, url: str, namespace: str) -> tuple[int, bytes]:
+        key = ("url", url, namespace)
+        response = self._ask(key, lambda client: client.fetch_url(url, namespace))
         return response.status_code, response.content
 
     # --- on the thread of the event loop; what was fetched is kept before anyone is told

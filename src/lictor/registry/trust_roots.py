@@ -18,8 +18,9 @@ from lictor.crypto.pem import list_pem_blocks
 from lictor.errors import LookupFailedError
 from lictor.raw import Json
 
-# Given a URL and how many bytes are read at most: the status of the answer, and its body.
-Fetch: TypeAlias = Callable[[str, int], tuple[int, bytes]]
+# Given a URL and the namespace of the policy that names it (empty: it may be anywhere): the status
+# of the answer, and its body.
+Fetch: TypeAlias = Callable[[str, str], tuple[int, bytes]]
 
 FOLDER_VARIABLE = "TUF_ROOT"
 PUBLIC_MIRROR = "https://tuf-repo-cdn.sigstore.dev"
@@ -49,16 +50,17 @@ class TrustRoots:
         self._fetch = fetch
         self._remaining = remaining
         self._clock = clock
-        self._kept: OrderedDict[tuple[str, bytes], _Root] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, bytes, str], _Root] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, mirror: str, root: bytes) -> bytes:
+    def get(self, mirror: str, root: bytes, namespace: str = "") -> bytes:
         """What `ports.Registries.trusted_root` answers."""
         if not mirror and not root and (folder := os.environ.get(FOLDER_VARIABLE)):
             found = _read_folder(Path(folder))
             if found is not None:
                 return found
-        kept = self._find(check_mirror(mirror or PUBLIC_MIRROR), root)
+        # A policy of a namespace must not learn what others' mirrors inside answered.
+        kept = self._find(check_mirror(mirror or PUBLIC_MIRROR), root, namespace if mirror else "")
         seconds = min(self._remaining(), threading.TIMEOUT_MAX)
         # One asks the mirror, the others wait for the answer.
         if not kept.lock.acquire(timeout=max(seconds, 0)):
@@ -68,10 +70,11 @@ class TrustRoots:
         finally:
             kept.lock.release()
 
-    def _find(self, mirror: str, root: bytes) -> "_Root":
+    def _find(self, mirror: str, root: bytes, namespace: str) -> "_Root":
+        key = mirror, root, namespace
         with self._lock:
-            kept = self._kept.setdefault((mirror, root), _Root(mirror, root))
-            self._kept.move_to_end((mirror, root))
+            kept = self._kept.setdefault(key, _Root(mirror, root, namespace))
+            self._kept.move_to_end(key)
             if len(self._kept) > _MOST_ROOTS:
                 self._kept.popitem(last=False)
             return kept
@@ -99,6 +102,7 @@ class _Root:
 
     mirror: str
     first_root: bytes
+    namespace: str = ""
     content: bytes = b""
     fetched: float = float("-inf")
     failed: float = float("-inf")
@@ -156,7 +160,7 @@ def _update_in(folder: Path, kept: _Root, fetch: Fetch) -> bytes:
         metadata_dir=str(folder),
         metadata_base_url=kept.mirror,
         target_base_url=f"{kept.mirror}/targets",
-        fetcher=_make_fetcher(fetch),
+        fetcher=_make_fetcher(fetch, kept.namespace),
         bootstrap=_find_first_root(kept),
     )
     updater.refresh()
@@ -178,7 +182,7 @@ def _find_first_root(kept: _Root) -> bytes:
     return kept.first_root or (Path(__file__).parent / "sigstore_root.json").read_bytes()
 
 
-def _make_fetcher(fetch: Fetch) -> Json:
+def _make_fetcher(fetch: Fetch, namespace: str) -> Json:
     """TUF's idea of a fetcher. Made here, because the library is loaded only where it is needed."""
     from tuf.api.exceptions import DownloadError, DownloadHTTPError
     from tuf.ngclient.fetcher import FetcherInterface
@@ -188,7 +192,7 @@ def _make_fetcher(fetch: Fetch) -> Json:
 
         def _fetch(self, url: str) -> Iterator[bytes]:
             try:
-                status, content = fetch(url, _LARGEST)
+                status, content = fetch(url, namespace)
             except LookupFailedError as error:
                 raise DownloadError(str(error)) from error
             if status != 200:

@@ -105,6 +105,8 @@ class TufSource(msgspec.Struct, frozen=True):
 
     mirror: str = ""
     root: bytes = b""
+    # That of a namespaced policy, whose mirror may not be a machine inside; empty for the others.
+    namespace: str = ""
 
 
 class TrustedKey(msgspec.Struct, frozen=True):

@@ -156,7 +156,8 @@ def gather_trust(attestor: CosignAttestor, registries: Registries) -> TrustRoot:
     )
     if not _needs_sigstore(attestor, own):
         return own
-    shared = read_trust_root(registries.trusted_root(attestor.tuf.mirror, attestor.tuf.root))
+    tuf = attestor.tuf
+    shared = read_trust_root(registries.trusted_root(tuf.mirror, tuf.root, tuf.namespace))
     return TrustRoot(
         _lend_intermediates(attestor, own.authorities, shared) or shared.authorities,
         own.logs or shared.logs,

@@ -14,6 +14,7 @@ from tuf.api.metadata import Metadata
 
 from lictor.errors import LookupFailedError
 from lictor.registry.registries import RemoteRegistries
+from lictor.registry.settings import AddressRules, RegistrySettings
 from lictor.registry.trust_roots import PUBLIC_MIRROR, TrustRoots
 from lictor.signatures.trust_root import read_trust_root
 
@@ -64,14 +65,16 @@ class Mirror:
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self.files = files
         self.asked: list[str] = []
+        self.namespaces: set[str] = set()
         self.is_down = False
 
-    def __call__(self, url: str, most_bytes: int) -> tuple[int, bytes]:
+    def __call__(self, url: str, namespace: str) -> tuple[int, bytes]:
         self.asked.append(url)
+        self.namespaces.add(namespace)
         if self.is_down:
             raise LookupFailedError("tuf.test does not answer")
         content = self.files.get(url.removeprefix(f"{MIRROR}/"))
-        return (404, b"secret page") if content is None else (200, content[:most_bytes])
+        return (404, b"secret page") if content is None else (200, content)
 
 
 class Clock:
@@ -224,10 +227,10 @@ def test_threads_share_one_question(repository):
     entered, go_on = threading.Event(), threading.Event()
     mirror = Mirror(repository.files)
 
-    def slow(url: str, most_bytes: int) -> tuple[int, bytes]:
+    def slow(url: str, namespace: str) -> tuple[int, bytes]:
         entered.set()
         go_on.wait(10)
-        return mirror(url, most_bytes)
+        return mirror(url, namespace)
 
     roots, answers = TrustRoots(slow), []
     threads = [
@@ -257,6 +260,28 @@ def test_over_http(repository):
         server.handle = handle
         url = f"http://127.0.0.1:{server.port}/tuf"
         assert RemoteRegistries().trusted_root(url, repository.root) == CONTENT
+
+
+def test_the_mirror_of_a_namespace_may_not_be_inside(repository):
+    inside = AddressRules(blocked_in_namespaces=("127.0.0.0/8",))
+    registries = RemoteRegistries(RegistrySettings(addresses=inside))
+    with RegistryServer() as server:
+        server.handle = lambda path, _: (200, {}, repository.files.get(path[5:], b""))
+        url = f"http://127.0.0.1:{server.port}/tuf"
+        with pytest.raises(LookupFailedError, match="is not asked"):
+            registries.trusted_root(url, repository.root, "team")
+        assert not server.asked
+
+
+def test_policies_of_a_namespace_share_only_the_public_root(repository, mirror):
+    roots = TrustRoots(mirror)
+    roots.get(MIRROR, repository.root)
+    roots.get(MIRROR, repository.root, "team")
+    assert mirror.namespaces == {"", "team"}
+    mirror.namespaces.clear()
+    with pytest.raises(LookupFailedError):
+        roots.get("", b"", "team")
+    assert mirror.namespaces == {""}
 
 
 # --- folders

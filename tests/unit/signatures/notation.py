@@ -257,5 +257,5 @@ class MemoryRegistry:
     ) -> tuple[Descriptor, ...]:
         return tuple(self.referring.get(digest, ()))
 
-    def trusted_root(self, mirror: str, root: bytes) -> bytes:
+    def trusted_root(self, mirror: str, root: bytes, namespace: str = "") -> bytes:
         raise NotImplementedError

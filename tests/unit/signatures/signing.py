@@ -65,7 +65,7 @@ class MemoryRegistries:
             if document.get("subject", {}).get("digest") == digest
         )
 
-    def trusted_root(self, mirror: str, root: bytes) -> bytes:
+    def trusted_root(self, mirror: str, root: bytes, namespace: str = "") -> bytes:
         self._note("trusted_root", mirror)
         if mirror not in self.trust_roots:
             raise LookupFailedError(f"no trust root at {mirror}")

@@ -168,7 +168,7 @@ def _compile_cosign(
         raise CompileError(
             f"expected exactly one of key, keyless, certificate, found {found}", where=where
         )
-    log, tuf = _read_log(cosign.ctlog), _read_tuf(cosign.tuf, f"{where}.tuf")
+    log, tuf = _read_log(cosign.ctlog), _read_tuf(cosign.tuf, f"{where}.tuf", access.namespace)
     location = _locate(cosign, access)
     annotations = cosign.annotations
     find = _compile_signer(cosign, where, language)
@@ -254,7 +254,7 @@ def _read_log(log: TransparencyLog | None) -> LogTrust:
     )
 
 
-def _read_tuf(tuf: Tuf | None, where: str) -> TufSource:
+def _read_tuf(tuf: Tuf | None, where: str, namespace: str) -> TufSource:
     if tuf is None:
         return TufSource()
     if tuf.root.path:
@@ -262,7 +262,7 @@ def _read_tuf(tuf: Tuf | None, where: str) -> TufSource:
             "files and URLs of roots are not read: put the root metadata into root.data",
             where=f"{where}.root.path",
         )
-    return TufSource(tuf.mirror, _decode_root(tuf.root.data, f"{where}.root.data"))
+    return TufSource(tuf.mirror, _decode_root(tuf.root.data, f"{where}.root.data"), namespace)
 
 
 def _decode_root(data: str, where: str) -> bytes:
