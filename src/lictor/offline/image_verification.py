@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import TypeAlias
 
 import msgspec
@@ -34,6 +35,9 @@ from lictor.signatures.records import (
 
 SIGNATURE = "signature"
 ATTESTATION = "attestation"
+SBOM = "SBOM"
+# Of the SBOM: it never counts as one of the image.
+SBOM_SIGNATURE = "signature of the SBOM"
 Attestor: TypeAlias = CosignAttestor | TrustedNotary
 
 
@@ -154,6 +158,19 @@ def list_claims(image: SignedImage, demand: Demand, registries: Registries) -> I
         yield checker.check_envelope(envelope)
     if demand.predicate_type:
         yield from checker.check_referrers()
+    yield from _list_sbom(image, demand, registries)
+
+
+def _list_sbom(image: SignedImage, demand: Demand, registries: Registries) -> Iterator[ImageClaim]:
+    """What `cosign attach sbom` put beside the image, and who signed that."""
+    from lictor.signatures.discovery import find_sbom, find_signatures
+
+    sbom = find_sbom(registries, image, demand.location)
+    if sbom is None:
+        return
+    yield ImageClaim(SBOM, "cosign", f"{sbom.repository}@{sbom.digest}")
+    for found in find_signatures(registries, sbom, demand.location):
+        yield _Checker(sbom, demand, registries).check(found, SBOM_SIGNATURE, "cosign")
 
 
 def _is_attestation(found: FoundSignature) -> bool:
@@ -185,7 +202,7 @@ class _Checker(msgspec.Struct, frozen=True):
             except SignatureRefusedError as error:
                 verdicts.append(SignerVerdict(named.name, str(error)))
                 continue
-            proved = self._tell(signer, named, annotated=kind == SIGNATURE)
+            proved = self._tell(signer, named, kind)
             verdicts.append(SignerVerdict(named.name, proved=tuple(proved)))
         return replace(claim, verdicts=tuple(verdicts), statement=statement)
 
@@ -219,7 +236,7 @@ class _Checker(msgspec.Struct, frozen=True):
             except SignatureRefusedError as error:
                 verdicts.append(SignerVerdict(named.name, str(error)))
                 continue
-            proved = tuple(self._tell(signed.signer, named, annotated=True))
+            proved = tuple(self._tell(signed.signer, named, SIGNATURE))
             verdicts.append(SignerVerdict(named.name, proved=proved))
         return ImageClaim(
             SIGNATURE, f"notation, {found.media_type}", found.origin, verdicts=tuple(verdicts)
@@ -248,15 +265,16 @@ class _Checker(msgspec.Struct, frozen=True):
                     continue
                 for stated in found:
                     if stated.origin == referrer.digest:
-                        proved = tuple(self._tell(stated.signer, named, annotated=False))
+                        proved = tuple(self._tell(stated.signer, named, ATTESTATION))
                         claim = replace(
                             _add(claim, SignerVerdict(named.name, proved=proved)),
                             statement=stated.statement,
                         )
             yield claim
 
-    def _tell(self, signer: Signer, named: NamedAttestor, *, annotated: bool) -> Iterator[str]:
-        yield f"is about this image, {self.image.digest}"
+    def _tell(self, signer: Signer, named: NamedAttestor, kind: str) -> Iterator[str]:
+        what = "SBOM" if kind == SBOM_SIGNATURE else "image"
+        yield f"is about this {what}, {self.image.digest}"
         who = signer.subject or f"a key with SHA-256 {signer.key}"
         issuer = f", as {signer.issuer} says" if signer.issuer else ""
         yield f"was made by {who}{issuer}: {named.name}"
@@ -266,7 +284,7 @@ class _Checker(msgspec.Struct, frozen=True):
             yield "its certificates are valid now"
         elif named.attestor.log.ignore_log:
             yield "no transparency log was asked: --insecure-ignore-tlog"
-        for name, value in self.demand.annotations.items() if annotated else ():
+        for name, value in self.demand.annotations.items() if kind != ATTESTATION else ():
             yield f"carries the annotation {name}={value}"
 
 
@@ -287,10 +305,18 @@ def _describe(found: FoundSignature, kind: str, form: str) -> ImageClaim:
         predicate_type=predicate,
         certificate_subject=subject,
         certificate_issuer=issuer,
-        logged_at=datetime.fromtimestamp(min(logged), UTC).isoformat() if logged else "",
+        logged_at=_write_time(min(logged)) if logged else "",
         annotations=annotations,
         broken=found.fault or broken,
     )
+
+
+def _write_time(seconds: int) -> str:
+    # Nobody has vouched for the number yet: it may be of any size.
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat()
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds} seconds after 1970"
 
 
 def _read_payload(
@@ -305,6 +331,8 @@ def _read_payload(
         if found.payload_type:
             statement = read_statement(found.payload)
             return tuple(sorted(statement.digests)), {}, statement.predicate_type, ""
+        if found.is_bundle:
+            return (f"sha256:{sha256(found.payload).hexdigest()}",), {}, "", ""
         claim = read_simple_payload(found.payload)
     except ValueError as error:
         return (), {}, "", str(error)

@@ -111,6 +111,21 @@ def find_bundles(
     return _limit(_find_referring(repository, image, _may_be_bundle, read), image)
 
 
+def find_sbom(
+    registries: Registries, image: SignedImage, location: SignatureLocation
+) -> SignedImage | None:
+    """The bill of materials under the tag `sha256-….sbom`, which is signed as if it were an image.
+
+    Nothing ties it to the image but the tag: it proves nothing about it, whoever signed it.
+    """
+    repository = _open(registries, image, location)
+    try:
+        found = repository.manifest(f"{_tag(image, location)}.sbom")
+    except ImageNotFoundError:
+        return None
+    return SignedImage(repository.name, found.digest)
+
+
 def _open(registries: Registries, image: SignedImage, location: SignatureLocation) -> _Repository:
     return _Repository(registries, location.repository or image.repository, location.access)
 

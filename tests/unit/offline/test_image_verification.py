@@ -3,19 +3,24 @@
 import sys
 from pathlib import Path
 
+import orjson
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "signatures"))
 
 from signing import (
     REVIEW,
+    Layer,
     MemoryRegistries,
     make_attestation,
+    make_bundle,
     make_key,
+    make_message,
     make_payload,
     make_signature,
     make_statement,
     pem_of,
+    push_bundle,
     push_image,
     push_layers,
 )
@@ -29,6 +34,7 @@ from lictor.offline.image_verification import (
 )
 from lictor.offline.verification_demands import VerifyFlags, read_demand
 from lictor.report.image_verification import render_verification, verifications_to_json
+from lictor.signatures.records import SignedImage
 
 IMAGE = "registry.test/app:v1"
 POLICY = """
@@ -160,6 +166,37 @@ def test_an_attestation_is_no_signature_nor_the_other_way_round(site: Site) -> N
     other = site.verify(site.demand(attestation_type="spdx"))
     assert not other.is_verified
     assert other.summary == "there are no attestations of type https://spdx.dev/Document"
+
+
+def test_who_signed_the_sbom_has_not_signed_the_image(site: Site) -> None:
+    digest = push_layers(
+        site.registries, site.image, [Layer(b"{}", media_type="text/spdx+json")], suffix="sbom"
+    )
+    sbom = SignedImage(site.image.repository, digest)
+    push_layers(site.registries, sbom, [make_signature(site.key, make_payload(sbom))])
+    told = site.verify()
+    assert [(claim.kind, claim.is_accepted) for claim in told.claims] == [
+        ("SBOM", False),
+        ("signature of the SBOM", True),
+    ]
+    assert (told.is_verified, told.summary) == (False, "there are no signatures")
+
+
+def test_an_impossible_time_is_told_as_it_is(site: Site) -> None:
+    payload = {"body": "", "integratedTime": 2**62, "logIndex": 0, "logID": ""}
+    entry = orjson.dumps({"SignedEntryTimestamp": "", "Payload": payload}).decode()
+    layer = make_signature(site.key, make_payload(site.image))
+    layer.annotations["dev.sigstore.cosign/bundle"] = entry
+    push_layers(site.registries, site.image, [layer])
+    assert f"{2**62} seconds after 1970" in "\n".join(render_verification(site.verify()))
+
+
+def test_a_signed_manifest_says_what_it_is_about(site: Site) -> None:
+    manifest = site.registries.manifests[site.image.repository, site.image.digest].content
+    push_bundle(site.registries, site.image, make_bundle(make_message(site.key, manifest)))
+    told = site.verify()
+    assert told.is_verified
+    assert told.claims[0].about == (site.image.digest,)
 
 
 def test_a_statement_of_a_stranger_is_not_printed(site: Site) -> None:
