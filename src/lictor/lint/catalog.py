@@ -27,7 +27,7 @@ _ERRORS = {
     "bad-validate": "A validate rule or foreach without a body, or with more than one.",
     "bad-mutate": "A mutate rule or foreach without a patch, with two, or with a broken one.",
     "bad-generate": "A generate rule without a source, with two, or with an incomplete target.",
-    "bad-images": "A verifyImages rule that could not verify anything.",
+    "bad-images": "A policy about images that could not verify anything.",
     "bad-pod-security": "A level, version or control that the Pod Security Standards do not have.",
     "bad-settings": "Settings of a policy that contradict each other or are out of range.",
     "bad-match": "A match or exclude that is empty, incomplete, or mixes forms.",

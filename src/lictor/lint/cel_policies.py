@@ -12,6 +12,7 @@ from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.schedule import compile_schedule
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
+from lictor.lint.images import check_image_policy
 from lictor.lint.resource_rules import check_constraints, list_forms, require_rules
 from lictor.lint.rules import check_name
 from lictor.model.finding import Finding
@@ -121,6 +122,8 @@ def _check_content(spec: Field, kind: PolicyKind) -> Iterator[Finding]:
         yield flag("bad-validate", spec.path, message)
     if kind.phases == (Phase.MUTATE,) and spec["mutations"].is_empty:
         yield flag("bad-mutate", spec.path, "the policy changes nothing: give mutations")
+    if kind.phases == (Phase.VERIFY_IMAGES,):
+        yield from check_image_policy(spec)
     for mutation in spec["mutations"].each():
         wanted = _PATCHES.get(mutation["patchType"].text)
         if wanted is not None and not mutation[wanted]:

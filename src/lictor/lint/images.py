@@ -1,29 +1,11 @@
-"""Checks of what policies say of images: which ones, which signers, and what is not supported."""
+"""Checks of what policies say of images: which ones, and whose signatures."""
 
 from collections.abc import Iterator
 
-from lictor.families.registry import registry
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.load.fields import suggest
-from lictor.model.finding import FieldPath, Finding
-from lictor.model.program import Phase
-from lictor.raw import JsonObject
-
-_ROOT_FILE = "files and URLs of roots are not read: put the root metadata into data"
-
-
-def find_unsupported(document: JsonObject) -> Iterator[tuple[FieldPath, str]]:
-    """Fields that are not supported yet, and what happens to requests meanwhile."""
-    policy = Field(document)
-    kind = registry().find(policy["apiVersion"].text.rpartition("/")[0], policy["kind"].text)
-    if kind is None or kind.phases != (Phase.VERIFY_IMAGES,):
-        return
-    for attestor in policy["spec"]["attestors"].each():
-        path = attestor["cosign"]["tuf"]["root"]["path"]
-        if path.text:
-            yield path.path, _ROOT_FILE
-
+from lictor.model.finding import Finding
 
 _SIGNERS = ("keys", "certificates", "keyless", "attestor")
 _ALGORITHMS = ("sha224", "sha256", "sha384", "sha512")
@@ -137,3 +119,55 @@ def _check_extractors(rule: Field) -> Iterator[Finding]:
             if changes and extractor["jmesPath"].text:
                 message = "an image behind a jmesPath cannot be changed: set mutateDigest to false"
                 yield flag("bad-images", extractor["jmesPath"].path, message)
+
+
+# --- ImageValidatingPolicy
+
+
+def check_image_policy(spec: Field) -> Iterator[Finding]:
+    """Attestors and attestations that could not verify anything."""
+    for attestor in spec["attestors"].each():
+        yield from _require_one(attestor, "cosign", "notary")
+        if attestor["cosign"]:
+            yield from _check_cosign(attestor["cosign"])
+        notary = attestor["notary"]
+        if notary and not notary["certs"].present("value", "expression"):
+            yield flag("bad-images", notary.path, "certs are missing: nobody could be trusted")
+    for attestation in spec["attestations"].each():
+        yield from _require_one(attestation, "intoto", "referrer")
+
+
+def _require_one(part: Field, *names: str) -> Iterator[Finding]:
+    found = part.present(*names)
+    if len(found) != 1:
+        shown = " and ".join(found) or "none"
+        message = f"expected exactly one of {', '.join(names)}, found {shown}"
+        yield flag("bad-images", part.path, message)
+
+
+def _check_cosign(cosign: Field) -> Iterator[Finding]:
+    yield from _require_one(cosign, "key", "keyless", "certificate")
+    key, keyless, certificate = cosign["key"], cosign["keyless"], cosign["certificate"]
+    if key and not key.present("data", "kms", "expression"):
+        yield flag("bad-images", key.path, "data, kms or expression is missing")
+    if certificate and not certificate.present("cert", "certChain"):
+        yield flag("bad-images", certificate.path, "cert or certChain is missing")
+    if keyless:
+        yield from _check_identities(cosign)
+    path = cosign["tuf"]["root"]["path"]
+    if path.text:
+        message = "files and URLs of roots are not read: put the root metadata into data"
+        yield flag("bad-images", path.path, message)
+
+
+def _check_identities(cosign: Field) -> Iterator[Finding]:
+    keyless = cosign["keyless"]
+    # With an authority of one's own, everybody is everybody whom that authority knows.
+    is_public = not keyless["roots"].text and not cosign["tuf"]["mirror"].text
+    identities = list(keyless["identities"].each())
+    words = ("issuer", "issuerRegExp", "subject", "subjectRegExp")
+    for part in identities or [keyless]:
+        is_empty = not identities or not any(part[word].text for word in words)
+        if is_empty and (is_public or not identities):
+            message = "an identity without issuer and subject would accept everyone"
+            yield flag("bad-images", part.path, message)

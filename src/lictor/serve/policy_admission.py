@@ -7,9 +7,8 @@ from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lint.catalog import as_lint_finding, flag
 from lictor.lint.context import lint_global_context
 from lictor.lint.documents_by_kind import LintContext, lint_document
-from lictor.lint.images import find_unsupported
 from lictor.load.fields import check_fields
-from lictor.model.finding import Finding, write_path
+from lictor.model.finding import Finding
 from lictor.raw import Json, JsonObject
 from lictor.serve.kind_admission import review_kinds, review_targets
 from lictor.serve.review_result import ACCEPTED, ReviewResult, build_review_result
@@ -93,7 +92,6 @@ def review_policy(
     """
     faults = (*_check_form(document), *_lint(document, names or builtin_names()))
     result = build_review_result(fault for fault in faults if not _is_filled_in(fault, document))
-    result += _review_unsupported(document)
     if not allow_http:
         result += _review_http(document)
     if names is not None:
@@ -112,11 +110,6 @@ def _is_filled_in(fault: Finding, document: JsonObject) -> bool:
     if fault.check != "deprecated" or tuple(fault.path) != ("spec", "validationFailureAction"):
         return False
     return bool(document["spec"]["validationFailureAction"] == "Audit")
-
-
-def _review_unsupported(document: JsonObject) -> ReviewResult:
-    found = find_unsupported(document)
-    return ReviewResult(warnings=tuple(f"{write_path(path)}: {message}" for path, message in found))
 
 
 def _find_kind(document: JsonObject) -> PolicyKind | None:

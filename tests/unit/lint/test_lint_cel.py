@@ -162,6 +162,13 @@ def test_a_field_that_one_of_the_kinds_has_is_enough():
         ("ValidatingAdmissionPolicy", checks("params.x == 1"), "bad-expression"),
         ("ValidatingAdmissionPolicy", checks("hash.sha256('a') == ''"), "bad-expression"),
         ("ImageValidatingPolicy", {**checks("true"), "matchImageReferences": [{"expression": "reff == ''"}]}, "bad-expression"),
+        ("ImageValidatingPolicy", {**checks("true"), "attestors": [{"name": "a"}]}, "bad-images"),
+        ("ImageValidatingPolicy", {**checks("true"), "attestors": [{"name": "a", "cosign": {"ctlog": {"url": "u"}}}]}, "bad-images"),
+        ("ImageValidatingPolicy", {**checks("true"), "attestors": [{"name": "a", "cosign": {"key": {"hashAlgorithm": "sha256"}}}]}, "bad-images"),
+        ("ImageValidatingPolicy", {**checks("true"), "attestors": [{"name": "a", "cosign": {"keyless": {"identities": [{"issuer": ""}]}}}]}, "bad-images"),
+        ("ImageValidatingPolicy", {**checks("true"), "attestors": [{"name": "a", "notary": {"tsaCerts": {"value": "v"}}}]}, "bad-images"),
+        ("ImageValidatingPolicy", {**checks("true"), "attestors": [{"name": "a", "cosign": {"key": {"data": "k"}, "tuf": {"root": {"path": "/r"}}}}]}, "bad-images"),
+        ("ImageValidatingPolicy", {**checks("true"), "attestations": [{"name": "a"}]}, "bad-images"),
         ("NamespacedValidatingPolicy", checks("resource.Get('v1', 'pods', 'other', 'x') != null"), "bad-expression"),
     ],
 )  # fmt: skip
@@ -179,6 +186,7 @@ def test_each_kind_has_its_own_rules(kind, spec, check):
         ("ValidatingAdmissionPolicy", {**checks("params.x == 1"), "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}),
         ("ValidatingAdmissionPolicy", checks("authorizer.group('').resource('pods').check('get').allowed()")),
         ("ImageValidatingPolicy", {**checks("images.containers.all(i, i != '')"), "matchImageReferences": [{"expression": "ref == ''"}]}),
+        ("ImageValidatingPolicy", {**checks("true"), "attestors": [{"name": "a", "cosign": {"keyless": {"identities": [{"issuer": ""}], "roots": "r"}}}]}),
     ],
 )  # fmt: skip
 def test_each_kind_has_its_own_words(kind, spec):

@@ -157,16 +157,25 @@ def test_words_that_scripts_look_for(body, words):
     assert words in result.message
 
 
-def test_what_cannot_be_verified_yet_is_a_warning():
+def test_policies_about_images_are_taken():
     signed = {"imageReferences": ["ghcr.io/*"], "attestors": [], "mutateDigest": False}
     assert review_policy(classic(rule(verifyImages=[signed]))).allowed
+    asking = [{"expression": "verifyImageSignatures('a/b', [attestors.k]) > 0"}]
+    attestors = [{"name": "k", "cosign": {"key": {"data": "k"}}}]
+    result = review_policy(cel("ImageValidatingPolicy", attestors=attestors, validations=asking))
+    assert result.allowed
+    assert result.warnings == ()
+
+
+def test_what_is_not_supported_is_refused():
     signer = {"key": {"data": "k"}, "tuf": {"root": {"path": "/root.json"}}}
     attestors = [{"name": "k", "cosign": signer}]
     validations = [{"expression": "true"}]
     result = review_policy(
         cel("ImageValidatingPolicy", attestors=attestors, validations=validations)
     )
-    assert any("put the root metadata into data" in each for each in result.warnings)
+    assert not result.allowed
+    assert "put the root metadata into data" in result.message
 
 
 def test_kyvernos_own_words():

@@ -273,6 +273,16 @@ def test_the_digest_counts_and_not_where_the_tag_leads(scene):
     assert scene.status(scene.policy(SIGNED), pod(swapped)) == "fail"
 
 
+def test_an_annotation_of_a_user_is_not_believed(scene):
+    outcome = {"name": "p", "ruleType": "ImageVerify", "status": "pass"}
+    annotations = {
+        "kyverno.io/image-verification-outcomes": json.dumps({"p": outcome}),
+        "kyverno.io/verify-images": json.dumps({OTHER: "pass"}),
+    }
+    document = scene.policy(SIGNED, validationConfigurations={})
+    assert scene.status(document, pod(OTHER, annotations=annotations)) == "fail"
+
+
 # --- what is remembered
 
 
@@ -370,6 +380,14 @@ def test_attestors_that_say_nothing(scene, attestor, message):
     (result,) = scene.judge(document, pod(APP)).results
     assert str(result.status) == "error"
     assert message in result.message
+
+
+def test_an_empty_identity_is_enough_with_an_authority_of_ones_own(scene):
+    keyless = {"identities": [{}], "roots": "rubbish"}
+    attestor = {"name": "team", "cosign": {"keyless": keyless}}
+    (result,) = scene.judge(scene.policy(SIGNED, attestors=[attestor]), pod(APP)).results
+    assert "would accept everyone" not in result.message
+    assert str(result.status) in ("fail", "error")
 
 
 def test_an_identity_can_be_shown_to_expressions(scene):

@@ -18,7 +18,6 @@ from lictor.errors import ConflictError, NotFoundError
 from lictor.families.registry import Role, WebhookMatch, resolve
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lint.documents_by_kind import LintContext, lint_document
-from lictor.lint.images import find_unsupported
 from lictor.model.constraints import MatchResources
 from lictor.model.finding import Finding, Severity, write_path
 from lictor.raw import JsonObject
@@ -136,8 +135,7 @@ def _find_faults(policy: StoredPolicy, names: ResourceNames) -> tuple[str, ...]:
             if problem.severity is Severity.ERROR
         )
     faults = [(each.path, each.message) for each in _lint(policy, names) if each.check in _FATAL]
-    found = (*faults, *find_unsupported(policy.document))
-    return tuple(f"{write_path(path)}: {message}" for path, message in found)
+    return tuple(f"{write_path(path)}: {message}" for path, message in faults)
 
 
 def _lint(policy: StoredPolicy, names: ResourceNames) -> Iterable[Finding]:

@@ -183,7 +183,8 @@ def _compile_signer(
     if cosign.key is not None:
         return _compile_key(cosign.key, f"{where}.key", language)
     if cosign.keyless is not None:
-        trusted = _read_keyless(cosign.keyless, f"{where}.keyless")
+        is_public = not cosign.keyless.roots and not (cosign.tuf and cosign.tuf.mirror)
+        trusted = _read_keyless(cosign.keyless, f"{where}.keyless", is_public=is_public)
         return lambda _: trusted
     certificate = cosign.certificate or SignerCertificate()
     return _compile_certificate(certificate, f"{where}.certificate", language)
@@ -202,13 +203,14 @@ def _compile_key(
     return lambda _: trusted
 
 
-def _read_keyless(keyless: KeylessSigner, where: str) -> TrustedIdentity:
+def _read_keyless(keyless: KeylessSigner, where: str, *, is_public: bool) -> TrustedIdentity:
     identities = tuple(
         Identity(each.issuer, each.issuer_reg_exp, each.subject, each.subject_reg_exp)
         for each in keyless.identities
     )
-    # Empty would mean anyone who can log in to any provider.
-    if not identities or Identity() in identities:
+    # Empty would mean anyone who can log in to any provider; with an authority of one's own, it
+    # means everybody whom that authority knows.
+    if not identities or (is_public and Identity() in identities):
         raise CompileError(
             "an identity without issuer and subject would accept everyone: give issuer or "
             "issuerRegExp, and subject or subjectRegExp",
