@@ -46,8 +46,10 @@ Dial: TypeAlias = Callable[[Server], Awaitable[ClientConnection]]
 class _Share:
     """What one server has of the pool."""
 
-    def __init__(self, connections: int) -> None:
-        self.room = asyncio.Semaphore(connections)
+    def __init__(self, settings: RegistrySettings) -> None:
+        self.room = asyncio.Semaphore(settings.connections_per_registry)
+        # Before it has answered once, it has less.
+        self.first_room = asyncio.Semaphore(settings.connections_per_stranger)
         self.idle: list[ClientConnection] = []
         self.waiting = 0
         self.busy = 0
@@ -134,9 +136,13 @@ class ConnectionPool:
             share.waiting -= 1
         share.busy += 1
         try:
-            # Whoever never answered may never do: all of these together leave room for others.
-            async with contextlib.nullcontext() if share.is_known else self._strangers, self._room:
-                yield
+            if share.is_known:
+                async with self._room:
+                    yield
+            else:
+                # Whoever never answered may never do: all of these together leave room for others.
+                async with share.first_room, self._strangers, self._room:
+                    yield
         finally:
             share.busy -= 1
             share.room.release()
@@ -167,7 +173,7 @@ class ConnectionPool:
         if found is None:
             if len(self._shares) >= _MOST_SERVERS:
                 self._drop_one()
-            found = self._shares[server] = _Share(self._settings.connections_per_registry)
+            found = self._shares[server] = _Share(self._settings)
         self._shares.move_to_end(server)
         return found
 

@@ -38,6 +38,7 @@ class RegistrySettings(msgspec.Struct, frozen=True):
     connections_per_registry: int = 64
     connections: int = 512
     connections_to_strangers: int = 128
+    connections_per_stranger: int = 8
     # Questions that may wait for a connection to one registry.
     waiting_per_registry: int = 2048
     # Content that is kept by its digest.
