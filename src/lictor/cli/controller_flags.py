@@ -145,6 +145,14 @@ WORDS = {
     "http_allowlist": "Where policies may make HTTP calls to, with commas; empty means no limit.",
     "max_api_call_response_length": "Bytes that a policy's API call may return.",
     "api_call_timeout": "How long a policy's API call may take.",
+    "allow_insecure_registry": "Let every registry do without TLS or with any certificate.",
+    "insecure_registries": "Registries without TLS or with any certificate, with commas.",
+    "image_pull_secrets": "Secrets with credentials for registries, with commas.",
+    "registry_credential_helpers": "Where else credentials for registries come from, with commas.",
+    "registry_mirrors": "Where images are looked for first: REGISTRY=MIRROR/PATH, with commas.",
+    "registry_ca": "File with certificate authorities of registries, besides the system's.",
+    "registry_allowlist": "Registries that may be asked wherever they are, with commas.",
+    "registry_blocklist": "Networks and hosts of registries that are never asked, with commas.",
     "omit_events": "Reasons of events that are not written, with commas.",
     "max_queued_events": "Events that wait to be written; those beyond are dropped and counted.",
     "events_rate_limit_qps": "Events a second that are written.",
@@ -191,13 +199,10 @@ WORDS = {
 # they are switches.
 WITHOUT_EFFECT = {
     "lictor does not ask image registries yet": {
-        "allowInsecureRegistry": True,
         "enableTuf": True,
-        "imagePullSecrets": False,
         "imageVerifyCacheEnabled": True,
         "imageVerifyCacheMaxSize": False,
         "imageVerifyCacheTTLDuration": False,
-        "registryCredentialHelpers": False,
         "tufMirror": False,
         "tufRoot": False,
         "tufRootRaw": False,

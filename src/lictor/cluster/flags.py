@@ -39,6 +39,15 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
         default=10_000_000, name="maxAPICallResponseLength"
     )
     api_call_timeout: str = msgspec.field(default="30s", name="apiCallTimeout")
+    # Registries.
+    allow_insecure_registry: bool = False
+    insecure_registries: str = ""
+    image_pull_secrets: str = ""
+    registry_credential_helpers: str = "default,google,amazon,azure,github"
+    registry_mirrors: str = ""
+    registry_ca: str = msgspec.field(default="", name="registryCA")
+    registry_allowlist: str = ""
+    registry_blocklist: str = ""
     omit_events: str = ""
     max_queued_events: int = 1000
     events_rate_limit_qps: int = msgspec.field(default=1000, name="eventsRateLimitQPS")

@@ -17,6 +17,7 @@ from lictor.cluster.client import Client
 from lictor.cluster.discovery import Discovery
 from lictor.cluster.flags import Flags
 from lictor.cluster.global_context import READABLE_IN, GlobalContext
+from lictor.cluster.registry_access import build_sources, read_registry_settings
 from lictor.cluster.resource import CONFIG_MAP, Resource
 from lictor.cluster.service_calls import ServiceCaller, read_http_limits
 from lictor.errors import (
@@ -155,6 +156,7 @@ class ClusterLookups:
         flags: Flags | None = None,
         *,
         discovery: Discovery | None = None,
+        namespace: str = "lictor",
     ) -> None:
         flags = flags or Flags()
         self._client = client
@@ -168,7 +170,11 @@ class ClusterLookups:
             seconds=self._seconds,
         )
         self.global_context = GlobalContext(client, self._call)
-        self._registries: RemoteRegistries | None = None
+        self._registries = RemoteRegistries(
+            read_registry_settings(flags),
+            build_sources(flags, namespace, self._get),
+            remaining=count_seconds,
+        )
         self._config_maps: Cache | None = None
         if flags.enable_config_map_caching:
             self._config_maps = Cache(client, CONFIG_MAP, labels=_CACHED_LABEL)
@@ -234,8 +240,6 @@ class ClusterLookups:
         return describe_image(self.registries(), reference, access)
 
     def registries(self) -> Registries:
-        if self._registries is None:
-            self._registries = RemoteRegistries(remaining=count_seconds)
         return self._registries
 
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:

@@ -86,7 +86,8 @@ class ControllerContext(msgspec.Struct):
 
 def build_context(client: Client, flags: Flags, names: Names, identity: str) -> ControllerContext:
     """A context for the event loop that runs now."""
-    lookups = ClusterLookups(client, asyncio.get_running_loop(), flags)
+    loop = asyncio.get_running_loop()
+    lookups = ClusterLookups(client, loop, flags, namespace=names.namespace)
     return ControllerContext(
         client,
         flags,

@@ -54,6 +54,8 @@ def parse(*words, env=None):
             "PolicyApplied,PolicySkipped",
         ),
         (["--eventsRateLimitQPS=50"], "events_rate_limit_qps", 50),
+        (["--imagePullSecrets=a,b"], "image_pull_secrets", "a,b"),
+        (["--registryCA=/ca.pem"], "registry_ca", "/ca.pem"),
         (["--exceptionNamespace", ""], "exception_namespace", ""),
     ],
 )
@@ -95,7 +97,6 @@ def test_wrong_values_are_refused(words, said):
         ["--crdWatcher=true"],
         ["--otelConfig=prometheus"],
         ["--alsologtostderr"],
-        ["--imagePullSecrets=a,b"],
     ],
 )
 def test_flags_without_a_meaning_are_told(words):

@@ -107,7 +107,7 @@ def test_answers():
         (lambda given: given.call_api(ApiCall("//evil.example/x")), LookupFailedError, "is not a path"),
         (lambda given: given.resource("ex.io/v1", "Gadget", "n", "w"), LookupFailedError, "serves no Gadget of ex.io/v1"),
         (lambda given: given.global_reference("entry.x", ""), NotFoundError, "failed to fetch entry key=entry"),
-        (lambda given: given.image_data("127.0.0.1:1/nginx"), LookupFailedError, "127.0.0.1:1"),
+        (lambda given: given.image_data("169.254.169.254/app"), LookupFailedError, "169.254.169.254 is not asked"),
     ],
     ids=["config-map", "absent", "denied", "method", "host", "kind", "global", "image"],
 )  # fmt: skip

@@ -251,6 +251,9 @@ def _build_namespace_rules(installation: Installation, controller: str) -> list[
         _build_rule("core", "configmaps", _READ, maps),
         _build_rule("coordination.k8s.io", "leases", f"{_READ} {_WRITE}"),
     ]
+    pulls = _list_pull_secrets(installation)
+    if pulls:
+        rules.append(_build_rule("core", "secrets", "get", pulls))
     if controller == "admission":
         secrets = list_secret_names(installation)
         rules += [
@@ -261,6 +264,14 @@ def _build_namespace_rules(installation: Installation, controller: str) -> list[
             _build_rule("apps", "deployments", "get"),
         ]
     return rules
+
+
+def _list_pull_secrets(installation: Installation) -> list[str]:
+    """The Secrets of our namespace with which registries are asked; all controllers do."""
+    names = installation.flags.get("imagePullSecrets", "").split(",")
+    own = f"{installation.namespace}/"
+    found = (name.strip().removeprefix(own) for name in names)
+    return [name for name in found if name and "/" not in name]
 
 
 def list_secret_names(installation: Installation) -> list[str]:

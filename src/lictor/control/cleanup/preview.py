@@ -135,7 +135,8 @@ def _name(item: JsonObject) -> JsonObject:
 
 @asynccontextmanager
 async def _open_context(client: Client, flags: Flags, names: Names) -> AsyncIterator[SweepContext]:
-    lookups = ClusterLookups(client, asyncio.get_running_loop(), flags)
+    loop = asyncio.get_running_loop()
+    lookups = ClusterLookups(client, loop, flags, namespace=names.namespace)
     following = asyncio.create_task(lookups.run())
     kinds = ServedKinds(client, keep=300.0)
     try:

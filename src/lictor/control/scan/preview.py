@@ -208,7 +208,8 @@ def _describe(request: Request, policy: str, rule: str, message: str) -> Preview
 
 @asynccontextmanager
 async def _open_cluster(client: Client, flags: Flags, names: Names) -> AsyncIterator[_Cluster]:
-    lookups = ClusterLookups(client, asyncio.get_running_loop(), flags)
+    loop = asyncio.get_running_loop()
+    lookups = ClusterLookups(client, loop, flags, namespace=names.namespace)
     store, namespaces = PolicyStore(client, flags, lookups), NamespaceCache(client)
     parts = (lookups, store, namespaces)
     running = [asyncio.create_task(part.run()) for part in parts]

@@ -305,6 +305,16 @@ def test_named_secrets_are_the_ones_that_may_be_touched():
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
+def test_pull_secrets_are_read_one_by_one(controller):
+    made = install(flags={"imagePullSecrets": "one, lictor/two,other/three"})
+    rules = find(made, "Role", f"lictor:{controller}-controller")["rules"]
+    named = [
+        rule for rule in rules if rule["resources"] == ["secrets"] and rule["verbs"] == ["get"]
+    ]
+    assert [rule["resourceNames"] for rule in named] == [["one", "two"]]
+
+
+@pytest.mark.parametrize("controller", CONTROLLERS)
 def test_rights_can_be_added_by_label(controller):
     role = find(AS_KYVERNO, "ClusterRole", f"kyverno:{controller}-controller")
     assert "rules" not in role

@@ -1,0 +1,123 @@
+"""How registries are asked in a cluster: what the flags say, and which Secrets are read."""
+
+import os
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Callable
+from ipaddress import ip_network
+
+import orjson
+
+from lictor.cluster.flags import Flags
+from lictor.cluster.resource import SECRET
+from lictor.errors import ApiError, LookupFailedError, NotFoundError, UsageError
+from lictor.lang.cel.host import BLOCKED_HOSTS, BLOCKED_NETWORKS
+from lictor.raw import Json, JsonObject
+from lictor.registry.credentials import CredentialSources
+from lictor.registry.settings import (
+    LINK_LOCAL,
+    LOOPBACK,
+    AddressRules,
+    RegistrySettings,
+    parse_mirrors,
+    split_list,
+)
+
+PROVIDERS = ("default", "google", "amazon", "azure", "github")
+# Every Pod has this variable.
+_POD_VARIABLE = "KUBERNETES_SERVICE_HOST"
+
+
+def read_registry_settings(flags: Flags, *, in_pod: bool | None = None) -> RegistrySettings:
+    """What the flags say; UsageError names an entry that cannot be meant."""
+    insecure = set(split_list(flags.insecure_registries))
+    if flags.allow_insecure_registry:
+        insecure.add("*")
+    if flags.registry_ca and not os.path.isfile(flags.registry_ca):
+        raise UsageError(f"--registryCA: {flags.registry_ca} is no file")
+    return RegistrySettings(
+        ca_file=flags.registry_ca,
+        insecure=frozenset(insecure),
+        mirrors=parse_mirrors(flags.registry_mirrors, "--registryMirrors"),
+        addresses=_read_addresses(flags, _POD_VARIABLE in os.environ if in_pod is None else in_pod),
+    )
+
+
+def _read_addresses(flags: Flags, in_pod: bool) -> AddressRules:  # noqa: FBT001  (one caller)
+    blocked = tuple(split_list(flags.registry_blocklist))
+    for entry in blocked:
+        if "/" in entry:
+            _check_network(entry)
+    # Outside of a Pod the machine is somebody's own, and so is what listens on it.
+    usual = LINK_LOCAL + BLOCKED_HOSTS + (LOOPBACK if in_pod else ())
+    inside = tuple(network for network in BLOCKED_NETWORKS if in_pod or network not in LOOPBACK)
+    return AddressRules(
+        blocked=blocked or usual,
+        blocked_in_namespaces=inside,
+        allowed=frozenset(split_list(flags.registry_allowlist)),
+    )
+
+
+def _check_network(entry: str) -> None:
+    try:
+        ip_network(entry, strict=False)
+    except ValueError as error:
+        raise UsageError(f"--registryBlocklist: invalid CIDR {entry!r}: {error}") from error
+
+
+def build_sources(flags: Flags, namespace: str, get: Callable[[str], Json]) -> CredentialSources:
+    """Where credentials come from; `get` asks the API server for a path."""
+    providers = tuple(split_list(flags.registry_credential_helpers))
+    for provider in providers:
+        if provider not in PROVIDERS:
+            raise UsageError(
+                f"--registryCredentialHelpers: {provider!r} is none of {', '.join(PROVIDERS)}"
+            )
+    return CredentialSources(
+        read_secret=lambda space, name: _read_secret(get, space, name),
+        namespace=namespace,
+        secrets=tuple(split_list(flags.image_pull_secrets)),
+        providers=providers,
+    )
+
+
+def _read_secret(get: Callable[[str], Json], namespace: str, name: str) -> bytes:
+    """The configuration of Docker in a Secret."""
+    what = f"Secret {namespace}/{name}"
+    if "/" in name:
+        raise LookupFailedError(f"{what}: a policy names Secrets without a namespace")
+    try:
+        secret = get(SECRET.path(namespace, name))
+    except NotFoundError:
+        raise LookupFailedError(
+            f"{what} with credentials for registries is not there; create it with "
+            "`kubectl create secret docker-registry`"
+        ) from None
+    except ApiError as error:
+        raise LookupFailedError(
+            f"{what} with credentials for registries cannot be read: {error}; lictor's service "
+            "accounts need `get` on it (docs/registries.md)"
+        ) from error
+    return _decode(secret, what)
+
+
+def _decode(secret: Json, what: str) -> bytes:
+    data = secret.get("data") if isinstance(secret, dict) else None
+    data = data if isinstance(data, dict) else {}
+    content = _decode_entry(data, ".dockerconfigjson")
+    if content is not None:
+        return content
+    older = _decode_entry(data, ".dockercfg")
+    if older is not None:
+        return b'{"auths":' + older + b"}"
+    raise LookupFailedError(f"{what} is not of the type kubernetes.io/dockerconfigjson")
+
+
+def _decode_entry(data: JsonObject, key: str) -> bytes | None:
+    text = data.get(key)
+    if not isinstance(text, str):
+        return None
+    try:
+        return b64decode(text, validate=True)
+    except (Base64Error, ValueError):
+        return orjson.dumps(None)

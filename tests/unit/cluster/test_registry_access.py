@@ -1,0 +1,124 @@
+"""What the controllers' flags say of registries, and what is read of Secrets."""
+
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+
+from lictor.cluster.flags import Flags
+from lictor.cluster.registry_access import build_sources, read_registry_settings
+from lictor.errors import ApiError, LookupFailedError, NotFoundError, UsageError
+from lictor.ports import RegistryAccess
+from lictor.raw import Json
+from lictor.registry.credentials import Credential, Keychain
+from lictor.registry.repository_name import Repository, parse_repository
+
+
+def test_flags_become_settings(tmp_path: Path) -> None:
+    authorities = tmp_path / "ca.pem"
+    authorities.write_text("")
+    flags = Flags(
+        insecure_registries="a.example, b.example:5000",
+        registry_mirrors="docker.io=mirror.example/hub",
+        registry_ca=str(authorities),
+        registry_allowlist="localhost:5000",
+        registry_blocklist="10.0.0.0/8,evil.example",
+    )
+    found = read_registry_settings(flags, in_pod=True)
+    assert [found.is_insecure(name) for name in ("a.example", "b.example", "c.example")] == [
+        True,
+        False,
+        False,
+    ]
+    assert found.mirrors == (("index.docker.io", Repository("mirror.example", "hub")),)
+    assert found.ca_file == str(authorities)
+    assert found.addresses.allowed == {"localhost:5000"}
+    assert found.addresses.blocked == ("10.0.0.0/8", "evil.example")
+    every = read_registry_settings(Flags(allow_insecure_registry=True), in_pod=True)
+    assert every.is_insecure("c.example")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (Flags(registry_mirrors="x"), "--registryMirrors"),
+        (Flags(registry_blocklist="10.0.0/99"), "--registryBlocklist: invalid CIDR"),
+        (Flags(registry_ca="/nowhere/ca.pem"), "--registryCA"),
+    ],
+)
+def test_flags_that_cannot_be_meant_are_told(flags: Flags, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read_registry_settings(flags)
+
+
+def test_an_unknown_provider_is_told() -> None:
+    with pytest.raises(UsageError, match="--registryCredentialHelpers: 'nobody'"):
+        build_sources(Flags(registry_credential_helpers="nobody"), "own", lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("in_pod", "for_all", "for_namespaces"),
+    [
+        (True, {"169.254.0.0/16", "127.0.0.0/8"}, {"10.0.0.0/8", "127.0.0.0/8"}),
+        # A laptop, or a test: what listens there is its user's.
+        (False, {"169.254.0.0/16"}, {"10.0.0.0/8"}),
+    ],
+)
+def test_what_is_never_asked_by_default(
+    *, in_pod: bool, for_all: set[str], for_namespaces: set[str]
+) -> None:
+    rules = read_registry_settings(Flags(), in_pod=in_pod).addresses
+    some = {"169.254.0.0/16", "127.0.0.0/8", "10.0.0.0/8"}
+    assert some & set(rules.blocked) == for_all
+    assert some & set(rules.blocked_in_namespaces) - {"169.254.0.0/16"} == for_namespaces
+    assert "metadata.google.internal" in rules.blocked
+
+
+def _encode(text: str) -> str:
+    return b64encode(text.encode()).decode()
+
+
+_AUTH = '{"reg.example": {"username": "me", "password": "pass"}}'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {".dockerconfigjson": _encode(f'{{"auths": {_AUTH}}}')},
+        {".dockercfg": _encode(_AUTH)},
+    ],
+)
+def test_both_kinds_of_pull_secrets_are_read(data: Json) -> None:
+    paths: list[str] = []
+
+    def get(path: str) -> Json:
+        paths.append(path)
+        return {"data": data}
+
+    keychain = Keychain(build_sources(Flags(image_pull_secrets="pull"), "own", get))
+    found = keychain.find(parse_repository("reg.example/app"), RegistryAccess())
+    assert found == Credential("me", "pass")
+    assert paths == ["/api/v1/namespaces/own/secrets/pull"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "name", "message"),
+    [
+        ({"data": {"password": "x"}}, "pull", "not of the type kubernetes.io/dockerconfigjson"),
+        ({"data": {".dockerconfigjson": "%"}}, "pull", "holds no configuration"),
+        ({}, "pull", "not of the type"),
+        (NotFoundError("gone", status=404), "pull", "is not there; create it"),
+        (ApiError("you may not", status=403), "pull", "need `get` on it"),
+        ({}, "kube-system/pull", "names Secrets without a namespace"),
+        ({}, "../secrets/x", "names Secrets without a namespace"),
+    ],
+)
+def test_a_secret_that_cannot_be_used_is_told(answer: Json, name: str, message: str) -> None:
+    def get(_: str) -> Json:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    keychain = Keychain(build_sources(Flags(), "own", get))
+    with pytest.raises(LookupFailedError, match=message):
+        keychain.find(parse_repository("reg.example/app"), RegistryAccess(secrets=(name,)))
