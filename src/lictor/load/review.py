@@ -7,7 +7,7 @@ import msgspec
 import orjson
 
 from lictor.errors import LoadError
-from lictor.lang.yaml.build import check_depth
+from lictor.lang.yaml.build import check_depth, cut_depth
 from lictor.lang.yaml.nodes import MAX_DEPTH, YamlFault
 from lictor.model.request import Caller, GroupVersionKind, Operation, Request
 from lictor.raw import Json, JsonObject
@@ -105,7 +105,7 @@ def load_review(data: bytes, *, namespace_labels: Mapping[str, str] | None = Non
         body = orjson.loads(data)
         # Only what holds so many brackets can be nested too deep to walk.
         if data.count(b"{") + data.count(b"[") > MAX_DEPTH:
-            check_depth(body)
+            _check_depth(body)
     except orjson.JSONDecodeError as error:
         raise LoadError(f"not JSON: {error}", where=_WHERE) from error
     except RecursionError as error:
@@ -116,6 +116,18 @@ def load_review(data: bytes, *, namespace_labels: Mapping[str, str] | None = Non
     _check_metadata(review.request.object, "object")
     _check_metadata(review.request.old_object, "oldObject")
     return review
+
+
+def _check_depth(body: Json) -> None:
+    """Raise YamlFault for what is nested too deep; but an object like that can be deleted.
+
+    Then it is evaluated without what is too deep, or nobody would ever get rid of it.
+    """
+    request = body.get("request") if isinstance(body, dict) else None
+    if isinstance(request, dict) and request.get("operation") == Operation.DELETE:
+        # The object of a deleted one is at this level.
+        cut_depth(request.get("oldObject"), MAX_DEPTH - 2)
+    check_depth(body)
 
 
 def _check_metadata(document: JsonObject | None, where: str) -> None:

@@ -17,6 +17,9 @@ from lictor.model.request import GroupVersionKind, Operation, Request
 # What is reported about a namespace is not for those who write its policies: they could refuse it,
 # or make it say something else.
 _REPORTS = frozenset(("wgpolicyk8s.io", "openreports.io", "reports.kyverno.io"))
+# Whoever writes a policy must be able to take it back, and an administrator too: no policy of a
+# namespace refuses the deletion of policies, its own included.
+_POLICIES = frozenset(("kyverno.io", "policies.kyverno.io"))
 # More classes than any cluster has kinds; a flood of made-up kinds must not fill the memory.
 _MAX_CLASSES = 4096
 
@@ -69,7 +72,10 @@ def asked_within(namespace: str, select: Select) -> Select:
 
 def _bind(select: Select, is_there: Matcher) -> Select:
     def bound(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
-        matches = None if kind.group in _REPORTS else select(kind, subresource, operation)
+        is_taken_back = operation is Operation.DELETE and kind.group in _POLICIES
+        if is_taken_back or kind.group in _REPORTS:
+            return None
+        matches = select(kind, subresource, operation)
         if matches is None:
             return None
         return lambda request: is_there(request) and matches(request)

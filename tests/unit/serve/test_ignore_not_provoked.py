@@ -59,6 +59,38 @@ def test_depth_that_can_be_walked_is_judged(tmp_path: Path) -> None:
     assert "The label x is required" in response["status"]["message"]
 
 
+@pytest.mark.parametrize(("operations", "is_allowed"), [(["CREATE"], True), (["DELETE"], False)])
+@pytest.mark.parametrize("depth", [190, 198, 250, 1000])
+def test_what_is_too_deep_can_be_deleted(
+    tmp_path: Path, depth: int, operations: list[str], *, is_allowed: bool
+) -> None:
+    """It is evaluated without what is too deep; policies about deletions are heard as ever."""
+    rule = require_label("x")
+    rule["match"] = {"any": [{"resources": {"kinds": ["Pod"], "operations": operations}}]}
+    rule["validate"] = {
+        "failureAction": "Enforce",
+        "message": "it stays",
+        "deny": {
+            "conditions": {
+                "any": [
+                    {
+                        "key": "{{ request.oldObject.metadata.labels.kept }}",
+                        "operator": "Equals",
+                        "value": "yes",
+                    }
+                ]
+            }
+        },
+    }
+    old = _review("HERE", labels={"kept": "yes"})["request"]["object"]
+    review = orjson.dumps(make_review(operation="DELETE", oldObject=old))
+    deep = review.replace(b'"HERE"', b'{"a":' * depth + b"1" + b"}" * depth)
+    reply = asyncio.run(_bench(tmp_path, rule).post(PATH, deep))
+    response = orjson.loads(reply.body)["response"]
+    assert response["allowed"] is is_allowed, response
+    assert ("it stays" in str(response)) is not is_allowed
+
+
 def test_too_large_is_refused_by_an_answer(tmp_path: Path) -> None:
     bench = _bench(tmp_path, require_label("x"))
     body = orjson.dumps(_review({}))[:300]

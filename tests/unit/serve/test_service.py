@@ -68,10 +68,17 @@ class Service:
                 return False
 
     def read_metrics(self) -> str:
-        metrics = http.client.HTTPConnection("127.0.0.1", self.metrics, timeout=30)
-        with closing(metrics) as connection:
-            connection.request("GET", "/metrics")
-            return connection.getresponse().read().decode()
+        """The page; whoever showed it may have ended just now, and another one shows it too."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            metrics = http.client.HTTPConnection("127.0.0.1", self.metrics, timeout=30)
+            with closing(metrics) as connection:
+                try:
+                    connection.request("GET", "/metrics")
+                    return connection.getresponse().read().decode()
+                except (OSError, http.client.HTTPException):
+                    assert time.monotonic() < deadline
+            time.sleep(0.05)
 
     def read_dropped(self) -> float:
         """Connections dropped because they said nothing."""

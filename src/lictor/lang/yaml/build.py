@@ -162,6 +162,18 @@ def check_depth(value: Json) -> None:
     raise YamlFault(f"nested deeper than {MAX_DEPTH} levels")
 
 
+def cut_depth(value: Json, levels: int) -> None:
+    """Empty, in place, the holders that are as many levels below this one."""
+    level = [value]
+    for _ in range(levels):
+        level = [item for holder in level for item in _contents(holder)]
+        if not level:
+            return
+    for holder in level:
+        if isinstance(holder, (dict, list)):
+            holder.clear()
+
+
 def _contents(value: Json) -> Iterable[Json]:
     if isinstance(value, dict):
         return value.values()
