@@ -35,6 +35,7 @@ from lictor.evaluate.verify_images.signer_checks import (
 )
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.policy import Attestation, ValidateImage, VerifyImages
+from lictor.model.program import Case
 from lictor.model.result import Status
 from lictor.model.scope import Scope
 from lictor.model.signatures import Attestor, AttestorSet, Keyless, StaticKeys
@@ -94,7 +95,7 @@ class Block(msgspec.Struct, frozen=True):
     names: Callable[[ResourceImage], bool]
     skips: Callable[[str], bool]
     # The block with its variables filled in; EvaluationError where they cannot be.
-    fill: "Callable[[Scope], FilledBlock]"
+    fill: "Callable[[Case], FilledBlock]"
 
     @property
     def verifies(self) -> bool:
@@ -119,9 +120,10 @@ def compile_block(
     make = remember_compiled(lambda filled: _compile_filled(filled, block, setting, context_names))
     if document.is_constant:
         constant = make(document.constant)
-        fill: Callable[[Scope], FilledBlock] = lambda _: constant  # noqa: E731
+        # Without variables nobody needs the scope, which is made when it is first asked for.
+        fill: Callable[[Case], FilledBlock] = lambda _: constant  # noqa: E731
     else:
-        fill = lambda scope: make(_fill(document.fill, scope))  # noqa: E731
+        fill = lambda case: make(_fill(document.fill, case.scope))  # noqa: E731
     return Block(
         block,
         compile_names(block.image_references),
@@ -384,15 +386,15 @@ def _tell_attestations(image: ResourceImage, text: str) -> str:
 
 
 def find_outcome(
-    block: Block, tagged: TaggedImage, scope: Scope, cache: OutcomeCache
+    block: Block, tagged: TaggedImage, case: Case, cache: OutcomeCache
 ) -> ImageOutcome:
     """What the block says of an image: from the cache where it is known."""
-    filled = block.fill(scope)
+    filled = block.fill(case)
     keeps = bool(filled.fingerprint) and block.written.use_cache
     known = _find_known(filled, tagged, cache) if keeps else None
     if known is not None:
         return known
-    outcome = filled.verify(scope, tagged)
+    outcome = filled.verify(case.scope, tagged)
     if keeps:
         _keep(block, filled, tagged, outcome, cache)
     return outcome

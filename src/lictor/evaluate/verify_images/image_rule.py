@@ -98,7 +98,7 @@ class ImageRule(msgspec.Struct, frozen=True):
             yield RuleOutcome(outcome.status, outcome.message)
 
     def _tag(self, case: Case, block: Block, image: ResourceImage, digest: str = "") -> TaggedImage:
-        return TaggedImage(image, self.setting, block.fill(case.scope).access, digest)
+        return TaggedImage(image, self.setting, block.fill(case).access, digest)
 
     def _judge(self, case: Case, block: Block, tagged: TaggedImage) -> ImageOutcome | None:
         if not block.verifies:
@@ -108,7 +108,7 @@ class ImageRule(msgspec.Struct, frozen=True):
             named, policy, rule = image.reference, self.setting.policy.name, self.setting.rule
             message = f"skipping image reference image {named}, policy {policy} ruleName {rule}"
             return ImageOutcome(Status.SKIP, message)
-        return find_outcome(block, tagged, case.scope, self.cache)
+        return find_outcome(block, tagged, case, self.cache)
 
     def check_images(self, case: Case) -> tuple[Result, ...]:
         """The finished object: has each image its digest, and was it verified?"""
@@ -144,7 +144,7 @@ class ImageRule(msgspec.Struct, frozen=True):
             if self._is_exempt(case, block, image):
                 return ""
             tagged = self._tag(case, block, image)
-            if find_outcome(block, tagged, case.scope, self.cache).status is Status.PASS:
+            if find_outcome(block, tagged, case, self.cache).status is Status.PASS:
                 return ""
         return f"unverified image {image.reference}"
 

@@ -1,6 +1,7 @@
 """Which images does a resource name, and where? Fields of Pods, or those that extractors tell."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
@@ -74,22 +75,29 @@ class _Extractor(msgspec.Struct, frozen=True):
     def _walk(
         self, found: Json, path: tuple[_Step, ...], fields: tuple[str, ...]
     ) -> Iterator[ResourceImage]:
+        for position, field in enumerate(fields):
+            if found is None:
+                return
+            if field == "*":
+                here = (*path, *fields[:position])
+                for step, element in _elements(found, here):
+                    yield from self._walk(element, (*here, step), fields[position + 1 :])
+                return
+            if not isinstance(found, dict):
+                raise _no_object((*path, *fields[:position]))
+            found = found.get(field)
         if found is None:
             return
-        if fields and fields[0] == "*":
-            for step, element in _elements(found, path):
-                yield from self._walk(element, (*path, step), fields[1:])
-        elif not isinstance(found, dict):
-            raise EvaluationError(f"expected an object with an image at {_write(path)}")
-        elif fields:
-            yield from self._walk(found.get(fields[0]), (*path, fields[0]), fields[1:])
-        else:
-            yield from self._read(found, (*path, self.value))
+        if not isinstance(found, dict):
+            raise _no_object((*path, *fields))
+        image = self._read(found, (*path, *fields, self.value))
+        if image is not None:
+            yield image
 
-    def _read(self, holder: JsonObject, path: tuple[_Step, ...]) -> Iterator[ResourceImage]:
+    def _read(self, holder: JsonObject, path: tuple[_Step, ...]) -> ResourceImage | None:
         text: Json = holder.get(self.value)
         if text is None or text == "":
-            return
+            return None
         if not isinstance(text, str):
             # What is no text is no image that anybody could run, but nobody has verified it either.
             raise EvaluationError(f"expected the name of an image at {_write(path)}")
@@ -99,9 +107,17 @@ class _Extractor(msgspec.Struct, frozen=True):
         if not isinstance(named, str):
             raise EvaluationError(f"jmesPath finds no name of an image at {_write(path)}")
         try:
-            yield ResourceImage(path, text, parse_image(named))
+            return ResourceImage(path, text, _parse_image(named))
         except EvaluationError as error:
             raise EvaluationError(f"bad image at {_write(path)}: {error}") from error
+
+
+def _no_object(path: tuple[_Step, ...]) -> EvaluationError:
+    return EvaluationError(f"expected an object with an image at {_write(path)}")
+
+
+# The same names come again and again.
+_parse_image = lru_cache(4096)(parse_image)
 
 
 def _elements(found: Json, path: tuple[_Step, ...]) -> Iterator[tuple[_Step, Json]]:
