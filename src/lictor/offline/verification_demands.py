@@ -6,8 +6,10 @@ import msgspec
 
 from lictor.errors import LoadError, UsageError
 from lictor.files import read_bytes
+from lictor.lang.signed_payload import expand_predicate_type
 from lictor.offline.image_verification import Demand, NamedAttestor
 from lictor.ports import RegistryAccess
+from lictor.signatures.keys import split_keys
 from lictor.signatures.records import (
     Identity,
     LogTrust,
@@ -17,21 +19,6 @@ from lictor.signatures.records import (
     TrustedKey,
     TrustedNotary,
 )
-
-# As cosign abbreviates them.
-PREDICATE_TYPES = {
-    "slsaprovenance": "https://slsa.dev/provenance/v0.2",
-    "slsaprovenance02": "https://slsa.dev/provenance/v0.2",
-    "slsaprovenance1": "https://slsa.dev/provenance/v1",
-    "link": "https://in-toto.io/Link/v1",
-    "spdx": "https://spdx.dev/Document",
-    "spdxjson": "https://spdx.dev/Document",
-    "cyclonedx": "https://cyclonedx.org/bom",
-    "vuln": "https://cosign.sigstore.dev/attestation/vuln/v1",
-    "openvex": "https://openvex.dev/ns",
-    "custom": "https://cosign.sigstore.dev/attestation/v1",
-}
-_KEY_BEGINS, _KEY_ENDS = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
 
 
 class VerifyFlags(msgspec.Struct, frozen=True):
@@ -74,7 +61,7 @@ def read_demand(flags: VerifyFlags) -> Demand:
     return Demand(
         attestors=tuple(_list_attestors(flags)),
         annotations=dict(map(_split_annotation, flags.annotations)),
-        predicate_type=PREDICATE_TYPES.get(wanted, wanted),
+        predicate_type=expand_predicate_type(wanted),
         location=SignatureLocation(
             access=RegistryAccess(allow_insecure=flags.allow_insecure_registry),
             repository=flags.signature_repository,
@@ -153,9 +140,7 @@ def _read_keys(path: str) -> list[str]:
         return []
     if "://" in path:
         return [path]
-    text = _read_text(path)
-    parts = text.split(_KEY_ENDS)[:-1] if text.strip().startswith(_KEY_BEGINS) else []
-    return [f"{part.strip()}\n{_KEY_ENDS}\n" for part in parts] or [text]
+    return split_keys(_read_text(path))
 
 
 def _read_text(path: str) -> str:

@@ -21,8 +21,15 @@ ENTRY_POINTS = "lictor.keys"
 
 _CURVES = {"secp256r1": "sha256", "secp384r1": "sha384", "secp521r1": "sha512"}
 _RSA_BITS = range(2048, 16385)
+_BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
 _LABELS = ("PUBLIC KEY", "RSA PUBLIC KEY")
 _LONGEST_KEY = 64 * 1024
+
+
+def split_keys(text: str) -> list[str]:
+    """The keys in a text, each by itself; the whole text where there is but one, or none."""
+    parts = text.split(_END)[:-1] if text.strip().startswith(_BEGIN) else []
+    return [f"{part.strip()}\n{_END}\n" for part in parts] if len(parts) > 1 else [text]
 
 
 def read_public_key(text: str) -> "PublicKey":

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from lictor.errors import CompileError
 from lictor.evaluate.cel.expressions import ExpressionCompiler
 from lictor.lang.cel.environment import Activation, make_activation
+from lictor.lang.signed_payload import expand_predicate_type
 from lictor.model.cel_policy import ImageValidatingSpec
 from lictor.model.image_validation import (
     Cosign,
@@ -39,20 +40,6 @@ from lictor.signatures.records import (
     TrustedNotary,
     TufSource,
 )
-
-# The short names that cosign has for types of statements.
-_PREDICATES = {
-    "custom": "https://cosign.sigstore.dev/attestation/v1",
-    "cyclonedx": "https://cyclonedx.org/bom",
-    "link": "https://in-toto.io/Link/v1",
-    "openvex": "https://openvex.dev/ns",
-    "slsaprovenance": "https://slsa.dev/provenance/v0.2",
-    "slsaprovenance02": "https://slsa.dev/provenance/v0.2",
-    "slsaprovenance1": "https://slsa.dev/provenance/v1",
-    "spdx": "https://spdx.dev/Document",
-    "spdxjson": "https://spdx.dev/Document",
-    "vuln": "https://cosign.sigstore.dev/attestation/vuln/v1",
-}
 
 
 class CosignSigner(msgspec.Struct, frozen=True):
@@ -120,7 +107,7 @@ def compile_attestations(spec: ImageValidatingSpec) -> dict[str, WantedAttestati
 def _compile_attestation(attestation: ImageAttestation, where: str) -> WantedAttestation:
     if attestation.intoto is not None:
         written = attestation.intoto.type
-        return WantedAttestation(attestation.name, predicate_type=_PREDICATES.get(written, written))
+        return WantedAttestation(attestation.name, predicate_type=expand_predicate_type(written))
     if attestation.referrer is not None:
         return WantedAttestation(attestation.name, artifact_type=attestation.referrer.type)
     raise CompileError("either intoto or referrer must be set", where=where)

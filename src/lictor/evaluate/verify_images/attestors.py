@@ -21,6 +21,7 @@ from lictor.model.signatures import (
     StaticKeys,
 )
 from lictor.ports import Lookups, RegistryAccess
+from lictor.signatures.keys import split_keys
 from lictor.signatures.records import (
     CosignAttestor,
     Identity,
@@ -32,7 +33,6 @@ from lictor.signatures.records import (
     TrustedNotary,
 )
 
-_BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
 _KUBERNETES: Final = "k8s://"
 _KEY_FIELD: Final = "cosign.pub"
 _MAX_NESTING: Final = 20
@@ -200,12 +200,6 @@ def _expand_keys(entries: tuple[Attestor, ...]) -> Iterator[Attestor]:
             continue
         for key in split_keys(entry.keys.public_keys):
             yield replace(entry, keys=replace(entry.keys, public_keys=key))
-
-
-def split_keys(text: str) -> list[str]:
-    """The keys in a text, each by itself; the whole text where there is but one, or none."""
-    parts = text.split(_END)[:-1] if text.strip().startswith(_BEGIN) else []
-    return [f"{part.strip()}\n{_END}\n" for part in parts] if len(parts) > 1 else [text]
 
 
 def _read_secret(keys: StaticKeys) -> SecretReference | None:
