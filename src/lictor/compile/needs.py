@@ -23,7 +23,7 @@ _LOOKUP_TEXT = re.compile(
 )
 _IMAGES_TEXT = re.compile(
     r"\b(?:verifyImageSignatures|verifyAttestationSignatures|getImageData|image\s*\.\s*get)"
-    r"|\"(?:verifyImages|imageRegistry)\":",
+    r"|\"(?:verifyImages|imageRegistry|manifests)\":",
     re.IGNORECASE,
 )
 _ROLES_TEXT = re.compile(r"\b(?:clusterRoles|roles)\b")

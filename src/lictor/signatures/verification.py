@@ -40,7 +40,7 @@ def verify_signature(
     found: FoundSignature, image: SignedImage, attestor: CosignAttestor, registries: Registries
 ) -> VerifiedSignature:
     """Prove that the attestor signed this image."""
-    signer = _verify_signer(found, attestor, registries)
+    signer = verify_signer(found, attestor, registries)
     annotations = _read_claim(found, image)
     return VerifiedSignature(
         origin=found.origin,
@@ -55,7 +55,7 @@ def verify_statement(
     found: FoundSignature, image: SignedImage, attestor: CosignAttestor, registries: Registries
 ) -> VerifiedStatement:
     """Prove that the attestor made this statement about this image."""
-    signer = _verify_signer(found, attestor, registries)
+    signer = verify_signer(found, attestor, registries)
     statement = _read_statement(found, image)
     return VerifiedStatement(
         origin=found.origin,
@@ -129,9 +129,10 @@ def check_annotations(signed: Mapping[str, Json], wanted: Mapping[str, str]) -> 
             )
 
 
-def _verify_signer(
+def verify_signer(
     found: FoundSignature, attestor: CosignAttestor, registries: Registries
 ) -> Signer:
+    """Prove that the attestor made a signature, whatever it is that they signed."""
     if found.fault:
         raise SignatureRefusedError(found.fault)
     try:

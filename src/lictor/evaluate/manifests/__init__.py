@@ -1,6 +1,7 @@
 """Is a resource what somebody has signed? Manifests that carry their signature in annotations.
 
-Nothing here asks a registry, a transparency log or a cluster: what would need one is an error.
+Keys are enough for most; certificates, logs, Secrets and images that hold a manifest are asked for
+through `ports.Lookups`. A dry run needs a cluster and is not made.
 """
 
 import msgspec
@@ -9,6 +10,7 @@ from lictor.errors import CompileError, EvaluationError
 from lictor.evaluate.manifests.attestors import compile_attestors
 from lictor.evaluate.manifests.difference import SignedDifference
 from lictor.evaluate.manifests.evidence import compile_evidence
+from lictor.evaluate.manifests.verifier import ManifestVerifier
 from lictor.evaluate.rule_context import RuleContext, RuleOutcome
 from lictor.model.program import Case, Check
 from lictor.model.request import Operation, Request
@@ -26,8 +28,9 @@ def compile_manifests(body: Json, setting: RuleContext) -> Check:
     wanted = _read(body)
     untried = _UNTRIED if wanted.dry_run is not None and wanted.dry_run.enable else ""
     gather = compile_evidence(wanted)
+    verifier = ManifestVerifier(setting.lookups, setting.policy.namespace)
     sets = [
-        compile_attestors(each, wanted.repository, f".attestors[{index}]")
+        compile_attestors(each, wanted.repository, f".attestors[{index}]", verifier)
         for index, each in enumerate(wanted.attestors)
     ]
 

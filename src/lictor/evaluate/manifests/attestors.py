@@ -1,4 +1,4 @@
-"""Who must have signed, and how many of them? What needs more than a key answers with an error."""
+"""Who must have signed a manifest, and how many of them?"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
@@ -11,8 +11,10 @@ from lictor.errors import CompileError, EvaluationError
 from lictor.evaluate.manifests.difference import SignedDifference
 from lictor.evaluate.manifests.evidence import NO_MANIFEST, Evidence
 from lictor.evaluate.manifests.message import decode_base64
+from lictor.evaluate.manifests.verifier import ManifestVerifier
+from lictor.evaluate.verify_images.attestors import TrustedSigner
 from lictor.lang.go_number import dump_go_json
-from lictor.model.signatures import Attestor, AttestorSet, StaticKeys
+from lictor.model.signatures import Attestor, AttestorSet
 from lictor.raw import Json
 
 _BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
@@ -33,10 +35,12 @@ Attest: TypeAlias = Callable[[Evidence], SignatureFinding]
 _Check: TypeAlias = Callable[[Evidence], None]
 
 
-def compile_attestors(wanted: AttestorSet, repository: str, where: str) -> Attest:
+def compile_attestors(
+    wanted: AttestorSet, repository: str, where: str, verifier: ManifestVerifier
+) -> Attest:
     """Enough of these must have signed: all, where no count is given."""
     entries = [
-        _compile_attestor(entry, repository, f"{where}.entries[{index}]")
+        _compile_attestor(entry, repository, f"{where}.entries[{index}]", verifier)
         for index, entry in enumerate(_expand(wanted.entries))
     ]
     required = wanted.count or len(entries)
@@ -81,10 +85,13 @@ def _expand(entries: tuple[Attestor, ...]) -> Iterator[Attestor]:
             yield replace(entry, keys=replace(entry.keys, public_keys=f"{part.lstrip()}{_END}"))
 
 
-def _compile_attestor(entry: Attestor, repository: str, where: str) -> Attest:
+def _compile_attestor(
+    entry: Attestor, repository: str, where: str, verifier: ManifestVerifier
+) -> Attest:
     if entry.attestor is not None:
-        return _compile_nested(entry.attestor, repository, f"{where}.attestor")
-    field, check = _compile_source(entry)
+        return _compile_nested(entry.attestor, repository, f"{where}.attestor", verifier)
+    field, signer = verifier.compile(entry)
+    check = _compile_source(entry, signer, verifier)
     where, repository = where + field, entry.repository or repository
 
     def attest(evidence: Evidence) -> SignatureFinding:
@@ -92,7 +99,8 @@ def _compile_attestor(entry: Attestor, repository: str, where: str) -> Attest:
         image = evidence.image or repository
         try:
             if image:
-                _refuse(f"the manifest in {image} needs a registry, which")(evidence)
+                message = verifier.fetch(image, signer)
+                return _compare(evidence.compare(message), where)
             return _judge(evidence, check, where)
         except EvaluationError as error:
             raise EvaluationError(f"{where}: {error}") from error
@@ -100,12 +108,12 @@ def _compile_attestor(entry: Attestor, repository: str, where: str) -> Attest:
     return attest
 
 
-def _compile_nested(entry: Json, repository: str, where: str) -> Attest:
+def _compile_nested(entry: Json, repository: str, where: str, verifier: ManifestVerifier) -> Attest:
     try:
         nested = msgspec.convert(entry, AttestorSet)
     except msgspec.ValidationError as error:
         raise CompileError(f"{where}: {error}") from error
-    attest = compile_attestors(nested, repository, where)
+    attest = compile_attestors(nested, repository, where, verifier)
 
     def attest_nested(evidence: Evidence) -> SignatureFinding:
         try:
@@ -125,7 +133,10 @@ def _judge(evidence: Evidence, check: _Check, where: str) -> SignatureFinding:
             verified=False, text=f"{where}: {_NOT_VERIFIED}: signature not found"
         )
     check(evidence)
-    differences = evidence.differences
+    return _compare(evidence.differences, where)
+
+
+def _compare(differences: tuple[SignedDifference, ...] | None, where: str) -> SignatureFinding:
     if differences is None:
         text = "failed to find a YAML manifest in the gzipped message"
         return SignatureFinding(verified=False, text=f"{where}: {NO_MANIFEST}: {text}")
@@ -143,35 +154,27 @@ def _check_annotations(wanted: Mapping[str, str], found: Mapping[str, str]) -> N
             raise EvaluationError(f"annotations mismatch: {text}")
 
 
-def _compile_source(entry: Attestor) -> tuple[str, _Check]:
-    """The field that names the signer, and the check of what they signed."""
-    if entry.keys is not None:
-        return ".keys", _compile_keys(entry.keys)
-    if entry.certificates is not None:
-        return ".certificates", _refuse("signing with certificates")
-    if entry.keyless is not None:
-        return ".keyless", _refuse("keyless signing needs a transparency log, which")
-    return "", _refuse("an attestor without keys means keyless signing, which")
-
-
-def _compile_keys(keys: StaticKeys) -> _Check:
-    if keys.kms or keys.secret is not None:
-        return _refuse("a key in a KMS or a Secret")
+def _compile_source(entry: Attestor, signer: TrustedSigner, verifier: ManifestVerifier) -> _Check:
+    """The check of what the signer signed."""
+    keys = entry.keys
+    if keys is None or keys.kms or keys.secret is not None or "://" in keys.public_keys:
+        return lambda evidence: _check_signatures(None, signer, evidence, verifier)
     if "PGP PUBLIC KEY" in keys.public_keys:
-        return _refuse("a key for PGP")
+        return _refuse("keys for PGP are not known here: sign with cosign's keys")
     if not keys.public_keys.startswith(_BEGIN):
-        return _refuse("publicKeys holds no key in PEM; one that is elsewhere")
+        return _refuse("publicKeys holds no key in PEM")
     try:
-        verify: Verify | None = compile_key(keys.public_keys)
+        verify: Verify = compile_key(keys.public_keys)
     except ValueError:
-        verify = None
+        return _refuse(
+            f"{_NOT_VERIFIED}: failed to judge signature type from public key configuration"
+        )
+    return lambda evidence: _check_signatures(verify, signer, evidence, verifier)
 
-    return lambda evidence: _check_signatures(verify, evidence)
 
-
-def _refuse(what: str) -> _Check:
+def _refuse(why: str) -> _Check:
     def check(_: Evidence) -> None:
-        raise EvaluationError(f"{what} comes with a later release")
+        raise EvaluationError(why)
 
     return check
 
@@ -184,16 +187,17 @@ def _tell(differences: tuple[SignedDifference, ...]) -> str:
     return dump_go_json({"items": items})
 
 
-def _check_signatures(verify: Verify | None, evidence: Evidence) -> None:
-    """One of the signatures must be by this key; EvaluationError where none is."""
-    if verify is None:
-        raise EvaluationError(
-            f"{_NOT_VERIFIED}: failed to judge signature type from public key configuration"
-        )
+def _check_signatures(
+    verify: Verify | None, signer: TrustedSigner, evidence: Evidence, verifier: ManifestVerifier
+) -> None:
+    """One of the signatures must be by this signer; EvaluationError where none is.
+
+    `verify` tests those by a plain key that no transparency log knows of.
+    """
     message, count, trials = evidence.message, len(evidence.signatures), []
     for index, signature in enumerate(evidence.signatures, 1):
-        if signature.is_logged:
-            why: str | None = "a signature in a transparency log comes with a later release"
+        if verify is None or signature.is_logged:
+            why = verifier.try_signature(signature, message, signer)
         else:
             why = _try_signature(verify, signature.text, message)
         if why is None:

@@ -26,10 +26,16 @@ _HIDDEN = "(hidden)"
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """One signature, in base64; with a certificate or a bundle, a transparency log knows of it."""
+    """One signature, in base64, and what came with it: certificate and log entry, packed."""
 
     text: str
-    is_logged: bool
+    certificate: str = ""
+    bundle: str = ""
+
+    @property
+    def is_logged(self) -> bool:
+        """Does a transparency log know of it?"""
+        return bool(self.certificate or self.bundle)
 
 
 @contextmanager
@@ -78,7 +84,10 @@ class Evidence:
 
         EvaluationError where that cannot be told.
         """
-        message = self.message
+        return self.compare(self.message)
+
+    def compare(self, message: bytes) -> tuple[SignedDifference, ...] | None:
+        """The same for a message from elsewhere, which must be known to be signed."""
         with _telling(NO_MANIFEST):
             manifests = read_manifests(message)
         with _telling("error occurred during matching manifest"):
@@ -93,8 +102,8 @@ class Evidence:
             text = self._read_note(f"signature{suffix}")
             if text is None:
                 return
-            logged = (self._read_note(f"{what}{suffix}") for what in ("certificate", "bundle"))
-            yield Signature(text, any(logged))
+            certificate = self._read_note(f"certificate{suffix}") or ""
+            yield Signature(text, certificate, self._read_note(f"bundle{suffix}") or "")
 
 
 Gather: TypeAlias = Callable[[JsonObject], Evidence]

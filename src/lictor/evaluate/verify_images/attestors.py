@@ -85,6 +85,11 @@ def compile_attestor_sets(
     )
 
 
+def compile_signer(entry: Attestor, namespace: str) -> tuple[str, TrustedSigner]:
+    """The field that names who must have signed, and whose signatures count for it."""
+    return _Compiler(VerifyImages(), namespace).compile_signer(entry)
+
+
 class _Compiler(msgspec.Struct, frozen=True):
     block: VerifyImages
     namespace: str
@@ -109,7 +114,7 @@ class _Compiler(msgspec.Struct, frozen=True):
             except msgspec.ValidationError as error:
                 raise CompileError(str(error), where=f"{field}.attestor") from error
             return self.compile_set(nested, f"{field}.attestor", depth + 1)
-        kind, signer = self._compile_signer(entry)
+        kind, signer = self.compile_signer(entry)
         return WantedSigner(
             f"{field}{kind}",
             signer,
@@ -124,7 +129,7 @@ class _Compiler(msgspec.Struct, frozen=True):
             oci11=self.block.cosign_oci11,
         )
 
-    def _compile_signer(self, entry: Attestor) -> tuple[str, TrustedSigner]:
+    def compile_signer(self, entry: Attestor) -> tuple[str, TrustedSigner]:
         if self.block.type == NOTARY:
             return _compile_notary(entry)
         if entry.keys is not None:
