@@ -153,6 +153,10 @@ WORDS = {
     "registry_ca": "File with certificate authorities of registries, besides the system's.",
     "registry_allowlist": "Registries that may be asked wherever they are, with commas.",
     "registry_blocklist": "Networks and hosts of registries that are never asked, with commas.",
+    "enable_tuf": "Take the trust root of a Sigstore of one's own, from tufMirror.",
+    "tuf_mirror": "URL of the TUF repository of a Sigstore; empty means the public one.",
+    "tuf_root": "File with the first root metadata (root.json) of that TUF repository.",
+    "tuf_root_raw": "The first root metadata itself, in place of a file.",
     "omit_events": "Reasons of events that are not written, with commas.",
     "max_queued_events": "Events that wait to be written; those beyond are dropped and counted.",
     "events_rate_limit_qps": "Events a second that are written.",
@@ -199,13 +203,9 @@ WORDS = {
 # they are switches.
 WITHOUT_EFFECT = {
     "lictor does not ask image registries yet": {
-        "enableTuf": True,
         "imageVerifyCacheEnabled": True,
         "imageVerifyCacheMaxSize": False,
         "imageVerifyCacheTTLDuration": False,
-        "tufMirror": False,
-        "tufRoot": False,
-        "tufRootRaw": False,
     },
     "metrics are for Prometheus, and served without TLS": {
         "exemplarFilter": False,

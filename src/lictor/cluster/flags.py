@@ -48,6 +48,10 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     registry_ca: str = msgspec.field(default="", name="registryCA")
     registry_allowlist: str = ""
     registry_blocklist: str = ""
+    enable_tuf: bool = False
+    tuf_mirror: str = ""
+    tuf_root: str = ""
+    tuf_root_raw: str = ""
     omit_events: str = ""
     max_queued_events: int = 1000
     events_rate_limit_qps: int = msgspec.field(default=1000, name="eventsRateLimitQPS")

@@ -5,6 +5,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable
 from ipaddress import ip_network
+from pathlib import Path
 
 import orjson
 
@@ -22,6 +23,7 @@ from lictor.registry.settings import (
     parse_mirrors,
     split_list,
 )
+from lictor.registry.trust_roots import check_mirror
 
 PROVIDERS = ("default", "google", "amazon", "azure", "github")
 # Every Pod has this variable.
@@ -35,12 +37,31 @@ def read_registry_settings(flags: Flags, *, in_pod: bool | None = None) -> Regis
         insecure.add("*")
     if flags.registry_ca and not os.path.isfile(flags.registry_ca):
         raise UsageError(f"--registryCA: {flags.registry_ca} is no file")
+    mirror, root = _read_trust(flags)
     return RegistrySettings(
+        trust_mirror=mirror,
+        trust_root=root,
         ca_file=flags.registry_ca,
         insecure=frozenset(insecure),
         mirrors=parse_mirrors(flags.registry_mirrors, "--registryMirrors"),
         addresses=_read_addresses(flags, _POD_VARIABLE in os.environ if in_pod is None else in_pod),
     )
+
+
+def _read_trust(flags: Flags) -> tuple[str, bytes]:
+    """The TUF repository of a Sigstore of one's own, and its first root."""
+    if not flags.enable_tuf:
+        return "", b""
+    try:
+        mirror = check_mirror(flags.tuf_mirror) if flags.tuf_mirror else ""
+        root = flags.tuf_root_raw.encode() or (
+            Path(flags.tuf_root).read_bytes() if flags.tuf_root else b""
+        )
+    except LookupFailedError as error:
+        raise UsageError(f"--tufMirror: {error}") from error
+    except OSError as error:
+        raise UsageError(f"--tufRoot: {error}; URLs are not read, only files") from error
+    return mirror, root
 
 
 def _read_addresses(flags: Flags, in_pod: bool) -> AddressRules:  # noqa: FBT001  (one caller)

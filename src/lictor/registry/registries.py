@@ -41,7 +41,9 @@ class RemoteRegistries:
         self._thread = LoopThread("registries", lambda: RegistryClient(chosen, keychain))
         self._contents = _ContentCache(chosen.cached_bytes)
         self._tags = _TagCache(chosen.tag_seconds)
-        self._trust_roots = TrustRoots(self._fetch_url, remaining=remaining)
+        self._trust_roots = TrustRoots(
+            self._fetch_url, usual=(chosen.trust_mirror, chosen.trust_root), remaining=remaining
+        )
 
     def manifest(
         self, repository: str, tag_or_digest: str, access: RegistryAccess

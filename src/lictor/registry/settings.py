@@ -50,6 +50,9 @@ class RegistrySettings(msgspec.Struct, frozen=True):
     # The places to ask first, by registry.
     mirrors: tuple[tuple[str, Repository], ...] = ()
     addresses: AddressRules = AddressRules()
+    # The TUF repository of the Sigstore, and its first root, for policies that name neither.
+    trust_mirror: str = ""
+    trust_root: bytes = b""
 
     def is_insecure(self, registry: str) -> bool:
         return registry in self.insecure or "*" in self.insecure

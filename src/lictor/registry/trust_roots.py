@@ -44,10 +44,13 @@ class TrustRoots:
         self,
         fetch: Fetch,
         *,
+        usual: tuple[str, bytes] = ("", b""),
         remaining: Callable[[], float] = lambda: float("inf"),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fetch = fetch
+        # The mirror and the first root for policies that name neither.
+        self._usual = usual
         self._remaining = remaining
         self._clock = clock
         self._kept: OrderedDict[tuple[str, bytes, str], _Root] = OrderedDict()
@@ -55,10 +58,10 @@ class TrustRoots:
 
     def get(self, mirror: str, root: bytes, namespace: str = "") -> bytes:
         """What `ports.Registries.trusted_root` answers."""
-        if not mirror and not root and (folder := os.environ.get(FOLDER_VARIABLE)):
-            found = _read_folder(Path(folder))
-            if found is not None:
+        if not mirror and not root:
+            if not any(self._usual) and (found := _read_folder(os.environ.get(FOLDER_VARIABLE))):
                 return found
+            (mirror, root), namespace = self._usual, ""
         # A policy of a namespace must not learn what others' mirrors inside answered.
         kept = self._find(check_mirror(mirror or PUBLIC_MIRROR), root, namespace if mirror else "")
         seconds = min(self._remaining(), threading.TIMEOUT_MAX)
@@ -205,9 +208,11 @@ def _make_fetcher(fetch: Fetch, namespace: str) -> Json:
 # --- a folder
 
 
-def _read_folder(folder: Path) -> bytes | None:
+def _read_folder(folder: str | None) -> bytes | None:
     """What a Sigstore client keeps there; None where it keeps nothing."""
-    targets = folder / "targets"
+    if not folder:
+        return None
+    targets = Path(folder) / "targets"
     try:
         file = targets / _TARGET
         if file.is_file():

@@ -191,7 +191,7 @@ def _prove_times(
     """The times of signing that a trusted log or authority vouches for: all must be good."""
     times = list(_list_stamped_times(found, log, root))
     if not log.ignore_log:
-        times += _list_log_times(found, root, key)
+        times += _list_log_times(found, root, key, tuple(times))
     if not times and found.is_bundle:
         # Bundles are made to be verified years later: their time is always told.
         raise SignatureRefusedError(
@@ -218,12 +218,14 @@ def _list_stamped_times(
                 raise
 
 
-def _list_log_times(found: FoundSignature, root: TrustRoot, key: SigningKey) -> list[datetime]:
+def _list_log_times(
+    found: FoundSignature, root: TrustRoot, key: SigningKey, stamped: tuple[datetime, ...] = ()
+) -> list[datetime]:
     """What trusted logs say; SignatureRefusedError where none knows this signature."""
     times, reasons = list[datetime | None](), ["the signature is in no transparency log"]
     for entry in found.log_entries[:_MOST_ENTRIES]:
         try:
-            times.append(check_entry(entry, found, key, root.logs))
+            times.append(check_entry(entry, found, key, root.logs, stamped))
         except SignatureRefusedError as error:
             reasons.insert(0, str(error))
     if not times:

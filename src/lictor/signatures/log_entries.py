@@ -34,14 +34,22 @@ class SigningKey:
 
 
 def check_entry(
-    entry: LogEntry, found: FoundSignature, key: SigningKey, logs: Sequence[LogKey]
+    entry: LogEntry,
+    found: FoundSignature,
+    key: SigningKey,
+    logs: Sequence[LogKey],
+    stamped: Sequence[datetime] = (),
 ) -> datetime | None:
-    """When the signature was logged; None where the log proves the entry, but no time."""
+    """When the signature was logged; None where the log proves the entry, but no time.
+
+    `stamped` are times of the signature that others vouch for.
+    """
     log = _find_log(entry, logs)
     _check_about(entry.body, found, key)
     time = _check_promised(entry, log)
     if entry.inclusion_proof is not None and _has_checkpoint(entry.inclusion_proof):
         check_inclusion(entry.body, _read_proof(entry.inclusion_proof), log)
+        _check_trusted(log, stamped)
     elif time is None:
         raise SignatureRefusedError(
             "the entry of the transparency log comes with neither a signed promise (SET) nor a "
@@ -69,9 +77,16 @@ def _check_promised(entry: LogEntry, log: LogKey) -> datetime | None:
         time = datetime.fromtimestamp(entry.integrated_time, UTC)
     except (OverflowError, ValueError, OSError) as error:
         raise SignatureRefusedError("the transparency log tells an impossible time") from error
-    if not log.period.contains(time):
-        raise SignatureRefusedError(f"the transparency log was not trusted at {time.isoformat()}")
+    _check_trusted(log, (time,))
     return time
+
+
+def _check_trusted(log: LogKey, times: Sequence[datetime]) -> None:
+    for time in times:
+        if not log.period.contains(time):
+            raise SignatureRefusedError(
+                f"the transparency log was not trusted at {time.isoformat()}"
+            )
 
 
 def _has_checkpoint(proof: Mapping[str, Json]) -> bool:
@@ -130,9 +145,13 @@ def _check_envelope(spec: Json, found: FoundSignature, key: SigningKey) -> None:
 
 
 def _check_statement(spec: Json, found: FoundSignature, key: SigningKey) -> None:
-    """intoto 0.0.1 names no signature: the payload and the key must do."""
-    digest = spec["content"]["payloadHash"]
-    _match_hash(digest["algorithm"], bytes.fromhex(digest["value"]), found.payload)
+    """intoto 0.0.1 names no signature: the payload, or the envelope, and the key must do."""
+    content = spec["content"]
+    if "payloadHash" in content:
+        digest, covered = content["payloadHash"], found.payload
+    else:
+        digest, covered = content["hash"], found.envelope
+    _match_hash(digest["algorithm"], bytes.fromhex(digest["value"]), covered)
     _match_key(_decode(spec["publicKey"]), key)
 
 

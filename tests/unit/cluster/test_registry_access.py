@@ -122,3 +122,29 @@ def test_a_secret_that_cannot_be_used_is_told(answer: Json, name: str, message: 
     keychain = Keychain(build_sources(Flags(), "own", get))
     with pytest.raises(LookupFailedError, match=message):
         keychain.find(parse_repository("reg.example/app"), RegistryAccess(secrets=(name,)))
+
+
+def test_flags_name_a_sigstore_of_ones_own(tmp_path: Path) -> None:
+    root = tmp_path / "root.json"
+    root.write_bytes(b"{}")
+    named = Flags(enable_tuf=True, tuf_mirror="https://tuf.example/", tuf_root=str(root))
+    found = read_registry_settings(named)
+    assert (found.trust_mirror, found.trust_root) == ("https://tuf.example", b"{}")
+    raw = read_registry_settings(Flags(enable_tuf=True, tuf_root_raw='{"a": 1}'))
+    assert (raw.trust_mirror, raw.trust_root) == ("", b'{"a": 1}')
+    # Without enableTuf the others say nothing, as Kyverno has it.
+    unused = read_registry_settings(Flags(tuf_mirror="https://tuf.example"))
+    assert (unused.trust_mirror, unused.trust_root) == ("", b"")
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (Flags(enable_tuf=True, tuf_mirror="tuf.example"), "--tufMirror"),
+        (Flags(enable_tuf=True, tuf_root="https://tuf.example/root.json"), "--tufRoot"),
+        (Flags(enable_tuf=True, tuf_root="/nowhere/root.json"), "--tufRoot"),
+    ],
+)
+def test_a_sigstore_that_cannot_be_meant(flags: Flags, named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        read_registry_settings(flags)

@@ -284,6 +284,19 @@ def test_policies_of_a_namespace_share_only_the_public_root(repository, mirror):
     assert mirror.namespaces == {""}
 
 
+def test_a_sigstore_of_ones_own_for_policies_that_name_none(
+    repository, mirror, tmp_path, monkeypatch
+):
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "targets/trusted_root.json").write_bytes(b"of the folder")
+    monkeypatch.setenv("TUF_ROOT", str(tmp_path))
+    roots = TrustRoots(mirror, usual=(MIRROR, repository.root))
+    assert roots.get("", b"") == CONTENT
+    assert roots.get("", b"", "team") == CONTENT
+    # Whoever sets up lictor may name a machine inside.
+    assert mirror.namespaces == {""}
+
+
 # --- folders
 
 

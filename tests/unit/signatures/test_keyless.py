@@ -667,6 +667,17 @@ def test_proofs_of_inclusion_that_do_not_count(tamper, reason, promises):
         identify(change(found, log_entries=(wrong,)), now=NOON + MINUTE)
 
 
+def test_a_log_that_was_given_up_proves_nothing_that_was_stamped_later():
+    found = stamp(OURS.sign(PAYLOAD))
+    entry = OURS.log_body(found.log_entries[0].body, siblings=3, promises=False)
+    proven = change(found, log_entries=(entry,), is_bundle=True)
+    assert identify(proven).signed_at == NOON + MINUTE
+    file = orjson.loads(OURS.trusted_root())
+    file["tlogs"][0]["publicKey"]["validFor"]["end"] = "2026-01-01T00:00:00Z"
+    with pytest.raises(SignatureRefusedError, match="was not trusted at"):
+        identify_signer(proven, BY_ALICE, read_trust_root(orjson.dumps(file)))
+
+
 def test_one_good_entry_among_bad_ones_is_enough():
     found = OURS.sign(PAYLOAD)
     entries = (*STOLEN.log_entries, *OTHER.log_entries, *found.log_entries)
@@ -774,6 +785,15 @@ def test_kinds_of_log_entries(kind):
         wrong = describe_as(change(found, signature=b"another"))
         with pytest.raises(SignatureRefusedError, match="another signature"):
             identify(log_anew(found, wrong))
+
+
+def test_an_old_entry_names_the_envelope():
+    found = change(OURS.sign(PAYLOAD, payload_type=IN_TOTO), envelope=b"the envelope")
+    body = KINDS["intoto 0.0.1"](found)
+    body["spec"]["content"] = {"hash": hashed(found, "envelope")}
+    assert identify(log_anew(found, body))
+    with pytest.raises(SignatureRefusedError, match="about other content"):
+        identify(log_anew(change(found, envelope=b"another"), body))
 
 
 # --- plain keys and certificates
