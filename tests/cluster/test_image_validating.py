@@ -35,7 +35,7 @@ class Site:
     """A cluster with lictor, a registry with one signed image and one that is not, and a policy."""
 
     def __init__(self, plane, server, name):
-        self.plane, self.registry = plane, name
+        self.plane, self.registry, self.installation = plane, name, None
         self.signed, self.unsigned = f"{name}/app:v1", f"{name}/other:v1"
         self.key = make_key()
         registry = MemoryRegistries()
@@ -102,7 +102,9 @@ def site(open_cluster):
         host = str(ip_address(plane.address) - 1) if plane.routes_services else "127.0.0.1"
         with RegistryServer(host) as server:
             made = Site(plane, server, f"{host}:{server.port}")
-            install_lictor(plane)
+            made.installation = install_lictor(plane)
+            made.create_pod("old", made.unsigned)
+            made.create_pod("old-signed", f"{made.signed}@{made.digest}")
             made.apply(made.policy())
             until(made.is_ready, "the policy is ready")
             yield made
@@ -131,3 +133,24 @@ def test_an_image_that_is_not_there_is_an_error(site):
 def test_other_images_are_left_alone(site):
     pod = site.create_pod("elsewhere", "registry.example/app:v1")
     assert pod["spec"]["containers"][0]["image"] == "registry.example/app:v1"
+
+
+def _read_reports(site):
+    listed = json.loads(site.kubectl("get", "polr", "-n", "default", "-o", "json").stdout)
+    return {
+        report["scope"]["name"]: result
+        for report in listed["items"]
+        for result in report.get("results") or ()
+        if result["policy"] == "signed"
+    }
+
+
+def test_what_is_there_already_is_reported(site):
+    site.installation.start_controller("reports-controller")
+    until(lambda: {"old", "old-signed"} <= _read_reports(site).keys(), "both are reported")
+    found = _read_reports(site)
+    assert found["old-signed"]["result"] == "pass"
+    assert (found["old"]["result"], found["old"]["message"]) == ("fail", "sign it")
+    assert found["old"]["source"] == "KyvernoImageValidatingPolicy"
+    # The author's words do not say why: the properties do.
+    assert any(name.startswith("verify ") for name in found["old"]["properties"])

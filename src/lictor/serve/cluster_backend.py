@@ -146,7 +146,7 @@ class ClusterBackend(Backend):
             allows=ask_api_server(client),
             cleanup_account=flags.cleanup_service_account_name or names.service_account("cleanup"),
         )
-        super().__init__(self._state, reviewer)
+        super().__init__(self._state, reviewer, self.guard)
 
     def _list_sinks(self, options: ServeOptions) -> Iterator[ResultSink]:
         """Where the results of answered requests go."""
