@@ -10,7 +10,12 @@ settings.load_profile("patient")
 
 # Cases that others wrote, with real Kyverno's answers, are run where they lie beside the project.
 # Elsewhere there is nothing to compare with; conformance/test_presence.py says so in one line.
-_NEED_CASES = ("test_admission_tables.py", "test_golden.py", "test_suites.py")
+_NEED_CASES = (
+    "test_admission_tables.py",
+    "test_golden.py",
+    "test_images.py",
+    "test_suites.py",
+)
 collect_ignore = (
     []
     if (Path(__file__).parents[2] / "shared" / "conformance").is_dir()

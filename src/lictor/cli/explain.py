@@ -12,7 +12,7 @@ from lictor.offline.input_files import (
     load_resource_files,
     load_values_file,
 )
-from lictor.offline.lookups import GivenObjects
+from lictor.offline.lookups import GivenObjects, choose_registries
 from lictor.offline.policies import (
     load_exceptions,
 )
@@ -40,6 +40,8 @@ lictor explain policy.yaml -r pod.yaml --format json"""
 @click.option("--context-file", default="", help="File with objects and images policies may read.")
 @slice_option("--parameter-resource", help="Files with parameters of admission policies.")
 @click.option("--rule", default="", help="Explain this rule only.")
+@click.option("--registry", is_flag=True, help="Ask image registries.")
+@click.option("--image-layout", default="", help="OCI layout folder in the place of registries.")
 @click.option(
     "--format", "form", type=click.Choice(("text", "json")), default="text", help="text or json."
 )
@@ -54,6 +56,8 @@ def explain(  # noqa: PLR0913  (one parameter per flag)
     context_file: str,
     parameter_resource: tuple[str, ...],
     rule: str,
+    registry: bool,
+    image_layout: str,
     form: str,
 ) -> int:
     """Show for each rule which clause matched or not, what conditions became, and where it failed.
@@ -68,7 +72,10 @@ def explain(  # noqa: PLR0913  (one parameter per flag)
     )
     policies = load_explained_policies(arguments)
     params = tuple(load_resource_files(parameter_resource))
-    given = GivenObjects(params=params, objects=params or None, crds=policies.crds)
+    registries = choose_registries(network=registry, layout=image_layout)
+    given = GivenObjects(
+        params=params, objects=params or None, crds=policies.crds, registries=registries
+    )
     given = load_context(context_file, given) if context_file else given
     exceptions = (*policies.exceptions, *load_exceptions(map(read_file, exception)))
     explainer = Explainer(policies, exceptions, requests, given, rule)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from lictor.evaluate.verify_images.block import SIGNER_WATCH
 from lictor.lang.go_number import dump_go_json
 from lictor.lang.watch import ClosureAnswer
 from lictor.model.metadata import PolicyRecord
@@ -11,6 +12,7 @@ from lictor.model.policy import Policy, Rule
 from lictor.model.result import Result
 from lictor.raw import Json, JsonObject
 from lictor.report.summary import render_failure
+from lictor.signatures.records import VerifiedSignature, VerifiedStatement
 
 _MAX_SHOWN = 120
 
@@ -51,6 +53,15 @@ class EvaluatedExpression(msgspec.Struct, frozen=True):
     error: str = ""
 
 
+class CheckedSigner(msgspec.Struct, frozen=True):
+    """One who must have signed an image: what they proved, or why they do not count."""
+
+    # Where the policy names them: `attestors[0].entries[0].keys`.
+    path: str
+    proved: tuple[str, ...] = ()
+    refused: str = ""
+
+
 class RuleExplanation(msgspec.Struct, frozen=True):
     """Explains one rule; a CEL policy has one explanation per binding and autogen variant."""
 
@@ -60,6 +71,7 @@ class RuleExplanation(msgspec.Struct, frozen=True):
     context: tuple[LoadedEntry, ...] = ()
     conditions: tuple[ComparedCondition, ...] = ()
     expressions: tuple[EvaluatedExpression, ...] = ()
+    signers: tuple[CheckedSigner, ...] = ()
     results: tuple[Result, ...] = ()
     # How the rule is called where it has no name of its own.
     title: str = ""
@@ -126,6 +138,7 @@ def explain_rule(
         context=tuple(_loaded(own)),
         conditions=tuple(_compared(rule, own)),
         expressions=tuple(_evaluated(rule, own)),
+        signers=tuple(_checked(own)),
         results=tuple(r for r in results if r.rule == rule.name),
     )
 
@@ -167,9 +180,29 @@ def _compared(rule: Rule, recorded: Sequence[ClosureAnswer]) -> Iterator[Compare
         )
 
 
+def _checked(recorded: Iterable[ClosureAnswer]) -> Iterator[CheckedSigner]:
+    for each in recorded:
+        if each.what != SIGNER_WATCH:
+            continue
+        [wanted] = each.given
+        proofs = each.answer if isinstance(each.answer, tuple) else (each.answer,)
+        yield CheckedSigner(
+            wanted.field.removeprefix("."),
+            () if each.error else tuple(map(_describe_proof, proofs)),
+            each.error,
+        )
+
+
+def _describe_proof(proof: VerifiedSignature | VerifiedStatement) -> str:
+    signer = proof.signer
+    who = signer.subject or f"a key with SHA-256 {signer.key}"
+    when = f" at {signer.signed_at.isoformat()}" if signer.signed_at is not None else ""
+    return f"{proof.origin} by {who}{when}"
+
+
 def is_expression(path: str) -> bool:
     """Whether it is CEL that answered."""
-    return path.startswith("variables.") or path.endswith(_ENDS_OF_EXPRESSIONS)
+    return path.startswith(("variables.", "images")) or path.endswith(_ENDS_OF_EXPRESSIONS)
 
 
 _ENDS_OF_EXPRESSIONS = ("].expression", ".messageExpression", ".valueExpression", ".expression")
@@ -263,6 +296,8 @@ def _rule_lines(rule: RuleExplanation) -> Iterator[str]:
         yield _condition_line(compared)
     for evaluated in rule.expressions:
         yield _expression_line(evaluated)
+    for signer in rule.signers:
+        yield from _signer_lines(signer)
     for result in rule.results:
         yield f"{result.status}: {result.message}"
         if result.failure is not None:
@@ -292,6 +327,13 @@ def _expression_line(evaluated: EvaluatedExpression) -> str:
     if evaluated.error:
         return f"! {told}: {evaluated.error}"
     return f"{told} = {_shown(evaluated.value)}"
+
+
+def _signer_lines(signer: CheckedSigner) -> Iterator[str]:
+    if signer.refused:
+        yield f"✗ {signer.path}: {signer.refused}"
+    for proved in signer.proved:
+        yield f"✓ {signer.path}: {proved}"
 
 
 def _shown(value: Json) -> str:
@@ -335,6 +377,9 @@ def _rule_to_json(rule: RuleExplanation) -> JsonObject:
         "expressions": [
             {"path": e.path, "text": e.text, "value": to_plain(e.value), "error": e.error}
             for e in rule.expressions
+        ],
+        "signers": [
+            {"path": s.path, "proved": list(s.proved), "refused": s.refused} for s in rule.signers
         ],
         "results": [_result_to_json(result) for result in rule.results],
     }

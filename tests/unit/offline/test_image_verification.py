@@ -223,10 +223,18 @@ def test_a_policy_says_why(site: Site) -> None:
     told = site.verify(Demand(), site.write_policy(site.key))
     assert told.is_verified
     assert told.summary == "accepted by signed"
-    assert [rule.rule for rule in told.explanations[0].rules] == ["by-key"]
+    [rule] = told.explanations[0].rules
+    assert rule.rule == "by-key"
+    [signer] = rule.signers
+    assert signer.path == "attestors[0].entries[0].keys"
+    assert site.image.digest.replace(":", "-") in signer.proved[0]
     refused = site.verify(Demand(), site.write_policy(site.stranger))
     assert not refused.is_verified
     assert refused.summary == "refused by signed"
+    assert any(
+        "✗ attestors[0].entries[0].keys: no matching signatures" in line
+        for line in render_verification(refused)
+    )
 
 
 def test_a_policy_about_other_images_proves_nothing(site: Site) -> None:

@@ -41,8 +41,10 @@ from lictor.model.scope import Scope
 from lictor.model.signatures import Attestor, AttestorSet, Keyless, StaticKeys
 from lictor.ports import RegistryAccess
 from lictor.raw import Json, JsonObject
-from lictor.signatures.records import SignedImage
+from lictor.signatures.records import SignedImage, VerifiedStatement
 
+# What `explain` knows the checks of signers by.
+SIGNER_WATCH: Final = "verifyImages"
 # Variables that differ from one request to the next, or with the time; where conditions may use
 # one, what they said of one request is not kept for others.
 _VARYING: Final = ("request", "serviceAccount", "images", "image", "time_", "random", "@")
@@ -280,8 +282,9 @@ class _Verification(msgspec.Struct, frozen=True):
     def _check_signatures(
         self, image: ResourceImage, evidence: ImageEvidence
     ) -> ImageOutcome | None:
+        check = self.setting.watch(SIGNER_WATCH, evidence.check_signature)
         for quorum in self.quorums:
-            refusals = find_refusals(quorum, evidence.check_signature)
+            refusals = find_refusals(quorum, check)
             if refusals:
                 return _fail_signatures(image, refusals)
         return None
@@ -291,8 +294,9 @@ class _Verification(msgspec.Struct, frozen=True):
     ) -> ImageOutcome:
         for attestation in self.attestations:
             check = _StatementCheck(attestation, evidence, scope)
+            watched = self.setting.watch(SIGNER_WATCH, check.check)
             for quorum in attestation.quorums:
-                refusals = find_refusals(quorum, check.check)
+                refusals = find_refusals(quorum, watched)
                 if refusals:
                     text = "; ".join(each.text for each in refusals)
                     return ImageOutcome(Status.FAIL, _tell_attestations(image, text))
@@ -351,7 +355,7 @@ class _StatementCheck:
         self._scope = scope
         self.predicate: JsonObject = {}
 
-    def check(self, wanted: WantedSigner) -> None:
+    def check(self, wanted: WantedSigner) -> tuple[VerifiedStatement, ...]:
         """Every attestation of the type by this signer must be as the conditions say."""
         attestation = self._attestation
         statements = self._evidence.read_statements(wanted, attestation.type)
@@ -359,6 +363,7 @@ class _StatementCheck:
         for predicate in predicates:
             self._check_conditions(predicate)
         self.predicate = self.predicate or predicates[0]
+        return statements
 
     def _check_conditions(self, predicate: JsonObject) -> None:
         attestation = self._attestation

@@ -30,6 +30,7 @@ from lictor.signatures.records import (
     SignedImage,
     TrustedIdentity,
     TrustedNotary,
+    VerifiedSignature,
     VerifiedStatement,
 )
 
@@ -44,8 +45,8 @@ class Refusal(msgspec.Struct, frozen=True):
     unknown: bool = False
 
 
-# Raises SignatureRefusedError or LookupFailedError where this one does not count.
-CheckSigner: TypeAlias = Callable[[WantedSigner], None]
+# What this one proved; raises SignatureRefusedError or LookupFailedError where it does not count.
+CheckSigner: TypeAlias = Callable[[WantedSigner], object]
 
 
 def find_refusals(quorum: Quorum, check: CheckSigner) -> tuple[Refusal, ...]:
@@ -91,19 +92,17 @@ class ImageEvidence:
         self._form = form
         self._found: dict[tuple[str, SignatureLocation], tuple[FoundSignature, ...]] = {}
 
-    def check_signature(self, wanted: WantedSigner) -> None:
+    def check_signature(self, wanted: WantedSigner) -> VerifiedSignature:
         """Prove that this one signed the image, with the annotations that are asked for."""
         signer = wanted.signer
         if isinstance(signer, Nobody):
             raise SignatureRefusedError(signer.reason)
         if isinstance(signer, TrustedNotary):
-            self._check_notary(wanted, signer)
-            return
+            return self._check_notary(wanted, signer)
         if isinstance(signer, SecretKey):
             keys = read_secret_keys(signer, self._lookups)
-            _check_any(keys, lambda key: self._check_cosign(wanted, key))
-            return
-        self._check_cosign(wanted, signer)
+            return _check_any(keys, lambda key: self._check_cosign(wanted, key))
+        return self._check_cosign(wanted, signer)
 
     def read_statements(self, wanted: WantedSigner, type_: str) -> tuple[VerifiedStatement, ...]:
         """The attestations of a type that this one made; refused where there is none."""
@@ -120,11 +119,11 @@ class ImageEvidence:
         )
         return _check_any(signers, lambda each: self._read_cosign(wanted, each, type_))
 
-    def _check_cosign(self, wanted: WantedSigner, signer: CosignAttestor) -> None:
+    def _check_cosign(self, wanted: WantedSigner, signer: CosignAttestor) -> VerifiedSignature:
         from lictor.signatures.verification import accept_signature
 
         found = self._find("signatures", wanted.location)
-        accept_signature(found, self._image, signer, self._registries, wanted.annotations)
+        return accept_signature(found, self._image, signer, self._registries, wanted.annotations)
 
     def _read_cosign(
         self, wanted: WantedSigner, signer: CosignAttestor, type_: str
@@ -173,13 +172,14 @@ class ImageEvidence:
             found = self._found[key] = find(self._registries, self._image, location)
         return found
 
-    def _check_notary(self, wanted: WantedSigner, signer: TrustedNotary) -> None:
+    def _check_notary(self, wanted: WantedSigner, signer: TrustedNotary) -> VerifiedSignature:
         from lictor.signatures.notary import verify_notary
         from lictor.signatures.verification import check_annotations
 
         now = self._lookups.now()
         proved = verify_notary(self._registries, self._image, signer, wanted.location, now)
         check_annotations(proved.annotations, wanted.annotations)
+        return proved
 
     def _read_referrers(
         self, wanted: WantedSigner, signer: TrustedNotary, type_: str
