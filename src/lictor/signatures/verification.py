@@ -4,9 +4,9 @@ Digest, signer and annotations are all taken from the one signature in question;
 prove raises SignatureRefusedError with the reason.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from lictor.crypto.log_key import fingerprint
 from lictor.errors import EvaluationError, SignatureRefusedError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # What a bundle says of an image that was signed, and not attested to.
 SIGNED_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
 
-Verified = TypeVar("Verified")
+_MOST_REASONS = 10
 
 
 def verify_signature(
@@ -73,15 +73,24 @@ def accept_signature(
     annotations: Mapping[str, str] | None = None,
 ) -> VerifiedSignature:
     """The first signature that counts; where none does, the refusal says of each why not."""
-
-    def verify(signature: FoundSignature) -> VerifiedSignature:
-        verified = verify_signature(signature, image, attestor, registries)
-        check_annotations(verified.annotations, annotations or {})
+    refusals, unannotated = list[str](), False
+    for one in found:
+        try:
+            verified = verify_signature(one, image, attestor, registries)
+        except SignatureRefusedError as error:
+            refusals.append(f"{one.origin}: {error}")
+            continue
+        try:
+            check_annotations(verified.annotations, annotations or {})
+        except SignatureRefusedError as error:
+            refusals.append(f"{one.origin}: {error}")
+            unannotated = True
+            continue
         return verified
-
-    accepted, refusals = _sort_out(found, verify)
-    if accepted:
-        return accepted[0]
+    if unannotated:
+        raise SignatureRefusedError(
+            f"no signature matched the required annotations: {_list_reasons(refusals)}"
+        )
     raise SignatureRefusedError(_explain("signatures", refusals))
 
 
@@ -92,30 +101,28 @@ def accept_statements(
     registries: Registries,
 ) -> tuple[VerifiedStatement, ...]:
     """All attestations that count; where none does, the refusal says of each why not."""
-    accepted, refusals = _sort_out(
-        found, lambda one: verify_statement(one, image, attestor, registries)
-    )
-    if accepted:
-        return accepted
-    raise SignatureRefusedError(_explain("attestations", refusals))
-
-
-def _sort_out(
-    found: Sequence[FoundSignature], verify: Callable[[FoundSignature], Verified]
-) -> tuple[tuple[Verified, ...], tuple[str, ...]]:
-    accepted, refusals = list[Verified](), list[str]()
+    accepted, refusals = list[VerifiedStatement](), list[str]()
     for one in found:
         try:
-            accepted.append(verify(one))
+            accepted.append(verify_statement(one, image, attestor, registries))
         except SignatureRefusedError as error:
             refusals.append(f"{one.origin}: {error}")
-    return tuple(accepted), tuple(refusals)
+    if not accepted:
+        raise SignatureRefusedError(_explain("attestations", refusals))
+    return tuple(accepted)
 
 
-def _explain(what: str, refusals: tuple[str, ...]) -> str:
+def _explain(what: str, refusals: Sequence[str]) -> str:
     if not refusals:
         return f"no {what} found"
-    return f"no matching {what}: {'; '.join(refusals)}"
+    return f"no matching {what}: {_list_reasons(refusals)}"
+
+
+def _list_reasons(refusals: Sequence[str]) -> str:
+    """Messages go into reports, of which each part is bounded."""
+    more = len(refusals) - _MOST_REASONS
+    end = f"; and {more} more" if more > 0 else ""
+    return "; ".join(refusals[:_MOST_REASONS]) + end
 
 
 def check_annotations(signed: Mapping[str, Json], wanted: Mapping[str, str]) -> None:

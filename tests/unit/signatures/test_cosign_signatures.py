@@ -130,7 +130,9 @@ def test_another_signers_annotations_do_not_count(registries, image, key):
     ]
     push_layers(registries, image, layers)
     found = find_signatures(registries, image, BESIDE)
-    with pytest.raises(SignatureRefusedError, match="no matching signatures"):
+    with pytest.raises(
+        SignatureRefusedError, match="no signature matched the required annotations"
+    ):
         accept_signature(found, image, trust(key), registries, {"env": "prod"})
 
 
@@ -230,6 +232,12 @@ def test_tags_may_have_a_prefix(registries, image, key):
 def test_nothing_found_is_a_refusal(registries, image, key):
     with pytest.raises(SignatureRefusedError, match=r"^no signatures found$"):
         accept_signature((), image, trust(key), registries)
+
+
+def test_of_many_refusals_the_first_are_told(registries, image, key):
+    push_layers(registries, image, [make_signature(make_key(), make_payload(image))] * 13)
+    with pytest.raises(SignatureRefusedError, match=r"#9: [^;]*; and 3 more$"):
+        accept_signature(find_signatures(registries, image, BESIDE), image, trust(key), registries)
 
 
 def test_too_many_signatures_are_an_error_and_not_cut_off(registries, image, key):
