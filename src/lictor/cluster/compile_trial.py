@@ -24,6 +24,7 @@ from lictor.cluster.helper_process import (
     SharedHelper,
     serve_several,
 )
+from lictor.errors import LictorError
 from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def tell_failure(outcome: JobOutcome) -> str:
 
 def compile_alone(job: Job) -> "ResourceNames":
     """Compile a policy as if there were no cluster, for nothing but to see how that goes."""
-    from lictor.assembly import compile_documents
+    from lictor.assembly import compile_cleanups, compile_documents
     from lictor.kubernetes.resource_names import builtin_names
     from lictor.load.policies import Loaded, load_documents
 
@@ -190,6 +191,9 @@ def compile_alone(job: Job) -> "ResourceNames":
     for document in (job.policy, *job.exceptions):
         loaded += load_documents(msgspec.json.encode(document), "policy")
     compile_documents(loaded.records, resource_names=names)
+    # What is wrong with it is told by whoever compiles it in earnest.
+    with contextlib.suppress(LictorError):
+        compile_cleanups(loaded.records, resource_names=names)
     return names
 
 
@@ -223,3 +227,12 @@ def serve_trials(door: socket.socket, review: Review) -> None:
 def current_trials() -> Trials | None:
     """The trials of this process; None where policies are compiled without."""
     return _current[0] if _current else None
+
+
+async def find_reason(document: JsonObject) -> str:
+    """Why a policy must not be compiled in this process; empty where it may be."""
+    trials = current_trials()
+    if trials is None:
+        return ""
+    (result,) = await trials.try_policies([Job(document)])
+    return result.reason

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,10 @@ DEEDS: dict[bytes, Callable[[], object]] = {
     b"fill": lambda: [bytearray(1024 * 1024) for _ in range(10_000)],
     b"die": _die,
     b"break": lambda: 1 // 0,
-    b"keep": lambda: _KEPT.extend(bytes(1000) for _ in range(40_000)),
+    # Not from what others have left free.
+    b"keep": lambda: _KEPT.append(mmap(-1, 40 << 20, MAP_PRIVATE | MAP_ANONYMOUS)),
 }
-_KEPT: list[bytes] = []
+_KEPT: list[mmap] = []
 
 
 def _work(job: bytes) -> bytes:
@@ -247,6 +249,50 @@ def test_a_policy_that_takes_too_long_has_a_reason(trials: Trials) -> None:
     reasons = [result.reason for result in asyncio.run(trials.try_policies(jobs))]
     assert reasons[0] == reasons[2] == ""
     assert "cannot be compiled within the limits: it takes more than 1 s of CPU" in reasons[1]
+
+
+def _cleanup(conditions: int) -> dict[str, Any]:
+    made = [
+        {"key": f"{{{{ target.metadata.name == '{n}' }}}}", "operator": "Equals", "value": n}
+        for n in range(conditions)
+    ]
+    match = {"any": [{"resources": {"kinds": ["Pod"]}}]}
+    return {
+        "apiVersion": "kyverno.io/v2",
+        "kind": "CleanupPolicy",
+        "metadata": {"name": "p", "namespace": "red"},
+        "spec": {"schedule": "* * * * *", "match": match, "conditions": {"any": made}},
+    }
+
+
+def _deleting(conditions: int) -> dict[str, Any]:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["pods"]}
+    made = [
+        {"name": f"c{n}", "expression": f"object.metadata.name == '{n}'"} for n in range(conditions)
+    ]
+    return {
+        "apiVersion": "policies.kyverno.io/v1",
+        "kind": "NamespacedDeletingPolicy",
+        "metadata": {"name": "p", "namespace": "red"},
+        "spec": {
+            "schedule": "* * * * *",
+            "matchConstraints": {"resourceRules": [rule]},
+            "conditions": made,
+        },
+    }
+
+
+@pytest.mark.parametrize("make", [_cleanup, _deleting])
+def test_policies_that_delete_are_tried_too(
+    trials: Trials, make: Callable[[int], dict[str, Any]]
+) -> None:
+    broken = make(1)
+    broken["spec"]["schedule"] = "never"
+    jobs = [Job(make(15_000)), Job(make(1)), Job(broken)]
+    costly, fine, senseless = asyncio.run(trials.try_policies(jobs))
+    assert "it takes more than 1 s of CPU" in costly.reason
+    # What makes no sense is no danger; it is told where it is compiled.
+    assert fine.reason == senseless.reason == ""
 
 
 def _fail(error: CompileError) -> tuple[Program, ...]:

@@ -6,9 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 from small_api import SmallApi
 
+from lictor.cluster import compile_trial
+from lictor.cluster.compile_trial import Trials
 from lictor.cluster.discovery import Collection
+from lictor.cluster.helper_process import Limits
 from lictor.cluster.resource import find_resource
-from lictor.control.cleanup.run import read_status
+from lictor.control.cleanup.run import READY, read_status
 from lictor.control.cleanup.schedule import CleanupScheduler
 from lictor.control.cleanup.sweep import SweepContext
 from lictor.errors import UnreachableError
@@ -87,7 +90,7 @@ class Office:
         )
         self.loop = self.cleanups.loop
 
-    def put(self, name, schedule="* * * * *", kind="Pod", status=None):
+    def put(self, name, schedule="* * * * *", kind="Pod", status=None, **spec):
         metadata = {"name": name, "generation": 1, "creationTimestamp": "2026-03-01T12:00:30Z"}
         match = {"any": [{"resources": {"kinds": [kind]}}]}
         self.api.seed(
@@ -96,7 +99,7 @@ class Office:
                 "apiVersion": "kyverno.io/v2",
                 "kind": "ClusterCleanupPolicy",
                 "metadata": metadata,
-                "spec": {"schedule": schedule, "match": match},
+                "spec": {"schedule": schedule, "match": match, **spec},
                 "status": status or {},
             },
         )
@@ -265,3 +268,28 @@ def test_the_loop_wakes_itself_when_a_policy_is_due():
             assert 2 <= len(office.api.sweeps) <= 4
 
     asyncio.run(scenario())
+
+
+def test_a_policy_that_costs_too_much_to_compile_is_not_used(monkeypatch):
+    limits = Limits(cpu_seconds=1, wall_seconds=300.0, memory=1 << 30)
+    trials = Trials(limits=limits)
+    monkeypatch.setattr(compile_trial, "_current", [trials])
+
+    async def scenario():
+        office = Office()
+        office.put("fine")
+        conditions = [
+            {"key": f"{{{{ target.metadata.name == '{n}' }}}}", "operator": "Equals", "value": n}
+            for n in range(15_000)
+        ]
+        office.put("costly", conditions={"any": conditions})
+        async with office.open():
+            ready = office.status("costly").find(READY)
+            assert ready["status"] == "False"
+            assert "cannot be compiled within the limits" in ready["message"]
+            assert office.status("fine").find(READY)["status"] == "True"
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        trials.close()

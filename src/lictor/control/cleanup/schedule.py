@@ -15,6 +15,7 @@ from lictor.cluster.cleanup_policies import (
     find_targets,
     read_cleanup,
 )
+from lictor.cluster.compile_trial import find_reason
 from lictor.cluster.rbac import AccessCheck
 from lictor.cluster.resource import Resource
 from lictor.control.cleanup.removal import refer_to
@@ -155,6 +156,9 @@ class CleanupScheduler:
 
     async def _evaluate(self, document: JsonObject) -> tuple[tuple[str, ...], NextRun | None]:
         context = self._context
+        reason = await find_reason(document)
+        if reason:
+            return (reason,), None
         try:
             record = read_cleanup(document)
             program = await asyncio.to_thread(
