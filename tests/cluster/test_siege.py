@@ -32,7 +32,7 @@ def test_nobody_outside_is_harmed(tmp_path: Path) -> None:
     siege = besiege("embedded", tmp_path, SECONDS, SEED)
     told = "\n".join(siege.describe())
     print(told)  # noqa: T201
-    harm = dict(siege.ledger.counts)
+    harm = dict(siege.violations.counts)
     # Other tests run beside this one: a few answers that come late for that are no harm here.
     # `make siege` counts each of them.
     late = harm.pop("slow answer", 0)
@@ -55,11 +55,11 @@ def test_harm_would_be_seen(small: Siege) -> None:
     with small.watched():
         kubectl("delete", "clusterpolicy", "guard")
         time.sleep(3)
-    assert set(small.ledger.counts) >= {
+    assert set(small.violations.counts) >= {
         "object created",
         "object changed",
         "object deleted",
         "secret shown",
         "wrong answer",
     }
-    assert small.ledger.counts["secret shown"] == 2
+    assert small.violations.counts["secret shown"] == 2

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import yaml
 from siege_site import Site, find_admission
-from violations import Ledger
+from violations import ViolationLog
 
 LONGEST = 50.0
 # While a worker waits for a processor, requests queue up before it: then an answer comes after the
@@ -37,9 +37,9 @@ class Answers:
 class Foreign:
     """The prober, and what it tells."""
 
-    def __init__(self, site: Site, ledger: Ledger, pids: Path) -> None:
+    def __init__(self, site: Site, violations: ViolationLog, pids: Path) -> None:
         self._site = site
-        self._ledger = ledger
+        self._violations = violations
         self._pids = pids
         self._credentials = _write_credentials(site)
         self._process: subprocess.Popen[str] | None = None
@@ -76,10 +76,10 @@ class Foreign:
             found.own.append(answer["own"])
         if not answer["right"]:
             found.wrong += 1
-            self._ledger.report("wrong answer", way, **answer)
+            self._violations.report("wrong answer", way, **answer)
         elif way == "webhook" and answer["own"] > LONGEST + answer["raw"] * _QUEUED_SHARE:
             found.slow += 1
-            self._ledger.report("slow answer", way, **answer, log=self._read_log())
+            self._violations.report("slow answer", way, **answer, log=self._read_log())
 
     def _read_log(self) -> str:
         """What the webhook server said lately."""

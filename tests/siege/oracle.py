@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 from cluster_objects import Address, list_collections, list_objects, read_object
-from violations import Ledger
+from violations import ViolationLog
 
 Object = dict[str, Any]
 # What comes and goes by itself, as it is about requests.
@@ -38,10 +38,12 @@ def spell(markers: dict[str, str]) -> dict[bytes, str]:
 class Oracle:
     """Knows how it was before the first attack."""
 
-    def __init__(self, client: httpx.Client, markers: dict[str, str], ledger: Ledger) -> None:
+    def __init__(
+        self, client: httpx.Client, markers: dict[str, str], violations: ViolationLog
+    ) -> None:
         self._client = client
         self._forms = spell(markers)
-        self._ledger = ledger
+        self._violations = violations
         self._versions: dict[Address, str] = {}
         self._contents: dict[Address, str] = {}
         self._searched: dict[Path, int] = {}
@@ -55,7 +57,7 @@ class Oracle:
             if form in content:
                 place = content.index(form)
                 near = content[max(place - 300, 0) : place + 200].decode(errors="replace")
-                self._ledger.report("secret shown", f"{owner}'s in {where}", near=near)
+                self._violations.report("secret shown", f"{owner}'s in {where}", near=near)
 
     def search_log(self, path: Path) -> None:
         """What a log has more than the last time."""
@@ -73,16 +75,16 @@ class Oracle:
             if self._versions.get(address) != version:
                 self._check_changed(address, body)
         for address in [each for each in self._versions if each not in found]:
-            self._ledger.report("object deleted", str(address))
+            self._violations.report("object deleted", str(address))
             del self._versions[address], self._contents[address]
 
     def _check_changed(self, address: Address, body: Object) -> None:
         before, after = self._contents.get(address), _normalise(body)
         self._remember(address, body)
         if before is None:
-            self._ledger.report("object created", str(address), content=after[:2000])
+            self._violations.report("object created", str(address), content=after[:2000])
         elif before != after:
-            self._ledger.report(
+            self._violations.report(
                 "object changed", str(address), before=before[:2000], after=after[:2000]
             )
 
@@ -102,7 +104,7 @@ class Oracle:
     def _check_report(self, address: Address, body: Object) -> None:
         for result in body.get("results") or ():
             if str(result.get("policy", "")).startswith("red/"):
-                self._ledger.report("judged outside", str(address), result=result)
+                self._violations.report("judged outside", str(address), result=result)
 
     def _remember(self, address: Address, body: Object) -> None:
         self._versions[address] = body["metadata"]["resourceVersion"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from control_plane.install import ADMISSION, Replica
 from siege_site import Site
-from violations import Ledger
+from violations import ViolationLog
 
 _LINE = re.compile(r"process (started|ended|hangs|replaced) role=(\S+) child=(\d+)(?: code=(\S+))?")
 _EVERY = 0.5
@@ -17,12 +17,12 @@ _EVERY = 0.5
 _LOOP = (4, 60.0)
 
 
-class Keeper:
+class ProcessWatch:
     """Knows the processes that run now, by their roles."""
 
-    def __init__(self, site: Site, ledger: Ledger, pids: Path) -> None:
+    def __init__(self, site: Site, violations: ViolationLog, pids: Path) -> None:
         self._site = site
-        self._ledger = ledger
+        self._violations = violations
         self._file = pids
         self._read: dict[Path, int] = {}
         # Roles by number: while one takes the place of another, both answer.
@@ -62,15 +62,17 @@ class Keeper:
 
     def _note(self, role: str, how: str, replica: Replica) -> None:
         now = time.monotonic()
-        self._ledger.tell(f"{role} ended: {how}; under way: {self._ledger.name_attacks()}")
+        self._violations.tell(f"{role} ended: {how}; under way: {self._violations.name_attacks()}")
         self.deaths[f"{role} ({how})"] += 1
-        self._ledger.keep_log(f"death-{self.deaths.total():03}", replica.process.read_log(20_000))
+        self._violations.keep_log(
+            f"death-{self.deaths.total():03}", replica.process.read_log(20_000)
+        )
         count, seconds = _LOOP
         recent = [at for at in self._ended[role] if at > now - seconds]
         self._ended[role] = [*recent, now]
         if len(self._ended[role]) >= count:
             self._ended[role].clear()
-            self._ledger.report("crash loop", role, last=how)
+            self._violations.report("crash loop", role, last=how)
 
     def _start_again(self, replica: Replica) -> None:
         lictor = self._site.lictor
@@ -78,7 +80,7 @@ class Keeper:
             lictor.controllers.remove(replica)
             lictor.start_controller(replica.component)
             return
-        self._ledger.report("server ended", replica.component, log=replica.process.read_log())
+        self._violations.report("server ended", replica.component, log=replica.process.read_log())
         lictor._withdraw(replica)
         lictor.replicas.remove(replica)
         self._children.clear()

@@ -32,7 +32,7 @@ def main() -> int:
     )
     for line in siege.describe():
         print(line)
-    return 1 if siege.ledger.counts else 0
+    return 1 if siege.violations.counts else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """One run: a cluster, an attacker, everyone who watches, and the figures."""
 
+import re
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from ipaddress import ip_address
@@ -11,18 +13,19 @@ from pathlib import Path
 import httpx
 from attacker import Attacker
 from attacks import Attack, list_attacks, load_attack, split_attack
-from control_plane.install import Replica
+from control_plane.install import ADMISSION, Replica
 from control_plane.local import LocalCluster
 from control_plane.programs import find_programs
 from foreign import Foreign
-from keeper import Keeper
 from oracle import Oracle
+from process_watch import ProcessWatch
 from siege_site import LimitedEmbedded, LimitedPlane, Site, build_site
-from violations import Ledger
+from violations import ViolationLog
 
 _LOOK_EVERY = 4.0
 _CALM = 4.0
 _SWEEP_EVERY = 10
+_REQUESTS = re.compile(r"^kyverno_admission_requests_total\{(.*)\} (\S+)$", re.MULTILINE)
 
 
 def say(line: str) -> None:
@@ -33,14 +36,18 @@ class Siege:
     """One run: a cluster, an attacker, and everyone who watches."""
 
     def __init__(self, cluster: LocalCluster, folder: Path) -> None:
-        self.ledger = Ledger(folder, say)
+        self.violations = ViolationLog(folder, say)
         self.site: Site = build_site(cluster)
         pids = cluster.folder / "pids.json"
         self._admin = cluster.connect()
-        self.oracle = Oracle(self._admin, self.site.markers, self.ledger)
-        self.keeper = Keeper(self.site, self.ledger, pids)
-        self.foreign = Foreign(self.site, self.ledger, pids)
-        self.attacker = Attacker(self.site.connect_attacker(), self.oracle, self.ledger)
+        self.oracle = Oracle(self._admin, self.site.markers, self.violations)
+        self.processes = ProcessWatch(self.site, self.violations, pids)
+        self.foreign = Foreign(self.site, self.violations, pids)
+        self.attacker = Attacker(
+            self.site.connect_attacker(), self._admin, self.oracle, self.violations
+        )
+        # Requests in `red` and in all namespaces that the webhook has evaluated.
+        self.evaluated: Counter[str] = Counter()
         self.unlooked = 0
         self._enough = threading.Event()
 
@@ -54,7 +61,7 @@ class Siege:
         """Everyone watches while the block runs, and once more at the end."""
         watchers = [
             threading.Thread(target=watch, args=(self._enough,), daemon=True)
-            for watch in (self.keeper.run, self.foreign.run, self._look_again)
+            for watch in (self.processes.run, self.foreign.run, self._look_again)
         ]
         for watcher in watchers:
             watcher.start()
@@ -92,6 +99,14 @@ class Siege:
             say(f"no metrics of {replica.component}: {error!r}")
             return
         self.oracle.search(shown, f"metrics of {replica.component}")
+        if replica.component == ADMISSION:
+            self._count_evaluated(shown.decode(errors="replace"))
+
+    def _count_evaluated(self, page: str) -> None:
+        """As the metrics tell; they begin anew where the whole server does."""
+        for scope, label in (("red", 'resource_namespace="red"'), ("all", "")):
+            counts = [float(n) for labels, n in _REQUESTS.findall(page) if label in labels]
+            self.evaluated[scope] = max(self.evaluated[scope], int(sum(counts)))
 
     def attack(self, attacks: Iterator[Attack], seconds: float) -> int:
         """Attack until the time is over; how often."""
@@ -117,8 +132,13 @@ class Siege:
             yield f"    {kind}: {tally.accepted[kind]} accepted, {tally.refused[kind]} refused"
         yield (
             f"requests of the attacker {tally.requests} ({tally.unanswered} without an answer); "
-            f"a policy was taken or refused within {tally.slowest_policy:.1f} s"
+            f"a policy was taken or refused within {tally.slowest_policy:.1f} s; "
+            f"its author could not delete {tally.left_behind}, an administrator {tally.stuck}"
         )
+        yield f"objects under them {tally.created.total() + tally.denied.total()}"
+        for kind in sorted({*tally.created, *tally.denied}):
+            yield f"    {kind}: {tally.created[kind]} created, {tally.denied[kind]} refused"
+        yield f"requests evaluated by the webhook {self.evaluated['all']}, {self.evaluated['red']} of red"
         for way, count in sorted(answers.count.items()):
             yield (
                 f"requests of others through {way}: {count}, slowest {answers.slowest_raw[way]:.0f} ms, "
@@ -128,13 +148,13 @@ class Siege:
         if ordered:
             yield f"    webhook, own time: p50 {ordered[len(ordered) // 2]:.1f} ms, p99 {ordered[int(len(ordered) * 0.99)]:.1f} ms"
         yield f"    {answers.wrong} wrong, {answers.slow} of the webhook's slower than 50 ms"
-        yield f"deaths of processes: {dict(self.keeper.deaths) or 'none'}"
+        yield f"deaths of processes: {dict(self.processes.deaths) or 'none'}"
         yield f"looks that failed: {self.unlooked}"
-        yield f"violations: {dict(self.ledger.counts) or 'none'}"
+        yield f"violations: {dict(self.violations.counts) or 'none'}"
 
 
 @contextmanager
-def listener(cluster: LocalCluster, ledger: Ledger) -> Iterator[str]:
+def listener(cluster: LocalCluster, violations: ViolationLog) -> Iterator[str]:
     """An address inside; whoever comes was sent by a policy that may call nobody."""
     host = str(ip_address(cluster.address) - 1) if cluster.routes_services else "127.0.0.1"
     with socket.create_server((host, 0)) as server:
@@ -148,7 +168,7 @@ def listener(cluster: LocalCluster, ledger: Ledger) -> Iterator[str]:
                     return
                 with connection:
                     connection.settimeout(1)
-                    ledger.report("address called", f"{host}:{port}")
+                    violations.report("address called", f"{host}:{port}")
 
         threading.Thread(target=accept, daemon=True).start()
         yield f"http://{host}:{port}/"
@@ -170,7 +190,7 @@ def besiege(
 ) -> Siege:
     """A whole run on a new cluster: the attacks of a seed from a number on, or one once more."""
     with open_cluster(kind) as cluster, closing(Siege(cluster, folder)) as siege:
-        with listener(cluster, siege.ledger) as address, siege.watched():
+        with listener(cluster, siege.violations) as address, siege.watched():
             if replay is None:
                 attacks = list_attacks(seed, address, first)
             else:

@@ -18,7 +18,7 @@ _MEMORY = 8.0
 
 
 @dataclass
-class Ledger:
+class ViolationLog:
     """Counts, and the attacks that were under way."""
 
     folder: Path
