@@ -13,6 +13,7 @@ import orjson
 from lictor.compile.context import CompileContext
 from lictor.engine import Adapt, Engine
 from lictor.errors import LictorError, LoadError, UsageError
+from lictor.evaluate.verify_images.outcome_cache import OutcomeCache
 from lictor.families.registry import Role, registry, resolve
 from lictor.files import is_object_file, list_files, read_bytes
 from lictor.lang.watch import ClosureAnswer, Recorder, WatchRule
@@ -40,6 +41,8 @@ class CompileOptions(TypedDict, total=False):
     resource_names: "ResourceNames"
     # Where expressions may make HTTP calls to; left out, nowhere inside.
     http_limits: HttpLimits
+    # What is known of images; left out, what is found out while these programs live.
+    image_outcomes: OutcomeCache
 
 
 def compile_documents(
@@ -77,6 +80,7 @@ def _make_context(documents: Iterable[PolicyRecord], options: CompileOptions) ->
         None if params is None else tuple(params),
         options.get("resource_names"),
         options.get("http_limits") or HttpLimits(),
+        image_outcomes=options.get("image_outcomes") or OutcomeCache(),
     )
     watch_rule = options.get("watch_rule")
     return made if watch_rule is None else msgspec.structs.replace(made, watch_rule=watch_rule)

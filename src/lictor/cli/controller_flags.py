@@ -157,6 +157,9 @@ WORDS = {
     "tuf_mirror": "URL of the TUF repository of a Sigstore; empty means the public one.",
     "tuf_root": "File with the first root metadata (root.json) of that TUF repository.",
     "tuf_root_raw": "The first root metadata itself, in place of a file.",
+    "image_verify_cache_enabled": "Keep what was found out about images.",
+    "image_verify_cache_max_size": "The most outcomes that are kept, in each process.",
+    "image_verify_cache_ttl_duration": "How long an image counts as verified.",
     "omit_events": "Reasons of events that are not written, with commas.",
     "max_queued_events": "Events that wait to be written; those beyond are dropped and counted.",
     "events_rate_limit_qps": "Events a second that are written.",
@@ -202,11 +205,6 @@ WORDS = {
 # Kyverno's flags about things that are not there or not needed here, by the reason; and whether
 # they are switches.
 WITHOUT_EFFECT = {
-    "lictor does not ask image registries yet": {
-        "imageVerifyCacheEnabled": True,
-        "imageVerifyCacheMaxSize": False,
-        "imageVerifyCacheTTLDuration": False,
-    },
     "metrics are for Prometheus, and served without TLS": {
         "exemplarFilter": False,
         "metricsCASecretName": False,

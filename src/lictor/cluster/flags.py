@@ -52,6 +52,11 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     tuf_mirror: str = ""
     tuf_root: str = ""
     tuf_root_raw: str = ""
+    image_verify_cache_enabled: bool = True
+    image_verify_cache_max_size: int = 1000
+    image_verify_cache_ttl_duration: str = msgspec.field(
+        default="60m", name="imageVerifyCacheTTLDuration"
+    )
     omit_events: str = ""
     max_queued_events: int = 1000
     events_rate_limit_qps: int = msgspec.field(default=1000, name="eventsRateLimitQPS")

@@ -20,8 +20,10 @@ from lictor.cluster.resource import Resource, find_resource
 from lictor.cluster.service_calls import read_http_limits
 from lictor.cluster.stored_policy import StoredPolicy
 from lictor.errors import CompileError
+from lictor.evaluate.verify_images.outcome_cache import OutcomeCache, OutcomeCacheSettings
 from lictor.families.registry import Role, registry, resolve
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
+from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.load.policies import Loaded, has_errors, load_documents
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
@@ -59,6 +61,8 @@ class PolicyStore:
         self._flags = flags
         self._lookups = lookups
         self._http_limits = read_http_limits(flags)
+        # It outlives the programs: a policy that comes again need not ask registries again.
+        self._image_outcomes = _make_outcome_cache(flags)
         self._policies = {kind: Cache(client, kind) for kind in list_policy_resources()}
         self._exceptions: dict[Resource, Cache] = {}
         if flags.enable_policy_exception and flags.exception_namespace:
@@ -254,6 +258,7 @@ class PolicyStore:
             lookups=self._lookups,
             resource_names=names,
             http_limits=self._http_limits,
+            image_outcomes=self._image_outcomes,
         )
 
     def _store(self, kind: Resource, document: JsonObject) -> StoredPolicy:
@@ -305,6 +310,16 @@ class PolicyStore:
                 listener()
             effort = time.thread_time() - began
             quiet = min(max(effort / _SHARE, _QUIET), _LONGEST_QUIET)
+
+
+def _make_outcome_cache(flags: Flags) -> OutcomeCache:
+    return OutcomeCache(
+        OutcomeCacheSettings(
+            enabled=flags.image_verify_cache_enabled,
+            max_size=flags.image_verify_cache_max_size,
+            ttl=parse_duration(flags.image_verify_cache_ttl_duration) / NANOSECONDS,
+        )
+    )
 
 
 def _says_the_same(before: JsonObject, now: JsonObject) -> bool:
