@@ -46,11 +46,8 @@ class ImageRule(msgspec.Struct, frozen=True):
     list_images: ListImages
     cache: OutcomeCache
 
-    def _find_named(self, case: Case) -> list[ResourceImage]:
+    def _find_named(self, resource: JsonObject) -> list[ResourceImage]:
         """The images that blocks name, as often as they do."""
-        resource = case.request.object
-        if resource is None:
-            return []
         return [
             image
             for image in self.list_images(resource)
@@ -64,10 +61,11 @@ class ImageRule(msgspec.Struct, frozen=True):
         if resource is None:
             return ()
         verified = _Verified(resource)
+        named = self._find_named(resource)
         results = [
             self.setting.result(case, outcome)
             for block in self.blocks
-            for image in self._find_named(case)
+            for image in named
             for outcome in self._verify_image(case, block, image, verified)
         ]
         changed = verified.finish(case)
