@@ -79,7 +79,8 @@ def _check(
     try:
         builder.build().verify_message(response, message)
     except VerificationError as error:
-        raise SignatureRefusedError(str(error)) from error
+        # What the library says is a list of OpenSSL's own errors.
+        raise SignatureRefusedError("no trusted authority made it for this signature") from error
     return time
 
 

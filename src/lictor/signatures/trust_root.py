@@ -143,10 +143,13 @@ def _read_authority(authority: _Authority) -> CertificateAuthority:
 # --- what a policy trusts
 
 
-def gather_trust(attestor: CosignAttestor, registries: Registries) -> TrustRoot:
+def gather_trust(
+    attestor: CosignAttestor, registries: Registries, *, is_stamped: bool = False
+) -> TrustRoot:
     """The attestor's own roots and keys, and those of its Sigstore in place of any it lacks.
 
-    A Sigstore's root is only asked for where something of it is needed.
+    A Sigstore's root is only asked for where something of it is needed; `is_stamped`: a time stamp
+    of the signature may be by one of the Sigstore's authorities.
     """
     log = attestor.log
     own = _read_own_trust(
@@ -154,7 +157,8 @@ def gather_trust(attestor: CosignAttestor, registries: Registries) -> TrustRoot:
         getattr(attestor, "chain", ""),
         (log.public_keys, log.certificate_log_keys, log.timestamp_chain),
     )
-    if not _needs_sigstore(attestor, own):
+    needs_stamps = is_stamped and log.ignore_log and not own.timestamp_authorities
+    if not needs_stamps and not _needs_sigstore(attestor, own):
         return own
     tuf = attestor.tuf
     shared = read_trust_root(registries.trusted_root(tuf.mirror, tuf.root, tuf.namespace))
@@ -195,9 +199,7 @@ def _needs_sigstore(attestor: CosignAttestor, own: TrustRoot) -> bool:
         # A certificate without its chain is trusted by itself; who issued it is not told.
         needs_logs = bool(attestor.chain) and not log.ignore_certificate_log
         return needs_logs and not own.certificate_logs
-    return not (own.authorities and (log.ignore_certificate_log or own.certificate_logs)) or (
-        log.ignore_log and not own.timestamp_authorities
-    )
+    return not (own.authorities and (log.ignore_certificate_log or own.certificate_logs))
 
 
 @lru_cache(maxsize=64)

@@ -145,7 +145,9 @@ def verify_signer(
     try:
         if isinstance(attestor, TrustedKey):
             return _verify_key(found, attestor, registries)
-        key, signer = identify_signer(found, attestor, gather_trust(attestor, registries))
+        is_stamped = found.is_bundle and bool(found.timestamps)
+        root = gather_trust(attestor, registries, is_stamped=is_stamped)
+        key, signer = identify_signer(found, attestor, root)
     # Keys or certificates of the policy that cannot be read: no signature can be theirs.
     except EvaluationError as error:
         raise SignatureRefusedError(str(error)) from error

@@ -63,7 +63,10 @@ def identify(
 ) -> Signer:
     registries = MemoryRegistries(trust_roots={"": sigstore.trusted_root()})
     _, signer = identify_signer(
-        found, attestor, gather_trust(attestor, registries), now=lambda: now
+        found,
+        attestor,
+        gather_trust(attestor, registries, is_stamped=found.is_bundle and bool(found.timestamps)),
+        now=lambda: now,
     )
     return signer
 
@@ -457,9 +460,14 @@ def test_a_trust_root_is_asked_for_only_where_it_is_needed():
         TrustedKey(pem_of(make_key()), log=LogTrust(ignore_log=True)),
         TrustedKey(pem_of(make_key()), log=own),
         change(BY_ALICE, roots=roots, log=own),
+        change(BY_ALICE, roots=roots, log=change(own, ignore_log=True)),
         TrustedCertificate(certificate=roots, log=LogTrust(ignore_log=True)),
     ):
         gather_trust(attestor, down)
+    with pytest.raises(LookupFailedError):
+        gather_trust(
+            change(BY_ALICE, roots=roots, log=change(own, ignore_log=True)), down, is_stamped=True
+        )
     for attestor in (
         TrustedKey(pem_of(make_key())),
         change(BY_ALICE, log=own),
