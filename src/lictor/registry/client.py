@@ -24,6 +24,7 @@ from lictor.registry.pool import Server
 from lictor.registry.repository_name import Repository, check_digest, is_loopback, split_host
 from lictor.registry.settings import RegistrySettings
 from lictor.registry.transport import HttpRequest, Transport, split_url
+from lictor.registry.waiting import WaitingLines
 
 T = TypeVar("T")
 
@@ -56,6 +57,7 @@ class RegistryClient:
         self._transport = Transport(settings)
         self._authorizer = Authorizer(self._transport.send)
         self._flights: dict[Hashable, asyncio.Task[Any]] = {}
+        self._lines = WaitingLines()
         # How registries are spoken to that may do without TLS, once one of both ways has worked.
         self._known: dict[Server, Server] = {}
 
@@ -159,15 +161,22 @@ class RegistryClient:
                 path = f"{place.path}/{repository.path}" if place.path else repository.path
                 yield Repository(place.registry, path)
 
-    async def share(self, key: Hashable, fetch: Callable[[], Coroutine[None, None, T]]) -> T:
+    async def share(
+        self, key: tuple[Hashable, ...], fetch: Callable[[], Coroutine[None, None, T]]
+    ) -> T:
         """What several ask for at the same time is fetched once."""
-        flight = self._flights.get(key)
-        if flight is None:
-            flight = self._flights[key] = asyncio.create_task(self._limit(fetch()))
-            flight.add_done_callback(lambda _: self._flights.pop(key, None))
-        # One who gives up does not take the answer from the others.
-        found: T = await asyncio.shield(flight)
-        return found
+        place = _find_place(key)
+        with self._lines.wait(place):
+            flight = self._flights.get(key)
+            if flight is None:
+                flight = self._flights[key] = asyncio.create_task(self._limit(fetch()))
+                flight.add_done_callback(lambda _: self._flights.pop(key, None))
+                flight.add_done_callback(
+                    lambda done: self._lines.note_end(place, is_answer=_is_answer(done))
+                )
+            # One who gives up does not take the answer from the others.
+            found: T = await asyncio.shield(flight)
+            return found
 
     async def _limit(self, work: Coroutine[None, None, T]) -> T:
         seconds = self._settings.question_seconds
@@ -274,6 +283,22 @@ def _find_next_page(response: ClientResponse, first: _Question) -> _Question | N
     if not query:
         raise LookupFailedError(f"{first.name}: the registry names no next page")
     return msgspec.structs.replace(first, path=f"{first.path}?{query}")
+
+
+def _find_place(key: tuple[Hashable, ...]) -> str:
+    """The registry, or the host of a URL, that a question is for."""
+    asked = key[1]
+    if isinstance(asked, Repository):
+        return asked.registry
+    return urlsplit(str(asked)).netloc
+
+
+def _is_answer(done: asyncio.Task[Any]) -> bool:
+    """Did somebody say something, if only that it is not there?"""
+    if done.cancelled():
+        return False
+    error = done.exception()
+    return error is None or isinstance(error, ImageNotFoundError)
 
 
 def _check_status(response: ClientResponse, question: _Question) -> None:

@@ -110,7 +110,11 @@ class RemoteRegistries:
         self._contents.put(key, content, len(content))
         return content
 
-    def _ask(self, key: Hashable, fetch: Callable[[RegistryClient], Coroutine[None, None, T]]) -> T:
+    def _ask(
+        self,
+        key: tuple[Hashable, ...],
+        fetch: Callable[[RegistryClient], Coroutine[None, None, T]],
+    ) -> T:
         seconds = min(self._remaining(), self._settings.question_seconds)
         return self._thread.ask(lambda client: client.share(key, lambda: fetch(client)), seconds)
 

@@ -31,7 +31,7 @@ _LOOK_EVERY = 0.05
 _THREADS = 16
 # Requests that wait for registries have threads of their own, and many: they hardly compute. What
 # they do compute is mostly ours: an image has up to a hundred signatures, a Pod many images.
-_IMAGE_THREADS = 128
+_IMAGE_THREADS = 256
 _IMAGE_THREAD_SECONDS = 0.25
 # So many requests for each thread may wait, those that have one included.
 _WAITING_PER_THREAD = 4
@@ -208,8 +208,10 @@ async def _watch(
     work: ThreadWork, future: "asyncio.Future[Verdict]", deadline: float, computing_seconds: float
 ) -> None:
     """Until it is done, or over; TooSlowError where it computes for too long."""
+    # Hundreds may wait for a registry: looking after each of them all the time would cost more.
+    pause = max(_LOOK_EVERY, computing_seconds)
     while time.monotonic() < deadline:
-        done, _ = await asyncio.wait({future}, timeout=_LOOK_EVERY)
+        done, _ = await asyncio.wait({future}, timeout=pause)
         if done:
             return
         if work.computed > computing_seconds:

@@ -142,3 +142,14 @@ def test_many_threads_ask_at_the_same_time(server: RegistryServer) -> None:
     with ThreadPoolExecutor(64) as threads:
         list(threads.map(lambda number: _ask(registries, server.name, number), range(_MANY)))
     assert time.monotonic() - started < 2.5
+
+
+def test_few_threads_wait_for_a_dead_registry(dead: str) -> None:
+    registries = RemoteRegistries(RegistrySettings(exchange_seconds=3.0, question_seconds=3.0))
+    stuck = _ask_in_background(registries, dead)
+    time.sleep(1.3)
+    started = time.monotonic()
+    with pytest.raises(LookupFailedError, match="questions wait for it already"):
+        _ask(registries, dead, 0)
+    assert time.monotonic() - started < 0.5
+    stuck.join()
