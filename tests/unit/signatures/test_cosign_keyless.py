@@ -1,6 +1,7 @@
 """Keyless signatures as they lie in a registry, in all formats, with a Sigstore of our own."""
 
 from base64 import b64encode
+from collections.abc import Iterator
 
 import orjson
 import pytest
@@ -8,6 +9,7 @@ from cryptography import x509
 from msgspec.structs import replace
 from private_sigstore import ALICE, ISSUER, PrivateSigstore, Wish, describe
 from signing import (
+    BUNDLE,
     IN_TOTO,
     SIGNED,
     Layer,
@@ -24,8 +26,8 @@ from signing import (
     sign,
 )
 
-from lictor.errors import SignatureRefusedError
-from lictor.raw import JsonObject
+from lictor.errors import LookupFailedError, SignatureRefusedError
+from lictor.raw import Json, JsonObject
 from lictor.signatures.discovery import find_attestations, find_bundles, find_signatures
 from lictor.signatures.records import (
     FoundSignature,
@@ -37,7 +39,7 @@ from lictor.signatures.records import (
     TrustedIdentity,
     TrustedKey,
 )
-from lictor.signatures.verification import accept_signature, accept_statements
+from lictor.signatures.verification import accept_signature, accept_statements, verify_signature
 
 BESIDE = SignatureLocation()
 MALLORY = Wish(names=(x509.RFC822Name("mallory@example.test"),))
@@ -297,3 +299,94 @@ def test_a_signature_by_a_key_in_the_log(registries, image, sigstore, form):
 
 def replace_content(bundle: JsonObject) -> Layer:
     return Layer(orjson.dumps(bundle), media_type=bundle["mediaType"])
+
+
+# --- whatever lies there: it is refused, and nothing else happens
+
+ODD = (None, [], {}, "", 0, -1, 2**64, 1.5, True, "rubbish", "AAAA", [None], {"a": None}, "é" * 9)
+
+
+def _mutate(value: Json) -> Iterator[Json]:
+    """The document with each of its parts in turn replaced by something odd, or left out."""
+    yield from ODD
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield {name: each for name, each in value.items() if name != key}
+            yield from ({**value, key: odd} for odd in _mutate(part))
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from ([*value[:index], odd, *value[index + 1 :]] for odd in _mutate(part))
+
+
+def _count_refused(found: tuple[FoundSignature, ...], image, attestor, registries) -> int:
+    refused = 0
+    for one in found:
+        try:
+            assert verify_signature(one, image, attestor, registries).digest == image.digest
+        except (SignatureRefusedError, LookupFailedError):
+            refused += 1
+    return refused
+
+
+def test_an_odd_bundle_is_refused_and_no_more(image, sigstore):
+    found = sigstore.sign(make_statement(image, predicate_type=SIGNED), payload_type=IN_TOTO)
+    entry = sigstore.log_body(describe(found), siblings=3)
+    stamped = replace(found, log_entries=(entry,), timestamps=(sigstore.stamp(found.signature),))
+    good = orjson.loads(_store_bundle(stamped).content)
+    registries = MemoryRegistries(trust_roots={"": sigstore.trusted_root()})
+    push_bundle(registries, image, replace_content(good))
+    assert not _count_refused(find_bundles(registries, image, BESIDE), image, BY_ALICE, registries)
+    refused = tried = 0
+    for bundle in _mutate(good):
+        try:
+            content = orjson.dumps(bundle)
+        except TypeError:
+            continue
+        listed = read_odd(content)
+        tried += 1
+        refused += _count_refused(listed, image, BY_ALICE, registries)
+    assert tried > 400
+    assert refused > tried * 0.8
+
+
+def read_odd(content: bytes) -> tuple[FoundSignature, ...]:
+    registries = MemoryRegistries()
+    image = push_image(registries)
+    push_bundle(registries, image, Layer(content, media_type=BUNDLE))
+    return find_bundles(registries, image, BESIDE)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "dev.cosignproject.cosign/signature",
+        "dev.sigstore.cosign/certificate",
+        "dev.sigstore.cosign/chain",
+        "dev.sigstore.cosign/bundle",
+        "dev.sigstore.cosign/rfc3161timestamp",
+    ],
+)
+def test_odd_annotations_are_refused_and_no_more(registries, image, sigstore, annotation):
+    found = sigstore.sign(make_payload(image))
+    stored = _store_signature(replace(found, timestamps=(sigstore.stamp(found.signature),)))
+    own = stored.annotations[annotation]
+    written = _mutate(orjson.loads(own)) if own.startswith("{") else iter(ODD)
+    texts = [one if isinstance(one, str) else _dump(one) for one in written]
+    stamps = sigstore.stamp_certificate.public_bytes(_pem()).decode()
+    stamps += sigstore.stamp_root.certificate.public_bytes(_pem()).decode()
+    attestors = (BY_ALICE, replace(BY_ALICE, log=LogTrust(timestamp_chain=stamps)))
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    texts += [f"{begin}\nAAAA\n{end}", begin, f"{begin}{end}" * 11, own[: len(own) // 2]]
+    for text in texts:
+        layer = Layer(stored.content, {**stored.annotations, annotation: text})
+        push_layers(registries, image, [layer])
+        listed = find_signatures(registries, image, BESIDE)
+        for attestor in attestors:
+            _count_refused(listed, image, attestor, registries)
+
+
+def _dump(value: Json) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        return str(value)
