@@ -6,7 +6,6 @@ import msgspec
 
 from lictor.families.kyverno_cel.autogen import list_variants
 from lictor.lang.watch import ClosureAnswer
-from lictor.model.cel_policy import ImageValidatingSpec
 from lictor.model.metadata import PolicyRecord
 from lictor.model.result import Result
 from lictor.raw import Json
@@ -38,9 +37,6 @@ def explain_cel(
     """The recorded evaluation of a policy; of parts that do not match, only the first."""
     versions = list(_list_versions(policy, bindings))
     parts = list(_split(recorded)) or [[]]
-    if isinstance(policy.spec, ImageValidatingSpec) and _writes_digests(policy.spec):
-        # Its first rules have only looked for images whose digest they write.
-        parts = parts[len(parts) // 2 :]
     told = [
         _explain_part(part, versions[min(index, len(versions) - 1)], bindings)
         for index, part in enumerate(parts)
@@ -49,10 +45,6 @@ def explain_cel(
     if not matched:
         return (told[0],)
     return tuple(_share(matched, results))
-
-
-def _writes_digests(spec: ImageValidatingSpec) -> bool:
-    return spec.validation_configurations.mutate_digest
 
 
 def _list_versions(policy: PolicyRecord, bindings: Sequence[PolicyRecord]) -> Iterator[_Version]:

@@ -202,7 +202,7 @@ def _describe_proof(proof: VerifiedSignature | VerifiedStatement) -> str:
 
 def is_expression(path: str) -> bool:
     """Whether it is CEL that answered."""
-    return path.startswith(("variables.", "images")) or path.endswith(_ENDS_OF_EXPRESSIONS)
+    return path.startswith(("variables.", "images.")) or path.endswith(_ENDS_OF_EXPRESSIONS)
 
 
 _ENDS_OF_EXPRESSIONS = ("].expression", ".messageExpression", ".valueExpression", ".expression")

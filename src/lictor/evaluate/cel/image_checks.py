@@ -58,7 +58,9 @@ def compile_images(
 ) -> FindImages:
     """The images of Pods and their controllers, and what the policy's own expressions find."""
     own = {
-        extractor.name: language.evaluator(extractor.expression, _LISTS, f"images[{index}]")
+        extractor.name: language.evaluator(
+            extractor.expression, _LISTS, f"images[{index}].expression"
+        )
         for index, extractor in enumerate(extractors)
     }
     usual = {path: _compile_usual(path, language) for path in set(_POD_SPECS.values())}
@@ -77,7 +79,7 @@ def _compile_usual(path: str, language: ExpressionCompiler) -> dict[str, Evaluat
     subject = "(object != null ? object : oldObject)"
     return {
         field: language.evaluator(
-            f"{subject}.{path}.?{field}.orValue([]).map(e, e.image)", _LISTS, f"images of {path}"
+            f"{subject}.{path}.?{field}.orValue([]).map(e, e.image)", _LISTS, f"images.{field}"
         )
         for field in _CONTAINERS
     }

@@ -250,10 +250,13 @@ def _read_name(attestor: Json) -> str:
 current_verification: ContextVar[ImageVerification] = ContextVar("current_verification")
 
 
-def bind_verification(host: HostFunctions) -> HostFunctions:
+def bind_verification(
+    host: HostFunctions, lookups: Lookups, access: RegistryAccess
+) -> HostFunctions:
     """What expressions may call, with the functions that verify images."""
     return replace(
         host,
+        image_data=lambda reference: lookups.image_data(reference, access),
         verify_signatures=lambda *given: current_verification.get().count_signatures(*given),
         verify_attestations=lambda *given: current_verification.get().count_attestations(*given),
         attestation_payload=lambda *given: current_verification.get().read_payload(*given),

@@ -1,9 +1,10 @@
 """ImageValidatingPolicy and NamespacedImageValidatingPolicy become programs."""
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.compile.cel.deferral import build_when_used, make_rule
 from lictor.compile.cel.selection import choose_action, select_all, select_constrained
@@ -34,7 +35,9 @@ from lictor.families.kyverno_cel.autogen import Floor, list_floors
 from lictor.families.kyverno_cel.records import ImageValidatingPolicy
 from lictor.families.registry import refer
 from lictor.lang.cel.environment import kyverno_environment
+from lictor.lang.watch import watch_nothing
 from lictor.model.cel_policy import ImageValidatingSpec
+from lictor.model.constraints import MatchResources
 from lictor.model.program import Check, CompiledRule, Phase, Program, Select
 from lictor.model.result import Action, PolicyRef, RuleType
 from lictor.raw import JsonObject
@@ -61,77 +64,86 @@ class _Compiler(msgspec.Struct, frozen=True):
     action: Action
 
     def rules(self, spec: ImageValidatingSpec) -> Iterator[CompiledRule]:
-        if spec.evaluation.mode == "JSON":
-            yield from self._rules(spec, lambda: select_all, lambda: spec, view_payload())
-            return
-        constraints = spec.match_constraints
-        yield from self._rules(
-            spec, lambda: select_constrained(constraints, self.ref, self.around), lambda: spec
-        )
-        for floor in list_floors(constraints, spec.autogen.pod_controllers):
-            yield from self._floor_rules(spec, floor)
+        yield from self._rules(spec, spec.match_constraints, lambda: spec)
+        if spec.evaluation.mode != "JSON":
+            for floor in list_floors(spec.match_constraints, spec.autogen.pod_controllers):
+                yield from self._floor_rules(spec, floor)
 
     def _floor_rules(self, spec: ImageValidatingSpec, floor: Floor) -> Iterator[CompiledRule]:
-        return self._rules(
-            spec,
-            lambda: select_constrained(floor.constraints, self.ref, self.around),
-            lambda: floor.rewrite(spec),
-            is_deferred=True,
-        )
+        rewrite = partial(floor.rewrite, spec)
+        return self._rules(spec, floor.constraints, rewrite, is_deferred=True)
 
     def _rules(
         self,
         spec: ImageValidatingSpec,
-        select: Callable[[], Select],
+        constraints: MatchResources | None,
         rewrite: Callable[[], ImageValidatingSpec],
-        view: View | None = None,
         *,
         is_deferred: bool = False,
     ) -> Iterator[CompiledRule]:
         """The rule that writes digests, where that is wanted, and the one that validates."""
-
-        @cache
-        def compile_once() -> tuple[ImagePolicyParts, Judge]:
-            rewritten = rewrite()
-            return self._compile(rewritten, view or self._view(rewritten))
-
-        def build_patch() -> Check:
-            return DigestPatch(compile_once()[0]).check
-
-        def build_check() -> Check:
-            return ImageValidatingCheck(*compile_once()).check
-
+        compiled = cache(lambda: self.compile(rewrite()))
         if spec.validation_configurations.mutate_digest:
-            yield self._rule(
-                Phase.MUTATE, select, lambda: build_when_used(_build_or_none(build_patch))
-            )
-        yield self._rule(
-            Phase.VERIFY_IMAGES,
-            select,
-            (lambda: build_when_used(build_check)) if is_deferred else build_check,
+            yield self._patch_rule(spec, constraints, rewrite, compiled)
+
+        def build() -> Check:
+            return ImageValidatingCheck(*compiled()).check
+
+        check = (lambda: build_when_used(build)) if is_deferred else build
+        yield self.rule(spec, Phase.VERIFY_IMAGES, constraints, check)
+
+    def _patch_rule(
+        self,
+        spec: ImageValidatingSpec,
+        constraints: MatchResources | None,
+        rewrite: Callable[[], ImageValidatingSpec],
+        compiled: Callable[[], tuple[ImagePolicyParts, Judge]],
+    ) -> CompiledRule:
+        maker = self
+        if self.around.watch_rule is not watch_nothing:
+            # Whoever wants to hear what a policy says need not hear it twice.
+            maker = replace(self, around=replace(self.around, watch_rule=watch_nothing))
+            compiled = cache(lambda: maker.compile(rewrite()))
+
+        def build() -> Check:
+            return DigestPatch(compiled()[0]).check
+
+        return maker.rule(
+            spec, Phase.MUTATE, constraints, lambda: build_when_used(_build_or_none(build))
         )
 
-    def _rule(
-        self, phase: Phase, select: Callable[[], Select], check: Callable[[], Check]
+    def rule(
+        self,
+        spec: ImageValidatingSpec,
+        phase: Phase,
+        constraints: MatchResources | None,
+        check: Callable[[], Check],
     ) -> CompiledRule:
+        def select() -> Select:
+            if spec.evaluation.mode == "JSON":
+                return select_all
+            return select_constrained(constraints, self.ref, self.around)
+
         return make_rule(self.ref.name, phase, self.action, select=select, check=check)
 
     def _view(self, spec: ImageValidatingSpec) -> View:
+        if spec.evaluation.mode == "JSON":
+            return view_payload()
         return self.around.viewpoint.view([msgspec.json.encode(spec).decode()])
 
-    def _compile(self, spec: ImageValidatingSpec, view: View) -> tuple[ImagePolicyParts, Judge]:
+    def compile(self, spec: ImageValidatingSpec) -> tuple[ImagePolicyParts, Judge]:
         ref, around = self.ref, self.around
+        access = build_access(spec.credentials, ref.namespace)
         plain = ExpressionCompiler(
             kyverno_environment("image", is_namespaced=bool(ref.namespace)),
-            bind_verification(around.host_functions(ref.namespace)),
+            bind_verification(around.host_functions(ref.namespace), around.lookups, access),
             watch=around.watch_rule(ref.name),
         )
         language = plain.declare(spec.variables)
         template = ResultTemplate(ref, RuleType.IMAGE_VERIFY, self.action)
         ignore = spec.failure_policy == "Ignore"
-        access = build_access(spec.credentials, ref.namespace)
         parts = ImagePolicyParts(
-            view,
+            self._view(spec),
             compile_match_conditions(spec.match_conditions, plain, ignore_errors=ignore),
             compile_exemptions(around.exceptions, ref, plain, ignore_errors=ignore),
             compile_images(spec.images, spec.match_image_references, language),

@@ -1,8 +1,13 @@
 """ImageValidatingPolicy: which images it is about, and whose signatures it takes."""
 
+import json
 import re
 
 import pytest
+
+from lictor.assembly import explain
+from lictor.load.policies import load_documents
+from lictor.model.request import Request
 
 GOOD, BAD = "ghcr.io/good/app:1", "docker.io/bad/app:1"
 PODS = {
@@ -87,6 +92,14 @@ def test_without_a_registry_signatures_cannot_be_decided(summarize):
     ((rule, status, message),) = summarize([policy(text)], pod(GOOD))
     assert (rule, status) == ("evaluation", "error")
     assert message.startswith("failed to evaluate policy: ")
+
+
+def test_who_listens_hears_each_thing_once():
+    document = policy(ALL_GOOD, validationConfigurations={})
+    (record,) = load_documents(json.dumps(document), "policy.yaml").records
+    heard = [each.what for each in explain(record, Request.of(pod(GOOD))).heard]
+    assert heard.count("images.containers") == 1
+    assert heard.count("validations[0].expression") == 1
 
 
 def test_a_reference_must_say_something(summarize):
