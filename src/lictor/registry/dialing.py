@@ -43,15 +43,18 @@ class Dialer:
             return await self._dial_proxy(server, proxy)
         context = self._context(server) if server.is_secure else None
         failure: OSError | None = None
-        for address in await self._find_addresses(server):
+        addresses = await self._find_addresses(server)
+        for address in addresses:
             try:
-                reader, writer = await asyncio.open_connection(
-                    address,
-                    server.port,
-                    limit=_MAX_HEAD,
-                    ssl=context,
-                    server_hostname=server.host if context else None,
-                )
+                # One that leads nowhere, as IPv6 often does, leaves time for the others.
+                async with asyncio.timeout(self._settings.connect_seconds / len(addresses)):
+                    reader, writer = await asyncio.open_connection(
+                        address,
+                        server.port,
+                        limit=_MAX_HEAD,
+                        ssl=context,
+                        server_hostname=server.host if context else None,
+                    )
             except ssl.SSLError:
                 raise
             except OSError as error:
@@ -73,6 +76,8 @@ class Dialer:
         until, task = self._names.get(key, (0.0, None))
         if task is None or time.monotonic() > until or (task.done() and task.exception()):
             task = asyncio.create_task(resolve(host, port))
+            # Looked at, so that nobody is told of it where all who asked have given up.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._names[key] = time.monotonic() + _NAME_SECONDS, task
             if len(self._names) > _MOST_NAMES:
                 self._names.popitem(last=False)

@@ -20,6 +20,8 @@ T = TypeVar("T")
 _MOST_TAGS = 10_000
 # What is asked for; another's credentials make it another question.
 _Key: TypeAlias = tuple[str, Repository, str, RegistryAccess]
+# What another may change at any time.
+_Changing: TypeAlias = ImageManifest | tuple[Descriptor, ...]
 
 
 class RemoteRegistries:
@@ -57,7 +59,7 @@ class RemoteRegistries:
                 return found
             return self._ask(key, lambda client: self._fetch_pinned(client, key))
         known = self._tags.get(key)
-        if known is not None:
+        if isinstance(known, ImageManifest):
             return known
         return self._ask(key, lambda client: self._fetch_tagged(client, key))
 
@@ -76,7 +78,10 @@ class RemoteRegistries:
         place = parse_repository(repository)
         check_reference(digest)
         key = ("referrers", place, digest, access)
-        return self._ask(key, lambda client: client.fetch_referrers(place, digest, access))
+        known = self._tags.get(key)
+        if isinstance(known, tuple):
+            return known
+        return self._ask(key, lambda client: self._fetch_referrers(client, key))
 
     def trusted_root(self, mirror: str, root: bytes, namespace: str = "") -> bytes:
         return self._trust_roots.get(mirror, root, namespace)
@@ -103,6 +108,12 @@ class RemoteRegistries:
             raise
         self._tags.put(key, manifest)
         return manifest
+
+    async def _fetch_referrers(self, client: RegistryClient, key: _Key) -> tuple[Descriptor, ...]:
+        _, place, digest, access = key
+        found = await client.fetch_referrers(place, digest, access)
+        self._tags.put(key, found)
+        return found
 
     async def _fetch_blob(self, client: RegistryClient, key: _Key) -> bytes:
         _, place, digest, access = key
@@ -147,16 +158,16 @@ class _ContentCache:
 
 
 class _TagCache:
-    """What a tag meant a moment ago, or that it was not there."""
+    """What a tag meant a moment ago, or that it was not there; and what referred to a digest."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._kept: OrderedDict[object, tuple[float, ImageManifest | ImageNotFoundError]] = (
+        self._kept: OrderedDict[object, tuple[float, _Changing | ImageNotFoundError]] = (
             OrderedDict()
         )
         self._lock = threading.Lock()
 
-    def get(self, key: object) -> ImageManifest | None:
+    def get(self, key: object) -> _Changing | None:
         with self._lock:
             until, found = self._kept.get(key, (0.0, None))
         if time.monotonic() >= until:
@@ -165,7 +176,7 @@ class _TagCache:
             raise found
         return found
 
-    def put(self, key: object, found: ImageManifest | ImageNotFoundError) -> None:
+    def put(self, key: object, found: _Changing | ImageNotFoundError) -> None:
         if not self._seconds:
             return
         with self._lock:

@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lictor.assembly import compile_documents
+from lictor.cluster.flags import Flags
 from lictor.cluster.lookups import begin_request, count_seconds
+from lictor.cluster.registry_access import read_registry_settings
 from lictor.cluster.resource import find_resource
 from lictor.cluster.stored_policy import StoredPolicy
 from lictor.errors import LoadError
@@ -24,8 +26,9 @@ from lictor.serve.guarded_lookups import GuardedLookups
 class FileLookups(NoLookups):
     """There is no cluster to ask, but registries are."""
 
-    def __init__(self) -> None:
-        self._registries = RemoteRegistries(remaining=count_seconds)
+    def __init__(self, flags: Flags | None = None) -> None:
+        settings = read_registry_settings(flags or Flags())
+        self._registries = RemoteRegistries(settings, remaining=count_seconds)
 
     def registries(self) -> RemoteRegistries:
         return self._registries

@@ -16,7 +16,7 @@ from lictor.errors import UsageError
 from lictor.http.listener import open_port
 from lictor.serve.capacity import ProcessMemory, count_cores, divide_memory, find_memory
 from lictor.serve.certificate import LiveCertificate, make_temporary
-from lictor.serve.file_policies import FilePolicies
+from lictor.serve.file_policies import FileLookups, FilePolicies
 from lictor.serve.metrics_page import FOLDER_VARIABLE
 from lictor.serve.options import Inherited, ServeOptions
 from lictor.serve.policy_webhooks import run_review
@@ -187,7 +187,7 @@ def _prepare(options: ServeOptions, slots: tuple[ProcessSlot, ...], share: int) 
 def _read_policies(options: ServeOptions) -> FilePolicies | None:
     if not options.policies:
         return None
-    policies = FilePolicies(*options.policies)
+    policies = FilePolicies(*options.policies, lookups=FileLookups(options.flags))
     for policy in policies.policies:
         policies.programs(policy)
     return policies
