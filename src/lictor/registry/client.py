@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 _MOST_PAGES = 20
 _MOST_SCHEMES = 1024
+_REFUSED = frozenset((401, 403))
 # What registries without the referrers API say to a question for it.
 _NO_REFERRERS = frozenset((400, 404, 405, 406))
 
@@ -253,12 +254,23 @@ class RegistryClient:
             return response
         self._authorizer.forget(server, repository, access)
         loop = asyncio.get_running_loop()
-        # Files are read, programs run, and Secrets asked for: not on this thread.
-        credential = await loop.run_in_executor(None, self._keychain.find, repository, access)
-        header = await self._authorizer.meet(challenge, request, repository, access, credential)
-        if not header or header == known:
-            return response
-        return await self._exchange(msgspec.structs.replace(request, authorization=header))
+        credential, problem = None, ""
+        try:
+            # Files are read, programs run, and Secrets asked for: not on this thread.
+            credential = await loop.run_in_executor(None, self._keychain.find, repository, access)
+        except LookupFailedError as error:
+            # What everyone may read is read all the same.
+            problem = str(error)
+        try:
+            header = await self._authorizer.meet(challenge, request, repository, access, credential)
+        except LookupFailedError as error:
+            raise LookupFailedError(f"{question.name}: {problem}" if problem else error) from error
+        if header and header != known:
+            request = msgspec.structs.replace(request, authorization=header)
+            response = await self._exchange(request)
+        if problem and response.status_code in _REFUSED:
+            raise LookupFailedError(f"{question.name}: {problem}")
+        return response
 
     async def _exchange(self, request: HttpRequest) -> ClientResponse:
         authority = request.server.authority
@@ -309,7 +321,7 @@ def _check_status(response: ClientResponse, question: _Question) -> None:
     message = f"{question.name}: the registry answered {status}: {said}"
     if status == 404:
         raise ImageNotFoundError(message)
-    if status in (401, 403):
+    if status in _REFUSED:
         message += (
             "; credentials come from imageRegistryCredentials, --imagePullSecrets or `docker login`"
         )

@@ -18,6 +18,7 @@ import orjson
 from lictor.errors import LookupFailedError
 from lictor.ports import RegistryAccess
 from lictor.raw import Json, JsonObject
+from lictor.registry.cloud_providers import CloudProviders
 from lictor.registry.repository_name import HUB, Repository
 
 _HUB_KEYS = ("docker.io", "index.docker.io", "registry-1.docker.io")
@@ -69,6 +70,7 @@ class Keychain:
 
     def __init__(self, sources: CredentialSources) -> None:
         self._sources = sources
+        self._clouds = CloudProviders(sources.environment)
         self._kept: OrderedDict[
             tuple[Repository, RegistryAccess], tuple[float, Credential | None]
         ] = OrderedDict()
@@ -138,19 +140,10 @@ class Keychain:
             return self._search_docker(repository)
         if provider == "github":
             return _ask_github(repository, self._sources.environment)
-        domain = _DOMAINS.get(provider)
-        if domain is None:
-            raise LookupFailedError(
-                f"unknown credential provider {provider!r}: choose of default, amazon, azure, "
-                "google and github"
-            )
-        if domain.fullmatch(repository.registry):
-            raise LookupFailedError(
-                f"{repository.registry} wants credentials, and lictor cannot ask {provider} for "
-                "them: name a Secret in imageRegistryCredentials.secrets or --imagePullSecrets, or "
-                f"put a credential helper ({_HELPERS[provider]}) into Docker's configuration"
-            )
-        return None
+        found = self._clouds.find(provider, repository.registry)
+        if found is None:
+            return None
+        return Credential(found.username, found.password, found.identity_token)
 
     def _search_docker(self, repository: Repository) -> Credential | None:
         path = self._find_docker_file()
@@ -174,18 +167,6 @@ class Keychain:
         folder = environment.get("DOCKER_CONFIG")
         home = environment.get("HOME") or "/"
         return (Path(folder) if folder else Path(home) / ".docker") / "config.json"
-
-
-_DOMAINS = {
-    "amazon": re.compile(r"[0-9]+\.dkr\.ecr(?:-fips)?\.[a-z0-9.-]+|public\.ecr\.aws"),
-    "azure": re.compile(r"[a-z0-9-]+\.azurecr\.(?:io|cn|us|de)"),
-    "google": re.compile(r"(?:[a-z0-9-]+\.)?gcr\.io|[a-z0-9-]+-docker\.pkg\.dev"),
-}
-_HELPERS = {
-    "amazon": "docker-credential-ecr-login",
-    "azure": "docker-credential-acr-env",
-    "google": "docker-credential-gcr",
-}
 
 
 def _ask_github(repository: Repository, environment: Mapping[str, str]) -> Credential | None:

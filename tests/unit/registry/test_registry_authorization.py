@@ -214,6 +214,22 @@ def test_a_redirect_to_another_server_gets_no_password(
         assert token.tokens
 
 
+def test_what_everyone_may_read_is_read_without_the_credentials_that_are_missing(
+    server: RegistryServer, tmp_path: Path
+) -> None:
+    tokens = _TokenServer(server)
+    server.put_image("app", "v1", {})
+    config = {"credHelpers": {server.name: "missing"}}
+    registries = _registries(_write_config(tmp_path, config))
+    registries.manifest(f"{server.name}/app", "v1", DEFAULT_ACCESS)
+    ((_, said),) = tokens.tokens
+    assert not said
+    refuse = {"WWW-Authenticate": 'Basic realm="x"'}
+    server.handle = lambda _path, _headers: (401, refuse, b"")
+    with pytest.raises(LookupFailedError, match=r"docker-credential-missing.*not installed"):
+        registries.manifest(f"{server.name}/other", "v1", DEFAULT_ACCESS)
+
+
 def test_github_actions_have_their_token(tmp_path: Path) -> None:
     from lictor.registry.credentials import Keychain
     from lictor.registry.repository_name import parse_repository

@@ -168,27 +168,6 @@ def test_the_flags_may_name_secrets_of_other_namespaces(tmp_path: Path) -> None:
     assert secrets.read == [("other", "pull")]
 
 
-@pytest.mark.parametrize(
-    ("provider", "registry"),
-    [
-        ("amazon", "123456789012.dkr.ecr.eu-west-1.amazonaws.com"),
-        ("azure", "team.azurecr.io"),
-        ("google", "eu.gcr.io"),
-        ("google", "europe-west1-docker.pkg.dev"),
-    ],
-)
-def test_a_provider_that_cannot_be_had_says_what_to_do(
-    tmp_path: Path, provider: str, registry: str
-) -> None:
-    sources = CredentialSources(read_secret=_Secrets(), environment={"HOME": str(tmp_path)})
-    keychain = Keychain(sources)
-    access = RegistryAccess(providers=(provider,))
-    with pytest.raises(LookupFailedError, match=r"imagePullSecrets.*credential helper"):
-        keychain.find(parse_repository(f"{registry}/app"), access)
-    # Other registries are none of its business.
-    assert keychain.find(parse_repository("reg.example/app"), access) is None
-
-
 @pytest.mark.parametrize("content", [b"", b"[]", b"secret: no json"])
 def test_a_secret_that_holds_no_configuration_is_told_without_its_content(content: bytes) -> None:
     sources = CredentialSources(read_secret=lambda _namespace, _name: content, namespace="own")
