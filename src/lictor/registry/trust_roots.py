@@ -25,6 +25,9 @@ Fetch: TypeAlias = Callable[[str, str], tuple[int, bytes]]
 FOLDER_VARIABLE = "TUF_ROOT"
 PUBLIC_MIRROR = "https://tuf-repo-cdn.sigstore.dev"
 _TARGET = "trusted_root.json"
+# What TUF's client leaves in its folder: every root that followed the first, and the newest others.
+_HISTORY = "root_history"
+_NEWEST = ("timestamp.json", "snapshot.json", "targets.json")
 _LARGEST = 4 * 1024 * 1024
 _LARGEST_FIRST_ROOT = 512 * 1024
 # How long a root is believed without asking, and how long where nobody answers any more. Keys that
@@ -157,6 +160,7 @@ def _update_in(folder: Path, kept: _Root, fetch: Fetch) -> bytes:
     """Run TUF's own client in a folder that holds what the repository said before."""
     from tuf.ngclient.updater import Updater
 
+    (folder / _HISTORY).mkdir()
     for name, content in kept.files.items():
         (folder / name).write_bytes(content)
     updater = Updater(
@@ -171,9 +175,8 @@ def _update_in(folder: Path, kept: _Root, fetch: Fetch) -> bytes:
     if target is None or target.length > _LARGEST:
         raise LookupFailedError(f"the Sigstore at {kept.mirror} has no {_TARGET} of a usual size")
     kept.files = {
-        path.name: path.read_bytes()
-        for path in folder.iterdir()
-        if path.is_file() and path.name in ("timestamp.json", "snapshot.json", "targets.json")
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in (*(folder / _HISTORY).iterdir(), *(folder / name for name in _NEWEST))
     }
     return Path(updater.download_target(target, str(folder / "target"))).read_bytes()
 

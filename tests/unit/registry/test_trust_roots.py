@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -26,32 +27,42 @@ ALWAYS = datetime(2120, 1, 1, tzinfo=UTC)
 class Repository:
     """A TUF repository: what it serves, by path; it can be published again, better or worse."""
 
-    def __init__(self, content: bytes = CONTENT) -> None:
+    def __init__(self, content: bytes = CONTENT, *, is_consistent: bool = False) -> None:
         self.signer = CryptoSigner.generate_ed25519()
-        self.files: dict[str, bytes] = {}
+        self.is_consistent = is_consistent
+        self.files = {"root.json": self._make_root(1, self.signer)}
         self.publish(content)
 
     def publish(self, content: bytes, *, version: int = 1, expires: datetime = ALWAYS) -> None:
-        root = Root(expires=ALWAYS, consistent_snapshot=False)
-        for role in ("root", "timestamp", "snapshot", "targets"):
-            root.add_key(self.signer.public_key, role)
         target = TargetFile.from_data("trusted_root.json", content, ["sha256"])
         snapshot = Snapshot(version=version, expires=ALWAYS)
         snapshot.meta["targets.json"] = MetaFile(version)
         timestamp = Timestamp(version=version, expires=expires, snapshot_meta=MetaFile(version))
         targets = Targets(version=version, expires=ALWAYS, targets={target.path: target})
-        if not self.files:
-            self.files["root.json"] = self._sign(root)
+        number = f"{version}." if self.is_consistent else ""
+        digest = f"{sha256(content).hexdigest()}." if self.is_consistent else ""
         self.files |= {
-            "timestamp.json": self._sign(timestamp),
-            "snapshot.json": self._sign(snapshot),
-            "targets.json": self._sign(targets),
-            "targets/trusted_root.json": content,
+            "timestamp.json": self._sign(timestamp, self.signer),
+            f"{number}snapshot.json": self._sign(snapshot, self.signer),
+            f"{number}targets.json": self._sign(targets, self.signer),
+            f"targets/{digest}trusted_root.json": content,
         }
 
-    def _sign(self, signed) -> bytes:
+    def rotate(self, version: int) -> None:
+        """Sign with another key from now on, which the present one introduces."""
+        before, self.signer = self.signer, CryptoSigner.generate_ed25519()
+        self.files[f"{version}.root.json"] = self._make_root(version, before, self.signer)
+
+    def _make_root(self, version: int, *signers: CryptoSigner) -> bytes:
+        root = Root(version=version, expires=ALWAYS, consistent_snapshot=self.is_consistent)
+        for role in ("root", "timestamp", "snapshot", "targets"):
+            root.add_key(signers[-1].public_key, role)
+        return self._sign(root, *signers)
+
+    def _sign(self, signed, *signers: CryptoSigner) -> bytes:
         metadata = Metadata(signed)
-        metadata.sign(self.signer)
+        for signer in signers:
+            metadata.sign(signer, append=True)
         return metadata.to_bytes()
 
     @property
@@ -143,6 +154,33 @@ def test_a_repository_cannot_go_back(repository, mirror):
     clock.hours = 25
     with pytest.raises(LookupFailedError, match="cannot be trusted"):
         roots.get(MIRROR, repository.root)
+
+
+def test_keys_of_a_repository_may_change_and_stay_changed():
+    repository = Repository(is_consistent=True)
+    mirror, clock = Mirror(repository.files), Clock()
+    roots = TrustRoots(mirror, clock=clock)
+    assert roots.get(MIRROR, repository.root) == CONTENT
+    old = dict(repository.files)
+    repository.rotate(2)
+    repository.publish(b'{"new": 1}', version=2)
+    clock.hours = 7
+    assert roots.get(MIRROR, repository.root) == b'{"new": 1}'
+    # Whoever has the old key and the mirror cannot hide that there is a new one.
+    mirror.files = old
+    clock.hours = 14
+    assert roots.get(MIRROR, repository.root) == b'{"new": 1}'
+    clock.hours = 40
+    with pytest.raises(LookupFailedError, match="cannot be trusted"):
+        roots.get(MIRROR, repository.root)
+
+
+def test_keys_that_nobody_introduced_do_not_count():
+    repository = Repository()
+    repository.signer = CryptoSigner.generate_ed25519()
+    repository.rotate(2)
+    with pytest.raises(LookupFailedError, match="cannot be trusted"):
+        TrustRoots(Mirror(repository.files)).get(MIRROR, repository.root)
 
 
 YESTERDAY = datetime.now(UTC) - timedelta(days=1)
