@@ -61,6 +61,7 @@ _WARNINGS = {
     "subresource-kind": "A kind that is sent to subresources only, named without one.",
     "unknown-reference": "An exception or binding for what is not among the given files.",
     "repeated-patch": "A patch that would add the same element twice.",
+    "weak-images": "A policy about images that lets more or less pass than it seems to.",
     "deprecated": "Something that works, but has been replaced.",
 }
 

@@ -23,6 +23,7 @@ def check_images(rule: Field, *, is_audit: bool) -> Iterator[Finding]:
             yield from _check_attestation(attestation)
         if verification["type"].text == "Notary":
             yield from _check_notary(verification)
+        yield from _check_strength(verification)
     yield from _check_extractors(rule)
 
 
@@ -62,6 +63,8 @@ def _check_set(signers: Field, depth: int) -> Iterator[Finding]:
     count = signers["count"].value
     if not entries:
         yield flag("bad-images", signers.path, "attestors without entries")
+    elif isinstance(count, int) and count < 1:
+        yield flag("bad-images", signers["count"].path, f"count is {count}: at least 1 must sign")
     elif isinstance(count, int) and count > len(entries):
         message = f"count is {count}, but there are only {len(entries)} entries"
         yield flag("bad-images", signers["count"].path, message)
@@ -171,3 +174,65 @@ def _check_identities(cosign: Field) -> Iterator[Finding]:
         if is_empty and (is_public or not identities):
             message = "an identity without issuer and subject would accept everyone"
             yield flag("bad-images", part.path, message)
+
+
+def _check_strength(verification: Field) -> Iterator[Finding]:
+    """What is allowed, and does not what its author thinks."""
+    for reference in verification["imageReferences"].each():
+        yield from _check_tag(reference)
+    yield from _check_required(verification)
+    for attestation in verification["attestations"].each():
+        yield from _check_attested(attestation)
+    if verification["type"].text == "SigstoreBundle":
+        for entry in _list_entries(verification):
+            yield from _check_bundle(entry["keyless"])
+
+
+def _check_tag(reference: Field) -> Iterator[Finding]:
+    name = reference.text.rpartition("/")[2]
+    repository, colon, tag = name.partition(":")
+    if colon and tag != "*" and "@" not in name and not repository.endswith("*"):
+        message = (
+            "an image that is given by its digest alone (app@sha256:...) has no tag, and is not "
+            f'meant: "{reference.text.rpartition(":")[0]}*" means it as well'
+        )
+        yield flag("weak-images", reference.path, message)
+
+
+def _check_required(verification: Field) -> Iterator[Finding]:
+    older = verification.present("key", "issuer", "subject")
+    is_verified = verification["attestors"] or verification["attestations"] or older
+    if not is_verified and verification["required"].value is not False:
+        message = "nobody is named who could have signed: images fail, unless required is false"
+        yield flag("weak-images", verification.path, message)
+
+
+def _check_attested(attestation: Field) -> Iterator[Finding]:
+    if attestation["attestors"].is_empty:
+        message = "attestors are missing: nobody's attestations count, and images fail"
+        yield flag("weak-images", attestation.path, message)
+    for signers in attestation["attestors"].each():
+        for entry in signers["entries"].each():
+            if not entry["annotations"].is_empty:
+                message = "attestations carry no annotations: images fail"
+                yield flag("weak-images", entry["annotations"].path, message)
+
+
+def _list_entries(verification: Field) -> Iterator[Field]:
+    sets = [*verification["attestors"].each()]
+    for attestation in verification["attestations"].each():
+        sets += attestation["attestors"].each()
+    for signers in sets:
+        yield from signers["entries"].each()
+
+
+def _check_bundle(keyless: Field) -> Iterator[Finding]:
+    if not keyless:
+        return
+    for who in ("issuer", "subject"):
+        if not (keyless[who].text or keyless[f"{who}RegExp"].text):
+            message = f"SigstoreBundle needs {who} or {who}RegExp: images fail"
+            yield flag("weak-images", keyless.path, message)
+    if keyless["ctlog"]["ignoreSCT"].is_true:
+        message = "SigstoreBundle does not go with ignoreSCT: images fail"
+        yield flag("weak-images", keyless["ctlog"]["ignoreSCT"].path, message)

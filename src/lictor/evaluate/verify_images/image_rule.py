@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from lictor.errors import LookupFailedError
+from lictor.errors import EvaluationError, LookupFailedError
 from lictor.evaluate.expressions import Expressions
 from lictor.evaluate.rule_context import RuleContext, RuleOutcome
 from lictor.evaluate.verify_images.annotations import (
@@ -136,15 +136,23 @@ class ImageRule(msgspec.Struct, frozen=True):
             return f"missing digest for {image.reference}"
         if not block.written.required or image.is_in(case.request.old_object):
             return ""
+        return (
+            "" if self._is_verified(case, block, image) else f"unverified image {image.reference}"
+        )
+
+    def _is_verified(self, case: Case, block: Block, image: ResourceImage) -> bool:
         # Nobody has verified what a block without attestors names: `required` says that someone
         # must have, and what the object's annotations say of it anyone could have written.
-        if block.verifies:
+        if not block.verifies:
+            return False
+        try:
             if self._is_exempt(case, block, image):
-                return ""
+                return True
             tagged = self._tag(case, block, image)
-            if find_outcome(block, tagged, case, self.cache).status is Status.PASS:
-                return ""
-        return f"unverified image {image.reference}"
+            return find_outcome(block, tagged, case, self.cache).status is Status.PASS
+        except EvaluationError:
+            # The verification has said why.
+            return False
 
     def _is_exempt(self, case: Case, block: Block, image: ResourceImage) -> bool:
         """Does skipImageReferences name it, or named it before its digest was written?"""
