@@ -143,6 +143,14 @@ def test_attestors_are_those_of_the_policy(scene, expression, expected):
     assert scene.status(scene.policy(expression), pod(APP)) == expected
 
 
+def test_conditions_do_not_verify(scene):
+    condition = {"name": "c", "expression": SIGNED.replace("images.containers", f"['{APP}']")}
+    condition["expression"] = condition["expression"].replace("attestors.team", "{'name': 'team'}")
+    (result,) = scene.judge(scene.policy("true", matchConditions=[condition]), pod(APP)).results
+    assert str(result.status) == "error"
+    assert "verified in validations" in result.message
+
+
 def test_a_key_may_come_from_an_expression(scene):
     attestor = {"name": "team", "cosign": scene.attestor("team", scene.team)["cosign"]}
     attestor["cosign"]["key"] = {"expression": "variables.key"}

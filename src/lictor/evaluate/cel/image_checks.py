@@ -14,16 +14,16 @@ from lictor.evaluate.cel.exceptions import (
     find_exceptions,
     tell_exempted,
 )
-from lictor.evaluate.cel.expressions import UNDECIDED, Evaluate, ExpressionCompiler, Holds
+from lictor.evaluate.cel.expressions import UNDECIDED, ExpressionCompiler, Holds
 from lictor.evaluate.cel.image_verification import (
     ImageVerification,
     VerificationRules,
     current_verification,
+    read_image,
 )
 from lictor.evaluate.cel.validations import NO_MESSAGE, Judge
 from lictor.evaluate.cel.views import View
 from lictor.lang.cel.environment import Activation, image_environment, make_activation
-from lictor.lang.image_reference import parse_image
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.image_validation import (
     ImagesExpression,
@@ -31,20 +31,21 @@ from lictor.model.image_validation import (
     ValidationConfiguration,
 )
 from lictor.model.program import Case
-from lictor.model.request import GroupVersionKind
+from lictor.model.request import Request
 from lictor.model.result import Result, Status
 from lictor.raw import Json, JsonObject
 
-# The images by the name of their extractor.
-FindImages: TypeAlias = Callable[[GroupVersionKind, Activation], dict[str, list[str]]]
+# The images by the name of their extractor; the activation is made where an expression needs it.
+FindImages: TypeAlias = Callable[[Request, Callable[[], Activation]], dict[str, list[str]]]
+_FindUsual: TypeAlias = Callable[[JsonObject, tuple[str, ...]], list[str]]
 
-_POD_SPECS = {
-    ("", "Pod"): "spec",
-    ("batch", "CronJob"): "spec.jobTemplate.spec.template.spec",
-    ("batch", "Job"): "spec.template.spec",
+_POD_SPECS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("", "Pod"): ("spec",),
+    ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template", "spec"),
+    ("batch", "Job"): ("spec", "template", "spec"),
     **dict.fromkeys(
         [("apps", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")],
-        "spec.template.spec",
+        ("spec", "template", "spec"),
     ),
 }
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
@@ -63,29 +64,49 @@ def compile_images(
         )
         for index, extractor in enumerate(extractors)
     }
-    usual = {path: _compile_usual(path, language) for path in set(_POD_SPECS.values())}
+    usual = {field: _watch_usual(field, language) for field in _CONTAINERS}
     wants = _compile_references(references, language)
 
-    def find(kind: GroupVersionKind, activation: Activation) -> dict[str, list[str]]:
+    def find(request: Request, activate: Callable[[], Activation]) -> dict[str, list[str]]:
+        kind = request.kind
         path = _POD_SPECS.get((kind.group, kind.kind)) if kind.version == "v1" else None
-        chosen = {**usual[path], **own} if path is not None else own
-        found = ((name, _read_images(e(activation), name)) for name, e in chosen.items())
-        return {name: [image for image in images if wants(image)] for name, images in found}
+        found = {}
+        if path is not None:
+            found = {name: each(request.resource, path) for name, each in usual.items()}
+        if own:
+            activation = activate()
+            found |= {name: _read_images(e(activation), name) for name, e in own.items()}
+        return {name: [image for image in images if wants(image)] for name, images in found.items()}
 
     return find
 
 
-def _compile_usual(path: str, language: ExpressionCompiler) -> dict[str, Evaluate]:
-    subject = "(object != null ? object : oldObject)"
-    return {
-        field: language.evaluator(
-            f"{subject}.{path}.?{field}.orValue([]).map(e, e.image)", _LISTS, f"images.{field}"
-        )
-        for field in _CONTAINERS
-    }
+def _watch_usual(field: str, language: ExpressionCompiler) -> _FindUsual:
+    """The images of the containers in a field, without an expression: every Pod has them."""
+
+    def find(resource: JsonObject, path: tuple[str, ...]) -> list[str]:
+        node: Json = resource
+        for key in path:
+            node = _enter(node, key)
+        listed = node.get(field, []) if isinstance(node, dict) else []
+        return _read_images([_enter(each, "image") for each in _expect_list(listed, field)], field)
+
+    return language.watch(f"images.{field}", find)
 
 
-def _read_images(found: object, name: str) -> Iterable[str]:
+def _enter(node: Json, key: str) -> Json:
+    if not isinstance(node, dict) or key not in node:
+        raise EvaluationError(f"no such key: {key}")
+    return node[key]
+
+
+def _expect_list(value: Json, field: str) -> list[Json]:
+    if not isinstance(value, list):
+        raise EvaluationError(f"images {field}: expected a list of containers")
+    return value
+
+
+def _read_images(found: object, name: str) -> list[str]:
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise EvaluationError(f"images {name}: expected a list of texts")
     return found
@@ -138,23 +159,27 @@ class ImagePolicyParts(msgspec.Struct, frozen=True):
 
     def select(self, case: Case) -> "_Selection | tuple[Result, ...]":
         """The images that the policy is about; results where there is nothing to look at."""
-        activation = self.view(case)
-        if self.matches is not None and not self.matches(activation):
+        matches = self.matches
+        if matches is not None and not matches(self.view(case)):
             return ()
-        found = find_exceptions(self.exemptions, activation)
+        found = find_exceptions(self.exemptions, self.view(case)) if self.exemptions else ()
         allowed = allow(found)
         if found and not any(allowed.values()):
             return tell_exempted(found, self.template)
-        images = self.find_images(case.request.kind, activation)
-        values = {"images": images, **self.fixed, **({"exceptions": allowed} if found else {})}
+        images = self.find_images(case.request, lambda: self.view(case))
         spared = [compile_wildcard(text) for text in allowed["allowedImages"]]
         named = dict.fromkeys(image for each in images.values() for image in each)
         kept = tuple(image for image in named if not any(test(image) for test in spared))
-        return _Selection(self.view.adding(case, **values), kept)
+        return _Selection({"images": images, **({"exceptions": allowed} if found else {})}, kept)
+
+    def activate(self, case: Case, selection: "_Selection") -> Activation:
+        """What expressions see."""
+        return self.view.adding(case, **selection.values, **self.fixed)
 
 
 class _Selection(msgspec.Struct, frozen=True):
-    activation: Activation
+    # Variables that follow from the request.
+    values: JsonObject
     # Those that no exception allows, in the order of the object.
     images: tuple[str, ...]
 
@@ -180,8 +205,8 @@ class ImageValidatingCheck(msgspec.Struct, frozen=True):
         selected = self.parts.select(case)
         if not isinstance(selected, _Selection):
             return selected
-        verification.activation = selected.activation
-        results = self.judge(selected.activation)
+        activation = verification.activation = self.parts.activate(case, selected)
+        results = self.judge(activation)
         if results[0].status is Status.FAIL:
             return tuple(_explain(result, verification.refusals) for result in results)
         problem = next(self._find_problems(selected.images, verification), None)
@@ -196,7 +221,7 @@ class ImageValidatingCheck(msgspec.Struct, frozen=True):
     ) -> Iterator[str]:
         wanted = self.parts.configuration
         for image in images:
-            if wanted.verify_digest and not parse_image(image).digest:
+            if wanted.verify_digest and not read_image(image).digest:
                 yield f"missing digest for {image}"
             if wanted.required and not verification.has_verified(image):
                 yield (
@@ -250,7 +275,7 @@ class DigestPatch(msgspec.Struct, frozen=True):
         return {
             image: f"{image}@{verification.find_digest(image)}"
             for image in images
-            if not parse_image(image).digest
+            if not read_image(image).digest
         }
 
 

@@ -7,6 +7,7 @@ that holds it was verified, and a tag means the same image from the first questi
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
@@ -40,6 +41,10 @@ _Check: TypeAlias = Callable[[SignedImage, ImageSigner], Json]
 _LARGEST_KEPT = 64 * 1024
 
 
+# Their names are read several times in every evaluation.
+read_image = lru_cache(maxsize=4096)(parse_image)
+
+
 class VerificationRules(msgspec.Struct, frozen=True):
     """What one policy says of signatures: it follows from the policy alone."""
 
@@ -51,7 +56,7 @@ class VerificationRules(msgspec.Struct, frozen=True):
 
     def locate(self, image: str, registries: Registries) -> SignedImage:
         """The image that a name means now."""
-        parts = parse_image(image)
+        parts = read_image(image)
         if parts.digest:
             return SignedImage(parts.repository, parts.digest)
         found = registries.manifest(parts.repository, parts.tag, self.access)
@@ -170,8 +175,10 @@ class ImageVerification:
 
     def _find_signer(self, name: str) -> ImageSigner:
         find = self._rules.attestors.get(name)
-        if find is None or self.activation is None:
+        if find is None:
             raise FunctionError(f"the policy has no attestor {name}")
+        if self.activation is None:
+            raise FunctionError("signatures are verified in validations and their variables only")
         return find(self.activation)
 
     def _find_attestation(self, name: str) -> WantedAttestation:
