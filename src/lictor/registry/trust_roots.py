@@ -94,7 +94,10 @@ class TrustRoots:
                 kept.content = _update(kept, self._fetch)
                 kept.fetched = now
             except LookupFailedError as error:
-                kept.failed, kept.reason = now, str(error)
+                kept.reason = str(error)
+                # Whoever had no time left does not speak for those who have.
+                if self._remaining() > 0:
+                    kept.failed = now
         if kept.content and now < kept.fetched + _USABLE:
             return kept.content
         raise LookupFailedError(kept.reason)

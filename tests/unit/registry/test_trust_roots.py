@@ -142,6 +142,23 @@ def test_a_silent_mirror_is_forgiven_for_a_day(repository, mirror):
     assert len(mirror.asked) == asked, "a dead mirror is not asked for every image"
 
 
+def test_one_without_time_does_not_speak_for_others(repository, mirror):
+    left = [0.5]
+
+    def fetch(url: str, namespace: str) -> tuple[int, bytes]:
+        left[0] = 0.0 if url.endswith("timestamp.json") else left[0]
+        if not left[0]:
+            raise LookupFailedError("no time is left")
+        return mirror(url, namespace)
+
+    roots = TrustRoots(fetch, remaining=lambda: left[0])
+    with pytest.raises(LookupFailedError, match="no time is left"):
+        roots.get(MIRROR, repository.root)
+    patient = TrustRoots(mirror)
+    patient._kept = roots._kept
+    assert patient.get(MIRROR, repository.root) == CONTENT
+
+
 def test_a_repository_cannot_go_back(repository, mirror):
     clock = Clock()
     roots = TrustRoots(mirror, clock=clock)
