@@ -20,6 +20,10 @@ from lictor.registry.settings import RegistrySettings
 from lictor.registry.trust_roots import TrustRoots
 
 _REF_NAME = "org.opencontainers.image.ref.name"
+# What `cosign save` writes instead of names: one image, its signatures and its attestations.
+_KIND = "kind"
+_SAVED = "dev.cosignproject.cosign/"
+_SAVED_TAGS = {"sigs": "sig", "atts": "att"}
 _MOST_ENTRIES = 100_000
 
 
@@ -31,6 +35,8 @@ class _Entry(msgspec.Struct, frozen=True):
     repository: str
     full_name: str
     tag: str
+    # The kind that cosign wrote.
+    saved_as: str = ""
 
     def is_of(self, place: Repository) -> bool:
         # A folder of one image names the tag only: it stands for whatever is asked for.
@@ -95,7 +101,27 @@ class OciLayout:
         for entry in self._entries:
             if entry.tag == tag and entry.is_of(place):
                 return entry.descriptor.digest
+        only = self._find_only_image()
+        if only:
+            kind = tag.removeprefix(f"{only.replace(':', '-')}.")
+            if kind == tag and not tag.startswith("sha256-"):
+                return only
+            for entry in self._entries:
+                if kind != tag and kind == _SAVED_TAGS.get(entry.saved_as):
+                    return entry.descriptor.digest
         raise ImageNotFoundError(f"{place.text}:{tag} is not in {self._folder}/index.json")
+
+    def _find_only_image(self) -> str:
+        """The digest of the image in a folder without names; empty where it is not clear which."""
+        images = [
+            entry.descriptor.digest
+            for entry in self._entries
+            if not entry.repository
+            and not entry.tag
+            and entry.saved_as not in _SAVED_TAGS
+            and "subject" not in self._read_document(entry)
+        ]
+        return images[0] if len(images) == 1 else ""
 
     def _read(self, digest: str, most_bytes: int, name: str) -> bytes:
         algorithm, _, value = digest.partition(":")
@@ -151,7 +177,9 @@ def _list_entries(index: bytes) -> Iterator[_Entry]:
     for descriptor in read_descriptors(index, "index.json", _MOST_ENTRIES):
         repository, tag = _split_name(descriptor.annotations.get(_REF_NAME, ""))
         full_name = parse_repository(repository).text if repository else ""
-        yield _Entry(descriptor, repository, full_name, tag)
+        kind = descriptor.annotations.get(_KIND, "")
+        saved_as = kind.removeprefix(_SAVED) if kind.startswith(_SAVED) else ""
+        yield _Entry(descriptor, repository, full_name, tag, saved_as)
 
 
 def _split_name(name: str) -> tuple[str, str]:

@@ -29,9 +29,9 @@ class _Folder:
         (self.path / "blobs" / "sha256" / digest.partition(":")[2]).write_bytes(content)
         return digest
 
-    def add(self, name: str, document: Json) -> str:
+    def add(self, name: str, document: Json, **more: str) -> str:
         digest = self.put(orjson.dumps(document))
-        annotations = {_REF_NAME: name} if name else {}
+        annotations = {_REF_NAME: name, **more} if name else more
         self._entries.append(
             {"mediaType": OCI_MANIFEST, "digest": digest, "size": 1, "annotations": annotations}
         )
@@ -104,6 +104,33 @@ def test_referrers_are_manifests_with_a_subject_or_come_from_the_tag(folder: _Fo
     (by_tag,) = layout.referrers("reg.example/app", tagged, DEFAULT_ACCESS)
     assert by_tag.digest == tagged
     assert layout.referrers("reg.example/app", digest_of(b"none"), DEFAULT_ACCESS) == ()
+
+
+def test_a_folder_that_cosign_saved_has_signatures_beside_the_image(folder: _Folder) -> None:
+    image = folder.add("", {"layers": []}, kind="dev.cosignproject.cosign/image")
+    signatures = folder.add("", {"layers": [1]}, kind="dev.cosignproject.cosign/sigs")
+    attestations = folder.add("", {"layers": [2]}, kind="dev.cosignproject.cosign/atts")
+    layout = OciLayout(folder.path)
+    start = image.replace(":", "-")
+    for tag, digest in (
+        ("v1", image),
+        (f"{start}.sig", signatures),
+        (f"{start}.att", attestations),
+    ):
+        assert layout.manifest("reg.example/app", tag, DEFAULT_ACCESS).digest == digest
+    for tag in (f"{start}.sbom", start, f"sha256-{'0' * 64}.sig"):
+        with pytest.raises(ImageNotFoundError):
+            layout.manifest("reg.example/app", tag, DEFAULT_ACCESS)
+
+
+def test_one_image_without_a_name_is_what_is_asked_for(folder: _Folder) -> None:
+    image = folder.add("", {"layers": []})
+    folder.add("", {"layers": [1], "subject": {"digest": image}})
+    layout = OciLayout(folder.path)
+    assert layout.manifest("reg.example/app", "v1", DEFAULT_ACCESS).digest == image
+    folder.add("", {"layers": [2]})
+    with pytest.raises(ImageNotFoundError):
+        OciLayout(folder.path).manifest("reg.example/app", "v1", DEFAULT_ACCESS)
 
 
 def test_image_data_comes_from_the_folder(folder: _Folder) -> None:
