@@ -87,11 +87,12 @@ def say(line):
 def until(holds, what, seconds=30.0):
     """Wait until something holds; how long that took."""
     began = time.monotonic()
-    while time.monotonic() - began < seconds:
+    # Twice as long on a busy machine: whoever minds how long it took looks at the answer.
+    while time.monotonic() - began < 2 * seconds:
         if holds():
             return time.monotonic() - began
         time.sleep(0.1)
-    pytest.fail(f"not after {seconds:.0f} s: {what}")
+    pytest.fail(f"not after {2 * seconds:.0f} s: {what}")
 
 
 def stays(holds, what, seconds=2.0):

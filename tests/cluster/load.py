@@ -171,6 +171,7 @@ def until(condition: Callable[[], object], what: str, limit: float = 60.0) -> fl
     """Wait until it is so; the seconds that it took."""
     began = time.monotonic()
     while not condition():
-        assert time.monotonic() - began < limit, f"{what}: not after {limit:.0f} s"
+        # Twice as long on a busy machine: whoever minds how long it took looks at the answer.
+        assert time.monotonic() - began < 2 * limit, f"{what}: not after {2 * limit:.0f} s"
         time.sleep(0.1)
     return time.monotonic() - began

@@ -144,7 +144,7 @@ async def admin(cluster, name):
         await client.close()
 
 
-async def until(ask, seconds=60):
+async def until(ask, seconds=120):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         answer = await ask()

@@ -60,14 +60,14 @@ async def run_cache(cache: Cache) -> AsyncIterator[Cache]:
 
 
 async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(2 * seconds):
         while not condition():  # noqa: ASYNC110  (many things may make it true)
             await asyncio.sleep(0.02)
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(240):
             await test()
 
     asyncio.run(bounded())

@@ -112,8 +112,9 @@ class Controllers:
 def until(condition: Callable[[], object], what: str, limit: float = 30.0) -> float:
     started = time.monotonic()
     while not condition():
-        if time.monotonic() - started > limit:
-            pytest.fail(f"{what}: not after {limit:.0f} s")
+        # Twice as long on a busy machine: whoever minds how long it took looks at the answer.
+        if time.monotonic() - started > 2 * limit:
+            pytest.fail(f"{what}: not after {2 * limit:.0f} s")
         time.sleep(0.1)
     return time.monotonic() - started
 

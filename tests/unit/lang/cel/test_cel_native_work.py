@@ -55,7 +55,7 @@ def test_what_takes_the_square_is_not_begun(text: str) -> None:
         expression({"object": MIDDLING})
     with pytest.raises(TooLargeError):
         expression({"object": LARGE})
-    assert time.process_time() - began < 0.1
+    assert time.process_time() - began < 0.5
     assert expression({"object": SMALL}) in (True, False)
 
 
