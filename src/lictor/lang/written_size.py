@@ -21,14 +21,18 @@ _LEAST: Final = 1024 * 1024
 _TIMES: Final = 8
 
 
-def ensure_room(value: Json) -> None:
-    """Raise MemoryError where this value could not be written, TooLargeError beyond all limits."""
+def ensure_room(value: Json) -> int:
+    """Roughly the bytes that it will be when written out.
+
+    MemoryError where it could not be written, TooLargeError beyond all limits.
+    """
     size = measure_written(value)
     try:
         # Asked for and given back untouched: this costs some microseconds, and no memory.
         mmap.mmap(-1, _LEAST + size * _TIMES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except OSError:
         raise MemoryError("no room to write a value out") from None
+    return size
 
 
 # No object that an API server takes is half as large.

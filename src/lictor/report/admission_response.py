@@ -11,6 +11,7 @@ import msgspec
 import orjson
 import yaml
 
+from lictor.errors import TooLargeError
 from lictor.lang.patch.pointer import diff
 from lictor.lang.written_size import ensure_room
 from lictor.model.request import Operation, Request
@@ -93,6 +94,9 @@ API_VERSION = "admission.k8s.io/v1"
 # Nobody reads more; a policy can make its message as large as memory is.
 _LONGEST = 64 * 1024
 _MOST_WARNINGS = 100
+# An API server takes no object that is larger: what such a patch makes could not be stored. To
+# write and send it would keep other requests waiting.
+_LARGEST_PATCH = 3 * 1024 * 1024
 _BROKEN = (Status.FAIL, Status.ERROR)
 _TOLD = (Status.FAIL, Status.ERROR, Status.WARN)
 _VERBS = {Status.FAIL: "failed", Status.ERROR: "error"}
@@ -152,10 +156,10 @@ def build_answer(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:
 
 
 def render_review(uid: str, answer: AdmissionAnswer, api_version: str = API_VERSION) -> bytes:
-    """The AdmissionReview that carries an answer."""
+    """The AdmissionReview that carries an answer; TooLargeError where that is too large."""
     response: JsonObject = {"uid": uid, "allowed": answer.allowed}
-    if answer.patch:
-        ensure_room(list(answer.patch))
+    if answer.patch and ensure_room(list(answer.patch)) > _LARGEST_PATCH:
+        raise TooLargeError(f"the patch is larger than {_LARGEST_PATCH >> 20} MiB")
     if not answer.allowed:
         response["status"] = {"status": "Failure", "message": _shorten(answer.message)}
     if answer.warnings:

@@ -129,8 +129,10 @@ class App:
     ) -> HttpResponse:
         try:
             body = render_review(review.uid, answer, review.api_version)
-        except (MemoryError, TooLargeError):
+        except MemoryError:
             answer, body = self._render_again(review, answer)
+        except TooLargeError as error:
+            answer, body = _refuse_answer(review, str(error))
         seconds = time.monotonic() - began
         self._note(target, review, answer, seconds)
         if self._payload_log is not None:
@@ -149,9 +151,8 @@ class App:
         self._make_room()
         try:
             return answer, render_review(review.uid, answer, review.api_version)
-        except (MemoryError, TooLargeError):
-            refusal = AdmissionAnswer(allowed=False, message="the answer is too large")
-            return refusal, render_review(review.uid, refusal, review.api_version)
+        except MemoryError:
+            return _refuse_answer(review, "out of memory")
 
     def _refuse_unread(self, call: HttpRequest, why: str) -> HttpResponse:
         """An answer wherever we know to which question: without one, a failure policy counts.
@@ -201,6 +202,11 @@ class App:
                 "ms": round(seconds * 1000, 3),
             },
         )
+
+
+def _refuse_answer(review: Review, why: str) -> tuple[AdmissionAnswer, bytes]:
+    refusal = AdmissionAnswer(allowed=False, message=f"the answer is too large: {why}")
+    return refusal, render_review(review.uid, refusal, review.api_version)
 
 
 def _refuse(status: HTTPStatus, why: str) -> HttpResponse:

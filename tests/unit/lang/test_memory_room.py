@@ -9,7 +9,7 @@ _LIMITED = """
 import resource, sys
 from pathlib import Path
 {imports}
-value = {{'a': ['x' * 1000] * 7000}}
+value = {{'a': ['x' * 1000] * 2500}}
 data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_DATA, (data + {room} * 1024 * 1024, -1))
 try:

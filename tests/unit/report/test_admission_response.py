@@ -5,6 +5,7 @@ from base64 import b64decode
 import orjson
 import pytest
 
+from lictor.errors import TooLargeError
 from lictor.model.request import Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
@@ -204,3 +205,14 @@ def test_answers_have_a_largest_size() -> None:
     texts = tuple("x" * 200_000 for _ in range(200))
     assert len(render_review("1", AdmissionAnswer(allowed=False, message=texts[0]))) < 70_000
     assert len(render_review("1", AdmissionAnswer(warnings=texts))) < 7_000_000
+
+
+@pytest.mark.parametrize(("size", "is_written"), [(1_000_000, True), (3_500_000, False)])
+def test_patches_have_a_largest_size(size: int, *, is_written: bool) -> None:
+    """What it would make of an object could not be stored."""
+    answer = AdmissionAnswer(patch=({"op": "add", "path": "/data/a", "value": "x" * size},))
+    if is_written:
+        assert len(render_review("1", answer)) > size
+        return
+    with pytest.raises(TooLargeError, match="larger than 3 MiB"):
+        render_review("1", answer)

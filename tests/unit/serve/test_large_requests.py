@@ -64,6 +64,24 @@ def test_a_small_request_waits_for_one_large_one_at_most(tmp_path: Path) -> None
     assert answered.count("large") == 6
 
 
+def test_a_patch_that_nobody_could_store_is_not_sent(tmp_path: Path) -> None:
+    """Several copies of a large object take long to write and to send; the request is refused."""
+    rule = require_label("team")
+    del rule["validate"]
+    copies = "\n".join(
+        f"- {{op: copy, from: /metadata/annotations, path: /metadata/copy{n}}}" for n in range(8)
+    )
+    rule["mutate"] = {"patchesJson6902": copies}
+    bench = Bench(write_policies(tmp_path, make_policy("copies", rule)))
+    made_room: list[bool] = []
+    bench.app._make_room = lambda: made_room.append(True)
+    response = bench.ask("/mutate/fail", make_large())
+    assert not response["allowed"]
+    assert "the answer is too large" in response["status"]["message"]
+    # There is memory enough: no other process is needed.
+    assert made_room == []
+
+
 class Flood(threading.Thread):
     """Sends large reviews, one after the other."""
 
