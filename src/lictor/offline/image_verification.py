@@ -22,7 +22,7 @@ from lictor.offline.image_policies import ImagePolicies, conclude_policies
 from lictor.offline.lookups import GivenObjects, choose_given, choose_registries
 from lictor.ports import Descriptor, ImageManifest, Registries, RegistryAccess
 from lictor.raw import Json
-from lictor.report.image_verification import ImageClaim, ImageVerification, SignerVerdict
+from lictor.report.image_verification import ImageClaim, ImageVerificationReport, SignerVerdict
 from lictor.signatures.records import (
     CosignAttestor,
     FoundEnvelope,
@@ -97,7 +97,7 @@ def verify_images(
     registries: Registries,
     policies: tuple[str, ...] = (),
     rule: str = "",
-) -> list[ImageVerification]:
+) -> list[ImageVerificationReport]:
     """What is to be told of each image; with policies, each of them must accept it, too."""
     references = [_parse(name) for name in names]
     judges = ImagePolicies.load(policies, rule, registries) if policies else None
@@ -108,7 +108,9 @@ def verify_images(
     return told
 
 
-def _judge(told: ImageVerification, judges: ImagePolicies, demand: Demand) -> ImageVerification:
+def _judge(
+    told: ImageVerificationReport, judges: ImagePolicies, demand: Demand
+) -> ImageVerificationReport:
     explanations = judges.explain(told.image)
     accepted, summary = conclude_policies(explanations)
     if demand.attestors:
@@ -125,7 +127,7 @@ def _parse(name: str) -> ImageReference:
 
 def verify_image(
     reference: ImageReference, demand: Demand, registries: Registries
-) -> ImageVerification:
+) -> ImageVerificationReport:
     """What lies beside an image, and whether it is what was demanded."""
     wanted, access = reference.digest or reference.tag, demand.location.access
     try:
@@ -133,9 +135,9 @@ def verify_image(
         image = SignedImage(reference.repository, digest)
         claims = tuple(list_claims(image, demand, registries))
     except LookupFailedError as error:
-        return ImageVerification(reference.reference, summary=str(error))
+        return ImageVerificationReport(reference.reference, summary=str(error))
     verified, summary = _conclude(claims, demand)
-    return ImageVerification(
+    return ImageVerificationReport(
         reference.reference, digest, claims, is_verified=verified, summary=summary
     )
 
@@ -380,7 +382,7 @@ def _select(claims: Iterable[ImageClaim], demand: Demand) -> list[ImageClaim]:
     return [claim for claim in claims if claim.kind == SIGNATURE]
 
 
-def list_statements(verification: ImageVerification, demand: Demand) -> Iterator[bytes]:
+def list_statements(verification: ImageVerificationReport, demand: Demand) -> Iterator[bytes]:
     """The statements that count, of the type that was asked for, each as one line of JSON."""
     for claim in _select(verification.claims, demand):
         if claim.is_accepted and claim.statement is not None:

@@ -15,10 +15,10 @@ from lictor.errors import LookupFailedError
 from lictor.http.client import ClientResponse
 from lictor.ports import RegistryAccess
 from lictor.raw import Json
-from lictor.registry.credentials import Credential
-from lictor.registry.pool import Server
+from lictor.registry.credentials import RegistryCredential
+from lictor.registry.pool import RegistryServer
 from lictor.registry.repository_name import Repository, is_loopback
-from lictor.registry.transport import HttpRequest, split_url
+from lictor.registry.transport import RegistryRequest, split_url
 
 _CHALLENGE = re.compile(r"(?:^|,\s*)(?P<scheme>Bearer|Basic)\b", re.IGNORECASE)
 _PARAMETER = re.compile(
@@ -31,8 +31,8 @@ _MOST_TOKEN_BYTES = 64 * 1024
 _USUAL_SECONDS = 60.0
 _LONGEST_SECONDS = 3600.0
 
-Send: TypeAlias = Callable[[HttpRequest], Awaitable[ClientResponse]]
-_Key: TypeAlias = tuple[Server, str, RegistryAccess]
+Send: TypeAlias = Callable[[RegistryRequest], Awaitable[ClientResponse]]
+_Key: TypeAlias = tuple[RegistryServer, str, RegistryAccess]
 
 
 class Challenge(msgspec.Struct, frozen=True):
@@ -72,21 +72,23 @@ class Authorizer:
         # Until when, and what.
         self._kept: OrderedDict[_Key, tuple[float, str]] = OrderedDict()
 
-    def recall(self, server: Server, repository: Repository, access: RegistryAccess) -> str:
+    def recall(self, server: RegistryServer, repository: Repository, access: RegistryAccess) -> str:
         """The header that worked before; empty where there is none."""
         until, header = self._kept.get((server, repository.path, access), (0.0, ""))
         return header if time.monotonic() < until else ""
 
-    def forget(self, server: Server, repository: Repository, access: RegistryAccess) -> None:
+    def forget(
+        self, server: RegistryServer, repository: Repository, access: RegistryAccess
+    ) -> None:
         self._kept.pop((server, repository.path, access), None)
 
     async def meet(
         self,
         header: str,
-        request: HttpRequest,
+        request: RegistryRequest,
         repository: Repository,
         access: RegistryAccess,
-        credential: Credential | None,
+        credential: RegistryCredential | None,
     ) -> str:
         """The header that a challenge wants; empty where it cannot be met."""
         challenge = parse_challenge(header)
@@ -113,9 +115,9 @@ class Authorizer:
     async def _fetch_token(
         self,
         challenge: Challenge,
-        request: HttpRequest,
+        request: RegistryRequest,
         repository: Repository,
-        credential: Credential | None,
+        credential: RegistryCredential | None,
     ) -> tuple[str, float]:
         asked = _write_token_request(challenge, request, repository, credential)
         response = await self._send(asked)
@@ -127,7 +129,7 @@ class Authorizer:
         return _read_token(response.content, asked.server.authority)
 
 
-def _write_basic(credential: Credential | None) -> str:
+def _write_basic(credential: RegistryCredential | None) -> str:
     if credential is None or not (credential.username or credential.password):
         return ""
     pair = f"{credential.username}:{credential.password}"
@@ -136,10 +138,10 @@ def _write_basic(credential: Credential | None) -> str:
 
 def _write_token_request(
     challenge: Challenge,
-    request: HttpRequest,
+    request: RegistryRequest,
     repository: Repository,
-    credential: Credential | None,
-) -> HttpRequest:
+    credential: RegistryCredential | None,
+) -> RegistryRequest:
     server, target = split_url(challenge.realm, request.name, request.server)
     _check_realm(server, request)
     # Whatever the registry proposes: no more than to read this repository.
@@ -152,13 +154,13 @@ def _write_token_request(
             "client_id": "lictor",
             "refresh_token": credential.identity_token,
         }
-        return HttpRequest(server, target, name, form=urlencode(form).encode())
+        return RegistryRequest(server, target, name, form=urlencode(form).encode())
     query = urlencode({key: value for key, value in words.items() if value})
     target += ("&" if "?" in target else "?") + query
-    return HttpRequest(server, target, name, authorization=_write_basic(credential))
+    return RegistryRequest(server, target, name, authorization=_write_basic(credential))
 
 
-def _check_realm(server: Server, request: HttpRequest) -> None:
+def _check_realm(server: RegistryServer, request: RegistryRequest) -> None:
     """Passwords and tokens do not travel in the clear where the registry itself does not."""
     registry = request.server
     if server.is_secure or (server.host == registry.host and not registry.is_secure):

@@ -20,10 +20,10 @@ from lictor.registry.manifests import (
     read_descriptors,
     read_manifest,
 )
-from lictor.registry.pool import Server
+from lictor.registry.pool import RegistryServer
 from lictor.registry.repository_name import Repository, check_digest, is_loopback, split_host
 from lictor.registry.settings import RegistrySettings
-from lictor.registry.transport import HttpRequest, Transport, split_url
+from lictor.registry.transport import RegistryRequest, Transport, split_url
 from lictor.registry.waiting import WaitingLines
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class RegistryClient:
         self._flights: dict[Hashable, asyncio.Task[Any]] = {}
         self._lines = WaitingLines()
         # How registries are spoken to that may do without TLS, once one of both ways has worked.
-        self._known: dict[Server, Server] = {}
+        self._known: dict[RegistryServer, RegistryServer] = {}
 
     def close(self) -> None:
         self._transport.close()
@@ -141,9 +141,9 @@ class RegistryClient:
 
     async def fetch_url(self, url: str, namespace: str) -> ClientResponse:
         """A GET of what is no registry, without credentials; `namespace`: of who names the URL."""
-        server, target = split_url(url, url, Server("", 0, is_trusted=not namespace))
+        server, target = split_url(url, url, RegistryServer("", 0, is_trusted=not namespace))
         most = self._settings.manifest_bytes
-        return await self._exchange(HttpRequest(server, target, url, most_bytes=most))
+        return await self._exchange(RegistryRequest(server, target, url, most_bytes=most))
 
     async def _try_places(
         self, repository: Repository, fetch: Callable[[Repository], Coroutine[None, None, T]]
@@ -202,21 +202,25 @@ class RegistryClient:
             return await self._send_to(known, question)
         return await self._find_out(first, others[0], question)
 
-    def _list_servers(self, question: _Question) -> list[Server]:
+    def _list_servers(self, question: _Question) -> list[RegistryServer]:
         """The server, and where TLS is not a must, the other way to speak with it."""
         registry, access = question.repository.registry, question.access
         host, port = split_host(registry)
         is_insecure = access.allow_insecure or self._settings.is_insecure(registry)
         trusted = not access.namespace
-        secure = Server(
+        secure = RegistryServer(
             host, port or 443, is_secure=True, is_verified=not is_insecure, is_trusted=trusted
         )
-        plain = Server(host, port or 80, is_secure=False, is_verified=False, is_trusted=trusted)
+        plain = RegistryServer(
+            host, port or 80, is_secure=False, is_verified=False, is_trusted=trusted
+        )
         if is_loopback(host):
             return [plain, secure]
         return [secure, plain] if is_insecure else [secure]
 
-    async def _find_out(self, first: Server, other: Server, question: _Question) -> ClientResponse:
+    async def _find_out(
+        self, first: RegistryServer, other: RegistryServer, question: _Question
+    ) -> ClientResponse:
         """Try both ways to speak with a server, and remember which it was."""
         chosen = first
         try:
@@ -237,10 +241,10 @@ class RegistryClient:
         self._known[first] = chosen
         return response
 
-    async def _send_to(self, server: Server, question: _Question) -> ClientResponse:
+    async def _send_to(self, server: RegistryServer, question: _Question) -> ClientResponse:
         repository, access = question.repository, question.access
         known = self._authorizer.recall(server, repository, access)
-        request = HttpRequest(
+        request = RegistryRequest(
             server,
             f"/v2/{repository.path}/{question.path}",
             question.name,
@@ -272,7 +276,7 @@ class RegistryClient:
             raise LookupFailedError(f"{question.name}: {problem}")
         return response
 
-    async def _exchange(self, request: HttpRequest) -> ClientResponse:
+    async def _exchange(self, request: RegistryRequest) -> ClientResponse:
         authority = request.server.authority
         try:
             return await self._transport.send(request)

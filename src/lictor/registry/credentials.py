@@ -32,7 +32,7 @@ _MOST_BYTES = 1024 * 1024
 _TOKEN_USER = "<token>"  # noqa: S105
 
 
-class Credential(msgspec.Struct, frozen=True):
+class RegistryCredential(msgspec.Struct, frozen=True):
     """What a registry, or who makes tokens for it, is shown."""
 
     username: str = ""
@@ -44,7 +44,7 @@ class Credential(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         # Never in a message or a log.
-        return "Credential(...)"
+        return "RegistryCredential(...)"
 
 
 # The content of `.dockerconfigjson` of a Secret, by namespace and name.
@@ -72,11 +72,11 @@ class Keychain:
         self._sources = sources
         self._clouds = CloudProviders(sources.environment)
         self._kept: OrderedDict[
-            tuple[Repository, RegistryAccess], tuple[float, Credential | None]
+            tuple[Repository, RegistryAccess], tuple[float, RegistryCredential | None]
         ] = OrderedDict()
         self._lock = threading.Lock()
 
-    def find(self, repository: Repository, access: RegistryAccess) -> Credential | None:
+    def find(self, repository: Repository, access: RegistryAccess) -> RegistryCredential | None:
         """The credential for a repository; None where it is asked without one."""
         key = repository, access
         with self._lock:
@@ -90,7 +90,7 @@ class Keychain:
                 self._kept.popitem(last=False)
         return found
 
-    def _search(self, repository: Repository, access: RegistryAccess) -> Credential | None:
+    def _search(self, repository: Repository, access: RegistryAccess) -> RegistryCredential | None:
         for namespace, name in self._list_secrets(access):
             found = self._search_secret(namespace, name, repository)
             if found is not None:
@@ -128,14 +128,14 @@ class Keychain:
 
     def _search_secret(
         self, namespace: str, name: str, repository: Repository
-    ) -> Credential | None:
+    ) -> RegistryCredential | None:
         if self._sources.read_secret is None:
             return None
         what = f"Secret {namespace}/{name}"
         content = self._sources.read_secret(namespace, name)
         return _search_auths(_read_config(content, what), repository)
 
-    def _ask_provider(self, provider: str, repository: Repository) -> Credential | None:
+    def _ask_provider(self, provider: str, repository: Repository) -> RegistryCredential | None:
         if provider == "default":
             return self._search_docker(repository)
         if provider == "github":
@@ -143,9 +143,9 @@ class Keychain:
         found = self._clouds.find(provider, repository.registry)
         if found is None:
             return None
-        return Credential(found.username, found.password, found.identity_token)
+        return RegistryCredential(found.username, found.password, found.identity_token)
 
-    def _search_docker(self, repository: Repository) -> Credential | None:
+    def _search_docker(self, repository: Repository) -> RegistryCredential | None:
         path = self._find_docker_file()
         try:
             with path.open("rb") as file:
@@ -169,11 +169,13 @@ class Keychain:
         return (Path(folder) if folder else Path(home) / ".docker") / "config.json"
 
 
-def _ask_github(repository: Repository, environment: Mapping[str, str]) -> Credential | None:
+def _ask_github(
+    repository: Repository, environment: Mapping[str, str]
+) -> RegistryCredential | None:
     token = environment.get("GITHUB_TOKEN")
     if not token or repository.registry not in ("ghcr.io", "docker.pkg.github.com"):
         return None
-    return Credential(environment.get("GITHUB_ACTOR") or "unset", token)
+    return RegistryCredential(environment.get("GITHUB_ACTOR") or "unset", token)
 
 
 # --- files
@@ -190,12 +192,12 @@ def _read_config(content: bytes, what: str) -> JsonObject:
     return found
 
 
-def _search_auths(config: JsonObject, repository: Repository) -> Credential | None:
+def _search_auths(config: JsonObject, repository: Repository) -> RegistryCredential | None:
     """The entry that fits best: that with the longest path."""
     auths = config.get("auths")
     if not isinstance(auths, dict):
         return None
-    best: tuple[int, Credential] | None = None
+    best: tuple[int, RegistryCredential] | None = None
     for key, entry in auths.items():
         rank = _rank(key, repository)
         found = _read_entry(entry) if rank else None
@@ -236,20 +238,20 @@ def _fits_wildcard(pattern: str, registry: str) -> bool:
     )
 
 
-def _read_entry(entry: Json) -> Credential | None:
+def _read_entry(entry: Json) -> RegistryCredential | None:
     if not isinstance(entry, dict):
         return None
     username, password = _text(entry.get("username")), _text(entry.get("password"))
     pair = _text(entry.get("auth"))
     if pair:
         username, password = _split_pair(pair)
-    found = Credential(
+    found = RegistryCredential(
         username,
         password,
         identity_token=_text(entry.get("identitytoken")),
         registry_token=_text(entry.get("registrytoken")),
     )
-    return found if found != Credential() else None
+    return found if found != RegistryCredential() else None
 
 
 def _split_pair(text: str) -> tuple[str, str]:
@@ -280,7 +282,9 @@ def _list_servers(registry: str) -> Iterable[str]:
     return (_HUB_SERVER, *_HUB_KEYS) if registry == HUB else (registry, f"https://{registry}")
 
 
-def _run_helper(helper: str, registry: str, sources: CredentialSources) -> Credential | None:
+def _run_helper(
+    helper: str, registry: str, sources: CredentialSources
+) -> RegistryCredential | None:
     """What `docker-credential-HELPER get` says."""
     if not _HELPER.fullmatch(helper):
         raise LookupFailedError(f"{helper[:80]!r} is no name of a credential helper")
@@ -308,7 +312,9 @@ def _run_helper(helper: str, registry: str, sources: CredentialSources) -> Crede
     return _read_helper(done, program)
 
 
-def _read_helper(done: "subprocess.CompletedProcess[bytes]", program: str) -> Credential | None:
+def _read_helper(
+    done: "subprocess.CompletedProcess[bytes]", program: str
+) -> RegistryCredential | None:
     said = done.stdout[:_MOST_BYTES]
     if done.returncode:
         if b"credentials not found" in said or b"credentials not found" in done.stderr:
@@ -323,5 +329,5 @@ def _read_helper(done: "subprocess.CompletedProcess[bytes]", program: str) -> Cr
         raise LookupFailedError(f"{program} answered no credentials")
     username, secret = _text(found.get("Username")), _text(found["Secret"])
     if username == _TOKEN_USER:
-        return Credential(identity_token=secret)
-    return Credential(username, secret)
+        return RegistryCredential(identity_token=secret)
+    return RegistryCredential(username, secret)

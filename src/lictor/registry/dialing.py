@@ -12,7 +12,7 @@ from lictor.errors import LookupFailedError
 from lictor.http.addresses import list_meanings, resolve
 from lictor.http.client import ClientConnection, write_head
 from lictor.lang.cel.library.http import find_blocked_network
-from lictor.registry.pool import Server
+from lictor.registry.pool import RegistryServer
 from lictor.registry.proxies import Proxy, ProxyChoice
 from lictor.registry.settings import RegistrySettings
 
@@ -33,10 +33,10 @@ class Dialer:
             OrderedDict()
         )
 
-    def find_proxy(self, server: Server) -> Proxy | None:
+    def find_proxy(self, server: RegistryServer) -> Proxy | None:
         return self._proxies.find(server.host, server.port, is_secure=server.is_secure)
 
-    async def dial(self, server: Server) -> ClientConnection:
+    async def dial(self, server: RegistryServer) -> ClientConnection:
         """A connection; LookupFailedError where none may be made, OSError where none can."""
         proxy = self.find_proxy(server)
         if proxy is not None:
@@ -63,7 +63,7 @@ class Dialer:
                 return ClientConnection(reader, writer)
         raise failure or OSError(f"no address of {server.host}")
 
-    async def _find_addresses(self, server: Server) -> list[str]:
+    async def _find_addresses(self, server: RegistryServer) -> list[str]:
         """The addresses to try, all of which were looked at: no name is resolved again."""
         self._check_name(server)
         addresses = await self._resolve(server.host, server.port)
@@ -83,12 +83,12 @@ class Dialer:
                 self._names.popitem(last=False)
         return await asyncio.shield(task)
 
-    def _check_name(self, server: Server) -> None:
+    def _check_name(self, server: RegistryServer) -> None:
         host = server.host.lower().rstrip(".")
         if host in self._list_blocked(server):
             raise LookupFailedError(f"registry {server.authority} is not asked: {host} is blocked")
 
-    def _check_address(self, server: Server, address: str) -> None:
+    def _check_address(self, server: RegistryServer, address: str) -> None:
         blocked = self._list_blocked(server)
         for meant in list_meanings(address):
             network = find_blocked_network(meant, blocked)
@@ -98,13 +98,13 @@ class Dialer:
                     f"{network}; --registryAllowlist={server.authority} lets it be asked"
                 )
 
-    def _list_blocked(self, server: Server) -> tuple[str, ...]:
+    def _list_blocked(self, server: RegistryServer) -> tuple[str, ...]:
         rules = self._settings.addresses
         if server.authority in rules.allowed:
             return ()
         return rules.blocked if server.is_trusted else rules.blocked + rules.blocked_in_namespaces
 
-    async def _dial_proxy(self, server: Server, proxy: Proxy) -> ClientConnection:
+    async def _dial_proxy(self, server: RegistryServer, proxy: Proxy) -> ClientConnection:
         """Through a proxy, which resolves names by itself: written addresses are looked at."""
         self._check_name(server)
         written = _read_address(server.host)
@@ -120,13 +120,13 @@ class Dialer:
                 raise
         return ClientConnection(reader, writer)
 
-    def _context(self, server: Server) -> ssl.SSLContext:
+    def _context(self, server: RegistryServer) -> ssl.SSLContext:
         found = self._contexts.get(server.is_verified)
         if found is None:
             found = self._contexts[server.is_verified] = self._build_context(server)
         return found
 
-    def _build_context(self, server: Server) -> ssl.SSLContext:
+    def _build_context(self, server: RegistryServer) -> ssl.SSLContext:
         # SSL_CERT_FILE and SSL_CERT_DIR are read by OpenSSL itself.
         context = ssl.create_default_context()
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -158,7 +158,7 @@ def _read_address(host: str) -> str | None:
 
 
 async def _tunnel(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: Server, proxy: Proxy
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: RegistryServer, proxy: Proxy
 ) -> None:
     host = f"[{server.host}]" if ":" in server.host else server.host
     target = f"{host}:{server.port}"

@@ -22,7 +22,7 @@ _SILENCES = 3
 _REST = 5.0
 
 
-class Server(msgspec.Struct, frozen=True):
+class RegistryServer(msgspec.Struct, frozen=True):
     """Where a connection leads, and how it is secured."""
 
     host: str
@@ -40,7 +40,7 @@ class Server(msgspec.Struct, frozen=True):
         return host if self.port == usual else f"{host}:{self.port}"
 
 
-Dial: TypeAlias = Callable[[Server], Awaitable[ClientConnection]]
+Dial: TypeAlias = Callable[[RegistryServer], Awaitable[ClientConnection]]
 
 
 class _Share:
@@ -63,7 +63,7 @@ class _Share:
     def is_unused(self) -> bool:
         return not self.waiting and not self.busy
 
-    def check(self, server: Server) -> None:
+    def check(self, server: RegistryServer) -> None:
         """LookupFailedError while a registry is given up that does not answer."""
         if self.silences >= _SILENCES and time.monotonic() < self.given_up + _REST:
             raise LookupFailedError(
@@ -90,9 +90,11 @@ class ConnectionPool:
         self._dial = dial
         self._room = asyncio.Semaphore(settings.connections)
         self._strangers = asyncio.Semaphore(settings.connections_to_strangers)
-        self._shares: OrderedDict[Server, _Share] = OrderedDict()
+        self._shares: OrderedDict[RegistryServer, _Share] = OrderedDict()
 
-    async def exchange(self, server: Server, message: bytes, most_bytes: int) -> ClientResponse:
+    async def exchange(
+        self, server: RegistryServer, message: bytes, most_bytes: int
+    ) -> ClientResponse:
         """One request and its answer; OSError where the connection breaks or takes too long."""
         share = self._share(server)
         share.check(server)
@@ -106,7 +108,7 @@ class ConnectionPool:
                 raise
 
     async def _exchange(
-        self, share: _Share, server: Server, message: bytes, most_bytes: int
+        self, share: _Share, server: RegistryServer, message: bytes, most_bytes: int
     ) -> ClientResponse:
         connection = await self._take(share, server)
         try:
@@ -123,7 +125,7 @@ class ConnectionPool:
         return response
 
     @contextlib.asynccontextmanager
-    async def _hold(self, share: _Share, server: Server) -> AsyncIterator[None]:
+    async def _hold(self, share: _Share, server: RegistryServer) -> AsyncIterator[None]:
         """A place in the share and in the pool."""
         if share.waiting >= self._settings.waiting_per_registry:
             raise LookupFailedError(
@@ -147,7 +149,7 @@ class ConnectionPool:
             share.busy -= 1
             share.room.release()
 
-    async def _take(self, share: _Share, server: Server) -> ClientConnection:
+    async def _take(self, share: _Share, server: RegistryServer) -> ClientConnection:
         while share.idle:
             connection = share.idle.pop()
             if connection.is_fresh:
@@ -168,7 +170,7 @@ class ConnectionPool:
         for share in self._shares.values():
             share.close()
 
-    def _share(self, server: Server) -> _Share:
+    def _share(self, server: RegistryServer) -> _Share:
         found = self._shares.get(server)
         if found is None:
             if len(self._shares) >= _MOST_SERVERS:

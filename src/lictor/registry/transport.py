@@ -11,7 +11,7 @@ import msgspec
 from lictor.errors import LookupFailedError
 from lictor.http.client import AnswerTooLargeError, ClientResponse, write_head
 from lictor.registry.dialing import Dialer
-from lictor.registry.pool import ConnectionPool, Server
+from lictor.registry.pool import ConnectionPool, RegistryServer
 from lictor.registry.settings import RegistrySettings
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
@@ -22,10 +22,10 @@ _MOST_RESTING = 1024
 _FORM = "application/x-www-form-urlencoded"
 
 
-class HttpRequest(msgspec.Struct, frozen=True):
+class RegistryRequest(msgspec.Struct, frozen=True):
     """A GET; a POST where there is a form. `name` is what messages call it."""
 
-    server: Server
+    server: RegistryServer
     target: str
     name: str
     accept: str = "*/*"
@@ -42,12 +42,12 @@ class Transport:
         self._dialer = Dialer(settings)
         self._pool = ConnectionPool(settings, self._dialer.dial)
         # Until when a server wants to be left alone.
-        self._resting: dict[Server, float] = {}
+        self._resting: dict[RegistryServer, float] = {}
 
     def close(self) -> None:
         self._pool.close()
 
-    async def send(self, request: HttpRequest) -> ClientResponse:
+    async def send(self, request: RegistryRequest) -> ClientResponse:
         """The answer at the end of all redirects, whatever its status; OSError for none."""
         for _ in range(_MOST_REDIRECTS + 1):
             response = await self._send_patiently(request)
@@ -57,7 +57,7 @@ class Transport:
             request = _follow(request, location)
         raise LookupFailedError(f"{request.name}: more than {_MOST_REDIRECTS} redirects")
 
-    async def _send_patiently(self, request: HttpRequest) -> ClientResponse:
+    async def _send_patiently(self, request: RegistryRequest) -> ClientResponse:
         """The answer to one request, sent again where that may help."""
         for attempt in range(1, self._settings.attempts + 1):
             is_last = attempt == self._settings.attempts
@@ -84,7 +84,7 @@ class Transport:
             await asyncio.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _rest(self, request: HttpRequest) -> None:
+    async def _rest(self, request: RegistryRequest) -> None:
         until = self._resting.get(request.server)
         if until is None:
             return
@@ -98,14 +98,14 @@ class Transport:
             )
         await asyncio.sleep(wait)
 
-    def _note_pause(self, server: Server, seconds: float) -> None:
+    def _note_pause(self, server: RegistryServer, seconds: float) -> None:
         now = time.monotonic()
         if len(self._resting) >= _MOST_RESTING:
             self._resting = {each: until for each, until in self._resting.items() if until > now}
         if len(self._resting) < _MOST_RESTING:
             self._resting[server] = now + seconds
 
-    async def _exchange(self, request: HttpRequest) -> ClientResponse:
+    async def _exchange(self, request: RegistryRequest) -> ClientResponse:
         server, target = request.server, request.target
         headers = [
             ("host", server.authority),
@@ -128,7 +128,7 @@ class Transport:
         return await self._pool.exchange(server, message, request.most_bytes)
 
 
-def _follow(request: HttpRequest, location: str) -> HttpRequest:
+def _follow(request: RegistryRequest, location: str) -> RegistryRequest:
     """The request that a redirect wants; credentials stay with the server they were meant for."""
     before = request.server
     scheme = "https" if before.is_secure else "http"
@@ -141,7 +141,9 @@ def _follow(request: HttpRequest, location: str) -> HttpRequest:
     return msgspec.structs.replace(request, server=server, target=target, authorization=kept)
 
 
-def split_url(url: str, name: str, like: Server, base: str = "") -> tuple[Server, str]:
+def split_url(
+    url: str, name: str, like: RegistryServer, base: str = ""
+) -> tuple[RegistryServer, str]:
     """The server and the path that a URL names; `like` is the server that named it."""
     try:
         parts = urlsplit(urljoin(base, url))
@@ -152,7 +154,7 @@ def split_url(url: str, name: str, like: Server, base: str = "") -> tuple[Server
         raise LookupFailedError(f"{name}: the registry names the URL {url[:200]!r}")
     is_secure = parts.scheme == "https"
     is_same = parts.hostname == like.host
-    server = Server(
+    server = RegistryServer(
         parts.hostname,
         port or (443 if is_secure else 80),
         is_secure,

@@ -50,7 +50,7 @@ class ImageClaim(msgspec.Struct, frozen=True):
         return any(not verdict.refused for verdict in self.verdicts)
 
 
-class ImageVerification(msgspec.Struct, frozen=True):
+class ImageVerificationReport(msgspec.Struct, frozen=True):
     """What is known of one image."""
 
     image: str
@@ -65,7 +65,7 @@ class ImageVerification(msgspec.Struct, frozen=True):
 # --- as text
 
 
-def render_verification(verification: ImageVerification) -> Iterator[str]:
+def render_verification(verification: ImageVerificationReport) -> Iterator[str]:
     """A tree, line by line; the last line is the outcome."""
     digest = f" is {verification.digest}" if verification.digest else ""
     yield f"{verification.image}{digest}"
@@ -118,12 +118,12 @@ def _cut(text: str) -> str:
 # --- as JSON
 
 
-def verifications_to_json(verifications: Sequence[ImageVerification]) -> list[JsonObject]:
+def verifications_to_json(verifications: Sequence[ImageVerificationReport]) -> list[JsonObject]:
     """One object for each image."""
     return [_to_json(verification) for verification in verifications]
 
 
-def _to_json(verification: ImageVerification) -> JsonObject:
+def _to_json(verification: ImageVerificationReport) -> JsonObject:
     made: JsonObject = {
         "image": verification.image,
         "digest": verification.digest,

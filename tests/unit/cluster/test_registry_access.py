@@ -10,7 +10,7 @@ from lictor.cluster.registry_access import build_sources, read_registry_settings
 from lictor.errors import ApiError, LookupFailedError, NotFoundError, UsageError
 from lictor.ports import RegistryAccess
 from lictor.raw import Json
-from lictor.registry.credentials import Credential, Keychain
+from lictor.registry.credentials import Keychain, RegistryCredential
 from lictor.registry.repository_name import Repository, parse_repository
 
 
@@ -97,7 +97,7 @@ def test_both_kinds_of_pull_secrets_are_read(data: Json) -> None:
 
     keychain = Keychain(build_sources(Flags(image_pull_secrets="pull"), "own", get))
     found = keychain.find(parse_repository("reg.example/app"), RegistryAccess())
-    assert found == Credential("me", "pass")
+    assert found == RegistryCredential("me", "pass")
     assert paths == ["/api/v1/namespaces/own/secrets/pull"]
 
 

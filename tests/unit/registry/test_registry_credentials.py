@@ -9,7 +9,7 @@ import pytest
 
 from lictor.errors import LookupFailedError
 from lictor.ports import RegistryAccess
-from lictor.registry.credentials import Credential, CredentialSources, Keychain
+from lictor.registry.credentials import CredentialSources, Keychain, RegistryCredential
 from lictor.registry.repository_name import parse_repository
 
 
@@ -73,15 +73,15 @@ def helper(tmp_path: Path) -> Mapping[str, str]:
 @pytest.mark.parametrize(
     ("registry", "expected"),
     [
-        ("known.example", Credential("me", "pass")),
-        ("token.example", Credential(identity_token="long")),
-        ("docker.io", Credential("hub", "pass")),
-        ("file.example", Credential("file", "x")),
+        ("known.example", RegistryCredential("me", "pass")),
+        ("token.example", RegistryCredential(identity_token="long")),
+        ("docker.io", RegistryCredential("hub", "pass")),
+        ("file.example", RegistryCredential("file", "x")),
         ("other.example", None),
     ],
 )
 def test_a_helper_is_asked(
-    helper: Mapping[str, str], registry: str, expected: Credential | None
+    helper: Mapping[str, str], registry: str, expected: RegistryCredential | None
 ) -> None:
     keychain = Keychain(CredentialSources(environment=helper))
     assert keychain.find(parse_repository(f"{registry}/app"), RegistryAccess()) == expected
