@@ -95,6 +95,10 @@ class RemoteRegistries:
 
     async def _fetch_pinned(self, client: RegistryClient, key: _Key) -> ImageManifest:
         _, place, digest, access = key
+        # Someone else may have got it since this was asked.
+        known = self._contents.get(key)
+        if isinstance(known, ImageManifest):
+            return known
         manifest = await client.fetch_manifest(place, digest, access)
         self._contents.put(key, manifest, len(manifest.content))
         return manifest
@@ -117,6 +121,9 @@ class RemoteRegistries:
 
     async def _fetch_blob(self, client: RegistryClient, key: _Key) -> bytes:
         _, place, digest, access = key
+        known = self._contents.get(key)
+        if isinstance(known, bytes):
+            return known
         content = await client.fetch_blob(place, digest, access)
         self._contents.put(key, content, len(content))
         return content
