@@ -16,8 +16,8 @@ from lictor.evaluate.cel.exceptions import (
 )
 from lictor.evaluate.cel.expressions import UNDECIDED, ExpressionCompiler, Holds
 from lictor.evaluate.cel.image_verification import (
-    ImageVerification,
     VerificationRules,
+    VerificationSession,
     current_verification,
     read_image,
 )
@@ -191,7 +191,7 @@ class ImageValidatingCheck(msgspec.Struct, frozen=True):
     judge: Judge
 
     def check(self, case: Case) -> tuple[Result, ...]:
-        verification = ImageVerification(self.parts.rules)
+        verification = VerificationSession(self.parts.rules)
         token = current_verification.set(verification)
         try:
             return self._check(case, verification)
@@ -201,7 +201,7 @@ class ImageValidatingCheck(msgspec.Struct, frozen=True):
         finally:
             current_verification.reset(token)
 
-    def _check(self, case: Case, verification: ImageVerification) -> tuple[Result, ...]:
+    def _check(self, case: Case, verification: VerificationSession) -> tuple[Result, ...]:
         selected = self.parts.select(case)
         if not isinstance(selected, _Selection):
             return selected
@@ -217,7 +217,7 @@ class ImageValidatingCheck(msgspec.Struct, frozen=True):
         return (_explain(failed, verification.refusals),)
 
     def _find_problems(
-        self, images: Iterable[str], verification: ImageVerification
+        self, images: Iterable[str], verification: VerificationSession
     ) -> Iterator[str]:
         wanted = self.parts.configuration
         for image in images:
@@ -271,7 +271,7 @@ class DigestPatch(msgspec.Struct, frozen=True):
 
     def _find_digests(self, images: Iterable[str]) -> dict[str, str]:
         """The names that have no digest, and the same with one."""
-        verification = ImageVerification(self.parts.rules)
+        verification = VerificationSession(self.parts.rules)
         return {
             image: f"{image}@{verification.find_digest(image)}"
             for image in images

@@ -63,7 +63,7 @@ class VerificationRules(msgspec.Struct, frozen=True):
         return SignedImage(parts.repository, found.digest)
 
 
-class ImageVerification:
+class VerificationSession:
     """The questions and answers of one evaluation."""
 
     def __init__(self, rules: VerificationRules) -> None:
@@ -254,7 +254,7 @@ def _read_name(attestor: Json) -> str:
     return name
 
 
-current_verification: ContextVar[ImageVerification] = ContextVar("current_verification")
+current_verification: ContextVar[VerificationSession] = ContextVar("current_verification")
 
 
 def bind_verification(
