@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 from signing import (
     REVIEW,
     MemoryRegistries,
@@ -20,6 +21,7 @@ from signing import (
 from lictor.assembly import compile_documents
 from lictor.engine import Engine
 from lictor.load.policies import load_documents
+from lictor.model.request import Operation, Request
 from lictor.ports import NoLookups
 from lictor.signatures.records import SignedImage
 
@@ -267,6 +269,22 @@ def test_only_fields_of_images_get_digests(scene):
 def test_validation_configurations(scene, configuration, expression, expected):
     document = scene.policy(expression, validationConfigurations=configuration)
     assert scene.status(document, pod(APP)) == expected
+
+
+def _update(before: dict[str, object], after: dict[str, object]) -> Request:
+    return replace(Request.of(after), operation=Operation.UPDATE, old_object=before)
+
+
+def test_a_pod_that_runs_is_not_started_anew_for_a_digest(scene):
+    document = scene.policy(SIGNED, validationConfigurations={})
+    labelled = pod(APP, labels={"a": "b"})
+    verdict = scene.judge(document, _update(pod(APP), labelled))
+    assert [str(result.status) for result in verdict.results] == ["pass"]
+    assert verdict.patched == labelled
+    # What runs must be signed all the same, and what is new gets its digest.
+    assert scene.status(document, _update(pod(OTHER), pod(OTHER))) == "fail"
+    changed = scene.judge(document, _update(pod(OTHER), pod(APP))).patched
+    assert changed["spec"]["containers"][0]["image"] == f"{APP}@{scene.app.digest}"
 
 
 def test_a_digest_does_not_get_around_a_reference_with_a_tag(scene):

@@ -31,7 +31,7 @@ from lictor.model.image_validation import (
     ValidationConfiguration,
 )
 from lictor.model.program import Case
-from lictor.model.request import Request
+from lictor.model.request import Operation, Request
 from lictor.model.result import Result, Status
 from lictor.raw import Json, JsonObject
 
@@ -209,7 +209,8 @@ class ImageValidatingCheck(msgspec.Struct, frozen=True):
         results = self.judge(activation)
         if results[0].status is Status.FAIL:
             return tuple(_explain(result, verification.refusals) for result in results)
-        problem = next(self._find_problems(selected.images, verification), None)
+        running = _list_running(case.request)
+        problem = next(self._find_problems(selected.images, running, verification), None)
         if problem is None:
             return results
         # What the author writes into a message is about the expressions.
@@ -217,17 +218,29 @@ class ImageValidatingCheck(msgspec.Struct, frozen=True):
         return (_explain(failed, verification.refusals),)
 
     def _find_problems(
-        self, images: Iterable[str], verification: VerificationSession
+        self, images: Iterable[str], running: frozenset[str], verification: VerificationSession
     ) -> Iterator[str]:
         wanted = self.parts.configuration
+        pinned = running if wanted.mutate_digest else frozenset()
         for image in images:
-            if wanted.verify_digest and not read_image(image).digest:
+            if wanted.verify_digest and image not in pinned and not read_image(image).digest:
                 yield f"missing digest for {image}"
             if wanted.required and not verification.has_verified(image):
                 yield (
                     f"unverified image {image}: the expressions hold, but none has verified it; "
                     "where that is meant, set validationConfigurations.required to false"
                 )
+
+
+def _list_running(request: Request) -> frozenset[str]:
+    """The images that a Pod runs already: other names for them would start its containers anew."""
+    if request.operation is not Operation.UPDATE or request.kind.kind != "Pod":
+        return frozenset()
+    spec = (request.old_object or {}).get("spec")
+    fields = [spec.get(field) for field in _CONTAINERS] if isinstance(spec, dict) else []
+    containers = [each for field in fields if isinstance(field, list) for each in field]
+    images = (each.get("image") for each in containers if isinstance(each, dict))
+    return frozenset(image for image in images if isinstance(image, str))
 
 
 _MOST_REFUSALS = 20
@@ -259,7 +272,8 @@ class DigestPatch(msgspec.Struct, frozen=True):
             selected = self.parts.select(case)
             if not isinstance(selected, _Selection):
                 return ()
-            pinned = self._find_digests(selected.images)
+            running = _list_running(case.request)
+            pinned = self._find_digests(name for name in selected.images if name not in running)
         except UNDECIDED:
             # Whoever validates will meet the same obstacle, and say so.
             return ()
