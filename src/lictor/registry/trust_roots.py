@@ -28,7 +28,7 @@ _TARGET = "trusted_root.json"
 # What TUF's client leaves in its folder: every root that followed the first, and the newest others.
 _HISTORY = "root_history"
 _NEWEST = ("timestamp.json", "snapshot.json", "targets.json")
-_LARGEST = 4 * 1024 * 1024
+_LARGEST = 1024 * 1024
 _LARGEST_FIRST_ROOT = 512 * 1024
 # How long a root is believed without asking, and how long where nobody answers any more. Keys that
 # were withdrawn are trusted for so long at most.
@@ -37,7 +37,7 @@ _USABLE = 24 * 3600.0
 # After a failure, so that a dead mirror does not hold up every image in turn.
 _PAUSE = 30.0
 # Policies may name mirrors of their own; more than these are fetched anew.
-_MOST_ROOTS = 64
+_MOST_ROOTS = 32
 
 
 class TrustRoots:
@@ -161,6 +161,7 @@ def _update(kept: _Root, fetch: Fetch) -> bytes:
 
 def _update_in(folder: Path, kept: _Root, fetch: Fetch) -> bytes:
     """Run TUF's own client in a folder that holds what the repository said before."""
+    from tuf.ngclient.config import UpdaterConfig
     from tuf.ngclient.updater import Updater
 
     (folder / _HISTORY).mkdir()
@@ -172,6 +173,14 @@ def _update_in(folder: Path, kept: _Root, fetch: Fetch) -> bytes:
         target_base_url=f"{kept.mirror}/targets",
         fetcher=_make_fetcher(fetch, kept.namespace),
         bootstrap=_find_first_root(kept),
+        # Ten times what Sigstores have: whoever names a mirror of theirs must not fill the memory.
+        config=UpdaterConfig(
+            max_root_rotations=64,
+            max_delegations=8,
+            root_max_length=64 * 1024,
+            snapshot_max_length=256 * 1024,
+            targets_max_length=512 * 1024,
+        ),
     )
     updater.refresh()
     target = updater.get_targetinfo(_TARGET)

@@ -223,6 +223,21 @@ WRONG = {
         "cannot be trusted",
     ),
     "a stranger's": (lambda files: files.update(Repository(b"x").files), None, "cannot be trusted"),
+    "a huge timestamp": (
+        lambda files: files.update({"timestamp.json": files["timestamp.json"] + b" " * 20_000}),
+        None,
+        "cannot be had",
+    ),
+    "huge targets": (
+        lambda files: files.update({"targets.json": files["targets.json"] + b" " * 600_000}),
+        None,
+        "cannot be had",
+    ),
+    "a huge next root": (
+        lambda files: files.update({"2.root.json": files["root.json"] + b" " * 70_000}),
+        None,
+        "cannot be had",
+    ),
     "no timestamp": (lambda files: files.pop("timestamp.json"), None, "answered 404"),
 }
 
@@ -235,6 +250,12 @@ def test_repositories_that_prove_nothing(repository, mirror, what):
     with pytest.raises(LookupFailedError, match=reason) as refused:
         TrustRoots(mirror).get(MIRROR, own)
     assert "secret page" not in str(refused.value)
+
+
+def test_a_huge_trust_root_is_refused():
+    repository = Repository(b" " * (1024 * 1024 + 1))
+    with pytest.raises(LookupFailedError, match="of a usual size"):
+        TrustRoots(Mirror(repository.files)).get(MIRROR, repository.root)
 
 
 def test_an_expired_repository_is_refused(repository, mirror):
@@ -275,7 +296,7 @@ def test_many_mirrors_do_not_fill_the_memory(repository, mirror):
     for number in range(200):
         with pytest.raises(LookupFailedError):
             roots.get(f"{MIRROR}/{number}", repository.root)
-    assert len(roots._kept) <= 64
+    assert len(roots._kept) <= 32
 
 
 def test_threads_share_one_question(repository):
@@ -381,7 +402,7 @@ def test_a_folder_with_single_keys(tmp_path, monkeypatch, mirror):
 def test_a_folder_that_cannot_be_used(tmp_path, monkeypatch, mirror):
     monkeypatch.setenv("TUF_ROOT", str(tmp_path))
     (tmp_path / "targets").mkdir()
-    (tmp_path / "targets/trusted_root.json").write_bytes(b" " * (4 * 1024 * 1024 + 1))
+    (tmp_path / "targets/trusted_root.json").write_bytes(b" " * (1024 * 1024 + 1))
     with pytest.raises(LookupFailedError, match="TUF_ROOT"):
         TrustRoots(mirror).get("", b"")
     (tmp_path / "targets/trusted_root.json").unlink()
