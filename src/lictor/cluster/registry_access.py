@@ -3,7 +3,7 @@
 import os
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -32,7 +32,7 @@ _POD_VARIABLE = "KUBERNETES_SERVICE_HOST"
 
 def read_registry_settings(flags: Flags, *, in_pod: bool | None = None) -> RegistrySettings:
     """What the flags say; UsageError names an entry that cannot be meant."""
-    insecure = set(split_list(flags.insecure_registries))
+    insecure = set(_read_registries(flags.insecure_registries))
     if flags.allow_insecure_registry:
         insecure.add("*")
     if flags.registry_ca and not os.path.isfile(flags.registry_ca):
@@ -75,8 +75,13 @@ def _read_addresses(flags: Flags, in_pod: bool) -> AddressRules:  # noqa: FBT001
     return AddressRules(
         blocked=blocked or usual,
         blocked_in_namespaces=inside,
-        allowed=frozenset(split_list(flags.registry_allowlist)),
+        allowed=frozenset(_read_registries(flags.registry_allowlist)),
     )
+
+
+def _read_registries(text: str) -> Iterator[str]:
+    # The usual port is not written where a registry is spoken to.
+    return (entry.removesuffix(":443") for entry in split_list(text))
 
 
 def _check_network(entry: str) -> None:

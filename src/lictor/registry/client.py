@@ -166,11 +166,11 @@ class RegistryClient:
         self, key: tuple[Hashable, ...], fetch: Callable[[], Coroutine[None, None, T]]
     ) -> T:
         """What several ask for at the same time is fetched once."""
-        place = _find_place(key)
+        place = find_place(key)
         with self._lines.wait(place):
             flight = self._flights.get(key)
             if flight is None:
-                flight = self._flights[key] = asyncio.create_task(self._limit(fetch()))
+                flight = self._flights[key] = asyncio.create_task(self._limit(place, fetch()))
                 flight.add_done_callback(lambda _: self._flights.pop(key, None))
                 flight.add_done_callback(
                     lambda done: self._lines.note_end(place, is_answer=_is_answer(done))
@@ -179,13 +179,13 @@ class RegistryClient:
             found: T = await asyncio.shield(flight)
             return found
 
-    async def _limit(self, work: Coroutine[None, None, T]) -> T:
+    async def _limit(self, place: str, work: Coroutine[None, None, T]) -> T:
         seconds = self._settings.question_seconds
         try:
             async with asyncio.timeout(seconds):
                 return await work
         except TimeoutError:
-            raise LookupFailedError(f"the registry gave no answer within {seconds:g} s") from None
+            raise LookupFailedError(f"{place} gave no answer within {seconds:g} s") from None
 
     async def _get(self, question: _Question) -> ClientResponse:
         response = await self._send(question)
@@ -301,7 +301,7 @@ def _find_next_page(response: ClientResponse, first: _Question) -> _Question | N
     return msgspec.structs.replace(first, path=f"{first.path}?{query}")
 
 
-def _find_place(key: tuple[Hashable, ...]) -> str:
+def find_place(key: tuple[Hashable, ...]) -> str:
     """The registry, or the host of a URL, that a question is for."""
     asked = key[1]
     if isinstance(asked, Repository):

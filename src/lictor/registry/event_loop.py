@@ -50,21 +50,23 @@ class LoopThread(Generic[State]):
         self._lock = threading.Lock()
         self._running: _Running | None = None
 
-    def ask(self, work: Callable[[State], Coroutine[None, None, T]], seconds: float) -> T:
-        """The answer of a coroutine; LookupFailedError where there is none within `seconds`."""
+    def ask(
+        self, name: str, work: Callable[[State], Coroutine[None, None, T]], seconds: float
+    ) -> T:
+        """The answer of a coroutine; LookupFailedError where `name` gives none in time."""
         if asyncio._get_running_loop() is not None:  # noqa: SLF001  (documented, and raises nothing)
             raise LookupFailedError("a registry cannot be asked on the thread of an event loop")
         if seconds <= 0:
-            raise LookupFailedError("no time is left to ask a registry")
+            raise LookupFailedError(f"no time is left to ask {name}")
         running = self._running or self._start()
         future = asyncio.run_coroutine_threadsafe(work(running.state), running.loop)
         try:
             return future.result(seconds)
         except TimeoutError:
             future.cancel()
-            raise LookupFailedError(f"the registry gave no answer within {seconds:.1f} s") from None
+            raise LookupFailedError(f"{name} gave no answer within {seconds:.1f} s") from None
         except CancelledError:
-            raise LookupFailedError("the question to the registry was given up") from None
+            raise LookupFailedError(f"the question to {name} was given up") from None
 
     def _start(self) -> _Running:
         with self._lock:

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 
 from lictor.errors import ImageNotFoundError
 from lictor.ports import Descriptor, ImageManifest, RegistryAccess
-from lictor.registry.client import RegistryClient
+from lictor.registry.client import RegistryClient, find_place
 from lictor.registry.credentials import CredentialSources, Keychain
 from lictor.registry.event_loop import LoopThread
 from lictor.registry.repository_name import Repository, check_reference, is_digest, parse_repository
@@ -134,7 +134,9 @@ class RemoteRegistries:
         fetch: Callable[[RegistryClient], Coroutine[None, None, T]],
     ) -> T:
         seconds = min(self._remaining(), self._settings.question_seconds)
-        return self._thread.ask(lambda client: client.share(key, lambda: fetch(client)), seconds)
+        return self._thread.ask(
+            find_place(key), lambda client: client.share(key, lambda: fetch(client)), seconds
+        )
 
 
 class _ContentCache:

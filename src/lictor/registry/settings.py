@@ -55,7 +55,7 @@ class RegistrySettings(msgspec.Struct, frozen=True):
     trust_root: bytes = b""
 
     def is_insecure(self, registry: str) -> bool:
-        return registry in self.insecure or "*" in self.insecure
+        return registry.removesuffix(":443") in self.insecure or "*" in self.insecure
 
 
 def parse_mirrors(text: str, flag: str) -> tuple[tuple[str, Repository], ...]:

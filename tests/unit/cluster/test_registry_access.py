@@ -21,7 +21,7 @@ def test_flags_become_settings(tmp_path: Path) -> None:
         insecure_registries="a.example, b.example:5000",
         registry_mirrors="docker.io=mirror.example/hub",
         registry_ca=str(authorities),
-        registry_allowlist="localhost:5000",
+        registry_allowlist="localhost:5000, a.example:443",
         registry_blocklist="10.0.0.0/8,evil.example",
     )
     found = read_registry_settings(flags, in_pod=True)
@@ -32,7 +32,7 @@ def test_flags_become_settings(tmp_path: Path) -> None:
     ]
     assert found.mirrors == (("index.docker.io", Repository("mirror.example", "hub")),)
     assert found.ca_file == str(authorities)
-    assert found.addresses.allowed == {"localhost:5000"}
+    assert found.addresses.allowed == {"localhost:5000", "a.example"}
     assert found.addresses.blocked == ("10.0.0.0/8", "evil.example")
     every = read_registry_settings(Flags(allow_insecure_registry=True), in_pod=True)
     assert every.is_insecure("c.example")

@@ -87,6 +87,35 @@ def test_nobody_waits_for_an_hour(server: RegistryServer) -> None:
     assert len(server.asked) == 1
 
 
+def test_a_connection_that_was_closed_meanwhile_is_replaced() -> None:
+    """The answer comes in chunks; the next question on that connection is met by its end."""
+    served: list[int] = []
+
+    def serve(listening: socket.socket) -> None:
+        for number in range(3):
+            connection, _ = listening.accept()
+            with connection:
+                for _ in range(2):
+                    if not connection.recv(4096):
+                        break
+                    if number < 2 and len(served) > number:
+                        break
+                    served.append(number)
+                    connection.sendall(
+                        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+                        b'5\r\n{"lay\r\n8\r\ners":[]}\r\n0\r\n\r\n'
+                    )
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, args=(listening,), daemon=True).start()
+        name = f"localhost:{listening.getsockname()[1]}/app"
+        registries = RemoteRegistries()
+        first = registries.manifest(name, "v1", DEFAULT_ACCESS)
+        second = registries.manifest(name, "v2", DEFAULT_ACCESS)
+    assert first.content == second.content == b'{"layers":[]}'
+    assert served == [0, 1]
+
+
 # --- sizes
 
 
