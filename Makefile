@@ -54,9 +54,10 @@ conformance: setup
 	@$(BIN)/python scripts/conformance.py --shared $(SHARED)
 
 # Kyverno's own cluster tests with lictor in its place. FOLDERS=a,b chooses, all by default; CLUSTER=embedded runs them without a control plane.
+# IMAGES=1 serves the images that tests name, signed by keys of ours, from a registry on loopback.
 conformance-cluster: setup
 	@$(BIN)/python scripts/conformance_cluster.py --shared $(SHARED) --controllers background,reports,cleanup \
-	    $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(FOLDERS),--folders $(FOLDERS))
+	    $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(FOLDERS),--folders $(FOLDERS)) $(if $(IMAGES),--images)
 
 bench: setup
 	@$(BIN)/python tests/bench/bench.py --shared $(SHARED)

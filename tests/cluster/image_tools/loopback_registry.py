@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +28,14 @@ _ACCEPTED = ", ".join(
 
 
 @contextmanager
-def serve_registry(crane: Path) -> Iterator[str]:
-    """The address of an empty registry, which lives as long as the block."""
-    command = [crane, "registry", "serve", "--address", "localhost:0"]
+def serve_registry(
+    crane: Path, address: str = "localhost:0", prefix: Sequence[str] = ()
+) -> Iterator[str]:
+    """The address of an empty registry on this machine, which lives as long as the block.
+
+    `prefix` stands before the command, for a network of its own.
+    """
+    command = [*prefix, str(crane), "registry", "serve", "--address", address]
     # Not a pipe: nobody reads on, and the registry would wait once it is full.
     with (
         tempfile.NamedTemporaryFile("r") as printed,
@@ -86,10 +91,13 @@ class Repository:
 
     def push_manifest(self, tag: str, manifest: Mapping[str, Any]) -> str:
         """Its digest."""
-        content = json.dumps(manifest).encode()
         kind = str(manifest.get("mediaType", MANIFEST))
-        self._call("PUT", f"manifests/{tag}", content, {"Content-Type": kind})
-        return f"sha256:{hashlib.sha256(content).hexdigest()}"
+        return self.push_content(tag, json.dumps(manifest).encode(), kind)
+
+    def push_content(self, tag: str, manifest: bytes, media_type: str) -> str:
+        """The same for a manifest as it is."""
+        self._call("PUT", f"manifests/{tag}", manifest, {"Content-Type": media_type})
+        return f"sha256:{hashlib.sha256(manifest).hexdigest()}"
 
     def manifest(self, tag: str) -> dict[str, Any]:
         """What a tag or digest names."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from chainsaw.case import Case
+from chainsaw.signed_images import NOT_HERE
 
 # These ask a registry whatever they look at; the others only when there is something with images.
 _REGISTRY = re.compile(r"^\s*-?\s*imageRegistry:\s*$|GetMetadata\(|\bimageData\b", re.MULTILINE)
@@ -65,10 +66,15 @@ def _lacks_files(case: Case) -> bool:
     return any(not (case.folder / name).exists() for name in plain)
 
 
-def is_expected(case: Case, index: Mapping[str, bool]) -> bool:
-    """Tell whether a test counts. In a folder that the index names, only what it names does."""
-    if case.skip or case.fault:
+def is_expected(case: Case, index: Mapping[str, bool], *, has_images: bool = False) -> bool:
+    """Tell whether a test counts. In a folder that the index names, only what it names does.
+
+    With images of our own in a registry, those count that need nothing but a registry.
+    """
+    if case.skip or case.fault or (has_images and case.path in NOT_HERE):
         return False
+    if has_images and find_need(case) == "a registry":
+        return True
     if any(path.partition("/")[0] == case.group for path in index):
         return index.get(case.path, False) and not _lacks_files(case)
     return find_need(case) is None

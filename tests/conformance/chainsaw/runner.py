@@ -39,6 +39,8 @@ class Runner:
     """No operation waits longer than this; for quick looks at many failures."""
     delays: bool = False
     """Whether to wait before cleaning up where the settings say so."""
+    rewrite: Callable[[Any], Any] = lambda body: body
+    """Changes each object of a test before it is used."""
     _leaving: dict[str, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -122,6 +124,7 @@ class _Run:
             templating=templating,
             grace=settings.grace,
             longest=self._runner.longest,
+            rewrite=self._runner.rewrite,
         )
 
     @contextmanager

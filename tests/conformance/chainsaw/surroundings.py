@@ -34,6 +34,8 @@ class Surroundings:
     grace: int | None
     longest: float | None = None
     """No operation waits longer than this, whatever the test says."""
+    rewrite: Callable[[Any], Any] = lambda body: body
+    """Changes each object of the test before it is used."""
     created: list[Key] = field(default_factory=list)
     """What this step made, in order; deleted when the test ends."""
 
@@ -55,10 +57,10 @@ class Surroundings:
     def read_bodies(self, operation: Object, bindings: Bindings) -> list[Object]:
         """The objects that an operation names, by a file or as they are."""
         if operation.get("resource") is not None:
-            return [operation["resource"]]
+            return [self.rewrite(operation["resource"])]
         pattern = fill(operation.get("file", ""), bindings)
         files = sorted(glob.glob(str(self.folder / pattern), include_hidden=True))
-        bodies = [body for file in files for body in read_objects(Path(file))]
+        bodies = [self.rewrite(body) for file in files for body in read_objects(Path(file))]
         if not bodies:
             raise OperationFailedError(f"no objects in {pattern}")
         return bodies

@@ -5,7 +5,6 @@ one of them, and the first shows that the whole one passes.
 """
 
 import sys
-from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,10 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "signatures"))
 
 from private_sigstore import ALICE, ISSUER, NOON, PrivateSigstore, Wish
 from signing import (
-    ENVELOPE,
     IN_TOTO,
     REVIEW,
-    Layer,
     MemoryRegistries,
     make_key,
     make_payload,
@@ -31,6 +28,7 @@ from signing import (
     push_image,
     push_layers,
 )
+from stored_signatures import store_attestation, store_signature
 
 from lictor.assembly import parse_policies
 from lictor.engine import Engine
@@ -98,36 +96,6 @@ REVIEWED = write_policy(
 )
 
 
-def write_layer(found: FoundSignature) -> Layer:
-    """As cosign writes a signature into a manifest."""
-    notes = {
-        "dev.cosignproject.cosign/signature": b64encode(found.signature).decode(),
-        "dev.sigstore.cosign/certificate": found.certificate.decode(),
-        "dev.sigstore.cosign/chain": b"".join(found.chain).decode(),
-    }
-    for entry in found.log_entries:
-        payload = {
-            "body": b64encode(entry.body).decode(),
-            "integratedTime": entry.integrated_time,
-            "logIndex": entry.log_index,
-            "logID": entry.log_id,
-        }
-        promise = b64encode(entry.signed_entry_timestamp).decode()
-        bundle = orjson.dumps({"SignedEntryTimestamp": promise, "Payload": payload})
-        notes["dev.sigstore.cosign/bundle"] = bundle.decode()
-    if not found.payload_type:
-        return Layer(found.payload, notes)
-    signature = {"keyid": "", "sig": notes["dev.cosignproject.cosign/signature"]}
-    envelope = {
-        "payloadType": found.payload_type,
-        "payload": b64encode(found.payload).decode(),
-        "signatures": [signature],
-    }
-    return Layer(
-        orjson.dumps(envelope), {**notes, "dev.cosignproject.cosign/signature": ""}, ENVELOPE
-    )
-
-
 def change(found: FoundSignature, **fields: Json) -> FoundSignature:
     return msgspec.structs.replace(found, **fields)
 
@@ -187,7 +155,7 @@ TAMPERED: dict[str, Tamper] = {
 
 
 def test_what_nobody_tampered_with_is_accepted(site: Site) -> None:
-    push_layers(site.registries, site.image, [write_layer(sign(site))])
+    push_layers(site.registries, site.image, [store_signature(sign(site))])
     verdict = site.judge(SIGNED)
     assert verdict.allowed
     assert verdict.patched["spec"]["containers"][0]["image"].endswith(site.image.digest)
@@ -195,7 +163,7 @@ def test_what_nobody_tampered_with_is_accepted(site: Site) -> None:
 
 @pytest.mark.parametrize("tamper", TAMPERED.values(), ids=TAMPERED)
 def test_a_tampered_signature_is_refused(site: Site, tamper: Tamper) -> None:
-    push_layers(site.registries, site.image, [write_layer(tamper(site))])
+    push_layers(site.registries, site.image, [store_signature(tamper(site))])
     verdict = site.judge(SIGNED)
     assert not verdict.allowed
     assert any(result.status is Status.FAIL for result in verdict.results)
@@ -226,7 +194,7 @@ TAMPERED_STATEMENTS: dict[str, Tamper] = {
 
 
 def test_an_attestation_that_nobody_tampered_with_is_accepted(site: Site) -> None:
-    push_layers(site.registries, site.image, [write_layer(attest(site, GOOD))], suffix="att")
+    push_layers(site.registries, site.image, [store_attestation(attest(site, GOOD))], suffix="att")
     verdict = site.judge(REVIEWED)
     assert [result.message for result in verdict.results if result.status is not Status.PASS] == []
     assert verdict.allowed
@@ -234,13 +202,13 @@ def test_an_attestation_that_nobody_tampered_with_is_accepted(site: Site) -> Non
 
 @pytest.mark.parametrize("tamper", TAMPERED_STATEMENTS.values(), ids=TAMPERED_STATEMENTS)
 def test_a_tampered_attestation_is_refused(site: Site, tamper: Tamper) -> None:
-    push_layers(site.registries, site.image, [write_layer(tamper(site))], suffix="att")
+    push_layers(site.registries, site.image, [store_attestation(tamper(site))], suffix="att")
     assert not site.judge(REVIEWED).allowed
 
 
 def test_a_signature_in_another_repository_is_not_looked_for(site: Site) -> None:
     elsewhere = "registry.test/elsewhere"
-    push_layers(site.registries, site.image, [write_layer(sign(site))], repository=elsewhere)
+    push_layers(site.registries, site.image, [store_signature(sign(site))], repository=elsewhere)
     assert not site.judge(SIGNED).allowed
     assert site.judge(write_policy(attestors=BY_ALICE, repository=elsewhere)).allowed
 
@@ -276,7 +244,7 @@ def test_a_tag_that_moves_meanwhile_changes_nothing() -> None:
     image = push_image(registries)
     registries.moved_to = evil.digest
     site = Site(registries, image, evil)
-    push_layers(registries, image, [write_layer(sign(site))])
+    push_layers(registries, image, [store_signature(sign(site))])
     verdict = site.judge(SIGNED)
     assert verdict.allowed
     assert verdict.patched["spec"]["containers"][0]["image"].endswith(image.digest)

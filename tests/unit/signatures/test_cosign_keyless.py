@@ -1,6 +1,5 @@
 """Keyless signatures as they lie in a registry, in all formats, with a Sigstore of our own."""
 
-from base64 import b64encode
 from collections.abc import Iterator
 
 import orjson
@@ -15,7 +14,6 @@ from signing import (
     Layer,
     MemoryRegistries,
     encode_for_signing,
-    make_bundle,
     make_key,
     make_payload,
     make_statement,
@@ -25,6 +23,7 @@ from signing import (
     push_layers,
     sign,
 )
+from stored_signatures import store_attestation, store_bundle, store_signature
 
 from lictor.errors import LookupFailedError, SignatureRefusedError
 from lictor.raw import Json, JsonObject
@@ -32,7 +31,6 @@ from lictor.signatures.discovery import find_attestations, find_bundles, find_si
 from lictor.signatures.records import (
     FoundSignature,
     Identity,
-    LogEntry,
     LogTrust,
     SignatureLocation,
     SignedImage,
@@ -61,89 +59,9 @@ def image(registries) -> SignedImage:
     return push_image(registries)
 
 
-def _encode(data: bytes) -> str:
-    return b64encode(data).decode()
-
-
-def _annotate(found: FoundSignature) -> dict[str, str]:
-    """What cosign writes beside a signature of the first format."""
-    annotations = {
-        "dev.cosignproject.cosign/signature": "" if found.payload_type else _encode(found.signature)
-    }
-    if found.certificate:
-        annotations["dev.sigstore.cosign/certificate"] = found.certificate.decode()
-        annotations["dev.sigstore.cosign/chain"] = b"".join(found.chain).decode()
-    for entry in found.log_entries:
-        annotations["dev.sigstore.cosign/bundle"] = orjson.dumps(_write_entry(entry)).decode()
-    for stamp in found.timestamps:
-        annotations["dev.sigstore.cosign/rfc3161timestamp"] = orjson.dumps(
-            {"SignedRFC3161Timestamp": _encode(stamp)}
-        ).decode()
-    return annotations
-
-
-def _write_entry(entry: LogEntry) -> JsonObject:
-    return {
-        "SignedEntryTimestamp": _encode(entry.signed_entry_timestamp),
-        "Payload": {
-            "body": _encode(entry.body),
-            "integratedTime": entry.integrated_time,
-            "logIndex": entry.log_index,
-            "logID": entry.log_id,
-        },
-    }
-
-
-def _write_envelope(found: FoundSignature) -> JsonObject:
-    return {
-        "payload": _encode(found.payload),
-        "payloadType": found.payload_type,
-        "signatures": [{"sig": _encode(found.signature)}],
-    }
-
-
-def _store_signature(found: FoundSignature) -> Layer:
-    return Layer(found.payload, _annotate(found))
-
-
-def _store_attestation(found: FoundSignature) -> Layer:
-    return Layer(orjson.dumps(_write_envelope(found)), _annotate(found))
-
-
-def _store_bundle(found: FoundSignature, *, chained: bool = False) -> Layer:
-    certificate = {"rawBytes": _encode(x509_bytes(found.certificate))}
-    material: JsonObject = {"certificate": certificate}
-    if chained:
-        others = [{"rawBytes": _encode(x509_bytes(one))} for one in found.chain]
-        material = {"x509CertificateChain": {"certificates": [certificate, *others]}}
-    material["tlogEntries"] = [
-        {
-            "logIndex": str(entry.log_index),
-            "logId": {"keyId": _encode(bytes.fromhex(entry.log_id))},
-            "integratedTime": str(entry.integrated_time),
-            "inclusionPromise": {"signedEntryTimestamp": _encode(entry.signed_entry_timestamp)},
-            "inclusionProof": entry.inclusion_proof,
-            "canonicalizedBody": _encode(entry.body),
-        }
-        for entry in found.log_entries
-    ]
-    stamps = [{"signedTimestamp": _encode(stamp)} for stamp in found.timestamps]
-    material["timestampVerificationData"] = {"rfc3161Timestamps": stamps}
-    content = (
-        _write_envelope(found) if found.payload_type else {"signature": _encode(found.signature)}
-    )
-    return make_bundle(content, material)
-
-
-def x509_bytes(pem: bytes) -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
-
-
 def test_a_signature_of_the_first_format(registries, image, sigstore):
     found = sigstore.sign(make_payload(image, {"env": "prod"}))
-    push_layers(registries, image, [_store_signature(found)])
+    push_layers(registries, image, [store_signature(found)])
     verified = accept_signature(
         find_signatures(registries, image, BESIDE), image, BY_ALICE, registries, {"env": "prod"}
     )
@@ -153,7 +71,7 @@ def test_a_signature_of_the_first_format(registries, image, sigstore):
 
 def test_an_attestation_of_the_first_format(registries, image, sigstore):
     found = sigstore.sign(make_statement(image, {"score": 7}), payload_type=IN_TOTO)
-    push_layers(registries, image, [_store_attestation(found)], suffix="att")
+    push_layers(registries, image, [store_attestation(found)], suffix="att")
     (verified,) = accept_statements(
         find_attestations(registries, image, BESIDE), image, BY_ALICE, registries
     )
@@ -173,10 +91,10 @@ def test_the_time_stamp_of_an_attestation_is_over_its_envelope(registries, image
     found = replace(
         sigstore.sign(make_statement(image), payload_type=IN_TOTO), log_entries=(), timestamps=()
     )
-    envelope = orjson.dumps(_write_envelope(found))
+    envelope = store_attestation(found).content
     for message, counts in ((envelope, True), (found.signature, False)):
         stamped = replace(found, timestamps=(sigstore.stamp(message),))
-        push_layers(registries, image, [_store_attestation(stamped)], suffix="att")
+        push_layers(registries, image, [store_attestation(stamped)], suffix="att")
         listed = find_attestations(registries, image, BESIDE)
         if counts:
             assert accept_statements(listed, image, trusts_stamps, registries)
@@ -196,7 +114,7 @@ def test_a_bundle(registries, image, sigstore, chained):
     payload = make_statement(image, predicate_type=SIGNED)
     found = sigstore.sign(payload, payload_type=IN_TOTO)
     proven = sigstore.log_body(describe(found), siblings=3)
-    bundle = _store_bundle(replace(found, log_entries=(proven,)), chained=chained)
+    bundle = store_bundle(replace(found, log_entries=(proven,)), chained=chained)
     push_bundle(registries, image, bundle)
     listed = find_bundles(registries, image, BESIDE)
     assert listed[0].log_entries[0].inclusion_proof is not None
@@ -206,7 +124,7 @@ def test_a_bundle(registries, image, sigstore, chained):
 def test_a_bundle_with_a_time_stamp_needs_no_log(registries, image, sigstore):
     found = sigstore.sign(make_statement(image, predicate_type=SIGNED), payload_type=IN_TOTO)
     stamped = replace(found, log_entries=(), timestamps=(sigstore.stamp(found.signature),))
-    push_bundle(registries, image, _store_bundle(stamped))
+    push_bundle(registries, image, store_bundle(stamped))
     listed = find_bundles(registries, image, BESIDE)
     unlogged = replace(BY_ALICE, log=LogTrust(ignore_log=True))
     assert accept_signature(listed, image, unlogged, registries).signer.signed_at is not None
@@ -216,7 +134,7 @@ def test_a_bundle_with_a_time_stamp_needs_no_log(registries, image, sigstore):
 
 def test_a_bundle_may_sign_the_manifest_itself(registries, image, sigstore):
     found = sigstore.sign(registries.manifests[image.repository, image.digest].content)
-    push_bundle(registries, image, _store_bundle(found))
+    push_bundle(registries, image, store_bundle(found))
     listed = find_bundles(registries, image, BESIDE)
     assert accept_signature(listed, image, BY_ALICE, registries).signer.subject == ALICE
 
@@ -238,22 +156,22 @@ def test_a_borrowed_certificate_makes_no_signature(registries, image, sigstore, 
 def _accept(registries, image, found: FoundSignature, form: str) -> None:
     registries = MemoryRegistries(dict(registries.manifests), {}, registries.trust_roots)
     if form == "signature":
-        push_layers(registries, image, [_store_signature(found)])
+        push_layers(registries, image, [store_signature(found)])
         listed = find_signatures(registries, image, BESIDE)
         accept_signature(listed, image, BY_ALICE, registries)
     elif form == "attestation":
-        push_layers(registries, image, [_store_attestation(found)], suffix="att")
+        push_layers(registries, image, [store_attestation(found)], suffix="att")
         listed = find_attestations(registries, image, BESIDE)
         accept_statements(listed, image, BY_ALICE, registries)
     else:
-        push_bundle(registries, image, _store_bundle(found))
+        push_bundle(registries, image, store_bundle(found))
         accept_statements(find_bundles(registries, image, BESIDE), image, BY_ALICE, registries)
 
 
 def test_identity_and_annotations_are_those_of_one_signature(registries, image, sigstore):
     by_alice = sigstore.sign(make_payload(image))
     by_mallory = sigstore.sign(make_payload(image, {"env": "prod"}), MALLORY)
-    push_layers(registries, image, [_store_signature(by_alice), _store_signature(by_mallory)])
+    push_layers(registries, image, [store_signature(by_alice), store_signature(by_mallory)])
     listed = find_signatures(registries, image, BESIDE)
     with pytest.raises(SignatureRefusedError) as refused:
         accept_signature(listed, image, BY_ALICE, registries, {"env": "prod"})
@@ -263,7 +181,7 @@ def test_identity_and_annotations_are_those_of_one_signature(registries, image, 
 
 def test_statements_of_others_are_left_out(registries, image, sigstore):
     layers = [
-        _store_attestation(sigstore.sign(make_statement(image), wish, payload_type=IN_TOTO))
+        store_attestation(sigstore.sign(make_statement(image), wish, payload_type=IN_TOTO))
         for wish in (None, MALLORY)
     ]
     push_layers(registries, image, layers, suffix="att")
@@ -283,11 +201,11 @@ def test_a_signature_by_a_key_in_the_log(registries, image, sigstore, form):
     found = FoundSignature("", payload, signed, sign(key, signed), payload_type=kind)
     entry = sigstore.log_body(describe(found, pem_of(key)))
     if form == "signature":
-        push_layers(registries, image, [_store_signature(replace(found, log_entries=(entry,)))])
+        push_layers(registries, image, [store_signature(replace(found, log_entries=(entry,)))])
         listed = find_signatures(registries, image, BESIDE)
     else:
         certified = replace(sigstore.sign(payload), signature=found.signature, payload_type=kind)
-        bundle = orjson.loads(_store_bundle(replace(certified, log_entries=(entry,))).content)
+        bundle = orjson.loads(store_bundle(replace(certified, log_entries=(entry,))).content)
         bundle["verificationMaterial"].pop("certificate")
         push_bundle(registries, image, replace_content(bundle))
         listed = find_bundles(registries, image, BESIDE)
@@ -332,7 +250,7 @@ def test_an_odd_bundle_is_refused_and_no_more(image, sigstore):
     found = sigstore.sign(make_statement(image, predicate_type=SIGNED), payload_type=IN_TOTO)
     entry = sigstore.log_body(describe(found), siblings=3)
     stamped = replace(found, log_entries=(entry,), timestamps=(sigstore.stamp(found.signature),))
-    good = orjson.loads(_store_bundle(stamped).content)
+    good = orjson.loads(store_bundle(stamped).content)
     registries = MemoryRegistries(trust_roots={"": sigstore.trusted_root()})
     push_bundle(registries, image, replace_content(good))
     assert not _count_refused(find_bundles(registries, image, BESIDE), image, BY_ALICE, registries)
@@ -368,7 +286,7 @@ def read_odd(content: bytes) -> tuple[FoundSignature, ...]:
 )
 def test_odd_annotations_are_refused_and_no_more(registries, image, sigstore, annotation):
     found = sigstore.sign(make_payload(image))
-    stored = _store_signature(replace(found, timestamps=(sigstore.stamp(found.signature),)))
+    stored = store_signature(replace(found, timestamps=(sigstore.stamp(found.signature),)))
     own = stored.annotations[annotation]
     written = _mutate(orjson.loads(own)) if own.startswith("{") else iter(ODD)
     texts = [one if isinstance(one, str) else _dump(one) for one in written]
