@@ -114,7 +114,7 @@ log = logging.getLogger(__name__)
 
 _BATCH = 16
 # For another process that compiles a policy over which one has died already.
-_TURN_SECONDS = 60.0
+_TURN_SECONDS = 10.0
 _LOOK_SECONDS = 0.1
 # While a policy is compiled, requests must not wait long for the interpreter.
 _SWITCH_SECONDS = 0.001
