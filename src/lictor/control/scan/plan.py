@@ -1,7 +1,7 @@
 """Which policies apply to existing objects, and which of them to one kind of object?"""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
@@ -27,7 +27,7 @@ from lictor.engine import Engine
 from lictor.families.registry import resolve
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.load.policies import load_documents
-from lictor.model.program import Phase, Program
+from lictor.model.program import CompiledRule, Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Result, RuleType, Status
 from lictor.ports import Lookups
@@ -251,7 +251,7 @@ class ScanPlanner:
         chosen = [
             replace(program, rules=rules)
             for program in (programs if is_asked else ())
-            if (rules := tuple(rule for rule in program.rules if rule.phase in phases))
+            if (rules := tuple(_choose_rules(program, phases)))
         ]
         marked = f"{policy.uid}:{mark}"
         return _Known(
@@ -261,6 +261,16 @@ class ScanPlanner:
             tuple(ScanCandidate(program, marked) for program in chosen),
             tuple(key for program in programs for key in _keys(program)),
         )
+
+
+def _choose_rules(program: Program, phases: tuple[Phase, ...]) -> Iterator[CompiledRule]:
+    """Those of the phases. As in Kyverno, the digests of finished objects are no matter of scans:
+    whoever verifies images says the same twice otherwise.
+    """
+    verifying = {rule.name for rule in program.rules if rule.phase is Phase.VERIFY_IMAGES}
+    for rule in program.rules:
+        if rule.phase in phases and not (rule.phase is Phase.VALIDATE and rule.name in verifying):
+            yield rule
 
 
 def _sort(

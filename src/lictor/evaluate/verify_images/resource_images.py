@@ -96,7 +96,8 @@ class _Extractor(msgspec.Struct, frozen=True):
 
     def _read(self, holder: JsonObject, path: tuple[_Step, ...]) -> ResourceImage | None:
         text: Json = holder.get(self.value)
-        if text is None or text == "":
+        # As in Kyverno: blanks name nothing; they stand for what somebody else fills in later.
+        if text is None or (isinstance(text, str) and not text.strip()):
             return None
         if not isinstance(text, str):
             # What is no text is no image that anybody could run, but nobody has verified it either.
