@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from lictor.evaluate.verify_images.block import SIGNER_WATCH
+from lictor.evaluate.verify_images.block_verification import SIGNER_WATCH
 from lictor.lang.go_number import dump_go_json
 from lictor.lang.watch import ClosureAnswer
 from lictor.model.metadata import PolicyRecord

@@ -20,12 +20,12 @@ from lictor.evaluate.verify_images.annotations import (
 )
 from lictor.evaluate.verify_images.block import (
     Block,
-    TaggedImage,
     compile_block,
     compile_names,
     find_outcome,
     list_references,
 )
+from lictor.evaluate.verify_images.block_verification import TaggedImage
 from lictor.evaluate.verify_images.outcome_cache import ImageOutcome, OutcomeCache
 from lictor.evaluate.verify_images.resource_images import (
     ListImages,
