@@ -56,6 +56,14 @@ NOT_HERE = {
         "its policy verifies nothing, and lets the image pass all the same; here "
         "validationConfigurations.required, which is true unless told, refuses it"
     ),
+    **dict.fromkeys(
+        (
+            "image-validating-policies/exceptions/regular",
+            "image-validating-policies/match-conditions",
+        ),
+        "wants the image without its digest; here validationConfigurations.mutateDigest, which is "
+        "true unless told, writes it",
+    ),
 }
 _ISSUER = "https://token.actions.githubusercontent.com"
 _GENERATOR = (

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import pytest
 from webhook_samples import make, resource_rule
 
-from lictor.assembly import compile_documents
+from lictor.assembly import compile_documents, parse_policies
 from lictor.cluster.resource import Resource
-from lictor.control.scan.plan import ScanCandidate, ScanPlanner
+from lictor.control.scan.plan import ScanCandidate, ScanPlanner, verify_images_once
+from lictor.model.program import Phase
 
 LABEL = "Object{metadata: Object.metadata{labels: Object.metadata.labels{a: 'b'}}}"
 
@@ -59,3 +60,21 @@ def test_a_policy_is_asked_once_which_kinds_it_is_about():
     # A kind that comes later is asked about, too.
     assert candidate.choose((secrets,)) == ()
     assert rule.asked == 3
+
+
+def test_a_scan_reports_an_image_once():
+    pods = {"any": [{"resources": {"kinds": ["Pod"]}}]}
+    verify = {"name": "signed", "match": pods, "verifyImages": [{"imageReferences": ["*"]}]}
+    label = {"name": "label", "match": pods, "validate": {"message": "no", "pattern": {"a": "b"}}}
+    spec = {"rules": [verify, label]}
+    policy = {
+        "apiVersion": "kyverno.io/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "images"},
+        "spec": spec,
+    }
+    [program] = parse_policies(policy)
+    kept = [(r.name, r.phase) for r in verify_images_once(program).rules]
+    assert ("signed", Phase.VALIDATE) in [(r.name, r.phase) for r in program.rules]
+    assert ("signed", Phase.VALIDATE) not in kept
+    assert {("signed", Phase.VERIFY_IMAGES), ("label", Phase.VALIDATE)} <= set(kept)

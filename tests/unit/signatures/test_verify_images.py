@@ -59,6 +59,12 @@ def test_a_name_that_cannot_be_read_is_an_error(shop):
     assert shop.ask(policy, "Not An Image") == ["error", "error"]
 
 
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_blank_is_no_image(shop, blank):
+    policy = make_policy({"imageReferences": ["*"], "attestors": signed_by(by_key(ALICE))})
+    assert shop.ask(policy, blank) == []
+
+
 def test_a_rule_that_cannot_be_used_says_nothing_of_other_images(shop):
     keys = {"secret": {"name": "k", "namespace": "other"}}
     policy = make_policy({"attestors": signed_by({"keys": keys})}, kind="Policy")
@@ -204,6 +210,15 @@ def test_the_verified_digest_is_written(shop):
     assert image_of(verdict) == f"{V1}@{image.digest}"
     told = orjson.loads(verdict.patched["metadata"]["annotations"][ANNOTATION])
     assert told == {f"{HOST}/app@{image.digest}": "pass"}
+
+
+def test_an_image_without_digest_is_told_by_its_tag(shop):
+    shop.push("app", ALICE)
+    block = {"attestors": signed_by(by_key(ALICE)), "mutateDigest": False, "verifyDigest": False}
+    verdict = shop.judge(make_policy(block), make_pod(V1))
+    assert image_of(verdict) == V1
+    told = orjson.loads(verdict.patched["metadata"]["annotations"][ANNOTATION])
+    assert told == {V1: "pass"}
 
 
 @pytest.mark.parametrize(

@@ -283,9 +283,21 @@ def _sort(
     return found
 
 
+def verify_images_once(program: Program) -> Program:
+    """Without the second look at images, which is about what an admission has written.
+
+    As in Kyverno, a report has one row for each image that a rule verifies.
+    """
+    named = {rule.name for rule in program.rules if rule.phase is Phase.VERIFY_IMAGES}
+    rules = [
+        rule for rule in program.rules if rule.phase is not Phase.VALIDATE or rule.name not in named
+    ]
+    return program if len(rules) == len(program.rules) else replace(program, rules=tuple(rules))
+
+
 def _plan_kind(judging: Sequence[ScanCandidate], mutating: Sequence[ScanCandidate]) -> KindPlan:
     return KindPlan(
-        Engine(each.program for each in judging),
+        Engine(verify_images_once(each.program) for each in judging),
         tuple(Engine((each.program,)) for each in mutating),
         hash_text(*(each.mark for each in (*judging, *mutating))),
         {each.program.policy.key: each.mark for each in (*judging, *mutating)},

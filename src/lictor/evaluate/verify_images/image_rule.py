@@ -92,7 +92,9 @@ class ImageRule(msgspec.Struct, frozen=True):
             verified.digests[image.text] = tagged.digest
         if outcome is not None:
             if block.verifies:
-                verified.note(tagged, outcome.status)
+                # As in Kyverno, by the name that the object has afterwards.
+                is_pinned = bool(block.written.mutate_digest and tagged.digest)
+                verified.note(tagged, outcome.status, is_pinned=is_pinned)
             yield RuleOutcome(outcome.status, outcome.message)
 
     def _tag(self, case: Case, block: Block, image: ResourceImage, digest: str = "") -> TaggedImage:
@@ -191,8 +193,8 @@ class _Verified:
         named = f"{image.parts.reference_with_tag}@{digest}"
         self._changed = _replace_at(self._changed, image.path, named)
 
-    def note(self, tagged: TaggedImage, status: Status) -> None:
-        named = tagged.pinned if tagged.digest else tagged.image.reference
+    def note(self, tagged: TaggedImage, status: Status, *, is_pinned: bool) -> None:
+        named = tagged.pinned if is_pinned else tagged.image.reference
         self._outcomes[named] = tell_status(status)
 
     def finish(self, case: Case) -> JsonObject:
