@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Callable, Coroutine, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -29,6 +30,7 @@ from lictor.registry.waiting import WaitingLines
 T = TypeVar("T")
 
 _MOST_PAGES = 20
+_LOGINS = 16
 _MOST_SCHEMES = 1024
 _REFUSED = frozenset((401, 403))
 # What registries without the referrers API say to a question for it.
@@ -57,6 +59,8 @@ class RegistryClient:
         self._keychain = keychain
         self._transport = Transport(settings)
         self._authorizer = Authorizer(self._transport.send)
+        # Apart from the threads that resolve names: a slow helper must not hold those.
+        self._logins = ThreadPoolExecutor(_LOGINS, "registry-logins")
         self._flights: dict[Hashable, asyncio.Task[Any]] = {}
         self._lines = WaitingLines()
         # How registries are spoken to that may do without TLS, once one of both ways has worked.
@@ -64,6 +68,7 @@ class RegistryClient:
 
     def close(self) -> None:
         self._transport.close()
+        self._logins.shutdown(wait=False, cancel_futures=True)
 
     async def fetch_manifest(
         self, repository: Repository, tag_or_digest: str, access: RegistryAccess
@@ -261,7 +266,9 @@ class RegistryClient:
         credential, problem = None, ""
         try:
             # Files are read, programs run, and Secrets asked for: not on this thread.
-            credential = await loop.run_in_executor(None, self._keychain.find, repository, access)
+            credential = await loop.run_in_executor(
+                self._logins, self._keychain.find, repository, access
+            )
         except LookupFailedError as error:
             # What everyone may read is read all the same.
             problem = str(error)

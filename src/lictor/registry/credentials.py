@@ -75,6 +75,10 @@ class Keychain:
             tuple[Repository, RegistryAccess], tuple[float, RegistryCredential | None]
         ] = OrderedDict()
         self._lock = threading.Lock()
+        self._helped: dict[
+            tuple[str, str], tuple[float, RegistryCredential | LookupFailedError | None]
+        ] = {}
+        self._helper_locks: dict[tuple[str, str], threading.Lock] = {}
 
     def find(self, repository: Repository, access: RegistryAccess) -> RegistryCredential | None:
         """The credential for a repository; None where it is asked without one."""
@@ -157,10 +161,30 @@ class Keychain:
         config = _read_config(content, str(path))
         helper = _choose_helper(config, repository.registry)
         if helper:
-            found = _run_helper(helper, repository.registry, self._sources)
+            found = self._ask_helper(helper, repository.registry)
             if found is not None:
                 return found
         return _search_auths(config, repository)
+
+    def _ask_helper(self, helper: str, registry: str) -> RegistryCredential | None:
+        """One answer counts for all repositories of a registry; those who ask meanwhile wait."""
+        with self._lock:
+            lock = self._helper_locks.setdefault((helper, registry), threading.Lock())
+            if len(self._helper_locks) > _MOST_KEPT:
+                self._helper_locks.clear()
+        with lock:
+            until, found = self._helped.get((helper, registry), (0.0, None))
+            if time.monotonic() >= until:
+                try:
+                    found = _run_helper(helper, registry, self._sources)
+                except LookupFailedError as error:
+                    found = error
+                if len(self._helped) >= _MOST_KEPT:
+                    self._helped.clear()
+                self._helped[helper, registry] = time.monotonic() + _KEPT_SECONDS, found
+        if isinstance(found, LookupFailedError):
+            raise found
+        return found
 
     def _find_docker_file(self) -> Path:
         environment = self._sources.environment

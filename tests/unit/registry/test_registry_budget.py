@@ -5,12 +5,14 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from registry_server import RegistryServer
 
 from lictor.errors import LookupFailedError
 from lictor.ports import DEFAULT_ACCESS
+from lictor.registry.credentials import CredentialSources
 from lictor.registry.registries import RemoteRegistries
 from lictor.registry.settings import RegistrySettings
 
@@ -153,3 +155,26 @@ def test_few_threads_wait_for_a_dead_registry(dead: str) -> None:
         _ask(registries, dead, 0)
     assert time.monotonic() - started < 0.5
     stuck.join()
+
+
+def test_a_helper_that_hangs_delays_no_question_to_others(
+    server: RegistryServer, tmp_path: Path
+) -> None:
+    """Registries that want to be logged in to wait for it; the others do not."""
+    program = tmp_path / "docker-credential-slow"
+    program.write_text("#!/bin/sh\nexec sleep 3\n")
+    program.chmod(0o755)
+    (tmp_path / "config.json").write_text('{"credsStore": "slow"}')
+    environment = {"DOCKER_CONFIG": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    sources = CredentialSources(environment=environment, helper_seconds=1.0)
+    registries = RemoteRegistries(sources=sources)
+    server.put_image("app", "v1", {})
+    with RegistryServer() as private:
+        challenge = {"WWW-Authenticate": 'Basic realm="x"'}
+        private.handle = lambda _path, _headers: (401, challenge, b"")
+        stuck = _ask_in_background(registries, private.name)
+        time.sleep(0.5)
+        started = time.monotonic()
+        _ask(registries, server.name, 1)
+        assert time.monotonic() - started < 0.5
+        stuck.join()

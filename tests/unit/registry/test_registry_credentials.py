@@ -87,6 +87,18 @@ def test_a_helper_is_asked(
     assert keychain.find(parse_repository(f"{registry}/app"), RegistryAccess()) == expected
 
 
+def test_a_helper_is_asked_once_for_all_repositories(
+    helper: Mapping[str, str], tmp_path: Path
+) -> None:
+    program = tmp_path / "docker-credential-own"
+    text = program.read_text().replace("#!/bin/sh", f"#!/bin/sh\necho x >> {tmp_path}/calls")
+    program.write_text(text)
+    keychain = Keychain(CredentialSources(environment=helper))
+    for path in ("one", "two", "three"):
+        keychain.find(parse_repository(f"known.example/{path}"), RegistryAccess())
+    assert (tmp_path / "calls").read_text() == "x\n"
+
+
 @pytest.mark.parametrize(
     ("registry", "message"),
     [
