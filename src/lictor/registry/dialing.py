@@ -41,9 +41,9 @@ class Dialer:
         proxy = self.find_proxy(server)
         if proxy is not None:
             return await self._dial_proxy(server, proxy)
-        context = self._context(server) if server.is_secure else None
         failure: OSError | None = None
         addresses = await self._find_addresses(server)
+        context = self._context(server) if server.is_secure else None
         for address in addresses:
             try:
                 # One that leads nowhere, as IPv6 often does, leaves time for the others.
@@ -72,6 +72,9 @@ class Dialer:
         return addresses
 
     async def _resolve(self, host: str, port: int) -> list[str]:
+        written = _read_address(host)
+        if written is not None:
+            return [written]
         key = host, port
         until, task = self._names.get(key, (0.0, None))
         if task is None or time.monotonic() > until or (task.done() and task.exception()):

@@ -5,6 +5,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -92,13 +93,13 @@ def test_a_connection_that_was_closed_meanwhile_is_replaced() -> None:
     served: list[int] = []
 
     def serve(listening: socket.socket) -> None:
-        for number in range(3):
+        for number in range(2):
             connection, _ = listening.accept()
-            with connection:
+            with suppress(OSError), connection:
                 for _ in range(2):
                     if not connection.recv(4096):
                         break
-                    if number < 2 and len(served) > number:
+                    if len(served) > number:
                         break
                     served.append(number)
                     connection.sendall(
@@ -248,7 +249,7 @@ def test_addresses_of_the_machine_and_its_cloud_are_not_connected_to(
 
 def test_a_policy_of_a_namespace_does_not_reach_private_networks() -> None:
     registries = RemoteRegistries(
-        RegistrySettings(addresses=_RULES, connect_seconds=0.2, attempts=1)
+        RegistrySettings(addresses=_RULES, connect_seconds=1.0, attempts=1)
     )
     for name in ("10.1.2.3", "metadata.internal"):
         with pytest.raises(LookupFailedError, match="is not asked"):
