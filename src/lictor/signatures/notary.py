@@ -33,6 +33,7 @@ from lictor.signatures.records import (
     VerifiedSignature,
     VerifiedStatement,
 )
+from lictor.signatures.verification import check_annotations
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -49,6 +50,7 @@ _SCHEME, _SIGNING_TIME, _EXPIRY = (
 _TIMESTAMP = f"{_PREFIX}timestampSignature"
 # A verifier that does not know one of the critical headers must refuse the signature.
 _KNOWN_CRITICAL = frozenset(("alg", "cty", _SCHEME, _SIGNING_TIME, _EXPIRY))
+_NO_ANNOTATIONS: Mapping[str, str] = {}
 _MOST_SIGNATURES = 100
 _MOST_REASONS = 5
 _LARGEST_ENVELOPE = 1024 * 1024
@@ -123,15 +125,21 @@ def verify_notary(
     trusted: TrustedNotary,
     location: SignatureLocation,
     now: datetime,
+    annotations: Mapping[str, str] = _NO_ANNOTATIONS,
 ) -> VerifiedSignature:
-    """Find the first signature of an image that counts; refused where none does."""
+    """Find the first signature of an image that counts; refused where none does.
+
+    Signer and annotations must be those of one and the same signature.
+    """
     envelopes = find_envelopes(registries, image, location)
     if not envelopes:
         raise SignatureRefusedError(f"no notation signature of {image.repository}@{image.digest}")
     reasons = []
     for found in envelopes:
         try:
-            return verify_envelope(found, image, trusted, now)
+            verified = verify_envelope(found, image, trusted, now)
+            check_annotations(verified.annotations, annotations)
+            return verified
         except SignatureRefusedError as error:
             reasons.append(f"{found.origin}: {error}")
     raise SignatureRefusedError("; ".join(reasons[:_MOST_REASONS]))

@@ -82,6 +82,17 @@ def test_one_signature_that_counts_is_enough(registry, image: SignedImage) -> No
     assert verify_notary(registry, image, TRUSTED, HERE, NOW).origin == origin
 
 
+def test_annotations_are_looked_for_in_all_signatures(registry, image: SignedImage) -> None:
+    _sign(registry, image.digest)
+    for signer, annotations in ((STRANGER, {"env": "prod"}), (SIGNER, {"env": "test"})):
+        content = envelope_of(JWS, signer, payload_of(image.digest, annotations))
+        origin = registry.push_referrer(image.digest, SIGNATURE_TYPE, [(JWS, content)])
+    found = verify_notary(registry, image, TRUSTED, HERE, NOW, {"env": "test"})
+    assert found.origin == origin
+    with pytest.raises(SignatureRefusedError, match="annotation env is 'test', 'prod'"):
+        verify_notary(registry, image, TRUSTED, HERE, NOW, {"env": "prod"})
+
+
 def test_image_without_signatures_is_refused(registry, image: SignedImage) -> None:
     with pytest.raises(SignatureRefusedError, match="no notation signature"):
         verify_notary(registry, image, TRUSTED, HERE, NOW)

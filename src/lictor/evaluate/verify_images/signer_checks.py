@@ -174,12 +174,11 @@ class ImageEvidence:
 
     def _check_notary(self, wanted: WantedSigner, signer: TrustedNotary) -> VerifiedSignature:
         from lictor.signatures.notary import verify_notary
-        from lictor.signatures.verification import check_annotations
 
         now = self._lookups.now()
-        proved = verify_notary(self._registries, self._image, signer, wanted.location, now)
-        check_annotations(proved.annotations, wanted.annotations)
-        return proved
+        return verify_notary(
+            self._registries, self._image, signer, wanted.location, now, wanted.annotations
+        )
 
     def _read_referrers(
         self, wanted: WantedSigner, signer: TrustedNotary, type_: str
