@@ -38,7 +38,7 @@ from lictor.lang.cel.environment import kyverno_environment
 from lictor.lang.watch import watch_nothing
 from lictor.model.cel_policy import ImageValidatingSpec
 from lictor.model.constraints import MatchResources
-from lictor.model.program import Check, CompiledRule, Phase, Program, Select
+from lictor.model.program import Check, CompiledRule, Needs, Phase, Program, Select
 from lictor.model.result import Action, PolicyRef, RuleType
 from lictor.raw import JsonObject
 
@@ -51,7 +51,11 @@ def compile_image_validating(policy: ImageValidatingPolicy, context: CompileCont
     compiler = _Compiler(ref, around, choose_action(spec.validation_actions))
     return Program(
         policy=ref,
-        rules=state_needs(compiler.rules(spec), spec),
+        # Digests are looked up whatever the expressions say.
+        rules=tuple(
+            replace(rule, needs=rule.needs | Needs.IMAGES)
+            for rule in state_needs(compiler.rules(spec), spec)
+        ),
         admission=spec.evaluation.admission.enabled,
         background=spec.evaluation.background.enabled,
         emit_warning="Warn" in spec.validation_actions,

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from lictor.assembly import explain
+from lictor.assembly import compile_documents, explain
 from lictor.load.policies import load_documents
+from lictor.model.program import Needs
 from lictor.model.request import Request
 
 GOOD, BAD = "ghcr.io/good/app:1", "docker.io/bad/app:1"
@@ -100,6 +101,13 @@ def test_who_listens_hears_each_thing_once():
     heard = [each.what for each in explain(record, Request.of(pod(GOOD))).heard]
     assert heard.count("images.containers") == 1
     assert heard.count("validations[0].expression") == 1
+
+
+def test_registries_are_asked_whatever_the_expressions_say():
+    document = policy("true", validationConfigurations={})
+    loaded = load_documents(json.dumps(document), "policy.yaml")
+    (program,) = compile_documents(loaded.records)
+    assert all(rule.needs & Needs.IMAGES for rule in program.rules)
 
 
 def test_a_reference_must_say_something(summarize):
