@@ -26,8 +26,8 @@ _MARGIN = 0.1
 # Of the processor, where a process for slow requests is at hand: then others are not kept waiting.
 QUICK_SECONDS = 0.02
 # Threads share the processor with the loop, which gets its turn every few milliseconds.
-_QUICK_THREAD_SECONDS = 0.05
-_LOOK_EVERY = 0.05
+_QUICK_THREAD_SECONDS = 0.03
+_LOOK_EVERY = 0.02
 _THREADS = 16
 # Requests that wait for registries have threads of their own, and many: they hardly compute. What
 # they do compute is mostly ours: an image has up to a hundred signatures, a Pod many images.
