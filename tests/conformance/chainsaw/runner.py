@@ -16,6 +16,8 @@ from chainsaw.surroundings import OperationFailedError, Surroundings
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 _NAMESPACE_PATIENCE = 60.0
+# What these tests apply is signed by the keys that they name: nothing of it may be changed.
+_SIGNED = ("verify-manifests",)
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class _Run:
             templating=templating,
             grace=settings.grace,
             longest=self._runner.longest,
-            rewrite=self._runner.rewrite,
+            rewrite=(lambda body: body) if self._case.group in _SIGNED else self._runner.rewrite,
         )
 
     @contextmanager
