@@ -2,10 +2,18 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from zlib import crc32
 
-from lictor.errors import LookupFailedError, NotProvidedError
-from lictor.ports import DEFAULT_ACCESS, ApiCall, RegistryAccess
+from lictor.errors import ImageNotFoundError, LookupFailedError, NotProvidedError
+from lictor.ports import (
+    DEFAULT_ACCESS,
+    ApiCall,
+    Descriptor,
+    ImageManifest,
+    Registries,
+    RegistryAccess,
+)
 from lictor.raw import Json, JsonObject
 
 NOW = datetime(2024, 2, 29, 12, 30, tzinfo=UTC)
@@ -23,6 +31,43 @@ _OBJECTS: tuple[JsonObject, ...] = (
     {"apiVersion": "v1", "kind": "ConfigMap", "metadata": None, "data": {"a": "1"}},
     {"kind": "ConfigMap", "metadata": {"name": 5, "namespace": "ns", "uid": "u"}},
 )
+
+
+_CONTENTS = (
+    b"{}",
+    b"[]",
+    b"not JSON",
+    b'{"schemaVersion": 2, "config": {"mediaType": "c", "digest": 5}, "layers": [{"size": -1}]}',
+    b'{"schemaVersion": 2, "layers": [{"mediaType": "m", "digest": "sha256:00", "size": 1}]}',
+    b'{"payloadType": "t", "payload": "e30=", "signatures": [{"sig": "AAAA"}]}',
+    b'{"mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json", "dsseEnvelope": 1}',
+    b'{"critical": {"image": {"docker-manifest-digest": null}}, "optional": []}',
+)
+
+
+class OddRegistries:
+    """Registries that keep what nobody would put there."""
+
+    def manifest(
+        self, repository: str, tag_or_digest: str, access: RegistryAccess
+    ) -> ImageManifest:
+        content = _content(f"manifest {repository} {tag_or_digest}")
+        digest = f"sha256:{sha256(content).hexdigest()}"
+        return ImageManifest("application/vnd.oci.image.manifest.v1+json", digest, content)
+
+    def blob(self, repository: str, digest: str, access: RegistryAccess) -> bytes:
+        return _content(f"blob {repository} {digest}")
+
+    def referrers(
+        self, repository: str, digest: str, access: RegistryAccess
+    ) -> tuple[Descriptor, ...]:
+        content = _content(f"referrers {repository} {digest}")
+        odd = f"sha256:{sha256(content).hexdigest()}"
+        types = ("", "application/vnd.dev.sigstore.bundle.v0.3+json", content.decode())
+        return tuple(Descriptor("m", odd, 1, {}, each) for each in types)
+
+    def trusted_root(self, mirror: str, root: bytes, namespace: str = "") -> bytes:
+        return _content(f"root {mirror}")
 
 
 class OddWorld:
@@ -44,6 +89,9 @@ class OddWorld:
     def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
         return {"registry": "docker.io", "configData": _answer(f"image {reference}")}
 
+    def registries(self) -> Registries:
+        return OddRegistries()
+
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         number = _number(f"{api_version} {kind} {namespace} {name}")
         return None if number % 3 == 0 else _OBJECTS[number % len(_OBJECTS)]
@@ -63,6 +111,15 @@ class OddWorld:
 
 def _number(question: str) -> int:
     return crc32(question.encode("utf-8", "replace"))
+
+
+def _content(question: str) -> bytes:
+    number = _number(question)
+    if number % 5 == 0:
+        raise ImageNotFoundError("there is no such thing")
+    if number % 11 == 0:
+        raise LookupFailedError("the registry is away")
+    return _CONTENTS[number % len(_CONTENTS)]
 
 
 def _answer(question: str) -> Json:
