@@ -17,8 +17,11 @@ from lictor.assembly import compile_documents
 from lictor.evaluate.verify_images.annotations import ANNOTATION
 from lictor.evaluate.verify_images.outcome_cache import OutcomeCache
 from lictor.lang.patch import compile_json_patch, parse_json_patch
+from lictor.report.events import EventOptions, build_events
+from lictor.serve.counters import read_tables
 from lictor.serve.file_policies import FilePolicies
 from lictor.serve.guarded_lookups import GuardedLookups
+from lictor.serve.metrics import LABELS
 
 ALICE, BOB = make_key(), make_key()
 V1 = f"{HOST}/app:v1"
@@ -143,3 +146,28 @@ def test_nothing_is_asked_about_other_images(worker, shop):
     assert worker.mutate(make_pod("ghcr.io/acme/app:v1"))["allowed"]
     assert worker.validate(make_pod("ghcr.io/acme/app:v1"))["allowed"]
     assert not shop.registries.calls
+
+
+def test_verifications_are_counted(worker, shop):
+    shop.push("app", ALICE)
+    assert worker.mutate(make_pod(V1))["allowed"]
+    shop.push("other", BOB)
+    assert not worker.mutate(make_pod(f"{HOST}/other:v1"))["allowed"]
+    found = read_tables(worker.bench.counters.dump())
+    assert found is not None
+    results = {
+        dict(zip(LABELS[name], labels, strict=True))["rule_result"]
+        for name, labels, _ in found.histograms
+        if "imageVerify" in labels
+    }
+    assert results == {"pass", "fail"}
+
+
+def test_a_refused_image_is_an_event_of_the_policy(shop):
+    shop.push("app", BOB)
+    verdict = shop.judge(make_policy({"attestors": signed_by(by_key(ALICE))}), make_pod(V1))
+    events = build_events(verdict, EventOptions(blocked=True))
+    assert {(event.reason, event.about.kind) for event in events} == {
+        ("PolicyViolation", "ClusterPolicy")
+    }
+    assert any(f"failed to verify image {V1}" in event.message for event in events)
