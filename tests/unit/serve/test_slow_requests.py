@@ -1,6 +1,7 @@
 """What takes long to judge is left to another process, and told apart from what does not."""
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 
@@ -147,3 +148,24 @@ def test_nothing_is_allowed_where_nobody_answers(tmp_path: Path, reply: bytes) -
         asyncio.run(run(tmp_path / "slow"))
     with pytest.raises(SlowRequestError):
         asyncio.run(run(tmp_path / "nobody"))
+
+
+def test_what_other_threads_compute_does_not_count() -> None:
+    """Else images that are verified on threads would send small requests to the slow process."""
+    alarm = SignalAlarm()
+    others = [threading.Thread(target=_spin_for, args=(0.3,)) for _ in range(3)]
+    alarm.set_cpu(0.05)
+    try:
+        for thread in others:
+            thread.start()
+        for thread in others:
+            thread.join()
+    finally:
+        has_rung = alarm.clear_cpu()
+    assert not has_rung
+
+
+def _spin_for(seconds: float) -> None:
+    began = time.thread_time()
+    while time.thread_time() - began < seconds:
+        pass
