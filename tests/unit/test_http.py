@@ -360,6 +360,56 @@ def test_clients_that_take_nothing_are_let_go(monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(run())
 
 
+async def _answer_at_length(_: HttpRequest) -> HttpResponse:
+    return HttpResponse(HTTPStatus.OK, b"x" * 500_000)
+
+
+def test_replies_do_not_pile_up_for_who_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    ask = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n"
+
+    async def count(call: HttpRequest) -> HttpResponse:
+        nonlocal asked
+        asked += 1
+        return await _answer_at_length(call)
+
+    async def run() -> None:
+        async with _serve(count) as (gate, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+            # Nobody reads: the kernel takes some megabytes, and after that it is our memory.
+            for _ in range(6):
+                writer.write(ask * 20)
+                await asyncio.sleep(0.005)
+            assert asked < 60
+            before, taken = asked, 0
+            # Who reads after all gets the rest, in turn.
+            while asked < before + 20:
+                taken += len(await reader.read(1 << 20))
+            assert taken > 0
+            await asyncio.sleep(0.05)
+            monkeypatch.setattr(connection, "_STALL_SECONDS", 0.1)
+            sweep = asyncio.create_task(gate.sweep())
+            ended = asyncio.Event()
+            gate.on_count = ended.set
+            await asyncio.wait_for(ended.wait(), 5)
+            assert gate.count == 0
+            sweep.cancel()
+            writer.close()
+
+    monkeypatch.setattr(server, "_SWEEP_SECONDS", 0.05)
+    asyncio.run(run())
+
+
+def test_requests_do_not_pile_up_either() -> None:
+    ask = b"GET /slow HTTP/1.1\r\nhost: h\r\n\r\n"
+
+    async def run() -> bytes:
+        async with _serve() as (_, port):
+            return await _talk(port, ask * 1000)
+
+    assert b"wait for replies" in asyncio.run(run())
+
+
 def test_headers_are_kept_by_name_and_by_prefix() -> None:
     kept: dict[bytes, list[bytes]] = {}
 

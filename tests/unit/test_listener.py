@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from lictor.cluster.serving_certificate import LiveCertificate, make_temporary
 from lictor.http import listener as module
 from lictor.http.limits import ListenerLimits
 from lictor.http.listener import Listener
 from lictor.http.messages import HttpRequest, HttpResponse
 from lictor.http.server import HttpServer
-from lictor.serve.certificate import LiveCertificate, make_temporary
 
 GET = b"GET /x HTTP/1.1\r\nhost: h\r\n\r\n"
 FEW = ListenerLimits(silent=4, silent_per_address=3, silent_seconds=30.0, handshakes=2)

@@ -9,6 +9,8 @@ from typing import TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.utils import CryptographyDeprecationWarning
@@ -92,13 +94,40 @@ def decode_certificate(text: str) -> JsonObject:
 
 def _describe(label: str, data: bytes) -> JsonObject:
     if label == "CERTIFICATE":
-        return _describe_certificate(x509.load_der_x509_certificate(data))
+        certificate = x509.load_der_x509_certificate(data)
+        return {**describe_certificate(certificate), **_describe_rsa(certificate)}
     if label == "CERTIFICATE REQUEST":
-        return _describe_request(x509.load_der_x509_csr(data))
+        request = x509.load_der_x509_csr(data)
+        return {**describe_request(request), **_describe_rsa(request)}
     raise ValueError("PEM block neither contains a CERTIFICATE or CERTIFICATE REQUEST")
 
 
-def _describe_certificate(certificate: x509.Certificate) -> JsonObject:
+def _describe_rsa(document: x509.Certificate | x509.CertificateSigningRequest) -> JsonObject:
+    key = document.public_key()
+    if not isinstance(key, RSAPublicKey):
+        raise ValueError("certificate should use rsa algorithm")
+    numbers = key.public_numbers()
+    return {"PublicKey": {"N": str(numbers.n), "E": numbers.e}}
+
+
+def _describe_key(document: x509.Certificate | x509.CertificateSigningRequest) -> JsonObject:
+    try:
+        key = document.public_key()
+    except UnsupportedAlgorithm:
+        return {"PublicKeyAlgorithm": 0, "PublicKey": None}
+    if isinstance(key, RSAPublicKey):
+        rsa = key.public_numbers()
+        return {"PublicKeyAlgorithm": _RSA, "PublicKey": {"N": rsa.n, "E": rsa.e}}
+    if isinstance(key, EllipticCurvePublicKey):
+        point = key.public_numbers()
+        return {"PublicKeyAlgorithm": 3, "PublicKey": {"Curve": {}, "X": point.x, "Y": point.y}}
+    if isinstance(key, Ed25519PublicKey):
+        return {"PublicKeyAlgorithm": 4, "PublicKey": _encode(key.public_bytes_raw())}
+    return {"PublicKeyAlgorithm": 0, "PublicKey": None}
+
+
+def describe_certificate(certificate: x509.Certificate) -> JsonObject:
+    """What Go's record of a certificate looks like in JSON, with a key of any kind."""
     extensions = _Extensions(certificate.extensions)
     return {
         **_describe_common(certificate, extensions),
@@ -121,7 +150,8 @@ def _describe_certificate(certificate: x509.Certificate) -> JsonObject:
     }
 
 
-def _describe_request(request: x509.CertificateSigningRequest) -> JsonObject:
+def describe_request(request: x509.CertificateSigningRequest) -> JsonObject:
+    """What Go's record of a request looks like in JSON, with a key of any kind."""
     return {
         **_describe_common(request, _Extensions(request.extensions)),
         "Raw": _encode(request.public_bytes(Encoding.DER)),
@@ -153,16 +183,11 @@ class _Extensions:
 def _describe_common(
     document: x509.Certificate | x509.CertificateSigningRequest, extensions: _Extensions
 ) -> JsonObject:
-    key = document.public_key()
-    if not isinstance(key, RSAPublicKey):
-        raise ValueError("certificate should use rsa algorithm")
-    numbers = key.public_numbers()
-    info = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    info = document.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return {
+        **_describe_key(document),
         "Signature": _encode(document.signature),
         "SignatureAlgorithm": _SIGNATURES.get(document.signature_algorithm_oid.dotted_string, 0),
-        "PublicKeyAlgorithm": _RSA,
-        "PublicKey": {"N": str(numbers.n), "E": numbers.e},
         "RawSubject": _encode(document.subject.public_bytes()),
         "RawSubjectPublicKeyInfo": _encode(info),
         "Subject": _describe_name(document.subject),

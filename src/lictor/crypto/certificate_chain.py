@@ -74,10 +74,21 @@ def read_certificates(text: str) -> "tuple[x509.Certificate, ...]":
 def build_chain(
     leaf: "x509.Certificate", anchors: Anchors, time: datetime, purpose: str
 ) -> "tuple[x509.Certificate, ...]":
-    """The certificates from `leaf` to a trusted one; SignatureRefusedError where there are none."""
+    """The certificates from `leaf` to a trusted one; SignatureRefusedError where there are none.
+
+    An empty purpose is any.
+    """
+    if purpose:
+        _check_leaf_usage(leaf, purpose)
+    return find_chain(leaf, anchors, time, purpose)
+
+
+def find_chain(
+    leaf: "x509.Certificate", anchors: Anchors, time: datetime, purpose: str
+) -> "tuple[x509.Certificate, ...]":
+    """As `build_chain`, whatever the leaf's own key is for."""
     check_validity(leaf, time)
     check_extensions(leaf)
-    _check_leaf_usage(leaf, purpose)
     search = _Search(anchors, time, purpose)
     found = next(search.extend((leaf,)), None)
     if found is None:
@@ -167,7 +178,7 @@ def _check_issuer(
     if usage is not None and not usage.key_cert_sign:
         raise SignatureRefusedError(f"{name} may not sign certificates")
     extended = find_extension(issuer, x509.ExtendedKeyUsage)
-    if extended is not None and not _allows(extended, purpose):
+    if purpose and extended is not None and not _allows(extended, purpose):
         raise SignatureRefusedError(f"{name} may not issue certificates for this purpose")
     constraints = find_extension(issuer, x509.NameConstraints)
     if constraints is not None:

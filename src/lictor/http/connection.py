@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 _MAX_HEAD = 64 * 1024
 _MAX_PIPELINE = 8
+# What was read at once may hold more; nobody means that well.
+_MOST_PENDING = 128
 _IDLE_SECONDS = 120.0
 # From the first byte of a request to its last.
 _REQUEST_SECONDS = 30.0
@@ -49,6 +51,7 @@ class ServerConnection(asyncio.Protocol):
         "_has_head",
         "_headers",
         "_held",
+        "_is_full",
         "_length",
         "_loop",
         "_parser",
@@ -60,6 +63,7 @@ class ServerConnection(asyncio.Protocol):
         "_task",
         "_transport",
         "_type",
+        "_unsent",
         "_url",
         "_within",
         "address",
@@ -81,6 +85,9 @@ class ServerConnection(asyncio.Protocol):
         self._streaming = False
         # Unset where the client reads more slowly than pieces come.
         self._room: asyncio.Event | None = None
+        # Does the client leave replies lying? And how much was left when that was last looked at.
+        self._is_full = False
+        self._unsent = 0
         self._since = time.monotonic()
         self._held = 0
         self.on_message_begin()
@@ -119,12 +126,21 @@ class ServerConnection(asyncio.Protocol):
             self._refuse(HTTPStatus.BAD_REQUEST, "this is not HTTP\n")
 
     def pause_writing(self) -> None:
+        """What has been said is not taken: no more is heard, or replies would pile up here."""
+        self._is_full = True
         if self._room is not None:
             self._room.clear()
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._is_full = False
         if self._room is not None:
             self._room.set()
+        if self._transport is not None and len(self._pending) < _MAX_PIPELINE:
+            self._transport.resume_reading()
+        if not self._busy:
+            self._go_on()
 
     # --- what the parser tells
 
@@ -228,15 +244,19 @@ class ServerConnection(asyncio.Protocol):
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         shown = transport.get_extra_info("peercert") if server.keeps_headers and transport else None
         query = url.query or b""
-        call = HttpRequest(method, path, query, self._type, body, self._headers, shown, self._cut)
+        call = HttpRequest(
+            method, path, query, self._type, body, self._headers, shown, self._cut, self.address
+        )
         if server.knows_clients and not self._is_known(call):
             self._refuse(HTTPStatus.UNAUTHORIZED, "show a client certificate\n")
-        elif self._busy:
+        elif self._busy or self._is_full:
             # Held until its turn comes.
             self._pending.append((call, self._close))
             self._held = 0
             if len(self._pending) >= _MAX_PIPELINE and transport is not None:
                 transport.pause_reading()
+            if len(self._pending) > _MOST_PENDING:
+                self._refuse(HTTPStatus.TOO_MANY_REQUESTS, "wait for replies\n")
         else:
             server.held -= self._held
             self._held = 0
@@ -268,12 +288,19 @@ class ServerConnection(asyncio.Protocol):
             self._busy = False
             self._write(reply, close=close or reply.close, has_body=call.method != "HEAD")
         self._since = time.monotonic()
-        if self._pending and not self._closing and self._transport is not None:
-            following, close = self._pending.popleft()
-            self._server.held -= len(following.body)
+        if self._pending and not self._is_full:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """The next request that has come meanwhile."""
+        if not self._pending or self._closing or self._transport is None:
+            return
+        following, close = self._pending.popleft()
+        self._server.held -= len(following.body)
+        if len(self._pending) < _MAX_PIPELINE:
             self._transport.resume_reading()
-            self._busy = True
-            self._task = self._loop.create_task(self._run(following, close=close))
+        self._busy = True
+        self._task = self._loop.create_task(self._run(following, close=close))
 
     async def _write_pieces(self, stream: StreamedResponse) -> None:
         transport = self._transport
@@ -283,8 +310,13 @@ class ServerConnection(asyncio.Protocol):
         self._room = asyncio.Event()
         self._room.set()
         transport.write(
-            b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n\r\n"
-            % (stream.status, stream.status.phrase.encode(), stream.content_type)
+            b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n%b\r\n"
+            % (
+                stream.status,
+                stream.status.phrase.encode(),
+                stream.content_type,
+                b"".join(b"%b: %b\r\n" % each for each in stream.headers),
+            )
         )
         try:
             async with contextlib.aclosing(stream.pieces):
@@ -371,8 +403,18 @@ class ServerConnection(asyncio.Protocol):
         """Close what is idle, or slower than any honest client."""
         if self._busy or self._transport is None:
             return
-        if now - self._since > (_REQUEST_SECONDS if self._within else _IDLE_SECONDS):
+        if self._is_full or self._transport.is_closing():
+            self._check_taking(now, self._transport)
+        elif now - self._since > (_REQUEST_SECONDS if self._within else _IDLE_SECONDS):
             self._transport.close()
+
+    def _check_taking(self, now: float, transport: asyncio.Transport) -> None:
+        """A client that takes none of a reply for long is not waited for, nor before the end."""
+        left = transport.get_write_buffer_size()
+        if left != self._unsent:
+            self._unsent, self._since = left, now
+        elif now - self._since > _STALL_SECONDS:
+            transport.abort()
 
     def close_when_idle(self, now: float) -> None:
         """Close now, or with the last reply; who asks again and again gets a last answer."""

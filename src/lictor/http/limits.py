@@ -1,10 +1,17 @@
-"""How many connections a listener holds in which state, and which of them are dropped first."""
+"""How large may reviews be, how long may they take, and which connections are dropped first?"""
 
 import socket
 import time
 from collections import OrderedDict
+from functools import lru_cache
 
 import msgspec
+
+# A review holds an object twice, of three megabytes each at most.
+MAX_REVIEW = 10 * 1024 * 1024
+# Angle brackets are written with six letters each: reviews up to here come from an API server, and
+# are refused by an answer.
+MAX_CUT_REVIEW = 64 * 1024 * 1024
 
 
 class ListenerLimits(msgspec.Struct, frozen=True):
@@ -70,3 +77,15 @@ class SilentConnections:
     def find_oldest(self, address: str | None = None) -> PendingConnection | None:
         among = self._all if address is None else self._by_address.get(address)
         return next(iter(among), None) if among else None
+
+
+@lru_cache(maxsize=64)
+def find_time_limit(query: bytes, default: float) -> float:
+    """The seconds within which an answer must be ready: the API server's limit less a margin."""
+    seconds = default
+    for part in query.split(b"&"):
+        name, _, value = part.partition(b"=")
+        if name == b"timeout" and value.endswith(b"s") and value[:-1].isdigit():
+            # An API server waits for thirty seconds at most.
+            seconds = float(min(int(value[:-1][:4]), 30)) or default
+    return seconds - max(0.2, seconds / 10)

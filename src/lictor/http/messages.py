@@ -27,6 +27,8 @@ class HttpRequest(msgspec.Struct, frozen=True):
     certificate: Json = None
     # The body was too large: this is its beginning.
     is_cut: bool = False
+    # Of the client; empty where it has none.
+    address: str = ""
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
@@ -45,6 +47,7 @@ class StreamedResponse(msgspec.Struct, frozen=True):
     pieces: AsyncGenerator[bytes, None]
     status: HTTPStatus = HTTPStatus.OK
     content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 Handler = Callable[[HttpRequest], Awaitable[HttpResponse | StreamedResponse]]

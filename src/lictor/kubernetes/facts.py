@@ -69,6 +69,10 @@ def find_type_name(api_version: str, kind: str) -> str | None:
     return found
 
 
+# Made now, not when threads first read one at the same time: msgspec would crash.
+msgspec.json.Decoder(tuple[TypeFacts, KindFacts])
+
+
 @cache
 def load_type_facts() -> Mapping[str, TypeFacts]:
     """What is known of the fields of each type; NO_FACTS where nothing is."""

@@ -15,11 +15,11 @@ _MAX_TEXT = 4096
 _DAY = 86_400
 # From the first of January of the year 1, where Go's rounding starts, to 1970.
 _SECONDS_BEFORE_UNIX = 62_135_596_800
-_MONTHS = (
+MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September",
     "October", "November", "December",
 )  # fmt: skip
-_WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -92,7 +92,7 @@ def parse_time(layout: str, text: str) -> GoTime:
     return reader.finish()
 
 
-def _days_from_civil(year: int, month: int, day: int) -> int:
+def days_from_civil(year: int, month: int, day: int) -> int:
     """Count days since 1970 in the proleptic Gregorian calendar, for any year."""
     year -= month <= 2
     era, year_of_era = divmod(year, 400)
@@ -118,7 +118,8 @@ def _civil_date(days: int) -> tuple[int, int, int]:
     return year_of_era + era * 400 + (month <= 2), month, day
 
 
-def _days_in(month: int, year: int) -> int:
+def days_in(month: int, year: int) -> int:
+    """How many days a month has."""
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     return 29 if month == 2 and leap else _MONTH_DAYS[month - 1]
 
@@ -188,7 +189,7 @@ class _Reader:
                 hour += 12
             elif not parts["afternoon"] and hour == 12:
                 hour = 0
-        seconds = _days_from_civil(year, month, day) * _DAY + hour * 3600
+        seconds = days_from_civil(year, month, day) * _DAY + hour * 3600
         seconds += parts.get("minute", 0) * 60 + parts.get("second", 0)
         offset = parts.get("offset", 0)
         nanoseconds = (seconds - offset) * NANOSECONDS + parts.get("nanosecond", 0)
@@ -199,7 +200,7 @@ class _Reader:
         month, day = self.parts.get("month"), self.parts.get("day")
         ordinal = self.parts.get("day of year")
         if ordinal is not None:
-            start = _days_from_civil(year, 1, 1)
+            start = days_from_civil(year, 1, 1)
             found, found_month, found_day = _civil_date(start + ordinal - 1)
             if ordinal < 1 or found != year:
                 raise self.fault("day-of-year out of range")
@@ -208,7 +209,7 @@ class _Reader:
             return found_month, found_day
         month = month if month is not None else 1
         day = day if day is not None else 1
-        if not 1 <= day <= _days_in(month, year):
+        if not 1 <= day <= days_in(month, year):
             raise self.fault("day out of range")
         return month, day
 
@@ -238,11 +239,11 @@ def _read_month(reader: _Reader, chunk: Chunk) -> None:
 
 
 def _read_month_name(reader: _Reader, chunk: Chunk) -> None:
-    reader.parts["month"] = 1 + _read_name(reader, _MONTHS, chunk.width)
+    reader.parts["month"] = 1 + _read_name(reader, MONTHS, chunk.width)
 
 
 def _read_weekday(reader: _Reader, chunk: Chunk) -> None:
-    _read_name(reader, _WEEKDAYS, chunk.width)
+    _read_name(reader, WEEKDAYS, chunk.width)
 
 
 def _read_day(reader: _Reader, chunk: Chunk) -> None:

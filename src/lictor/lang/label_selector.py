@@ -76,6 +76,34 @@ def read_requirements(expressions: Iterable[Json]) -> tuple[Requirement, ...]:
     )
 
 
+_SET = re.compile(r"\s*([^\s,()!=<>]+)\s+(in|notin)\s*\(([^()]*)\)\s*(?:,|$)")
+_COMPARISON = re.compile(r"\s*([^\s,()!=<>]+)\s*(==|=|!=)\s*([^,\s()!=<>]*)\s*(?:,|$)")
+_PRESENCE = re.compile(r"\s*(!?)\s*([^\s,()!=<>]+)\s*(?:,|$)")
+
+
+def parse_label_selector(text: str) -> MapTest:
+    """Turn a selector as queries write it into a test of labels: `a=b,c!=d,e in (f,g),!h`.
+
+    CompileError for what Kubernetes would refuse; an empty text takes everything.
+    """
+    return compile_label_selector({}, tuple(_parse_requirements(text)))
+
+
+def _parse_requirements(text: str) -> Iterator[Requirement]:
+    position = 0
+    while text[position:].strip():
+        if found := _SET.match(text, position):
+            values = tuple(value.strip() for value in found[3].split(","))
+            yield Requirement(found[1], "In" if found[2] == "in" else "NotIn", values)
+        elif found := _COMPARISON.match(text, position):
+            yield Requirement(found[1], "NotIn" if found[2] == "!=" else "In", (found[3],))
+        elif found := _PRESENCE.match(text, position):
+            yield Requirement(found[2], "DoesNotExist" if found[1] else "Exists")
+        else:
+            raise CompileError(f"the selector cannot be read from {text[position:][:200]!r} on")
+        position = found.end()
+
+
 def _is_valid_entry(entry: tuple[str, str]) -> bool:
     key, value = entry
     if has_wildcard(key) or has_wildcard(value):

@@ -81,6 +81,17 @@ class GoUrl(msgspec.Struct, frozen=True):
     fragment: str = ""
 
     @property
+    def plain_path(self) -> str:
+        """The path without escapes."""
+        return _unescape(self.path)
+
+    @property
+    def raw_path(self) -> str:
+        """The path as it was written, where that is not how it would be escaped."""
+        plain = self.plain_path
+        return plain if _escape(plain, _PATH_BARE) == self.path else self.path
+
+    @property
     def hostname(self) -> str:
         """The host without port and brackets."""
         host, port = self._split_port()
@@ -133,6 +144,17 @@ def parse_url(text: str) -> GoUrl:
         url.scheme, url.opaque, url.user, url.host, url.path, url.query,
         _escape(fragment, _FRAGMENT_BARE),
     )  # fmt: skip
+
+
+def parse_reference(text: str) -> GoUrl:
+    """Read a URL that may be relative, with its fragment unescaped; ValueError where it is none."""
+    whole, _, fragment = text.partition("#")
+    url = _parse(whole, is_request=False)
+    if _ESCAPE.search(fragment):
+        raise _fault(text, _bad_escape(fragment))
+    return GoUrl(
+        url.scheme, url.opaque, url.user, url.host, url.path, url.query, _unescape(fragment)
+    )
 
 
 def _parse(text: str, *, is_request: bool) -> GoUrl:

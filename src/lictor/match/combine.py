@@ -16,10 +16,10 @@ from lictor.model.request import GroupVersionKind, Operation, Request
 
 # What is reported about a namespace is not for those who write its policies: they could refuse it,
 # or make it say something else.
-_REPORTS = frozenset(("wgpolicyk8s.io", "openreports.io", "reports.kyverno.io"))
+REPORT_GROUPS = frozenset(("wgpolicyk8s.io", "openreports.io", "reports.kyverno.io"))
 # Whoever writes a policy must be able to take it back, and an administrator too: no policy of a
 # namespace refuses the deletion of policies, its own included.
-_POLICIES = frozenset(("kyverno.io", "policies.kyverno.io"))
+_POLICIES = frozenset(("kyverno.io", "policies.kyverno.io", "policies.kubewarden.io"))
 # More classes than any cluster has kinds; a flood of made-up kinds must not fill the memory.
 _MAX_CLASSES = 4096
 
@@ -73,7 +73,7 @@ def asked_within(namespace: str, select: Select) -> Select:
 def _bind(select: Select, is_there: Matcher) -> Select:
     def bound(kind: GroupVersionKind, subresource: str, operation: Operation) -> Matcher | None:
         is_taken_back = operation is Operation.DELETE and kind.group in _POLICIES
-        if is_taken_back or kind.group in _REPORTS:
+        if is_taken_back or kind.group in REPORT_GROUPS:
             return None
         matches = select(kind, subresource, operation)
         if matches is None:

@@ -71,6 +71,24 @@ Select: TypeAlias = Callable[[GroupVersionKind, str, Operation], Matcher | None]
 Check: TypeAlias = Callable[[Case], tuple[Result, ...]]
 
 
+class DeferredCheck:
+    """A check that is compiled when a request of its kind comes for the first time."""
+
+    __slots__ = ("_compile", "_made")
+
+    def __init__(self, compile_check: Callable[[], Check]) -> None:
+        self._compile = compile_check
+        self._made: Check | None = None
+
+    def resolve(self) -> Check:
+        if self._made is None:
+            self._made = self._compile()
+        return self._made
+
+    def __call__(self, case: Case) -> tuple[Result, ...]:
+        return self.resolve()(case)
+
+
 class CompiledRule(msgspec.Struct, frozen=True):
     """A question (`select`) and an answer (`check`)."""
 
@@ -100,6 +118,9 @@ class Program(msgspec.Struct, frozen=True):
     background: bool = True
     # Failures are also told to the caller as warnings.
     emit_warning: bool = False
+    # Gets what the first request would have to wait for, and gives the reason why every answer is
+    # an error; empty where it can be asked. NotYetError where something is on its way.
+    prepare: Callable[[], str] | None = None
 
 
 class CleanupProgram(msgspec.Struct, frozen=True):

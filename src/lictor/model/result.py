@@ -55,18 +55,26 @@ class PolicyRef(msgspec.Struct, frozen=True):
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     source: str = "kyverno"
+    # What annotations for reports begin with.
+    annotation_prefix: str = "policies.kyverno.io/"
+    # The name in reports, where it is another than the key.
+    report_name: str = ""
 
     @property
     def category(self) -> str:
-        return self.annotations.get("policies.kyverno.io/category", "")
+        return self.annotations.get(f"{self.annotation_prefix}category", "")
 
     @property
     def severity(self) -> str:
-        return self.annotations.get("policies.kyverno.io/severity", "")
+        return self.annotations.get(f"{self.annotation_prefix}severity", "")
 
     @property
     def scored(self) -> bool:
-        return self.annotations.get("policies.kyverno.io/scored", "") != "false"
+        return self.annotations.get(f"{self.annotation_prefix}scored", "") != "false"
+
+    @property
+    def reported_name(self) -> str:
+        return self.report_name or self.key
 
     @property
     def key(self) -> str:
@@ -102,6 +110,15 @@ class TargetPart(msgspec.Struct, frozen=True):
     subresource: str
 
 
+class CallerAnswer(msgspec.Struct, frozen=True):
+    """What a policy wants the API server to be told beside its verdict."""
+
+    # Of a refusal: message, code, details.
+    status: JsonObject = {}
+    warnings: tuple[str, ...] = ()
+    audit_annotations: Mapping[str, str] = {}
+
+
 class Result(msgspec.Struct, frozen=True):
     """One rule's answer about one request."""
 
@@ -126,6 +143,8 @@ class Result(msgspec.Struct, frozen=True):
     # Generation: what would be created, in order, and what each is a copy of (None: of nothing).
     generated: tuple[JsonObject, ...] = ()
     sources: tuple[SourceRef | None, ...] = ()
+    # Of policies that word their answers to the API server themselves.
+    caller_answer: CallerAnswer | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True):

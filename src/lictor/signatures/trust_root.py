@@ -94,13 +94,17 @@ class _File(msgspec.Struct, frozen=True, rename="camel"):
     timestamp_authorities: list[_Authority] = []
 
 
+# Made now, not when threads first read one at the same time: msgspec would crash.
+_DECODER = msgspec.json.Decoder(_File)
+
+
 @lru_cache(maxsize=16)
 def read_trust_root(content: bytes) -> TrustRoot:
     """Read a `trusted_root.json`; LookupFailedError where it is none."""
     if len(content) > _LARGEST:
         raise LookupFailedError(f"a trusted_root.json of more than {_LARGEST} bytes")
     try:
-        file = msgspec.json.decode(content, type=_File)
+        file = _DECODER.decode(content)
         return TrustRoot(
             authorities=tuple(
                 _read_authority(item) for item in file.certificate_authorities[:_MOST]

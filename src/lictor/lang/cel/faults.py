@@ -68,6 +68,26 @@ def _root(chain: str) -> str:
     return chain.partition(".")[0]
 
 
+# Functions that people misspell: those of CEL itself and of Kubernetes' libraries.
+_FUNCTIONS = (
+    *("size", "startsWith", "endsWith", "contains", "matches", "exists", "exists_one", "filter"),
+    *("string", "double", "duration", "timestamp", "charAt", "indexOf", "lastIndexOf", "join"),
+    *("lowerAscii", "upperAscii", "replace", "split", "substring", "trim", "format", "find"),
+    *("findAll", "isSorted", "quantity", "isQuantity", "isGreaterThan", "isLessThan", "compareTo"),
+    *("asInteger", "isInteger", "isURL", "getHost", "isIP", "isCIDR", "containsIP", "orValue"),
+    *("hasValue", "getFullYear", "getHours", "getMinutes", "getSeconds"),
+)
+
+
+def _suggest(word: str, known: tuple[str, ...]) -> list[str]:
+    """What was probably meant: of a function of values called by itself, the one of a library."""
+    if word in known:
+        return [name for name in known if name.endswith(f".{word}")][:1]
+    return difflib.get_close_matches(word, known, 1) or difflib.get_close_matches(
+        word, [name for name in _FUNCTIONS if name != word], 1
+    )
+
+
 def _advise(text: str, known: Iterable[str]) -> str:
     text = re.sub(r" \[[A-Z_]+\]$", "", text).replace(_CONTAINER, "")
     if text.startswith("Exceeded max recursion depth"):
@@ -76,7 +96,7 @@ def _advise(text: str, known: Iterable[str]) -> str:
     if match is None:
         return text
     text = text.replace(match[0], f"undeclared reference to '{_root(match[1])}'")
-    close = difflib.get_close_matches(_root(match[1]), list(known), 1)
+    close = _suggest(_root(match[1]), tuple(known))
     return f"{text}, did you mean '{close[0]}'?" if close else text
 
 

@@ -54,6 +54,15 @@ _SAME_FORM = frozenset({"orValue", "_?_:_", "_+_", "dyn", "optional.of", "or", "
 _SELECTIONS = frozenset({"_[_]", "_[?_]", "_?._"})
 
 
+_COMPARISONS = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
+_TYPE_WORDS = {"string": "text", "number": "a number", "boolean": "true or false"}
+_CONSTANT_TYPES = {
+    "string": "string",
+    "bool": "boolean",
+    **dict.fromkeys(("int", "uint", "double"), "number"),
+}
+
+
 class ExpressionIssue(msgspec.Struct, frozen=True):
     """What is doubtful, and where in the expression."""
 
@@ -62,6 +71,8 @@ class ExpressionIssue(msgspec.Struct, frozen=True):
     # Of a field that is not there: its name, and those that are.
     name: str = ""
     known: tuple[str, ...] = ()
+    # Whether types are compared that never fit each other.
+    is_type: bool = False
 
 
 class Inspection(msgspec.Struct, frozen=True):
@@ -144,6 +155,8 @@ class _Inspector(msgspec.Struct):
 
     def _select(self, node: CelNode, form: Form | None, name: str) -> Form | None:
         if form is None or form.map is None:
+            if form is not None and form.list is not None and not form.scalar:
+                self._report_type(node, f"a list has no field '{name}'")
             return None
         found = form.map.fields.get(name, form.map.others)
         if found is None:
@@ -158,11 +171,27 @@ class _Inspector(msgspec.Struct):
             return None
         forms = [self.visit(part, scope) for part in node.parts]
         self._check_constant(node)
+        if node.name in _COMPARISONS and len(forms) == 2:
+            self._compare(node.parts[1], forms[0])
+            self._compare(node.parts[0], forms[1])
         if node.name in _SELECTIONS:
             return self._index(node, forms[0])
         if node.name in _SAME_FORM:
             return next((form for form in forms if form is not None), None)
         return None
+
+    def _compare(self, constant: CelNode, form: Form | None) -> None:
+        """A field of one type and a constant of another: never equal, and never in order."""
+        word = form.scalar if form is not None and not form.list and not form.map else ""
+        kind = self.tree.kinds.get(constant.number) if constant.kind == "constant" else None
+        found = "" if kind is None else _CONSTANT_TYPES.get(kind.name, "")
+        if word in _TYPE_WORDS and found and found != word:
+            told = f"compares {_TYPE_WORDS[word]} with {_TYPE_WORDS[found]}, which never fits"
+            self._report_type(constant, told)
+
+    def _report_type(self, node: CelNode, message: str) -> None:
+        place = self.rewritten.original_offset(self.tree.places.get(node.number, 0))
+        self.findings.append(ExpressionIssue(message, place, is_type=True))
 
     def _index(self, node: CelNode, form: Form | None) -> Form | None:
         key = node.parts[1]
