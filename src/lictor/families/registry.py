@@ -31,6 +31,7 @@ _BUILT_IN = (
     "lictor.families.classic",
     "lictor.families.admission_policy",
     "lictor.families.kyverno_cel",
+    "lictor.families.kubewarden",
 )
 
 
@@ -52,6 +53,8 @@ class Role(StrEnum):
     EXCEPTION = "exception"
     # Puts a policy in force.
     BINDING = "binding"
+    # Runs policies.
+    SERVER = "server"
 
 
 class CrdShape(msgspec.Struct, frozen=True):
@@ -64,6 +67,8 @@ class CrdShape(msgspec.Struct, frozen=True):
     status: str = "CelStatus"
     # What `kubectl get` shows, a line for each column: name, type and path, and + for `-o wide`.
     columns: str = READY_COLUMNS
+    # What `kubectl get` takes for all kinds of a project.
+    category: str = "kyverno"
 
 
 class WebhookPath(msgspec.Struct, frozen=True):
@@ -74,6 +79,24 @@ class WebhookPath(msgspec.Struct, frozen=True):
     segment: str = ""
     mutating: bool = False
     validating: bool = True
+    # Policies with a webhook configuration and a path each, /validate/<unique name>, on the server
+    # that they name: what unique names begin with. A controller of their own keeps these, and their
+    # statuses.
+    policy_prefix: str = ""
+
+    @property
+    def per_policy(self) -> bool:
+        """Has each policy a path, a webhook configuration and a server of its own?"""
+        return bool(self.policy_prefix)
+
+    @property
+    def is_shared(self) -> bool:
+        """Are policies of all such kinds asked on the same paths?"""
+        return not self.segment and not self.per_policy
+
+    def name_policy(self, namespace: str, name: str) -> str:
+        """The unique name of a policy that has a path of its own."""
+        return "-".join(part for part in (self.policy_prefix, namespace, name) if part)
 
     @property
     def names_stage(self) -> bool:
@@ -160,6 +183,10 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     # --- load: the record type; and (version) -> AbsentFields
     record: "str | type[msgspec.Struct]"
     absent_fields: Reference = ""
+    # (record, folder of its file) -> the record, with the files that it names found from there
+    locate_files: Reference = ""
+    # (document, folder of its file) -> the same for a document
+    locate_files_of_document: Reference = ""
 
     # --- compile: (record, CompileContext) -> Program, or a CleanupProgram for a deletion; and the
     # same for a policy that may not be compiled: (record, error, CompileContext) -> Program
@@ -188,8 +215,13 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     # --- status: (record or None, kind, old status, PolicyFacts, now) -> status
     build_status: Reference = "lictor.report.policy_status:build_condition_status"
 
+    # --- changes: (document, the one before) -> what is wrong with the change
+    review_change: Reference = ""
+
     # --- exceptions: (exception, PolicyKind, key of a policy) -> does it name the policy?
     excepts: Reference = ""
+    # (exception) -> the policies that it is from, each with patterns of its rules; no rules: all
+    list_excepted: Reference = ""
     # Exceptions: the webhook configuration, and the path, on which changes of them are reviewed.
     review_path: tuple[str, str] | None = None
 
@@ -225,8 +257,9 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     # A small policy of this kind: compiling it loads what most policies need.
     sample: JsonObject | None = None
 
-    # Who reports in results.
+    # Who reports in results; and (record, PolicyRef) -> what else results say of a policy.
     report_source: str = "kyverno"
+    refer_to: Reference = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -240,7 +273,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     def refer(self, record: PolicyRecord) -> PolicyRef:
         """The policy as results name it; without a namespace, a namespaced one is in `default`."""
         metadata = record.metadata
-        return PolicyRef(
+        made = PolicyRef(
             name=metadata.name,
             namespace=(metadata.namespace or "default") if self.namespaced else "",
             kind=record.kind,
@@ -249,6 +282,10 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
             labels=metadata.labels,
             source=self.report_source,
         )
+        if not self.refer_to:
+            return made
+        found: PolicyRef = resolve(self.refer_to)(record, made)
+        return found
 
     def find_absent(self, version: str) -> AbsentFields:
         """The fields of the record that documents of a version do not have."""

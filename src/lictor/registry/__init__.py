@@ -1,1 +1,1 @@
-"""OCI registries: images, signatures and attestations as a registry, or a folder, keeps them."""
+"""OCI registries: images, signatures and attestations; modules of policies, wherever they are."""

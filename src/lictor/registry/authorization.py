@@ -30,9 +30,21 @@ _MOST_TOKEN_BYTES = 64 * 1024
 # What the specification says of a token that does not tell how long it lasts.
 _USUAL_SECONDS = 60.0
 _LONGEST_SECONDS = 3600.0
+_FORM = "application/x-www-form-urlencoded"
+# What a token is for: to read, or to write as well.
+PULL = "pull"
+PUSH = "pull,push"
 
 Send: TypeAlias = Callable[[RegistryRequest], Awaitable[ClientResponse]]
-_Key: TypeAlias = tuple[RegistryServer, str, RegistryAccess]
+
+
+class RegistryPermission(msgspec.Struct, frozen=True):
+    """Who wants to do what with a repository."""
+
+    server: RegistryServer
+    repository: Repository
+    access: RegistryAccess
+    actions: str = PULL
 
 
 class Challenge(msgspec.Struct, frozen=True):
@@ -70,24 +82,21 @@ class Authorizer:
     def __init__(self, send: Send) -> None:
         self._send = send
         # Until when, and what.
-        self._kept: OrderedDict[_Key, tuple[float, str]] = OrderedDict()
+        self._kept: OrderedDict[RegistryPermission, tuple[float, str]] = OrderedDict()
 
-    def recall(self, server: RegistryServer, repository: Repository, access: RegistryAccess) -> str:
+    def recall(self, permission: RegistryPermission) -> str:
         """The header that worked before; empty where there is none."""
-        until, header = self._kept.get((server, repository.path, access), (0.0, ""))
+        until, header = self._kept.get(permission, (0.0, ""))
         return header if time.monotonic() < until else ""
 
-    def forget(
-        self, server: RegistryServer, repository: Repository, access: RegistryAccess
-    ) -> None:
-        self._kept.pop((server, repository.path, access), None)
+    def forget(self, permission: RegistryPermission) -> None:
+        self._kept.pop(permission, None)
 
     async def meet(
         self,
         header: str,
         request: RegistryRequest,
-        repository: Repository,
-        access: RegistryAccess,
+        permission: RegistryPermission,
         credential: RegistryCredential | None,
     ) -> str:
         """The header that a challenge wants; empty where it cannot be met."""
@@ -100,13 +109,13 @@ class Authorizer:
         elif challenge.scheme == "basic":
             made = _write_basic(credential)
         else:
-            token, seconds = await self._fetch_token(challenge, request, repository, credential)
+            token, seconds = await self._fetch_token(challenge, request, permission, credential)
             made = f"Bearer {token}"
         if made:
-            self._keep((request.server, repository.path, access), made, seconds)
+            self._keep(permission, made, seconds)
         return made
 
-    def _keep(self, key: _Key, header: str, seconds: float) -> None:
+    def _keep(self, key: RegistryPermission, header: str, seconds: float) -> None:
         self._kept[key] = time.monotonic() + seconds, header
         self._kept.move_to_end(key)
         if len(self._kept) > _MOST_TOKENS:
@@ -116,10 +125,10 @@ class Authorizer:
         self,
         challenge: Challenge,
         request: RegistryRequest,
-        repository: Repository,
+        permission: RegistryPermission,
         credential: RegistryCredential | None,
     ) -> tuple[str, float]:
-        asked = _write_token_request(challenge, request, repository, credential)
+        asked = _write_token_request(challenge, request, permission, credential)
         response = await self._send(asked)
         if response.status_code != 200:
             raise LookupFailedError(
@@ -139,13 +148,14 @@ def _write_basic(credential: RegistryCredential | None) -> str:
 def _write_token_request(
     challenge: Challenge,
     request: RegistryRequest,
-    repository: Repository,
+    permission: RegistryPermission,
     credential: RegistryCredential | None,
 ) -> RegistryRequest:
     server, target = split_url(challenge.realm, request.name, request.server)
     _check_realm(server, request)
-    # Whatever the registry proposes: no more than to read this repository.
-    words = {"service": challenge.service, "scope": f"repository:{repository.path}:pull"}
+    # Whatever the registry proposes: no more than what is to be done, in this repository.
+    scope = f"repository:{permission.repository.path}:{permission.actions}"
+    words = {"service": challenge.service, "scope": scope}
     name = f"{request.name}: a token of {server.authority}"
     if credential is not None and credential.identity_token:
         form = {
@@ -154,7 +164,8 @@ def _write_token_request(
             "client_id": "lictor",
             "refresh_token": credential.identity_token,
         }
-        return RegistryRequest(server, target, name, form=urlencode(form).encode())
+        body = urlencode(form).encode()
+        return RegistryRequest(server, target, name, method="POST", body=body, content_type=_FORM)
     query = urlencode({key: value for key, value in words.items() if value})
     target += ("&" if "?" in target else "?") + query
     return RegistryRequest(server, target, name, authorization=_write_basic(credential))

@@ -2,27 +2,35 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable, Coroutine, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from functools import partial
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
 
 from lictor.errors import ImageNotFoundError, LookupFailedError
 from lictor.http.client import AnswerTooLargeError, ClientResponse
 from lictor.ports import Descriptor, ImageManifest, RegistryAccess
-from lictor.registry.authorization import Authorizer
-from lictor.registry.credentials import Keychain
+from lictor.registry.authorization import PULL, PUSH, Authorizer, RegistryPermission
+from lictor.registry.credentials import Keychain, RegistryCredential
 from lictor.registry.manifests import (
     ACCEPTED,
     MOST_DESCRIPTORS,
     OCI_INDEX,
+    OCI_MANIFEST,
     read_descriptors,
     read_manifest,
 )
 from lictor.registry.pool import RegistryServer
-from lictor.registry.repository_name import Repository, check_digest, is_loopback, split_host
+from lictor.registry.repository_name import (
+    Repository,
+    check_digest,
+    compute_digest,
+    is_loopback,
+    split_host,
+)
 from lictor.registry.settings import RegistrySettings
 from lictor.registry.transport import RegistryRequest, Transport, split_url
 from lictor.registry.waiting import WaitingLines
@@ -30,6 +38,8 @@ from lictor.registry.waiting import WaitingLines
 T = TypeVar("T")
 
 _MOST_PAGES = 20
+# What a registry has to say to something that was sent to it.
+_MOST_SAID = 64 * 1024
 _LOGINS = 16
 _MOST_SCHEMES = 1024
 _REFUSED = frozenset((401, 403))
@@ -38,17 +48,20 @@ _NO_REFERRERS = frozenset((400, 404, 405, 406))
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """A GET of one path of a repository."""
+    """A GET of one path of a repository; with a body, what is to be written there."""
 
     repository: Repository
     path: str
     access: RegistryAccess
     accept: str = "*/*"
     most_bytes: int = 0
+    method: str = "GET"
+    body: bytes | None = None
+    content_type: str = "application/octet-stream"
 
     @property
     def name(self) -> str:
-        return f"{self.repository.text}: {self.path.rpartition('/')[2]}"
+        return f"{self.repository.text}: {self.path.rpartition('/')[2].partition('?')[0]}"
 
 
 class RegistryClient:
@@ -124,7 +137,7 @@ class RegistryClient:
             return await self._find_by_tag(repository, digest, access)
         found: list[Descriptor] = []
         for _ in range(_MOST_PAGES):
-            _check_status(response, question)
+            _check_answer(response, question.name)
             found += read_descriptors(response.content, question.name)
             if len(found) > MOST_DESCRIPTORS:
                 break
@@ -149,6 +162,64 @@ class RegistryClient:
         server, target = split_url(url, url, RegistryServer("", 0, is_trusted=not namespace))
         most = self._settings.manifest_bytes
         return await self._exchange(RegistryRequest(server, target, url, most_bytes=most))
+
+    async def fetch_file(self, url: str, namespace: str) -> bytes:
+        """What a URL leads to, without credentials; hosts that may do without TLS are tried so."""
+        like = RegistryServer("", 0, is_trusted=not namespace)
+        server, target = split_url(url, url, like)
+        is_insecure = self._settings.is_insecure(server.authority)
+        if not server.is_secure and not is_insecure:
+            raise LookupFailedError(
+                f"{url}: plain HTTP is not spoken with {server.authority}: write https://, or name "
+                "it in insecure_sources"
+            )
+
+        async def send(chosen: RegistryServer) -> ClientResponse:
+            most = self._settings.blob_bytes
+            return await self._exchange(RegistryRequest(chosen, target, url, most_bytes=most))
+
+        if not is_insecure or not server.is_secure:
+            response = await send(server)
+        else:
+            unchecked = msgspec.structs.replace(server, is_verified=False)
+            port = 80 if server.port == 443 else server.port
+            plain = msgspec.structs.replace(unchecked, is_secure=False, port=port)
+            response = await self._find_out(unchecked, plain, send)
+        _check_answer(response, url)
+        return response.content
+
+    async def push_blob(
+        self, repository: Repository, content: bytes, access: RegistryAccess
+    ) -> None:
+        """Write a blob in one piece: the way of sending that every registry understands."""
+        begin = _Question(
+            repository, "blobs/uploads/", access, most_bytes=_MOST_SAID, method="POST", body=b""
+        )
+        response = await self._send(begin)
+        if response.status_code != 202:
+            _refuse_upload(response, begin)
+        path = _find_upload(response, begin) + f"digest={quote(compute_digest(content))}"
+        question = msgspec.structs.replace(begin, path=path, method="PUT", body=content)
+        response = await self._send(question)
+        if response.status_code not in (201, 202, 204):
+            _refuse_upload(response, question)
+
+    async def push_manifest(
+        self, repository: Repository, tag_or_digest: str, content: bytes, access: RegistryAccess
+    ) -> None:
+        """Write a manifest whose blobs are there."""
+        question = _Question(
+            repository,
+            f"manifests/{tag_or_digest}",
+            access,
+            most_bytes=_MOST_SAID,
+            method="PUT",
+            body=content,
+            content_type=OCI_MANIFEST,
+        )
+        response = await self._send(question)
+        if response.status_code not in (201, 202):
+            _refuse_upload(response, question)
 
     async def _try_places(
         self, repository: Repository, fetch: Callable[[Repository], Coroutine[None, None, T]]
@@ -194,7 +265,7 @@ class RegistryClient:
 
     async def _get(self, question: _Question) -> ClientResponse:
         response = await self._send(question)
-        _check_status(response, question)
+        _check_answer(response, question.name)
         return response
 
     async def _send(self, question: _Question) -> ClientResponse:
@@ -205,7 +276,7 @@ class RegistryClient:
         known = self._known.get(first)
         if known is not None:
             return await self._send_to(known, question)
-        return await self._find_out(first, others[0], question)
+        return await self._find_out(first, others[0], partial(self._send_to, question=question))
 
     def _list_servers(self, question: _Question) -> list[RegistryServer]:
         """The server, and where TLS is not a must, the other way to speak with it."""
@@ -219,17 +290,20 @@ class RegistryClient:
         plain = RegistryServer(
             host, port or 80, is_secure=False, is_verified=False, is_trusted=trusted
         )
-        if is_loopback(host):
+        if is_loopback(host) and self._settings.plain_loopback:
             return [plain, secure]
         return [secure, plain] if is_insecure else [secure]
 
     async def _find_out(
-        self, first: RegistryServer, other: RegistryServer, question: _Question
+        self,
+        first: RegistryServer,
+        other: RegistryServer,
+        send: Callable[[RegistryServer], Awaitable[ClientResponse]],
     ) -> ClientResponse:
         """Try both ways to speak with a server, and remember which it was."""
         chosen = first
         try:
-            response = await self._send_to(first, question)
+            response = await send(first)
             # What a server with TLS says to one who speaks without.
             is_wrong = response.status_code == 400 and not first.is_secure
         except LookupFailedError as error:
@@ -240,7 +314,7 @@ class RegistryClient:
                 raise
             is_wrong = True
         if is_wrong:
-            chosen, response = other, await self._send_to(other, question)
+            chosen, response = other, await send(other)
         if len(self._known) >= _MOST_SCHEMES:
             self._known.clear()
         self._known[first] = chosen
@@ -248,32 +322,29 @@ class RegistryClient:
 
     async def _send_to(self, server: RegistryServer, question: _Question) -> ClientResponse:
         repository, access = question.repository, question.access
-        known = self._authorizer.recall(server, repository, access)
+        actions = PULL if question.method == "GET" else PUSH
+        permission = RegistryPermission(server, repository, access, actions)
+        known = self._authorizer.recall(permission)
         request = RegistryRequest(
             server,
-            f"/v2/{repository.path}/{question.path}",
+            _write_target(question),
             question.name,
             accept=question.accept,
             authorization=known,
             most_bytes=question.most_bytes,
+            method=question.method,
+            body=question.body,
+            content_type=question.content_type,
+            is_repeatable=question.method == "GET",
         )
         response = await self._exchange(request)
         challenge = response.headers.get("www-authenticate", "")
         if response.status_code != 401 or not challenge:
             return response
-        self._authorizer.forget(server, repository, access)
-        loop = asyncio.get_running_loop()
-        credential, problem = None, ""
+        self._authorizer.forget(permission)
+        credential, problem = await self._find_credential(repository, access)
         try:
-            # Files are read, programs run, and Secrets asked for: not on this thread.
-            credential = await loop.run_in_executor(
-                self._logins, self._keychain.find, repository, access
-            )
-        except LookupFailedError as error:
-            # What everyone may read is read all the same.
-            problem = str(error)
-        try:
-            header = await self._authorizer.meet(challenge, request, repository, access, credential)
+            header = await self._authorizer.meet(challenge, request, permission, credential)
         except LookupFailedError as error:
             raise LookupFailedError(f"{question.name}: {problem}" if problem else error) from error
         if header and header != known:
@@ -282,6 +353,23 @@ class RegistryClient:
         if problem and response.status_code in _REFUSED:
             raise LookupFailedError(f"{question.name}: {problem}")
         return response
+
+    async def _find_credential(
+        self, repository: Repository, access: RegistryAccess
+    ) -> tuple[RegistryCredential | None, str]:
+        """A credential where there is one, and why none could be had.
+
+        What everyone may read is read all the same.
+        """
+        # Files are read, programs run, and Secrets asked for: not on this thread.
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(
+                self._logins, self._keychain.find, repository, access
+            )
+        except LookupFailedError as error:
+            return None, str(error)
+        return found, ""
 
     async def _exchange(self, request: RegistryRequest) -> ClientResponse:
         authority = request.server.authority
@@ -324,12 +412,42 @@ def _is_answer(done: asyncio.Task[Any]) -> bool:
     return error is None or isinstance(error, ImageNotFoundError)
 
 
-def _check_status(response: ClientResponse, question: _Question) -> None:
+def _write_target(question: _Question) -> str:
+    path = question.path
+    return path if path.startswith("/") else f"/v2/{question.repository.path}/{path}"
+
+
+def _find_upload(response: ClientResponse, question: _Question) -> str:
+    """The path, with the beginning of a query, at which the registry awaits a blob."""
+    location = response.headers.get("location", "")
+    base = f"https://{question.repository.registry}{_write_target(question)}"
+    try:
+        parts = urlsplit(urljoin(base, location)) if location else urlsplit("")
+        is_same = parts.hostname == urlsplit(base).hostname
+    except ValueError:
+        is_same = False
+    if not is_same:
+        raise LookupFailedError(
+            f"{question.name}: the registry wants the content to be sent to {location[:200]!r}"
+        )
+    return f"{parts.path}?{parts.query}&" if parts.query else f"{parts.path}?"
+
+
+def _refuse_upload(response: ClientResponse, question: _Question) -> NoReturn:
+    said = response.content[:300].decode(errors="replace").strip()
+    message = f"{question.name}: the registry did not take it: {response.status_code} {said}"
+    if response.status_code in _REFUSED:
+        message += "; are the credentials of `docker login` those of someone who may write there?"
+    raise LookupFailedError(message)
+
+
+def _check_answer(response: ClientResponse, name: str) -> None:
+    """LookupFailedError, or ImageNotFoundError, for what is no success."""
     status = response.status_code
     if status == 200:
         return
     said = response.content[:300].decode(errors="replace").strip()
-    message = f"{question.name}: the registry answered {status}: {said}"
+    message = f"{name}: the registry answered {status}: {said}"
     if status == 404:
         raise ImageNotFoundError(message)
     if status in _REFUSED:

@@ -139,7 +139,7 @@ class CloudProviders:
         found = _ECR.fullmatch(registry)
         if found is None:
             return None
-        keys, region = self._find_keys(found["region"]), found["region"]
+        keys, region = self.find_keys(found["region"]), found["region"]
         service = "ecr-fips" if found["fips"] else "api.ecr"
         host = f"{service}.{region}.{found['domain']}"
         target = "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
@@ -148,7 +148,12 @@ class CloudProviders:
         answer = self._ask(sign(request, keys, region, "ecr", datetime.now(UTC)))
         return _read_ecr(answer)
 
-    def _find_keys(self, region: str) -> "AmazonKeys":
+    def find_keys(self, region: str) -> "AmazonKeys":
+        """Those in the environment, or those that the Pod's identity is given.
+
+        KeyError where the environment names neither, LookupFailedError or OSError where it gives
+        none.
+        """
         environment = self._environment
         if environment.get("AWS_ACCESS_KEY_ID"):
             return AmazonKeys(
@@ -286,7 +291,7 @@ def sign(
         [
             request.method,
             urlsplit(request.url).path or "/",
-            urlsplit(request.url).query,
+            _sort_query(urlsplit(request.url).query),
             *(f"{name}:{headers[name].strip()}" for name in sorted(headers)),
             "",
             names,
@@ -304,3 +309,9 @@ def sign(
         f"Signature={signature}"
     )
     return msgspec.structs.replace(request, headers=headers)
+
+
+def _sort_query(query: str) -> str:
+    """As signatures want it: sorted, and with `=` after a name without a value."""
+    pairs = (pair.partition("=") for pair in query.split("&") if pair)
+    return "&".join(f"{name}={value}" for name, _, value in sorted(pairs))

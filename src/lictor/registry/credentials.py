@@ -61,6 +61,8 @@ class CredentialSources(msgspec.Struct, frozen=True):
     # For policies that name nothing themselves: Secrets, and providers.
     secrets: tuple[str, ...] = ()
     providers: tuple[str, ...] = ("default", "github")
+    # Do these count for policies of namespaces, too? They do for those of one policy server.
+    lends_to_namespaces: bool = False
     helper_seconds: float = 10.0
     environment: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
 
@@ -108,7 +110,7 @@ class Keychain:
     def _list_secrets(self, access: RegistryAccess) -> Iterator[tuple[str, str]]:
         if self._sources.read_secret is None:
             return
-        if access.namespace:
+        if access.namespace and (access.secrets or not self._sources.lends_to_namespaces):
             # Never others': whoever writes a policy in a namespace reads the Secrets there, if any.
             yield from ((access.namespace, name) for name in access.secrets)
             return

@@ -11,7 +11,6 @@ from ipaddress import ip_address
 from lictor.errors import LookupFailedError
 from lictor.http.addresses import list_meanings, resolve
 from lictor.http.client import ClientConnection, write_head
-from lictor.lang.cel.library.http import find_blocked_network
 from lictor.registry.pool import RegistryServer
 from lictor.registry.proxies import Proxy, ProxyChoice
 from lictor.registry.settings import RegistrySettings
@@ -28,7 +27,8 @@ class Dialer:
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
         self._proxies = ProxyChoice(os.environ)
-        self._contexts: dict[bool, ssl.SSLContext] = {}
+        self._contexts: dict[tuple[bool, str], ssl.SSLContext] = {}
+        self._own_authorities = frozenset(host for host, _ in settings.authorities)
         self._names: OrderedDict[tuple[str, int], tuple[float, asyncio.Task[list[str]]]] = (
             OrderedDict()
         )
@@ -92,6 +92,9 @@ class Dialer:
             raise LookupFailedError(f"registry {server.authority} is not asked: {host} is blocked")
 
     def _check_address(self, server: RegistryServer, address: str) -> None:
+        # With it comes a whole language, which policy servers need for nothing else.
+        from lictor.lang.cel.library.http import find_blocked_network
+
         blocked = self._list_blocked(server)
         for meant in list_meanings(address):
             network = find_blocked_network(meant, blocked)
@@ -116,7 +119,7 @@ class Dialer:
         reader, writer = await asyncio.open_connection(proxy.host, proxy.port, limit=_MAX_HEAD)
         if server.is_secure:
             try:
-                await _tunnel(reader, writer, server, proxy)
+                await open_tunnel(reader, writer, (server.host, server.port), proxy)
                 await writer.start_tls(self._context(server), server_hostname=server.host)
             except BaseException:
                 writer.transport.abort()
@@ -124,9 +127,11 @@ class Dialer:
         return ClientConnection(reader, writer)
 
     def _context(self, server: RegistryServer) -> ssl.SSLContext:
-        found = self._contexts.get(server.is_verified)
+        own = server.authority if server.authority in self._own_authorities else ""
+        key = server.is_verified, own
+        found = self._contexts.get(key)
         if found is None:
-            found = self._contexts[server.is_verified] = self._build_context(server)
+            found = self._contexts[key] = self._build_context(server)
         return found
 
     def _build_context(self, server: RegistryServer) -> ssl.SSLContext:
@@ -141,6 +146,9 @@ class Dialer:
                 raise LookupFailedError(
                     f"the authorities in {self._settings.ca_file} cannot be read: {error}"
                 ) from error
+        for host, authority in self._settings.authorities:
+            if host == server.authority:
+                context.load_verify_locations(cadata=authority)
         if not server.is_verified:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -160,11 +168,15 @@ def _read_address(host: str) -> str | None:
         return None
 
 
-async def _tunnel(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: RegistryServer, proxy: Proxy
+async def open_tunnel(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    server: tuple[str, int],
+    proxy: Proxy,
 ) -> None:
-    host = f"[{server.host}]" if ":" in server.host else server.host
-    target = f"{host}:{server.port}"
+    """Ask a proxy to pass everything on to a server (host and port) from now on."""
+    host = f"[{server[0]}]" if ":" in server[0] else server[0]
+    target = f"{host}:{server[1]}"
     headers = [("host", target)]
     if proxy.authorization:
         headers.append(("proxy-authorization", proxy.authorization))

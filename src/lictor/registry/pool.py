@@ -5,6 +5,7 @@ A registry that is slow or dead fills its own share and no other.
 
 import asyncio
 import contextlib
+import random
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,6 +21,9 @@ _MOST_SERVERS = 1024
 # After so many answers that did not come, nobody waits for a registry for so many seconds.
 _SILENCES = 3
 _REST = 5.0
+# Who has waited for so many seconds in vain hears of it up to so many seconds later.
+_LONG_WAIT = 2.0
+_LONGEST_SPREAD = 1.0
 
 
 class RegistryServer(msgspec.Struct, frozen=True):
@@ -98,6 +102,19 @@ class ConnectionPool:
         """One request and its answer; OSError where the connection breaks or takes too long."""
         share = self._share(server)
         share.check(server)
+        began = time.monotonic()
+        try:
+            return await self._exchange_in_turn(share, server, message, most_bytes)
+        except (OSError, LookupFailedError):
+            if time.monotonic() - began > _LONG_WAIT:
+                # Hundreds may have waited for the same silent registry: if all of them heard of it
+                # at the same moment, everyone else would have to wait until they have.
+                await asyncio.sleep(random.uniform(0.0, _LONGEST_SPREAD))  # noqa: S311
+            raise
+
+    async def _exchange_in_turn(
+        self, share: _Share, server: RegistryServer, message: bytes, most_bytes: int
+    ) -> ClientResponse:
         async with self._hold(share, server):
             # It may have been given up while others waited in line.
             share.check(server)

@@ -6,12 +6,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Hashable
 from typing import TypeAlias, TypeVar
 
+import msgspec
+
 from lictor.errors import ImageNotFoundError
-from lictor.ports import Descriptor, ImageManifest, RegistryAccess
+from lictor.ports import Descriptor, ImageManifest, Registries, RegistryAccess
 from lictor.registry.client import RegistryClient, find_place
 from lictor.registry.credentials import CredentialSources, Keychain
 from lictor.registry.event_loop import LoopThread
-from lictor.registry.repository_name import Repository, check_reference, is_digest, parse_repository
+from lictor.registry.repository_name import (
+    Repository,
+    check_reference,
+    compute_digest,
+    is_digest,
+    parse_repository,
+)
 from lictor.registry.settings import RegistrySettings
 from lictor.registry.trust_roots import TrustRoots
 
@@ -86,6 +94,24 @@ class RemoteRegistries:
     def trusted_root(self, mirror: str, root: bytes, namespace: str = "") -> bytes:
         return self._trust_roots.get(mirror, root, namespace)
 
+    def fetch_file(self, url: str, namespace: str = "") -> bytes:
+        """What lies at a URL, whatever it is; `namespace`: of the policy that names it."""
+        return self._ask(("file", url, namespace), lambda client: client.fetch_file(url, namespace))
+
+    def push_blob(self, repository: str, content: bytes, access: RegistryAccess) -> None:
+        place = parse_repository(repository)
+        key = ("push", place, compute_digest(content), access)
+        self._ask(key, lambda client: client.push_blob(place, content, access))
+
+    def push_manifest(
+        self, repository: str, tag_or_digest: str, content: bytes, access: RegistryAccess
+    ) -> None:
+        place = parse_repository(repository)
+        check_reference(tag_or_digest)
+        key = ("push", place, f"{tag_or_digest}={compute_digest(content)}", access)
+        self._ask(key, lambda client: client.push_manifest(place, tag_or_digest, content, access))
+        self._tags.clear()
+
     def _fetch_url(self, url: str, namespace: str) -> tuple[int, bytes]:
         key = ("url", url, namespace)
         response = self._ask(key, lambda client: client.fetch_url(url, namespace))
@@ -139,6 +165,29 @@ class RemoteRegistries:
         )
 
 
+class TrustingRegistries(msgspec.Struct, frozen=True):
+    """Registries whose Sigstore trust root is the one in a file."""
+
+    registries: Registries
+    root: bytes
+
+    def manifest(
+        self, repository: str, tag_or_digest: str, access: RegistryAccess
+    ) -> ImageManifest:
+        return self.registries.manifest(repository, tag_or_digest, access)
+
+    def blob(self, repository: str, digest: str, access: RegistryAccess) -> bytes:
+        return self.registries.blob(repository, digest, access)
+
+    def referrers(
+        self, repository: str, digest: str, access: RegistryAccess
+    ) -> tuple[Descriptor, ...]:
+        return self.registries.referrers(repository, digest, access)
+
+    def trusted_root(self, mirror: str, root: bytes, namespace: str = "") -> bytes:  # noqa: ARG002
+        return self.root
+
+
 class _ContentCache:
     """What has a digest never changes; the latest of it is kept, for those who could read it."""
 
@@ -184,6 +233,10 @@ class _TagCache:
         if isinstance(found, ImageNotFoundError):
             raise found
         return found
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
 
     def put(self, key: object, found: _Changing | ImageNotFoundError) -> None:
         if not self._seconds:

@@ -45,8 +45,12 @@ class RegistrySettings(msgspec.Struct, frozen=True):
     cached_bytes: int = 64 * 1024 * 1024
     # A file with authorities in PEM, besides those of the system.
     ca_file: str = ""
+    # Authorities in PEM that count for one registry only, besides all others.
+    authorities: tuple[tuple[str, str], ...] = ()
     # Registries without TLS, or with an unknown certificate; a star is every one.
     insecure: frozenset[str] = frozenset()
+    # May registries on loopback do without TLS although nobody named them?
+    plain_loopback: bool = True
     # The places to ask first, by registry.
     mirrors: tuple[tuple[str, Repository], ...] = ()
     addresses: AddressRules = AddressRules()

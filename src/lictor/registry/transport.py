@@ -19,11 +19,10 @@ _MOST_REDIRECTS = 5
 _REPEATED = frozenset((408, 429, 500, 502, 503, 504))
 _FIRST_PAUSE = 0.1
 _MOST_RESTING = 1024
-_FORM = "application/x-www-form-urlencoded"
 
 
 class RegistryRequest(msgspec.Struct, frozen=True):
-    """A GET; a POST where there is a form. `name` is what messages call it."""
+    """A GET, or another method with a body. `name` is what messages call it."""
 
     server: RegistryServer
     target: str
@@ -31,7 +30,11 @@ class RegistryRequest(msgspec.Struct, frozen=True):
     accept: str = "*/*"
     authorization: str = ""
     most_bytes: int = 1024 * 1024
-    form: bytes | None = None
+    method: str = "GET"
+    body: bytes | None = None
+    content_type: str = "application/octet-stream"
+    # May it be sent twice? Half an upload that was sent twice is broken.
+    is_repeatable: bool = True
 
 
 class Transport:
@@ -52,15 +55,17 @@ class Transport:
         for _ in range(_MOST_REDIRECTS + 1):
             response = await self._send_patiently(request)
             location = response.headers.get("location")
-            if response.status_code not in _REDIRECTS or not location or request.form is not None:
+            is_redirect = response.status_code in _REDIRECTS and bool(location)
+            if not is_redirect or request.method != "GET":
                 return response
-            request = _follow(request, location)
+            request = _follow(request, location or "")
         raise LookupFailedError(f"{request.name}: more than {_MOST_REDIRECTS} redirects")
 
     async def _send_patiently(self, request: RegistryRequest) -> ClientResponse:
         """The answer to one request, sent again where that may help."""
-        for attempt in range(1, self._settings.attempts + 1):
-            is_last = attempt == self._settings.attempts
+        attempts = self._settings.attempts if request.is_repeatable else 1
+        for attempt in range(1, attempts + 1):
+            is_last = attempt == attempts
             pause = _FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.0)  # noqa: S311  (no secret)
             await self._rest(request)
             try:
@@ -120,11 +125,12 @@ class Transport:
                 target = f"http://{server.authority}{target}"
                 if proxy.authorization:
                     headers.append(("proxy-authorization", proxy.authorization))
-        if request.form is None:
-            message = write_head("GET", target, headers)
-        else:
-            headers += [("content-type", _FORM), ("content-length", str(len(request.form)))]
-            message = write_head("POST", target, headers) + request.form
+        body = request.body or b""
+        if request.body is not None:
+            headers.append(("content-type", request.content_type))
+        if request.method != "GET":
+            headers.append(("content-length", str(len(body))))
+        message = write_head(request.method, target, headers) + body
         return await self._pool.exchange(server, message, request.most_bytes)
 
 

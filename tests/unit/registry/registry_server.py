@@ -7,6 +7,7 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
+from urllib.parse import parse_qs
 
 import orjson
 
@@ -35,6 +36,11 @@ class RegistryServer:
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.handle: Handler = lambda _path, _headers: None
         self.handle_post: Callable[[str, bytes], Answer] = lambda _path, _body: (405, {}, b"")
+        self.handle_put: Callable[[str, bytes, Mapping[str, str]], Answer] = (
+            lambda _path, _body, _headers: (405, {}, b"")
+        )
+        # Types of manifests, by path.
+        self.content_types: dict[str, str] = {}
         self._lock = threading.Lock()
 
         class _Handler(http.server.BaseHTTPRequestHandler):
@@ -47,6 +53,11 @@ class RegistryServer:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 self._reply(*outer.handle_post(self.path, body))
+
+            def do_PUT(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                self._reply(*outer.handle_put(self.path, body, headers))
 
             def _reply(self, status: int, extra: Mapping[str, str], body: bytes) -> None:
                 self.send_response(status)
@@ -106,6 +117,37 @@ class RegistryServer:
         if content is None:
             return 404, {}, b'{"errors":[{"code":"UNKNOWN"}]}'
         return 200, {"Docker-Content-Digest": "sha256:" + "0" * 64}, content
+
+    def take_pushes(self) -> None:
+        """Keep what is pushed from now on, as a registry does: blobs in one piece, manifests."""
+
+        def begin(path: str, body: bytes) -> Answer:
+            if not path.endswith("/blobs/uploads/") or body:
+                return 404, {}, b""
+            return 202, {"Location": f"{path}7?_state=abc"}, b""
+
+        def finish(path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+            name, _, query = path.partition("?")
+            if name.endswith("/blobs/uploads/7"):
+                digest = parse_qs(query).get("digest", [""])[0]
+                if digest != digest_of(body) or "_state=abc" not in query:
+                    return 400, {}, b'{"errors":[{"code":"DIGEST_INVALID"}]}'
+                self.contents[f"{name.removesuffix('uploads/7')}{digest}"] = body
+                return 201, {}, b""
+            return self._take_manifest(name, body, headers)
+
+        self.handle_post, self.handle_put = begin, finish
+
+    def _take_manifest(self, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        place, _, reference = path.rpartition("/manifests/")
+        document = orjson.loads(body)
+        for blob in (document["config"], *document["layers"]):
+            if len(self.contents.get(f"{place}/blobs/{blob['digest']}", b"")) != blob["size"]:
+                return 400, {}, b'{"errors":[{"code":"MANIFEST_BLOB_UNKNOWN"}]}'
+        for name in (reference, digest_of(body)):
+            self.contents[f"{place}/manifests/{name}"] = body
+            self.content_types[f"{place}/manifests/{name}"] = headers["content-type"]
+        return 201, {}, b""
 
     def put_manifest(self, repository: str, document: Json, tag: str = "") -> str:
         """Keep a manifest under its digest, and under a tag where one is given."""

@@ -49,6 +49,11 @@ def names_policy(exception: "PolicyException", kind: PolicyKind, key: str) -> bo
     )
 
 
+def list_excepted(exception: "PolicyException") -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The policies and rules that need not be kept."""
+    return tuple((each.policy_name, each.rule_names) for each in exception.spec.exceptions)
+
+
 _ONE_FILTER = frozenset(["resources", "subjects", "roles", "clusterRoles"])
 _OLD_IMAGE_FIELDS = frozenset(
     [
@@ -182,6 +187,7 @@ KINDS = (
         record="lictor.model.exception:PolicyException",
         absent_fields=find_absent_match_fields,
         excepts=names_policy,
+        list_excepted=list_excepted,
         review_path=("exception-validating", "/exceptionvalidate"),
         lint="lictor.lint.documents_by_kind:check_exception",
     ),

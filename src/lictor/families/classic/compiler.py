@@ -30,7 +30,16 @@ from lictor.match.combine import but_deletions, remember, within
 from lictor.model.exception import PolicyException
 from lictor.model.matching import Match
 from lictor.model.policy import Generate, Mutate, Policy, Rule, Validate
-from lictor.model.program import Case, Check, CompiledRule, Matcher, Phase, Program, Select
+from lictor.model.program import (
+    Case,
+    Check,
+    CompiledRule,
+    DeferredCheck,
+    Matcher,
+    Phase,
+    Program,
+    Select,
+)
 from lictor.model.request import Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
 
@@ -147,6 +156,16 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             yield Phase.GENERATE, RuleType.GENERATION, lambda s: _generate(generate, s)
 
     def _check(self, kind: RuleType, build: Callable[[RuleContext], Check]) -> Check:
+        if not self.context.is_lazy:
+            return self._compile_check(kind, build)
+
+        def compile_later() -> Check:
+            self.context.expressions.begin_policy()
+            return self._compile_check(kind, build)
+
+        return DeferredCheck(compile_later)
+
+    def _compile_check(self, kind: RuleType, build: Callable[[RuleContext], Check]) -> Check:
         setting = self._setting(kind)
         try:
             check = guard(build(setting), self._guard(setting), setting)

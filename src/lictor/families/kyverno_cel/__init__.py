@@ -30,6 +30,11 @@ def names_policy(exception: "CelException", kind: PolicyKind, key: str) -> bool:
     )
 
 
+def list_excepted(exception: "CelException") -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The policies that need not be kept; their rules have no names."""
+    return tuple((ref.name, ()) for ref in exception.spec.policy_refs)
+
+
 def _declare(
     kind: str,
     short_name: str,
@@ -158,6 +163,7 @@ KINDS = (
         is_listed=False,
         record="lictor.model.cel_policy:CelException",
         excepts=names_policy,
+        list_excepted=list_excepted,
         review_path=("cel-exception-validating", "/celexception/validate"),
         lint="lictor.lint.documents_by_kind:check_cel_exception",
     ),

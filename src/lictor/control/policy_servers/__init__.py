@@ -1,0 +1,1 @@
+"""Keeps Kubewarden's PolicyServers running, and the webhooks of the policies that they evaluate."""

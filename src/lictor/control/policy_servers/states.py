@@ -1,0 +1,267 @@
+"""Where is a policy served, can it be asked there, and what do the statuses say of that?"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from lictor.cluster.stored_policy import StoredPolicy
+from lictor.control.policy_servers.certificates import ServerAuthority
+from lictor.control.policy_servers.rollout import LoadWait, PodQuestions, ServerLoads, Workloads
+from lictor.families.kubewarden.bindings import PolicyBinding
+from lictor.families.kubewarden.entries import digest_document
+from lictor.families.kubewarden.policy_server import DEFAULT_SERVER, PolicyServer
+from lictor.raw import Json, JsonObject
+
+_LONGEST_MESSAGE = 2048
+_NO_ROOM = (
+    "the policies of its namespace, or of its server, are too large together, or this one is "
+    "nested too deep: make settings smaller"
+)
+
+
+class PolicyStage(StrEnum):
+    """How far a policy has come."""
+
+    # The server that it names is not there.
+    UNSCHEDULED = "unscheduled"
+    # The server is there, and about to go.
+    SCHEDULED = "scheduled"
+    # The server does not evaluate it yet.
+    PENDING = "pending"
+    # The API server asks about it, and its server answers.
+    ACTIVE = "active"
+
+
+class StatedCondition(msgspec.Struct, frozen=True):
+    """One condition of a status."""
+
+    holds: bool
+    reason: str
+    message: str
+
+
+class ServedState(msgspec.Struct, frozen=True):
+    """The status of a policy."""
+
+    stage: PolicyStage
+    # How the server evaluates it: protect, monitor, or unknown where it does not.
+    mode: str
+    conditions: Mapping[str, StatedCondition]
+    # Whether only somebody who changes something can change it.
+    is_final: bool = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it may be another one soon, without anybody's doing."""
+        if self.is_final:
+            return False
+        server = self.conditions.get(UP_TO_DATE)
+        return self.stage is PolicyStage.PENDING or (server is not None and not server.holds)
+
+    def write(self, old: JsonObject, generation: int, now: str) -> JsonObject:
+        """In the API's form; times stay where nothing has changed."""
+        return {
+            "policyStatus": self.stage.value,
+            "mode": self.mode,
+            "conditions": write_conditions(self.conditions, old, generation, now),
+        }
+
+
+ACTIVE = "PolicyActive"
+UP_TO_DATE = "PolicyServerConfigurationUpToDate"
+REACHABLE = "PolicyUniquelyReachable"
+
+
+def describe_active(mode: str, waiting: str = "") -> ServedState:
+    """The API server asks about the policy; `waiting`: why not everybody has its last form yet."""
+    conditions = {
+        ACTIVE: StatedCondition(
+            holds=True, reason="PolicyActive", message="The policy webhook has been created"
+        ),
+        **_describe_server(waiting),
+    }
+    return ServedState(PolicyStage.ACTIVE, mode, conditions)
+
+
+def describe_pending(mode: str, reason: str, why: str, *, is_served: bool) -> ServedState:
+    """The API server does not ask about the policy yet; `is_served`: its server knows it."""
+    conditions = {
+        ACTIVE: StatedCondition(holds=False, reason=reason, message=_cut(why)),
+        **_describe_server("" if is_served else why),
+    }
+    return ServedState(PolicyStage.PENDING, mode, conditions)
+
+
+def describe_failed(mode: str, wait: LoadWait, *, is_asked: bool) -> ServedState:
+    """Its server cannot evaluate the policy; `is_asked`: the API server asks it all the same."""
+    told = f"{wait.reason}; requests that it is asked about are refused"
+    why = told if is_asked else wait.reason
+    state = describe_pending(mode, "PolicyCannotBeLoaded", why, is_served=False)
+    return msgspec.structs.replace(state, is_final=wait.is_final)
+
+
+def describe_absent(stage: PolicyStage, reason: str, why: str) -> ServedState:
+    """There is no server for the policy, and the API server does not ask about it."""
+    return ServedState(
+        stage, "unknown", {ACTIVE: StatedCondition(holds=False, reason=reason, message=why)}
+    )
+
+
+def _describe_server(waiting: str) -> dict[str, StatedCondition]:
+    if waiting:
+        return {
+            UP_TO_DATE: StatedCondition(
+                holds=False, reason="ConfigurationVersionMismatch", message=_cut(waiting)
+            ),
+            REACHABLE: StatedCondition(
+                holds=False,
+                reason="LatestReplicaSetIsNotUniquelyReachable",
+                message=_cut(waiting),
+            ),
+        }
+    return {
+        UP_TO_DATE: StatedCondition(
+            holds=True,
+            reason="ConfigurationVersionMatch",
+            message="The policy server has the policy as it is",
+        ),
+        REACHABLE: StatedCondition(
+            holds=True,
+            reason="LatestReplicaSetIsUniquelyReachable",
+            message="Every Pod that answers has the policy as it is",
+        ),
+    }
+
+
+def write_conditions(
+    statements: Mapping[str, StatedCondition], old: JsonObject, generation: int, now: str
+) -> list[JsonObject]:
+    """Conditions in the API's form; the time of one changes together with its status."""
+    given = old.get("conditions")
+    before: dict[Json, JsonObject] = {
+        each.get("type"): each
+        for each in (given if isinstance(given, list) else ())
+        if isinstance(each, dict)
+    }
+    return [
+        {
+            "type": name,
+            "status": "True" if each.holds else "False",
+            "reason": each.reason,
+            "message": each.message,
+            "observedGeneration": generation,
+            "lastTransitionTime": _find_time(before.get(name), each, now),
+        }
+        for name, each in statements.items()
+    ]
+
+
+def _find_time(before: JsonObject | None, statement: StatedCondition, now: str) -> str:
+    status = "True" if statement.holds else "False"
+    if before is None or before.get("status") != status:
+        return now
+    return str(before.get("lastTransitionTime") or now)
+
+
+def _cut(text: str) -> str:
+    return text[:_LONGEST_MESSAGE]
+
+
+class BoundPolicy(msgspec.Struct, frozen=True):
+    """A policy in the cluster, and what it says of its server."""
+
+    stored: StoredPolicy
+    binding: PolicyBinding
+    is_going: bool
+
+
+class ServerRun(msgspec.Struct, frozen=True):
+    """A server after its objects were looked after."""
+
+    server: PolicyServer
+    # What its ConfigMap says of each policy, by unique name.
+    entries: Mapping[str, JsonObject]
+    conditions: Mapping[str, StatedCondition]
+    # Why its Pods do not evaluate these yet; empty where they do.
+    waiting: str = ""
+    # What its Pods say of each policy; None where they cannot say it.
+    loads: ServerLoads | None = None
+
+    def find_wait(self, policy: str) -> LoadWait | None:
+        """Why requests may meet Pods without the policy as it is now; None where they cannot."""
+        entry = self.entries.get(policy)
+        if entry is None:
+            return LoadWait(_NO_ROOM)
+        config = self.conditions["ConfigMapReconciled"]
+        if not config.holds:
+            return LoadWait(f"its server cannot be told of it: {config.message}")
+        if self.loads is not None:
+            return self.loads.find_wait(policy, digest_document(entry))
+        return LoadWait(self.waiting) if self.waiting else None
+
+
+async def ask_pods(runs: Mapping[str, ServerRun], workloads: Workloads) -> dict[str, ServerRun]:
+    """With what the Pods say, where they can."""
+    questions = PodQuestions()
+    asked = [run for run in runs.values() if run.server.runs_lictor]
+    answers = await asyncio.gather(
+        *(questions.ask(run.server, workloads.list_ready(run.server)) for run in asked)
+    )
+    told = {
+        run.server.name: msgspec.structs.replace(run, loads=loads)
+        for run, loads in zip(asked, answers, strict=True)
+    }
+    return {**runs, **told}
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """What is known of the servers of one run."""
+
+    runs: Mapping[str, ServerRun]
+    servers: list[PolicyServer]
+    broken: Mapping[str, str]
+    authority: ServerAuthority | None
+
+    def find_absence(self, server: str) -> ServedState | None:
+        """What becomes of policies of a server that is not there; None where it is."""
+        found = next((each for each in self.servers if each.name == server), None)
+        if server in self.broken:
+            why = f"PolicyServer {server} cannot be run: {self.broken[server]}"
+            return describe_absent(PolicyStage.SCHEDULED, "PolicyServerInvalid", why)
+        if found is not None and found.is_going:
+            why = f"PolicyServer {server} is being deleted"
+            return describe_absent(PolicyStage.SCHEDULED, "PolicyServerLeaving", why)
+        # Without a server of that name, lictor itself is the default one.
+        if found is None and server != DEFAULT_SERVER:
+            why = f"there is no PolicyServer {server}"
+            return describe_absent(PolicyStage.UNSCHEDULED, "PolicyServerNotFound", why)
+        return None
+
+
+def sort_out(found: Iterable[BoundPolicy]) -> tuple[list[BoundPolicy], list[BoundPolicy]]:
+    """Of policies with the same unique name the oldest is served; the others come second."""
+    first: dict[str, BoundPolicy] = {}
+    rivals: list[BoundPolicy] = []
+    for policy in sorted(found, key=_age):
+        name = policy.binding.unique_name
+        if name in first:
+            rivals.append(policy)
+        else:
+            first[name] = policy
+    return list(first.values()), rivals
+
+
+def _age(policy: BoundPolicy) -> tuple[str, str]:
+    created = policy.stored.document["metadata"].get("creationTimestamp")
+    return str(created or ""), policy.stored.uid
+
+
+def describe_rival(policy: BoundPolicy) -> ServedState:
+    """The status of a policy whose name is taken."""
+    why = (
+        f"another policy has the unique name {policy.binding.unique_name} as well: "
+        "give this one another name"
+    )
+    return describe_pending("unknown", "NameTaken", why, is_served=False)

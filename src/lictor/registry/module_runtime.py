@@ -1,0 +1,150 @@
+"""Modules made ready to run: each compiled once, for the one engine of this process."""
+
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from lictor.lang.wasm.engine import TICK_SECONDS, digest_content, make_engine
+from lictor.lang.wasm.module import WasmModule
+from lictor.registry.compile_process import compile_apart
+from lictor.registry.compiled_modules import CompiledModules
+from lictor.registry.epoch_ticker import EpochTicker
+
+if TYPE_CHECKING:
+    import wasmtime
+
+# Compilers that run at the same time: each may take all the memory that it may take. One of them
+# is never busy with what a policy of a namespace wants.
+_COMPILERS = 2
+_MIB = 2**20
+_Key: TypeAlias = tuple[str, str]
+# Given a module, seconds and bytes of memory: its machine code.
+Compiler: TypeAlias = Callable[[bytes, float, int], bytes]
+
+
+class CompileLimits(msgspec.Struct, frozen=True):
+    """What compiling a module may take, and its machine code on disk."""
+
+    seconds: float = 120.0
+    # For policies of a namespace: while one of them compiles, those of others wait.
+    seconds_in_namespaces: float = 30.0
+    memory_bytes: int = 2048 * _MIB
+    disk_bytes: int = 4096 * _MIB
+    disk_bytes_of_namespaces: int = 1024 * _MIB
+
+
+@functools.cache
+def find_ticker() -> EpochTicker:
+    """The clock of this process's engine, and the engine with it."""
+    return EpochTicker(make_engine(), TICK_SECONDS)
+
+
+def find_engine() -> "wasmtime.Engine":
+    """The engine of this process."""
+    return find_ticker().engine
+
+
+class ModuleRuntime:
+    """Compiles modules; those that are in use are there once. For any thread."""
+
+    def __init__(
+        self, folder: Path, limits: CompileLimits, compiler: Compiler = compile_apart
+    ) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._compiler = compiler
+        # By whether policies of namespaces want it: they must not push others' code out.
+        self._compiled: dict[bool, CompiledModules] = {}
+        # By the digest of the whole file.
+        self._used: weakref.WeakValueDictionary[str, WasmModule] = weakref.WeakValueDictionary()
+        self.forget()
+        _runtimes.add(self)
+
+    def forget(self) -> None:
+        """A process that was forked may find locks that another thread of its parent held."""
+        self._lock = threading.Lock()
+        self._compilers = threading.BoundedSemaphore(_COMPILERS)
+        self._compilers_for_namespaces = threading.BoundedSemaphore(_COMPILERS - 1)
+        # By namespace and digest: nobody waits for what others want.
+        self._busy: dict[_Key, threading.Lock] = {}
+        self._namespaces: dict[str, threading.Lock] = {}
+
+    def compile(self, content: bytes, namespace: str = "") -> WasmModule:
+        """The module in these bytes, whose clock runs; ModuleError where there is none."""
+        digest = digest_content(content)
+        # Whoever wants the same module waits for the one who compiles it.
+        with self._hold(self._busy, (namespace, digest)):
+            module = self._used.get(digest)
+            if module is None:
+                loaded = self._open(namespace).load(content, namespace)
+                module = self._used.setdefault(digest, loaded)
+        find_ticker().start()
+        return module
+
+    @contextmanager
+    def _hold(self, locks: "dict[_Key, threading.Lock]", key: _Key) -> Iterator[None]:
+        with self._lock:
+            lock = locks.setdefault(key, threading.Lock())
+        try:
+            with lock:
+                yield
+        finally:
+            with self._lock:
+                locks.pop(key, None)
+
+    def _open(self, namespace: str) -> CompiledModules:
+        limits, is_guarded = self._limits, bool(namespace)
+        with self._lock:
+            if is_guarded not in self._compiled:
+                self._compiled[is_guarded] = CompiledModules(
+                    self._folder / ("of-namespaces" if is_guarded else "of-cluster"),
+                    find_engine(),
+                    self._compile_code,
+                    limits.disk_bytes_of_namespaces if is_guarded else limits.disk_bytes,
+                )
+            return self._compiled[is_guarded]
+
+    def _compile_code(self, content: bytes, namespace: str) -> bytes:
+        limits = self._limits
+        seconds = limits.seconds_in_namespaces if namespace else limits.seconds
+        with ExitStack() as stack:
+            if namespace:
+                # One of each namespace stands in line at a time.
+                stack.enter_context(self._find_line(namespace))
+                stack.enter_context(self._compilers_for_namespaces)
+            stack.enter_context(self._compilers)
+            return self._compiler(content, seconds, limits.memory_bytes)
+
+    def _find_line(self, namespace: str) -> threading.Lock:
+        with self._lock:
+            return self._namespaces.setdefault(namespace, threading.Lock())
+
+
+# Several stores of one process have the same machine code, and the same few compilers.
+_shared: "weakref.WeakValueDictionary[tuple[Path, CompileLimits], ModuleRuntime]" = (
+    weakref.WeakValueDictionary()
+)
+
+
+def share_runtime(folder: Path, limits: CompileLimits) -> ModuleRuntime:
+    """The runtime of this folder, made where there is none yet."""
+    made = ModuleRuntime(folder, limits)
+    return _shared.setdefault((folder, limits), made)
+
+
+_runtimes: "weakref.WeakSet[ModuleRuntime]" = weakref.WeakSet()
+
+
+def _forget_locks() -> None:
+    for runtime in list(_runtimes):
+        runtime.forget()
+
+
+os.register_at_fork(after_in_child=_forget_locks)

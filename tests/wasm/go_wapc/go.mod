@@ -1,0 +1,3 @@
+module lictor.example/wapc
+
+go 1.24

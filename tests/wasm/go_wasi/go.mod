@@ -1,0 +1,3 @@
+module lictor.example/wasi
+
+go 1.24
