@@ -1,0 +1,1 @@
+"""The page: what reports say, for people; read-only."""

@@ -1,0 +1,358 @@
+"""The file of notifications: which targets there are, and what each of them is told."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+
+from lictor.errors import LoadError
+from lictor.lang.duration import NANOSECONDS, parse_duration
+from lictor.load.fields import read_record
+from lictor.load.yaml import Document, iter_documents
+from lictor.model.finding import FieldPath
+from lictor.raw import Json
+
+MOST_TARGETS = 16
+_LARGEST_FILE = 1024 * 1024
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_REGION = re.compile(r"[a-z0-9-]{1,40}")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,99}")
+# They say how the message is read, and are ours to say.
+_OWN_HEADERS = frozenset(
+    ("host", "content-length", "transfer-encoding", "connection", "content-type")
+)
+
+StatusWord: TypeAlias = Literal["fail", "error", "warn", "pass", "skip"]
+# `none` is for results whose report names no severity.
+SeverityWord: TypeAlias = Literal["critical", "high", "medium", "low", "info", "none"]
+
+
+class SecretKeyReference(msgspec.Struct, frozen=True, rename="camel"):
+    """A key of a Secret in the namespace that lictor runs in."""
+
+    name: str
+    key: str
+
+
+class SecretSource(msgspec.Struct, frozen=True, rename="camel"):
+    """Where a secret stands: in a Secret, or in a file (such as a mounted one)."""
+
+    secret_key_ref: SecretKeyReference | None = None
+    file: str = ""
+
+
+class NotificationFilter(msgspec.Struct, frozen=True, rename="camel"):
+    """Which results a target is told of; an empty part asks nothing. Names may hold `*` and `?`."""
+
+    statuses: tuple[StatusWord, ...] = ("fail", "error")
+    severities: tuple[SeverityWord, ...] = ()
+    minimum_severity: SeverityWord | None = None
+    clusters: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    exclude_namespaces: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+
+class WebhookTarget(msgspec.Struct, frozen=True, rename="camel"):
+    """Any HTTP server that takes CloudEvents 1.0: one in each request, or a list of them."""
+
+    url: str = ""
+    url_from: SecretSource | None = None
+    mode: Literal["structured", "batched"] = "structured"
+    headers: dict[str, str] = {}
+    headers_from: dict[str, SecretSource] = {}
+
+
+class SlackTarget(msgspec.Struct, frozen=True, rename="camel"):
+    """An incoming webhook of Slack; its address is the secret."""
+
+    url_from: SecretSource
+
+
+class TeamsTarget(msgspec.Struct, frozen=True, rename="camel"):
+    """A workflow of Teams that takes adaptive cards; its address is the secret."""
+
+    url_from: SecretSource
+
+
+class LokiTarget(msgspec.Struct, frozen=True, rename="camel"):
+    """Loki, or what takes its push requests."""
+
+    url: str
+    tenant: str = ""
+    username: str = ""
+    password_from: SecretSource | None = None
+    token_from: SecretSource | None = None
+    labels: dict[str, str] = {}
+
+
+class S3Target(msgspec.Struct, frozen=True, rename="camel"):
+    """A bucket of Amazon's S3, or of a server that speaks its protocol."""
+
+    bucket: str
+    region: str
+    # Empty: Amazon's, for the region.
+    endpoint: str = ""
+    # The bucket in the path, not in the host's name; unset: for endpoints of others.
+    path_style: bool | None = None
+    prefix: str = ""
+    access_key_id_from: SecretSource | None = None
+    secret_access_key_from: SecretSource | None = None
+    session_token_from: SecretSource | None = None
+    server_side_encryption: Literal["", "AES256", "aws:kms"] = ""
+    kms_key_id: str = ""
+
+
+Destination: TypeAlias = WebhookTarget | SlackTarget | TeamsTarget | LokiTarget | S3Target
+_MOST = 10_000
+
+
+class NotificationTarget(msgspec.Struct, frozen=True, rename="camel"):
+    """One that is told: where it is, of what, and how often at most."""
+
+    name: str
+    filter: NotificationFilter = NotificationFilter()
+    webhook: WebhookTarget | None = None
+    slack: SlackTarget | None = None
+    teams: TeamsTarget | None = None
+    loki: LokiTarget | None = None
+    s3: S3Target | None = None
+    # Unset: what suits the kind of target.
+    max_per_minute: int | None = None
+    batch_size: int | None = None
+    # How long a first result waits for others to go with it.
+    batch_wait: str = ""
+    certificate_authority_from: SecretSource | None = None
+
+    @property
+    def destinations(self) -> list[Destination]:
+        all_kinds = (self.webhook, self.slack, self.teams, self.loki, self.s3)
+        return [each for each in all_kinds if each is not None]
+
+
+class NotificationSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """All targets. A result that was gone for `repeatAfter` is told again when it comes back."""
+
+    targets: tuple[NotificationTarget, ...]
+    page_url: str = ""
+    repeat_after: str = "1h"
+
+
+def load_notifications(path: Path) -> NotificationSettings:
+    """Read the file; LoadError names file, line and field of what is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise LoadError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    if len(data) > _LARGEST_FILE:
+        raise LoadError("larger than 1 MiB", where=str(path))
+    return parse_notifications(data, str(path))
+
+
+def parse_notifications(data: bytes, source: str) -> NotificationSettings:
+    """The settings that a text holds; LoadError as above."""
+    documents = list(iter_documents(data, source))
+    if len(documents) != 1:
+        raise LoadError(
+            f"expected one document with `targets`, found {len(documents)}", where=source
+        )
+    (document,) = documents
+    for key, line, column in document.duplicates:
+        raise LoadError(f'key "{key}" stands twice', where=f"{source}:{line}:{column}")
+    made, faults = read_record(document.body, NotificationSettings)
+    for fault in faults:
+        raise LoadError(fault.field_and_text, where=document.where(fault.path))
+    assert made is not None  # noqa: S101  (without a fault there is a record)
+    for path, message in _check(made):
+        raise LoadError(f"{message}", where=_locate(document, path))
+    return made
+
+
+def _locate(document: Document, path: FieldPath) -> str:
+    words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return f"{document.where(path)}: {words.removeprefix('.')}"
+
+
+_Faults: TypeAlias = Iterator[tuple[FieldPath, str]]
+
+
+def _check(settings: NotificationSettings) -> _Faults:
+    if not settings.targets:
+        yield ("targets",), "name at least one target"
+    if len(settings.targets) > MOST_TARGETS:
+        yield ("targets",), f"at most {MOST_TARGETS} targets"
+    yield from _check_duration(("repeatAfter",), settings.repeat_after)
+    if settings.page_url:
+        yield from _check_url(("pageUrl",), settings.page_url)
+    names: set[str] = set()
+    for index, target in enumerate(settings.targets):
+        path = ("targets", index)
+        yield from _check_target(path, target)
+        if target.name in names:
+            yield (*path, "name"), f'another target is named "{target.name}" too'
+        names.add(target.name)
+
+
+def _check_target(path: FieldPath, target: NotificationTarget) -> _Faults:
+    if not _NAME.fullmatch(target.name):
+        yield (
+            (*path, "name"),
+            "must be 1 to 40 lower-case letters, digits and hyphens, such as team-chat",
+        )
+    if len(target.destinations) != 1:
+        yield path, "must have exactly one of webhook, slack, teams, loki and s3"
+    for field, number in (
+        ("maxPerMinute", target.max_per_minute),
+        ("batchSize", target.batch_size),
+    ):
+        if number is not None and not 1 <= number <= _MOST:
+            yield (*path, field), f"must be from 1 to {_MOST}"
+    if target.batch_wait:
+        yield from _check_duration((*path, "batchWait"), target.batch_wait)
+    if target.certificate_authority_from is not None:
+        place = (*path, "certificateAuthorityFrom")
+        yield from _check_secret(place, target.certificate_authority_from)
+    if not target.filter.statuses:
+        # Empty would mean nothing, and others would read it as everything.
+        yield (*path, "filter", "statuses"), "name at least one of fail, error, warn, pass, skip"
+    for destination in target.destinations:
+        kind, check = _CHECKS[type(destination)]
+        yield from check((*path, kind), destination)
+
+
+def _check_webhook(path: FieldPath, target: WebhookTarget) -> _Faults:
+    if bool(target.url) == bool(target.url_from):
+        yield path, "must have either url or urlFrom"
+    if target.url:
+        yield from _check_url((*path, "url"), target.url)
+    if target.url_from is not None:
+        yield from _check_secret((*path, "urlFrom"), target.url_from)
+    yield from _check_headers(path, target)
+
+
+def _check_headers(path: FieldPath, target: WebhookTarget) -> _Faults:
+    for field, names in (("headers", target.headers), ("headersFrom", target.headers_from)):
+        for name in names:
+            if not _HEADER.fullmatch(name) or name.lower() in _OWN_HEADERS:
+                yield (*path, field, name), "is no header that can be set here"
+    for name, value in target.headers.items():
+        if name.lower() in ("authorization", "proxy-authorization", "cookie", "x-api-key"):
+            yield (*path, "headers", name), "holds a secret: name a Secret in headersFrom"
+        if not value.isprintable() or not value.isascii():
+            yield (*path, "headers", name), "must be printable ASCII"
+    for name, source in target.headers_from.items():
+        yield from _check_secret((*path, "headersFrom", name), source)
+
+
+def _check_chat(path: FieldPath, target: SlackTarget | TeamsTarget) -> _Faults:
+    yield from _check_secret((*path, "urlFrom"), target.url_from)
+
+
+def _check_loki(path: FieldPath, target: LokiTarget) -> _Faults:
+    yield from _check_url((*path, "url"), target.url)
+    if bool(target.username) != (target.password_from is not None):
+        yield path, "username and passwordFrom go together"
+    if target.username and target.token_from is not None:
+        yield path, "must have either tokenFrom or username and passwordFrom"
+    for field, source in (("passwordFrom", target.password_from), ("tokenFrom", target.token_from)):
+        if source is not None:
+            yield from _check_secret((*path, field), source)
+    if not target.tenant.isprintable() or not target.tenant.isascii():
+        yield (*path, "tenant"), "must be printable ASCII"
+    for name in target.labels:
+        if not _LABEL.fullmatch(name):
+            yield (*path, "labels", name), "is no name of a label: letters, digits and _"
+
+
+def _check_s3(path: FieldPath, target: S3Target) -> _Faults:
+    if not _BUCKET.fullmatch(target.bucket) or ".." in target.bucket:
+        yield (*path, "bucket"), "is no name of a bucket"
+    if not _REGION.fullmatch(target.region):
+        yield (*path, "region"), "is no region; servers of others take us-east-1"
+    if target.endpoint:
+        yield from _check_url((*path, "endpoint"), target.endpoint)
+        if urlsplit(target.endpoint).path.strip("/"):
+            yield (*path, "endpoint"), "must be without a path; what comes first is the prefix"
+    if (target.access_key_id_from is None) != (target.secret_access_key_from is None):
+        yield path, "accessKeyIdFrom and secretAccessKeyFrom go together"
+    if target.session_token_from is not None and target.access_key_id_from is None:
+        yield (*path, "sessionTokenFrom"), "goes with accessKeyIdFrom and secretAccessKeyFrom"
+    yield from _check_object(path, target)
+
+
+def _check_object(path: FieldPath, target: S3Target) -> _Faults:
+    if target.kms_key_id and target.server_side_encryption != "aws:kms":
+        yield (*path, "kmsKeyId"), "goes with serverSideEncryption: aws:kms"
+    if not (target.prefix + target.kms_key_id).isprintable() or len(target.prefix) > 500:
+        yield (*path, "prefix"), "must be printable, and 500 characters at most"
+    for field, source in (
+        ("accessKeyIdFrom", target.access_key_id_from),
+        ("secretAccessKeyFrom", target.secret_access_key_from),
+        ("sessionTokenFrom", target.session_token_from),
+    ):
+        if source is not None:
+            yield from _check_secret((*path, field), source)
+
+
+_CHECKS: dict[type[Destination], tuple[str, Callable[[FieldPath, Json], _Faults]]] = {
+    WebhookTarget: ("webhook", _check_webhook),
+    SlackTarget: ("slack", _check_chat),
+    TeamsTarget: ("teams", _check_chat),
+    LokiTarget: ("loki", _check_loki),
+    S3Target: ("s3", _check_s3),
+}
+
+
+def name_kind(target: NotificationTarget) -> str:
+    """`webhook`, `slack` and so on."""
+    return _CHECKS[type(target.destinations[0])][0]
+
+
+def _check_secret(path: FieldPath, source: SecretSource) -> _Faults:
+    if (source.secret_key_ref is None) == (not source.file):
+        yield path, "must have either secretKeyRef or file"
+
+
+def _check_url(path: FieldPath, url: str) -> _Faults:
+    fault = find_url_fault(url)
+    if fault:
+        yield path, fault
+
+
+def find_url_fault(url: str) -> str:
+    """Why no request can be sent there; empty where one can. The URL itself is never told."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "is no URL"
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        return "must begin with https:// or http:// and a host"
+    if "@" in parts.netloc:
+        return "must hold no user or password: name a Secret instead"
+    if not url.isprintable() or not url.isascii() or " " in url:
+        return "must be printable ASCII without spaces"
+    return ""
+
+
+def _check_duration(path: FieldPath, text: str) -> _Faults:
+    try:
+        nanoseconds = parse_duration(text)
+    except ValueError:
+        nanoseconds = -1
+    if not 0 <= nanoseconds <= 366 * 24 * 3600 * NANOSECONDS:
+        yield path, f'"{text[:40]}" is no length of time, such as 30s or 1h'
+
+
+def read_seconds(text: str) -> float:
+    """A length of time that was checked before."""
+    return parse_duration(text) / NANOSECONDS

@@ -1,0 +1,305 @@
+"""The pages beside the lists: boards, history, preview of a policy, and a report for printing."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from msgspec.structs import replace
+
+from lictor.errors import LictorError
+from lictor.web.markup import Html, element, join
+from lictor.web.pages import addresses
+from lictor.web.pages.charts import render_bar, render_plot
+from lictor.web.pages.filters import render_chosen
+from lictor.web.pages.page import PageContext, Section
+from lictor.web.pages.tables import (
+    render_count,
+    render_empty,
+    render_heads,
+    render_results,
+    shorten,
+    sum_groups,
+)
+from lictor.web.pages.words import (
+    WRONG,
+    count_things,
+    describe_counts,
+    format_moment,
+    format_number,
+    render_severity,
+    render_share,
+    render_status,
+)
+from lictor.web.records import (
+    STATUSES,
+    Board,
+    PolicyImpact,
+    ReportedResult,
+    ResultFilter,
+    TotalsPoint,
+)
+
+_MOST_PRINTED = 5000
+_BATCH = 1000
+_MOST_POINTS = 30
+_PRINTED = ("fail", "error")
+
+
+# --- boards
+
+
+def render_boards(context: PageContext) -> Section:
+    """All boards with their totals, each a link to the overview of its filter."""
+    cards = [_render_board(context, board) for board in context.request.boards]
+    content = join(
+        element("h1", "Boards"),
+        element("p", "Saved filters: each is an overview of its own.", class_="lead"),
+        element("ul", cards, class_="cards") if cards else render_empty("There are no boards yet."),
+    )
+    return Section("Boards", content)
+
+
+def _render_board(context: PageContext, board: Board) -> Html:
+    groups = context.state.results.count(board.filter, context.viewer, ("severity",))
+    totals = sum_groups(groups)
+    href = context.link(addresses.OVERVIEW, board.filter)
+    return element(
+        "li",
+        element("h2", element("a", board.title or board.name, href=href)),
+        element("p", board.description) if board.description else None,
+        render_bar(totals),
+        element("p", describe_counts(totals), class_="quiet"),
+        class_="card",
+    )
+
+
+# --- history
+
+
+def render_history(context: PageContext) -> Section:
+    """The totals over time, as a plot and as numbers."""
+    points = list(context.state.list_totals(context.viewer))
+    if len(points) < 2:
+        plot = render_empty("There is no history yet: it begins with the first change.")
+    else:
+        plot = element(
+            "section",
+            render_plot(points, context.request.now, name="What is wrong, over time"),
+            _render_legend(),
+            class_="panel",
+        )
+    content = join(
+        element("h1", "History"),
+        element("p", "How many results there were, of everything you may see.", class_="lead"),
+        plot,
+        element("h2", "The last changes") if points else None,
+        _render_points(points) if points else None,
+    )
+    return Section("History", content)
+
+
+def _render_legend() -> Html:
+    words = (("fail", "Fail"), ("error", "Error"), ("warn", "Warn"))
+    items = [element("li", element("span", "", class_=f"dot {key}"), text) for key, text in words]
+    return element("ul", items, class_="legend")
+
+
+def _render_points(points: Sequence[TotalsPoint]) -> Html:
+    """The newest first; only those at which something changed."""
+    changed = [
+        point
+        for index, point in enumerate(points)
+        if index == 0 or dict(point.counts) != dict(points[index - 1].counts)
+    ]
+    rows = [
+        element(
+            "tr",
+            element("th", format_moment(point.timestamp), scope="row"),
+            [render_count(status, point.counts.get(status, 0)) for status in STATUSES],
+        )
+        for point in reversed(changed[-_MOST_POINTS:])
+    ]
+    caption = element("caption", "Totals by time", class_="unseen")
+    heads = render_heads(("Time",), [status.capitalize() for status in STATUSES])
+    return element("table", caption, heads, element("tbody", rows), class_="points")
+
+
+# --- preview
+
+
+async def render_preview(context: PageContext) -> Section:
+    """A form for a policy, and what it would say of what is in the cluster."""
+    form = context.request.form
+    text = form.get("policy", "")
+    cluster = form.get("cluster") or next(iter(context.clusters), "")
+    outcome = await _try_policy(context, cluster, text) if text.strip() else None
+    content = join(
+        element("h1", "Preview"),
+        element(
+            "p",
+            "What would a policy say of what is in the cluster? Nothing is changed, and the policy "
+            "is not kept.",
+            class_="lead",
+        ),
+        _render_preview_form(context, cluster, text),
+        outcome,
+    )
+    return Section("Preview", content)
+
+
+def _render_preview_form(context: PageContext, cluster: str, text: str) -> Html:
+    options = [
+        element("option", name, value=name, selected=name == cluster) for name in context.clusters
+    ]
+    choice = element(
+        "label",
+        element("span", "Cluster"),
+        element("select", options, name="cluster"),
+        class_="field",
+    )
+    area = element(
+        "textarea",
+        text,
+        name="policy",
+        rows=18,
+        spellcheck="false",
+        required=True,
+        placeholder="apiVersion: kyverno.io/v1\nkind: ...",
+    )
+    return element(
+        "form",
+        element("label", element("span", "Policy, as YAML"), area, class_="field"),
+        choice if context.is_plural else None,
+        element("button", "Preview", type="submit", class_="primary"),
+        method="post",
+        action=context.link(addresses.PREVIEW),
+        class_="preview",
+    )
+
+
+async def _try_policy(context: PageContext, cluster: str, text: str) -> Html:
+    if cluster not in context.clusters:
+        return _render_problem("There is no such cluster.")
+    try:
+        impact = await context.state.preview(cluster, text, context.viewer)
+    except LictorError as error:
+        return _render_problem(str(error))
+    left = sum(impact.counts.get(status, 0) for status in WRONG) - len(impact.rows)
+    return element(
+        "section",
+        element("h2", f"It would say: {describe_counts(impact.counts)}"),
+        element("p", f"{count_things(impact.judged, 'object')} judged.", class_="quiet"),
+        render_bar(impact.counts),
+        _render_gaps(impact.problems) if impact.problems else None,
+        _render_impact(context, impact),
+        element("p", f"{format_number(left)} more are not shown.") if left > 0 else None,
+        class_="panel",
+        role="status",
+    )
+
+
+def _render_impact(context: PageContext, impact: PolicyImpact) -> Html | None:
+    if impact.rows:
+        return render_results(context, impact.rows, "Results of the preview", linked=False)
+    # With a gap, nothing found does not mean that nothing is wrong.
+    return None if impact.problems else render_empty("It has nothing to object to.")
+
+
+def _render_gaps(problems: Sequence[str]) -> Html:
+    items = [element("li", problem) for problem in problems]
+    return element(
+        "div", element("h3", "What could not be judged"), element("ul", items), class_="notice"
+    )
+
+
+def _render_problem(text: str) -> Html:
+    return element(
+        "div",
+        element("h2", "This policy cannot be tried"),
+        element("pre", text, tabindex="0"),
+        class_="problem",
+        role="alert",
+    )
+
+
+# --- for printing
+
+
+def render_printed(context: PageContext, chosen: ResultFilter) -> Section:
+    """Only failures, by namespace and resource, with nothing around them."""
+    wanted = chosen if chosen.statuses else replace(chosen, statuses=_PRINTED)
+    totals = sum_groups(
+        context.state.results.count(replace(wanted, statuses=()), context.viewer, ("severity",))
+    )
+    rows, total = _select_printed(context, wanted)
+    left = total - len(rows)
+    content = join(
+        element("h1", "Policy report"),
+        element(
+            "p",
+            f"{format_moment(context.request.now)} · {render_share(totals)} of what was judged is "
+            f"right · {describe_counts(totals)}",
+            class_="lead",
+        ),
+        _render_print_bar(context, chosen),
+        render_chosen(context, chosen, addresses.PRINT),
+        _render_printed_groups(context, rows)
+        if rows
+        else render_empty("There is nothing to report."),
+        element("p", f"{count_things(left, 'more result')} left out: choose less at a time.")
+        if left > 0
+        else None,
+    )
+    return Section("Policy report", content, is_bare=True)
+
+
+def _select_printed(context: PageContext, wanted: ResultFilter) -> tuple[list[ReportedResult], int]:
+    rows: list[ReportedResult] = []
+    while True:
+        page = context.state.results.select(wanted, context.viewer, offset=len(rows), limit=_BATCH)
+        rows += page.rows
+        if len(page.rows) < _BATCH or len(rows) >= _MOST_PRINTED:
+            return rows, page.total
+
+
+def _render_print_bar(context: PageContext, chosen: ResultFilter) -> Html:
+    return element(
+        "p",
+        element("button", "Print", type="button", id="print", class_="primary", hidden=True),
+        element("a", "Back to the results", href=context.link(addresses.RESULTS, chosen)),
+        class_="screen-only actions",
+    )
+
+
+def _place_of(row: ReportedResult) -> tuple[str, str]:
+    return row.cluster, row.namespace
+
+
+def _render_printed_groups(context: PageContext, rows: Sequence[ReportedResult]) -> list[Html]:
+    ordered = sorted(rows, key=lambda row: (*_place_of(row), row.kind, row.name, row.policy))
+    return [
+        _render_printed_group(context, place, list(some))
+        for place, some in groupby(ordered, key=_place_of)
+    ]
+
+
+def _render_printed_group(
+    context: PageContext, place: tuple[str, str], rows: Sequence[ReportedResult]
+) -> Html:
+    cluster, namespace = place
+    name = namespace or "Cluster-wide"
+    title = f"{cluster}: {name}" if context.is_plural else name
+    body = [
+        element(
+            "tr",
+            element("td", render_status(row.status), render_severity(row.severity)),
+            element("td", f"{row.kind} ", element("strong", row.name)),
+            element("td", row.policy, element("span", row.rule, class_="quiet rule")),
+            element("td", shorten(row.message, 600)),
+        )
+        for row in rows
+    ]
+    caption = element("caption", f"{count_things(len(rows), 'result')} in {name}", class_="unseen")
+    heads = render_heads(("Result", "Resource", "Policy and rule", "Message"))
+    table = element("table", caption, heads, element("tbody", body), class_="printed")
+    head = element("h2", title, element("span", f" {format_number(len(rows))}", class_="quiet"))
+    return element("section", head, table)
