@@ -36,12 +36,27 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if any(path == HERE or HERE in path.parents for path in named) else True
 
 
+# Files that take minutes begin first: at the end, one of them would be waited for alone.
+LONGEST = (
+    "test_siege.py",
+    "test_policy_servers.py",
+    "test_helm.py",
+    "test_migrate.py",
+    "test_reports.py",
+)
+
+
+def _rank(item: pytest.Item) -> int:
+    return LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sockets of watches that were cancelled may outlive their loop by a moment.
 
     The collector finds them in whichever test comes next, which has nothing to do with them. Whether
     clients close what they open is asked of them in tests/unit.
     """
+    items.sort(key=_rank)
     calm = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
     for item in items:
         if HERE in item.path.parents:

@@ -40,6 +40,7 @@ RULES = [
     {"apiGroups": [""], "resources": ["namespaces"], "verbs": READ},
     {"apiGroups": ["kyverno.io"], "resources": ["*"], "verbs": READ},
     {"apiGroups": ["policies.kyverno.io"], "resources": ["*"], "verbs": READ},
+    {"apiGroups": ["policies.kubewarden.io"], "resources": ["*"], "verbs": READ},
     {
         "apiGroups": ["kyverno.io", "policies.kyverno.io"],
         "resources": [f"{name}/status" for name in (*POLICIES, *CEL_POLICIES)],

@@ -345,6 +345,37 @@ def test_what_the_call_names_wins(stall):
     assert all(line.endswith(" applied") for line in stall.install("--skip-crds"))
 
 
+def test_a_difference_is_shown_and_nothing_changes(shop, stall):
+    same = call_lictor(shop.cluster, "install", "--diff", *shop.names)
+    assert (same.returncode, same.stdout) == (0, "nothing would change\n"), same.stdout
+    stall.edit()
+    words = ("install", "--diff", *stall.names, "--skip-crds", "--replicas=2", "--all-in-one")
+    shown = call_lictor(stall.cluster, *words)
+    assert shown.returncode == 1, shown.stderr
+    admission = f"deployment.apps/{stall.name('admission')}"
+    assert f"{admission} would change: spec.replicas: 4 -> 2\n" in shown.stdout
+    assert f"deployment.apps/{stall.name('reports')} would be deleted\n" in shown.stdout
+    assert f"configmap/{stall.prefix} would stay as it is in:\n  data.excludeGroups" in shown.stdout
+    assert stall.deployment()["replicas"] == stall.deployment("reports")["replicas"] == 4
+    both = call_lictor(stall.cluster, *words, "--apply")
+    assert both.returncode == 2
+    assert "give one of them" in both.stderr
+
+
+def test_someone_at_a_terminal_is_asked_and_told_what_stays(cluster, stall):
+    cluster.kubectl("apply", "-f", "-", stdin=POLICY)
+    try:
+        declined = answer_lictor(cluster, "n", "uninstall", *stall.names)
+        assert declined.returncode == 1
+        assert f"Remove lictor ({stall.prefix} in namespace {stall.namespace})" in declined.stderr
+        assert stall.deployment()["replicas"] == 3, "nothing was removed"
+        agreed = answer_lictor(cluster, "y", "uninstall", *stall.names)
+        assert agreed.returncode == 0
+        assert "stays: 1 clusterpolicies.kyverno.io\n" in agreed.stderr
+    finally:
+        cluster.kubectl("delete", "clusterpolicy", "shop-labels")
+
+
 def test_settings_that_were_there_before_stay_and_outlive_us(cluster, shop):
     guest = Shop(cluster, "settled")
     cluster.kubectl("create", "namespace", guest.namespace)
@@ -382,10 +413,10 @@ def test_kinds_go_only_where_someone_says_so(own_cluster):
     last = Shop(own_cluster, "last")
     last.install()
     own_cluster.kubectl("apply", "-f", "-", stdin=POLICY)
-    words = ("uninstall", *last.names, "--delete-crds")
+    words = ("uninstall", *last.names, "--crds")
     refused = call_lictor(own_cluster, *words)
     assert refused.returncode == 2
-    assert "deletes 1 clusterpolicies.kyverno.io" in refused.stderr
+    assert "--crds deletes 1 clusterpolicies.kyverno.io" in refused.stderr
     declined = answer_lictor(own_cluster, "n", *words)
     assert declined.returncode == 1
     assert "nothing was removed" in declined.stderr
@@ -394,9 +425,9 @@ def test_kinds_go_only_where_someone_says_so(own_cluster):
     assert lines[-1] == f"namespace/{last.namespace} deleted"
     assert exists(own_cluster, "clusterpolicy", "shop-labels")
     gone = "customresourcedefinition.apiextensions.k8s.io/clusterpolicies.kyverno.io deleted"
-    assert gone in last.uninstall("--delete-crds", "--yes")
+    assert gone in last.uninstall("--crds", "--yes")
     wait_until(lambda: not exists(own_cluster, "crd", "clusterpolicies.kyverno.io"))
-    assert last.uninstall("--delete-crds") == []
+    assert last.uninstall("--crds") == []
 
 
 def test_a_namespace_with_exceptions_in_it_stays(cluster, stall):

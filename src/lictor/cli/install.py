@@ -9,10 +9,12 @@ import click
 from click.core import ParameterSource
 
 from lictor.cli.flag_command import FlagCommand, slice_option
+from lictor.errors import UsageError
 from lictor.raw import Json, JsonObject
-from lictor.release import VERSION
+from lictor.release import DEFAULT_IMAGE, VERSION
 
 if TYPE_CHECKING:
+    from lictor.cluster.client import Client
     from lictor.cluster.config import ClusterConfig
     from lictor.cluster.manifests.installation import Installation
     from lictor.cluster.manifests.installing import InstallStep
@@ -25,7 +27,8 @@ kubectl apply --server-side -f lictor.yaml
 # Install into the cluster of the current context
 lictor install --apply
 
-# Take Kyverno's place, with its names
+# Take Kyverno's place, with its names: look first, then do it
+lictor install --namespace kyverno --prefix kyverno --diff
 lictor install --namespace kyverno --prefix kyverno --apply
 
 # A small cluster: one Deployment with one replica
@@ -33,29 +36,43 @@ lictor install --all-in-one --replicas 1 --apply
 
 # Flags and settings as Kyverno has them
 lictor install --flag enablePolicyException=true --flag exceptionNamespace=policy-exceptions \\
-  --set-config excludeGroups=system:nodes,admins"""
+  --set-config excludeGroups=system:nodes,admins
+
+# The values of the chart
+lictor install --values values.yaml --apply"""
 # Set by the options of this command, or without a meaning in a cluster.
 _OWN_FLAGS = frozenset(("context", "kubeconfig", "openreportsEnabled"))
 
+# Nobody publishes one for all: Pods would wait for an image that no registry has.
+_IMAGE_NOTE = (
+    f"Pods run the image {DEFAULT_IMAGE}, as make image builds it from the source: every node must "
+    "have it. Name one of your registry with --image; see docs/image.md."
+)
+
 
 @click.command(cls=FlagCommand, examples=_EXAMPLES)
-@click.option("--namespace", default="lictor", show_default=True, help="Where to install.")
+@click.option("--namespace", default="", show_default="lictor", help="Where to install.")
 @click.option(
-    "--prefix", default="lictor", show_default=True, help="Prefix of the names of all objects."
+    "--prefix", default="", show_default="lictor", help="Prefix of the names of all objects."
 )
-@click.option(
-    "--replicas", type=int, default=3, show_default=True, help="Replicas of the webhook server."
+@slice_option(
+    "--values",
+    "value_files",
+    help="Files with values of the chart; what other options say wins over them.",
 )
+@click.option("--replicas", type=int, show_default="3", help="Replicas of the webhook server.")
 @click.option(
     "--controller-replicas",
     type=int,
-    default=1,
-    show_default=True,
+    show_default="1",
     help="Replicas of each other controller.",
 )
 @click.option("--all-in-one", is_flag=True, help="One Deployment instead of four.")
 @click.option(
-    "--image", default=f"lictor:{VERSION}", show_default=True, help="The image that Pods run."
+    "--image",
+    default="",
+    show_default=DEFAULT_IMAGE,
+    help="The image that Pods run; this one is what make image builds.",
 )
 @slice_option(
     "--image-pull-secret",
@@ -64,6 +81,10 @@ _OWN_FLAGS = frozenset(("context", "kubeconfig", "openreportsEnabled"))
 )
 @click.option(
     "--openreports", "open_reports", is_flag=True, help="Write reports of openreports.io."
+)
+@click.option("--web", is_flag=True, help="With the page that shows what reports say.")
+@slice_option(
+    "--web-host", "web_hosts", help="Names by which browsers ask for the page; means --web."
 )
 @click.option("--skip-crds", is_flag=True, help="Leave out the kinds; lictor crds prints them.")
 @click.option(
@@ -81,13 +102,15 @@ _OWN_FLAGS = frozenset(("context", "kubeconfig", "openreportsEnabled"))
     help="An entry of the ConfigMap, under Kyverno's name.",
 )
 @click.option("--apply", is_flag=True, help="Apply to the cluster instead of printing.")
+@click.option("--diff", is_flag=True, help="Only show what --apply would change in the cluster.")
 @click.option(
     "--yes",
     is_flag=True,
-    help="With --apply: overwrite settings and fields that others have set, without a question.",
+    help="With --apply: overwrite fields that others have set, and replace Kyverno's Deployments, "
+    "without a question. Settings that Kyverno has stay.",
 )
-@click.option("--kubeconfig", default="", help="The kubeconfig file to use with --apply.")
-@click.option("--context", default="", help="The context of the kubeconfig to use with --apply.")
+@click.option("--kubeconfig", default="", help="The kubeconfig file to use with --apply or --diff.")
+@click.option("--context", default="", help="The context of the kubeconfig to use.")
 @click.option(
     "--format",
     "form",
@@ -96,85 +119,184 @@ _OWN_FLAGS = frozenset(("context", "kubeconfig", "openreportsEnabled"))
     help="Output format: yaml or json.",
 )
 def install(
-    *, apply: bool, yes: bool, kubeconfig: str, context: str, form: str, **options: Json
-) -> None:
+    *,
+    apply: bool,
+    diff: bool,
+    yes: bool,
+    kubeconfig: str,
+    context: str,
+    form: str,
+    **options: Json,
+) -> int:
     """Print, or apply, all manifests of an installation.
 
     Kinds, rights, settings, Services and Deployments. Applying again brings an installation up to
     date; settings that are there, replicas, and fields that others have set stay as they are, and
     are shown. Webhook configurations and certificates are made by the controllers once they run.
+
+    Exits with 0, with 1 where --diff finds that something would change, and with 2 on a wrong call.
     """
     from lictor.cluster.manifests.build import build_manifests
 
     installation = _read_options(**options)
     manifests = build_manifests(installation)
-    if apply:
+    if any(DEFAULT_IMAGE in _list_images(manifest) for manifest in manifests):
+        click.echo(_IMAGE_NOTE, err=True)
+    if apply and diff:
+        raise UsageError("--apply and --diff: give one of them")
+    if apply or diff:
         from lictor.cluster.config import load_config
 
-        asyncio.run(_apply(installation, manifests, load_config(kubeconfig, context), yes=yes))
-        return
+        config = load_config(kubeconfig, context)
+        return asyncio.run(_open_cluster(config, installation, diff=diff, yes=yes))
     from lictor.cli.crds import render_manifests
 
     click.echo(render_manifests(manifests, form), nl=False)
+    return 0
 
 
-def _read_options(flags: Iterable[str], settings: Iterable[str], **given: Json) -> "Installation":
+def _list_images(manifest: JsonObject) -> list[str]:
+    if manifest["kind"] != "Deployment":
+        return []
+    return [each["image"] for each in manifest["spec"]["template"]["spec"]["containers"]]
+
+
+def _read_options(
+    *,
+    flags: Iterable[str],
+    settings: Iterable[str],
+    value_files: Iterable[str],
+    prefix: str,
+    namespace: str,
+    **given: Json,
+) -> "Installation":
     from lictor.cli.controller_flags import read_flags, read_pairs
     from lictor.cluster.manifests.installation import Installation
 
+    values = _read_values(value_files)
     return Installation(
         version=VERSION,
+        prefix=prefix or values.get("fullnameOverride") or "lictor",
+        namespace=namespace or values.get("namespaceOverride") or "lictor",
         # A wrong one would keep every Pod from starting.
         flags=read_flags(flags, _OWN_FLAGS),
         settings=read_pairs("--set-config", settings),
+        values=values,
         **given,
     )
 
 
-def _list_named() -> frozenset[str]:
+def _read_values(paths: Iterable[str]) -> JsonObject:
+    """What files of values say; the last one wins, and flags in them are flags."""
+    from lictor.cli.controller_flags import read_flags
+    from lictor.cluster.manifests.arguments import write_text
+    from lictor.cluster.manifests.values import (
+        CONTROLLERS,
+        find_value,
+        merge_values,
+        name_container,
+        read_values,
+    )
+    from lictor.files import read_bytes
+
+    values: JsonObject = {}
+    for path in paths:
+        values = merge_values(values, read_values(read_bytes(path), path))
+    for controller in CONTROLLERS:
+        extra = find_value(values, f"{name_container(controller)}.extraArgs") or {}
+        read_flags([f"{name}={write_text(value)}" for name, value in extra.items()], _OWN_FLAGS)
+    return values
+
+
+def _list_named(installation: "Installation") -> frozenset[str]:
     """The options that were given: what they say wins over what is in the cluster."""
+    from lictor.cluster.manifests.installation import list_named_options
+
     context = click.get_current_context()
     usual = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP, None)
-    return frozenset(
-        name for name in context.params if context.get_parameter_source(name) not in usual
-    )
+    given = {name for name in context.params if context.get_parameter_source(name) not in usual}
+    return frozenset(given) | list_named_options(installation)
 
 
-async def _apply(
-    installation: "Installation",
-    manifests: list[JsonObject],
-    config: "ClusterConfig",
-    *,
-    yes: bool,
-) -> None:
+async def _open_cluster(
+    config: "ClusterConfig", installation: "Installation", *, diff: bool, yes: bool
+) -> int:
     from lictor.cluster.client import Client
+    from lictor.cluster.manifests.build import build_manifests
     from lictor.cluster.manifests.differences import MANAGER
-    from lictor.cluster.manifests.installing import install as send
-    from lictor.cluster.manifests.installing import plan_installation, wait_for_kinds
+    from lictor.cluster.manifests.installing import plan_installation
 
     client = Client(config, field_manager=MANAGER)
     try:
-        steps = await plan_installation(client, installation, manifests, _list_named())
-        overwrite = yes or _may_overwrite(steps)
-        async for line in send(client, installation, steps, overwrite=overwrite):
-            click.echo(line)
-        await wait_for_kinds(client, manifests)
+        # What is kept of others was not asked for by anybody here.
+        named = _list_named(installation)
+        installation = await _keep_flags(client, installation)
+        steps = await plan_installation(client, installation, build_manifests(installation), named)
+        if diff:
+            return await _show(client, installation, steps)
+        _ask_to_replace(steps, yes=yes)
+        await _apply(client, installation, steps, overwrite=_may_overwrite(steps, yes=yes))
     finally:
         await client.close()
+    return 0
 
 
-def _may_overwrite(steps: "Iterable[InstallStep]") -> bool:
+async def _keep_flags(client: "Client", installation: "Installation") -> "Installation":
+    """With the flags of what runs under these names, where that is not lictor."""
+    from lictor.cluster.manifests.taking_over import keep_flags, list_predecessors, read_flags
+
+    found = await list_predecessors(client, installation)
+    return keep_flags(installation, read_flags(found, installation))
+
+
+async def _show(client: "Client", installation: "Installation", steps: "list[InstallStep]") -> int:
+    from lictor.cluster.manifests.installing import describe_plan
+
+    lines = [line async for line in describe_plan(client, installation, steps)]
+    for line in lines or ["nothing would change"]:
+        click.echo(line)
+    return 1 if lines else 0
+
+
+async def _apply(
+    client: "Client", installation: "Installation", steps: "list[InstallStep]", *, overwrite: bool
+) -> None:
+    from lictor.cluster.manifests.installing import install as send
+    from lictor.cluster.manifests.installing import wait_for_kinds
+
+    async for line in send(client, installation, steps, overwrite=overwrite):
+        click.echo(line)
+    await wait_for_kinds(client, [step.manifest for step in steps])
+
+
+def _ask_to_replace(steps: "Iterable[InstallStep]", *, yes: bool) -> None:
+    """Raise unless someone wants what runs under our names to be replaced by lictor."""
+    found = [f"{step.name} runs {step.replaces}" for step in steps if step.replaces]
+    if not found or yes:
+        return
+    for line in found:
+        click.echo(line, err=True)
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise UsageError(
+            "--yes replaces these Deployments in place; lictor migrate says what would differ. "
+            "Nothing was changed"
+        )
+    if not click.confirm("Replace them in place, Pod by Pod?", err=True):
+        raise click.ClickException("nothing was changed")
+
+
+def _may_overwrite(steps: "Iterable[InstallStep]", *, yes: bool) -> bool:
     """Show what stays as it is in the cluster; someone at a terminal may decide otherwise."""
     from lictor.cluster.manifests.differences import describe_difference
 
-    differing = [step for step in steps if step.kept]
+    differing = [step for step in steps if step.kept and (step.is_theirs or not yes)]
     for step in differing:
         click.echo(f"{step.name} stays as it is in the cluster in these fields:", err=True)
         for difference in step.kept:
             for line in describe_difference(difference):
                 click.echo(f"  {line}", err=True)
-    if not differing:
-        return False
+    if yes or all(step.is_theirs for step in differing):
+        return yes
     if sys.stdin and sys.stdin.isatty():
         return click.confirm("Overwrite these fields with lictor's values?", err=True)
     click.echo("--yes overwrites them, --set-config a single setting", err=True)

@@ -19,7 +19,7 @@ _EXAMPLES = """\
 lictor uninstall
 
 # Remove everything, with all policies and reports
-lictor uninstall --delete-crds
+lictor uninstall --crds
 
 # Remove an installation under Kyverno's names
 lictor uninstall --namespace kyverno --prefix kyverno"""
@@ -31,12 +31,14 @@ lictor uninstall --namespace kyverno --prefix kyverno"""
     "--prefix", default="lictor", show_default=True, help="Prefix of the names of its objects."
 )
 @click.option(
+    "--crds",
     "--delete-crds",
+    "delete_crds",
     is_flag=True,
     help="Delete the custom resource definitions too, and with them all policies and reports.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask before policies and reports are deleted.")
-@click.option("--keep-crds", is_flag=True, hidden=True, help="What happens without --delete-crds.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--keep-crds", is_flag=True, hidden=True, help="What happens without --crds.")
 @click.option("--kubeconfig", default="", help="The kubeconfig file to use.")
 @click.option("--context", default="", help="The context of the kubeconfig to use.")
 def uninstall(  # noqa: PLR0913  (one for each option)
@@ -52,12 +54,13 @@ def uninstall(  # noqa: PLR0913  (one for each option)
     """Remove an installation from the cluster.
 
     The webhooks go first, so that the cluster is never left asking someone who is gone. Custom
-    resource definitions stay, and with them all policies and reports, unless --delete-crds says so.
+    resource definitions stay, and with them all policies and reports, unless --crds says so. Asks
+    at a terminal; elsewhere, --crds needs --yes. What stays is told on standard error.
     """
     from lictor.cluster.manifests.installation import Installation
 
     if keep_crds and delete_crds:
-        raise UsageError("--keep-crds and --delete-crds: give one of them")
+        raise UsageError("--keep-crds and --crds: give one of them")
     installation = Installation(image="", version=VERSION, prefix=prefix, namespace=namespace)
     asyncio.run(_remove(installation, kubeconfig, context, delete_crds=delete_crds, yes=yes))
 
@@ -69,26 +72,37 @@ async def _remove(
     from lictor.cluster.config import load_config
     from lictor.cluster.manifests.removing import uninstall as remove
 
-    client = Client(load_config(kubeconfig, context), field_manager="lictor-install")
+    config = load_config(kubeconfig, context)
+    client = Client(config, field_manager="lictor-install")
     try:
-        if delete_crds and not yes:
-            await _ask(client)
+        if not yes:
+            await _ask(client, installation, delete_crds=delete_crds)
         async for line in remove(client, installation, delete_crds=delete_crds):
             click.echo(line)
+        await _tell_what_stays(client, installation)
     finally:
         await client.close()
 
 
-async def _ask(client: "Client") -> None:
-    """Raise unless the user confirms, or nothing would be lost."""
+async def _ask(client: "Client", installation: "Installation", *, delete_crds: bool) -> None:
+    """Raise unless the user confirms, or nobody can be asked and nothing of people would go."""
     from lictor.cluster.manifests.removing import count_objects
 
-    counts = await count_objects(client)
-    if not counts:
-        return
+    counts = await count_objects(client) if delete_crds else {}
     listed = ", ".join(f"{count} {name}" for name, count in counts.items())
     if not (sys.stdin and sys.stdin.isatty()):
-        raise UsageError(f"--delete-crds deletes {listed}: give --yes as well. Nothing was removed")
-    click.echo(f"With the custom resource definitions go {listed}.", err=True)
-    if not click.confirm("Delete them?", err=True):
+        if counts:
+            raise UsageError(f"--crds deletes {listed}: give --yes as well. Nothing was removed")
+        return
+    if counts:
+        click.echo(f"With the custom resource definitions go {listed}.", err=True)
+    what = f"lictor ({installation.prefix} in namespace {installation.namespace})"
+    if not click.confirm(f"Remove {what} from {client.config.server}?", err=True):
         raise click.ClickException("nothing was removed")
+
+
+async def _tell_what_stays(client: "Client", installation: "Installation") -> None:
+    from lictor.cluster.manifests.removing import list_remaining
+
+    async for line in list_remaining(client, installation):
+        click.echo(f"stays: {line}", err=True)

@@ -24,6 +24,8 @@ _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 4.0
 # How often a kind that the API server does not serve (yet) is asked for again.
 _ABSENT_PAUSE = 3.0
+_PAGE = 500
+_FORBIDDEN = (401, 403)
 
 
 class ChangeType(StrEnum):
@@ -75,14 +77,22 @@ class Cache:
         self.namespace = namespace
         self._labels = labels
         self._fields = fields
-        self._keep = keep
+        self.keep = keep
+        # How many objects are read at once, and how often a kind that is not served is asked for.
+        self.page = _PAGE
+        self.absent_pause = _ABSENT_PAUSE
+        # For how long at least nothing is asked of a server that said no to who we are.
+        self.refused_pause = 0.0
         self._items: dict[Key, JsonObject] = {}
         self._listeners: list[Listener] = []
         self._synced = asyncio.Event()
+        self._settled = asyncio.Event()
         self._since = ""
         self._pause = _FIRST_PAUSE
         # Why the objects cannot be read or followed at the moment; empty where they can.
         self.trouble = ""
+        # The status with which the API server refused; 0 where it did not, or was away.
+        self.refused = 0
         # How often everything was read, and how often the API server refused or was away.
         self.reads = 0
         self.faults = 0
@@ -96,6 +106,10 @@ class Cache:
     async def wait(self) -> None:
         """Until everything has been read for the first time."""
         await self._synced.wait()
+
+    async def wait_settled(self) -> None:
+        """The same, or until the API server says that we may not read it: see `trouble`."""
+        await self._settled.wait()
 
     def get(self, name: str, namespace: str = "") -> JsonObject | None:
         return self._items.get((namespace, name))
@@ -125,18 +139,30 @@ class Cache:
             except NotFoundError as error:
                 self._replace_all(())
                 self._since = ""
-                self.trouble = str(error)
-                self.faults += 1
-                await self._pause_for(_ABSENT_PAUSE)
+                self._note_trouble(error)
+                await self._pause_for(self.absent_pause)
             except ApiError as error:
-                self.trouble = str(error)
-                self.faults += 1
+                self._note_trouble(error)
                 log.warning(
                     "watch interrupted",
                     extra={"resource": self.resource.plural, "why": str(error)[:200]},
                 )
                 self._since = self._since if error.status == 0 else ""
-                await self._rest()
+                if error.status in _FORBIDDEN and self.refused_pause:
+                    await self._pause_for(self.refused_pause)
+                else:
+                    await self._rest()
+
+    @property
+    def is_absent(self) -> bool:
+        """Does the API server not serve such objects?"""
+        return self.refused == 404
+
+    def _note_trouble(self, error: ApiError) -> None:
+        self.trouble, self.refused = str(error), error.status
+        self.faults += 1
+        if error.status in _FORBIDDEN:
+            self._settled.set()
 
     async def _rest(self) -> None:
         """Pause before trying again, longer each time until something is heard."""
@@ -159,13 +185,17 @@ class Cache:
         items: list[JsonObject] = []
         version = ""
         async for page in self._client.list_pages(
-            self.resource, self.namespace, labels=self._labels, fields=self._fields
+            self.resource,
+            self.namespace,
+            labels=self._labels,
+            fields=self._fields,
+            page=self.page,
         ):
-            items += [self._keep(item) for item in page.get("items") or ()]
+            items += [self.keep(item) for item in page.get("items") or ()]
             version = page["metadata"].get("resourceVersion") or version
         self._replace_all(items)
         self._since = version
-        self.trouble = ""
+        self.trouble, self.refused = "", 0
         self.reads += 1
 
     async def _follow(self) -> None:
@@ -178,12 +208,12 @@ class Cache:
             fields=self._fields,
         ):
             self._pause = _FIRST_PAUSE
-            self.trouble = ""
+            self.trouble, self.refused = "", 0
             self._since = event.object["metadata"].get("resourceVersion") or self._since
             if event.type == "DELETED":
                 self._remove(_key_of(event.object), event.object)
             elif event.type != "BOOKMARK":
-                self._put(self._keep(event.object))
+                self._put(self.keep(event.object))
         if time.monotonic() - started < 1.0:
             # A server on its way out ends each watch at once, without an error.
             await self._rest()
@@ -195,6 +225,7 @@ class Cache:
         for item in fresh.values():
             self._put(item)
         self._synced.set()
+        self._settled.set()
 
     def _put(self, item: JsonObject) -> None:
         key = _key_of(item)

@@ -82,6 +82,8 @@ class ClusterConfig(msgspec.Struct, frozen=True):
     verify: bool = True
     tls_server_name: str = ""
     namespace: str = "default"
+    # Of the kubeconfig that it comes from; empty in a Pod.
+    context: str = ""
     # Whom to act as, where a kubeconfig says so.
     impersonate: str = ""
     impersonate_groups: tuple[str, ...] = ()

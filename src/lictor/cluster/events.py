@@ -9,19 +9,15 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache
-from typing import TYPE_CHECKING
 
 from lictor.cluster.client import Client
 from lictor.cluster.flags import Flags
+from lictor.cluster.metrics import EVENTS_DROPPED, open_counter
 from lictor.cluster.resource import EVENT
 from lictor.cluster.settings import Settings
 from lictor.errors import ApiError, NotFoundError
 from lictor.raw import JsonObject
 from lictor.report.events import Event, EventReason
-
-if TYPE_CHECKING:
-    from prometheus_client import Counter
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +64,9 @@ class EventSink:
         self._settings = settings
         self._omitted = frozenset(filter(None, map(str.strip, flags.omit_events.split(","))))
         self._limit = flags.max_queued_events
-        self._bucket = _Bucket(flags.events_rate_limit_qps, flags.events_rate_limit_burst, clock)
+        self._bucket = TokenBucket(
+            flags.events_rate_limit_qps, flags.events_rate_limit_burst, clock
+        )
         self._instance = instance or socket.gethostname()
         self._clock = clock
         self._waiting: asyncio.Queue[_Series] = asyncio.Queue(max(self._limit, 1))
@@ -112,13 +110,13 @@ class EventSink:
 
     def _drop(self) -> None:
         self.dropped += 1
-        count_dropped().inc()
+        open_counter(EVENTS_DROPPED).inc()
         if self.dropped == 1:
             log.warning("event queue is full, events are dropped", extra={"limit": self._limit})
 
     async def run(self) -> None:
         """Send until cancelled."""
-        count_dropped()
+        open_counter(EVENTS_DROPPED)
         async with asyncio.TaskGroup() as group:
             for _ in range(_WORKERS):
                 group.create_task(self._work())
@@ -182,7 +180,7 @@ class EventSink:
             log.debug("event not counted", extra={"why": str(error)[:200]})
 
 
-class _Bucket:
+class TokenBucket:
     """So many a second, and a burst of so many at once; zero is no limit."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float]) -> None:
@@ -236,13 +234,4 @@ def _write_time(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-@cache
-def count_dropped() -> "Counter":
-    """The metric of lost events."""
-    # On first use: the multi-process mode is chosen by the environment when this is imported.
-    from prometheus_client import Counter
-
-    return Counter("kyverno_events_dropped", "Number of events that were dropped.")
-
-
-__all__ = ["EventSink", "build_event", "count_dropped"]
+__all__ = ["EventSink", "TokenBucket", "build_event"]

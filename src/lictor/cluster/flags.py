@@ -2,6 +2,14 @@
 
 import msgspec
 
+from lictor.errors import UsageError
+from lictor.lang.duration import parse_duration
+from lictor.raw import Json
+
+# As Go reads them.
+_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+
 
 class Flags(msgspec.Struct, frozen=True, rename="camel"):
     """One field per flag; the command line is built from these fields.
@@ -22,6 +30,8 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     enable_tracing: bool = False
     tracing_address: str = ""
     tracing_port: str = "4317"
+    # Kyverno has no such flag: it speaks gRPC only.
+    tracing_protocol: str = "grpc"
     tracing_creds: str = ""
     enable_policy_exception: bool = False
     exception_namespace: str = ""
@@ -46,6 +56,8 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     registry_credential_helpers: str = "default,google,amazon,azure,github"
     registry_mirrors: str = ""
     registry_ca: str = msgspec.field(default="", name="registryCA")
+    # Kyverno has no such flag: folders from which policies in Wasm may have modules (`file://`).
+    module_folders: str = ""
     registry_allowlist: str = ""
     registry_blocklist: str = ""
     enable_tuf: bool = False
@@ -100,3 +112,105 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     skip_resource_filters: bool = True
     ttl_reconciliation_interval: str = "1m"
     auto_delete_webhooks: bool = False
+
+
+# Kyverno's flags about things that are not there or not needed here, by the reason; and whether
+# they are switches.
+WITHOUT_EFFECT = {
+    "metrics are for Prometheus, and served without TLS": {
+        "exemplarFilter": False,
+        "metricsCASecretName": False,
+        "metricsKeyAlgorithm": False,
+        "metricsRenewBefore": False,
+        "metricsServerIP": False,
+        "metricsTLSSecretName": False,
+        "otelCollector": False,
+        "otelConfig": False,
+        "transportCreds": False,
+    },
+    "it is about the runtime of Go": {
+        "autoMemLimitEnabled": True,
+        "autoMemLimitRatio": False,
+        "controllerRuntimeMetricsAddress": False,
+        "profile": True,
+        "profileAddress": False,
+        "profilePort": False,
+    },
+    "how much is done at once follows from the replicas and from what the API server can take": {
+        "aggregationWorkers": False,
+        "backgroundScanWorkers": False,
+        "clientRateLimitBurst": False,
+        "clientRateLimitQPS": False,
+    },
+    "it is always on": {
+        "autogenV2": True,
+        "crdWatcher": True,
+        "enableDeferredLoading": True,
+        "enableGlobalContext": True,
+        "reportsCRDsSanityChecks": True,
+        "webhookRegistrationTimeout": False,
+    },
+    "the webhook server answers for cleanup policies too": {
+        "cleanupServerHost": False,
+        "cleanupServerPort": False,
+    },
+    "log lines go to standard error, without colour, times in UTC (--v, --loggingFormat)": {
+        "disableLogColor": True,
+        "loggingtsFormat": False,
+        "add_dir_header": True,
+        "alsologtostderr": True,
+        "alsologtostderrthreshold": False,
+        "legacy_stderr_threshold_behavior": True,
+        "log_backtrace_at": False,
+        "log_dir": False,
+        "log_file": False,
+        "log_file_max_size": False,
+        "logtostderr": True,
+        "one_output": True,
+        "skip_headers": True,
+        "skip_log_headers": True,
+        "stderrthreshold": False,
+        "vmodule": False,
+    },
+}
+IGNORED = {name: switch for flags in WITHOUT_EFFECT.values() for name, switch in flags.items()}
+REASONS = {name: reason for reason, flags in WITHOUT_EFFECT.items() for name in flags}
+
+FLAG_FIELDS = {field.encode_name: field for field in msgspec.structs.fields(Flags)}
+CHOICES = {
+    "logging_format": ("text", "json"),
+    "tls_key_algorithm": ("RSA", "ECDSA", "Ed25519"),
+    "tracing_protocol": ("grpc", "http"),
+}
+
+
+def read_flag_value(name: str, text: str) -> Json:
+    """What a flag of the controllers is set to by a text; UsageError where it cannot be."""
+    field = FLAG_FIELDS[name]
+    if field.type is bool:
+        if text not in _TRUE | _FALSE:
+            raise UsageError(f"--flag {name}={text}: write true or false")
+        return text in _TRUE
+    if field.type is int:
+        if not text.isdecimal():
+            raise UsageError(f"--flag {name}={text}: write a number")
+        return int(text)
+    if is_duration(field.default) and not is_duration(text):
+        raise UsageError(f"--flag {name}={text}: write a duration such as 30s or 15m")
+    return _choose(name, text) if field.name in CHOICES else text
+
+
+def _choose(name: str, text: str) -> str:
+    choices = CHOICES[FLAG_FIELDS[name].name]
+    for choice in choices:
+        if choice.lower() == text.lower():
+            return choice
+    raise UsageError(f"--flag {name}={text}: write one of {', '.join(choices)}")
+
+
+def is_duration(text: Json) -> bool:
+    """Is it a length of time, as Go writes it?"""
+    try:
+        return parse_duration(text) >= 0
+    except ValueError:
+        return False

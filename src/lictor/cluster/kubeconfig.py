@@ -122,7 +122,7 @@ def read_kubeconfig(files: Sequence[Path], context: str = "") -> ClusterConfig:
         "clusters", chosen.text("cluster", required=True), f"{chosen.place}.cluster"
     )
     config = _read_cluster(cluster)
-    config = replace(config, namespace=chosen.text("namespace") or "default")
+    config = replace(config, namespace=chosen.text("namespace") or "default", context=name)
     user = chosen.text("user")
     if not user:
         return config

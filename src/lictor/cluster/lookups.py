@@ -1,14 +1,15 @@
 """What policies ask of a live cluster, answered on any thread but that of the event loop."""
 
 import asyncio
+import logging
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -16,9 +17,11 @@ from lictor.cluster.cache import Cache
 from lictor.cluster.client import Client
 from lictor.cluster.discovery import Discovery
 from lictor.cluster.flags import Flags
+from lictor.cluster.followed_objects import FollowedObjects
 from lictor.cluster.global_context import READABLE_IN, GlobalContext
 from lictor.cluster.registry_access import build_sources, read_registry_settings
 from lictor.cluster.resource import CONFIG_MAP, Resource
+from lictor.cluster.server_modules import ClusterModules, ServerSources
 from lictor.cluster.service_calls import ServiceCaller, read_http_limits
 from lictor.errors import (
     ApiError,
@@ -26,13 +29,24 @@ from lictor.errors import (
     NotFoundError,
     UsageError,
 )
+from lictor.http.addresses import HostResolver
 from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.lang.wildcard import has_wildcard
-from lictor.ports import DEFAULT_ACCESS, ApiCall, Registries, RegistryAccess
+from lictor.ports import (
+    DEFAULT_ACCESS,
+    ApiCall,
+    GuestLogLine,
+    ObjectQuery,
+    Registries,
+    RegistryAccess,
+    ResourceFacts,
+)
 from lictor.raw import Json, JsonObject
 from lictor.registry.image_data import describe_image
 from lictor.registry.registries import RemoteRegistries
+
+log = logging.getLogger(__name__)
 
 _PART = r"[A-Za-z0-9._:-]+"
 # Without a dot: that sets off the group in what an administrator writes.
@@ -101,6 +115,9 @@ def name_resource(url_path: str) -> str:
     return f"{name}/{part}" if part else name
 
 
+if TYPE_CHECKING:
+    from lictor.lang.wasm.module import Modules
+
 T = TypeVar("T")
 
 # Rules of one request often ask the same: an answer counts for a moment, for this request only.
@@ -143,6 +160,24 @@ def count_seconds() -> float:
     return question.deadline - time.monotonic()
 
 
+_LEVELS = {
+    "error": logging.ERROR,
+    "warning": logging.WARNING,
+    "info": logging.INFO,
+}
+
+
+def log_guest_line(line: GuestLogLine) -> None:
+    """Write a line of a policy to the log; levels that nobody knows are for those who debug."""
+    level = _LEVELS.get(line.level, logging.DEBUG)
+    log.log(level, "policy log", extra={"policy": line.policy, "said": line.message, **_wrap(line)})
+
+
+def _wrap(line: GuestLogLine) -> dict[str, dict[str, str]]:
+    """The policy's own fields, so that none of them takes the name of one of ours."""
+    return {"fields": dict(line.data)} if line.data else {}
+
+
 class ClusterLookups:
     """Implements `ports.Lookups`. `run` keeps what is watched in step until cancelled.
 
@@ -161,6 +196,8 @@ class ClusterLookups:
         flags = flags or Flags()
         self._client = client
         self._loop = loop
+        self._flags = flags
+        self._namespace = namespace
         self._seconds = _read_seconds(flags.api_call_timeout)
         self._posts = read_post_rules(flags)
         self._discovery = discovery or Discovery(client)
@@ -175,9 +212,15 @@ class ClusterLookups:
             build_sources(flags, namespace, self._get),
             remaining=count_seconds,
         )
+        self._followed = FollowedObjects(client)
+        self._resolver = HostResolver()
         self._config_maps: Cache | None = None
         if flags.enable_config_map_caching:
             self._config_maps = Cache(client, CONFIG_MAP, labels=_CACHED_LABEL)
+
+    def open_modules(self, server: ServerSources | None = None) -> "Modules":
+        """Where policies in Wasm, of this server, have their modules from; whoever asks waits."""
+        return ClusterModules(self._flags, self._namespace, self._get).open(server)
 
     async def run(self) -> None:
         """Follow cached ConfigMaps and global context entries. Ends only when cancelled."""
@@ -190,7 +233,8 @@ class ClusterLookups:
             await self.close()
 
     async def close(self) -> None:
-        """Give up connections to services; the client is its owner's."""
+        """Give up connections to services and watches; the client is its owner's."""
+        await self._followed.close()
         await self._services.close()
 
     async def wait(self) -> None:
@@ -258,6 +302,22 @@ class ClusterLookups:
             found += self._remember(key, lambda: self._wait(self._list(resource, namespace)))  # noqa: B023
         return found
 
+    def select_objects(self, query: ObjectQuery) -> Sequence[JsonObject]:
+        resource = self._find_kind(query.api_version, query.kind)
+        if query.namespace and not resource.namespaced:
+            raise LookupFailedError(f"objects of {query.kind} live in no namespace")
+        return self._wait(self._followed.select(query, resource))
+
+    def describe_kind(self, api_version: str, kind: str) -> ResourceFacts:
+        found = self._find_kind(api_version, kind)
+        return ResourceFacts(found.plural, found.namespaced)
+
+    def resolve_host(self, host: str) -> tuple[str, ...]:
+        return self._resolver.resolve(host, min(self._seconds or _LONGEST, count_seconds()))
+
+    def log_line(self, line: GuestLogLine) -> None:
+        log_guest_line(line)
+
     def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:  # noqa: ARG002
         return {}
 
@@ -299,6 +359,15 @@ class ClusterLookups:
         found = self._search_kinds(api_version, kind)
         # Their paths have no place for the namespace: all of them would be shown.
         return [each for each in found if each.namespaced] if namespace else found
+
+    def _find_kind(self, api_version: str, kind: str) -> Resource:
+        """The one kind of that name; a wildcard names none."""
+        if not api_version or not kind or has_wildcard(api_version + kind):
+            raise LookupFailedError(f"{api_version!r} {kind!r} is no kind")
+        found = [each for each in self._search_kinds(api_version, kind) if each.kind == kind]
+        if not found:
+            raise LookupFailedError(f"the API server serves no {kind} of {api_version}")
+        return found[0]
 
     def _search_kinds(self, api_version: str, kind: str) -> list[Resource]:
         """Wildcards may stand for several."""

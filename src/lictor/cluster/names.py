@@ -35,6 +35,21 @@ class Names(msgspec.Struct, frozen=True):
     def metrics_config_map(self) -> str:
         return f"{self.prefix}-metrics"
 
+    @property
+    def web(self) -> str:
+        """Deployment and Service of the page."""
+        return f"{self.prefix}-web"
+
+    @property
+    def boards_config_map(self) -> str:
+        """The ConfigMap with the boards of the page."""
+        return f"{self.prefix}-web-boards"
+
+    @property
+    def web_memory(self) -> list[str]:
+        """The ConfigMaps in which the page remembers whom it told what."""
+        return [f"{self.web}-notifications-{record}" for record in ("snapshot", "recent")]
+
     def authority_secret(self, service: str = "") -> str:
         """The Secret with the certificate authority of a service."""
         return f"{service or self.service}.{self.namespace}.svc.{self.prefix}-tls-ca"
@@ -50,6 +65,11 @@ class Names(msgspec.Struct, frozen=True):
     def lease(self, name: str = "") -> str:
         """The Lease of one controller's leader; without a name, that of admission."""
         return f"{self.prefix}-{name}-controller" if name else self.prefix
+
+    @property
+    def web_lease(self) -> str:
+        """The Lease of the replica of the page that sends notifications."""
+        return f"{self.web}-notifications"
 
     @property
     def health_lease(self) -> str:
@@ -72,6 +92,7 @@ _GROUPS = frozenset(
         "reports.kyverno.io",
         "wgpolicyk8s.io",
         "openreports.io",
+        "policies.kubewarden.io",
     )
 )
 

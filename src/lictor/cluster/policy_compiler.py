@@ -15,7 +15,7 @@ from hashlib import blake2b
 import msgspec
 
 from lictor.cluster.compile_trial import Job, TrialResult, Trials
-from lictor.errors import CompileError
+from lictor.errors import CompileError, NotYetError
 from lictor.model.program import Program
 
 # What is compiled, by which process, since when. An entry stays where its process dies.
@@ -145,6 +145,8 @@ class CompiledPolicy(msgspec.Struct, frozen=True):
     reason: str = ""
     # When it is worth another try, by the clock that never goes back.
     retry_at: float = float("inf")
+    # Something that it needs is on its way: what answers until then is what was made before.
+    is_waiting: bool = False
 
 
 class PolicyCompiler:
@@ -154,6 +156,8 @@ class PolicyCompiler:
         self._trials = trials
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compile")
         self.made: dict[str, CompiledPolicy] = {}
+        # How often something came that policies may wait for.
+        self._news = 0
 
     def is_current(self, uid: str, mark: str) -> bool:
         """Is this policy prepared as it is, or must it wait for another try?"""
@@ -194,12 +198,14 @@ class PolicyCompiler:
         return await self._compile(task, pause)
 
     async def _compile(self, task: CompileTask, pause: float) -> CompiledPolicy:
-        usual = sys.getswitchinterval()
+        usual, heard = sys.getswitchinterval(), self._news
         sys.setswitchinterval(_SWITCH_SECONDS)
         try:
             with LEDGER.compiling(task.identity):
                 loop = asyncio.get_running_loop()
                 made = await loop.run_in_executor(self._thread, task.compile)
+        except NotYetError as error:
+            return self._wait_for(task, error, heard)
         except Exception as error:
             # A mistake of ours over one policy must not end the process, over and over.
             log.exception("policy broke the compiler", extra={"uid": task.uid})
@@ -207,6 +213,26 @@ class PolicyCompiler:
         finally:
             sys.setswitchinterval(usual)
         return CompiledPolicy(task.mark, made)
+
+    def _wait_for(self, task: CompileTask, error: NotYetError, heard: int) -> CompiledPolicy:
+        """`heard`: the news before it was compiled; what came meanwhile is worth another try."""
+        before = self.made.get(task.uid)
+        programs = before.programs if before is not None else ()
+        again = time.monotonic() + error.patience if heard == self._news else 0.0
+        return CompiledPolicy(task.mark, programs, str(error), again, is_waiting=True)
+
+    def retry_after(self, uid: str, seconds: float) -> None:
+        """Compile a policy again, though it stays the same: what it lacks may be there by then."""
+        if uid in self.made:
+            again = time.monotonic() + seconds
+            self.made[uid] = msgspec.structs.replace(self.made[uid], retry_at=again)
+
+    def stop_waiting(self) -> None:
+        """What policies wait for may have come: they are worth another try now."""
+        self._news += 1
+        for uid, made in self.made.items():
+            if made.is_waiting:
+                self.made[uid] = msgspec.structs.replace(made, retry_at=0.0)
 
 
 async def _wait_for_turn(identity: str) -> None:

@@ -106,6 +106,9 @@ CLUSTER_ROLE = Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=F
 CLUSTER_ROLE_BINDING = Resource(
     _RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
+TOKEN_REVIEW = Resource(
+    "authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False
+)
 SUBJECT_ACCESS_REVIEW = Resource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )

@@ -6,12 +6,14 @@ policies after other policies have come, changed or gone.
 """
 
 from collections.abc import Iterable
+from functools import cache
 from itertools import groupby
 
 import msgspec
 
 from lictor.cluster.flags import Flags
 from lictor.cluster.stored_policy import StoredPolicy
+from lictor.families.kubewarden.policy_server import DEFAULT_SERVER
 from lictor.families.registry import PolicyKind, WebhookPath, registry, resolve
 
 FINE_GRAINED = "finegrained"
@@ -40,7 +42,39 @@ def list_routes(policies: Iterable[StoredPolicy], flags: Flags) -> tuple[Route, 
         for kind in list_path_kinds(mutating=mutating):
             members = [policy for policy in served if policy.kind is kind]
             routes += _list_named(kind, members, mutating=mutating)
+    routes += [_route_alone(policy) for policy in served if is_for_own_server(policy)]
     return tuple(routes)
+
+
+def _route_alone(policy: StoredPolicy) -> Route:
+    path = f"/validate/{policy.unique_name}"
+    return Route(
+        path,
+        mutating=True,
+        failure_policy=policy.failure_policy,
+        policy_keys=(policy.key,),
+        segment="",
+        fine_grained=True,
+    )
+
+
+@cache
+def _list_prefixes() -> tuple[str, ...]:
+    kinds = (kind.path for kind in registry().kinds if kind.path is not None)
+    return tuple(f"{path.policy_prefix}-" for path in kinds if path.per_policy)
+
+
+def is_unique_name(text: str) -> bool:
+    """Is it the name of a policy that has a path of its own?"""
+    return text.startswith(_list_prefixes())
+
+
+def is_for_own_server(policy: StoredPolicy) -> bool:
+    """Has it a path of its own, and does it name no server but the default one, which may be us?"""
+    if not policy.unique_name:
+        return False
+    named = (policy.document.get("spec") or {}).get("policyServer")
+    return named in (None, "", DEFAULT_SERVER)
 
 
 def find_policies(
@@ -52,6 +86,8 @@ def find_policies(
     the two wide paths are all there is.
     """
     first, *rest = path.strip("/").split("/")
+    if len(rest) == 1 and is_unique_name(rest[0]):
+        return tuple(policy for policy in policies if policy.unique_name == rest[0])
     if first in ("validate", "mutate"):
         return _find_classic(rest, policies, mutating=first == "mutate", fine_grained=fine_grained)
     kind = find_path_kind(first)
@@ -88,7 +124,7 @@ def find_path_kind(segment: str) -> PolicyKind | None:
 
 def shares_paths(policy: StoredPolicy) -> bool:
     """Is a policy served on the paths of all whose kind has none of its own?"""
-    return policy.kind.path is not None and not policy.kind.path.segment
+    return policy.kind.path is not None and policy.kind.path.is_shared
 
 
 def is_served(policy: StoredPolicy) -> bool:

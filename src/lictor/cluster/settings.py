@@ -22,6 +22,8 @@ _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _HOST = re.compile(r"[a-z0-9]([-a-z0-9_]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9_]*[a-z0-9])?)*(:[0-9]+)?")
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+# From the least to the most; the last also lets libraries speak.
+LOG_LEVELS = ("error", "warning", "info", "debug", "trace")
 
 
 class ResourceFilterEntry(msgspec.Struct, frozen=True):
@@ -59,6 +61,8 @@ class Settings(msgspec.Struct, frozen=True):
     match_conditions: tuple[JsonObject, ...] = ()
     update_request_threshold: int = 1000
     max_context_size: int = 2 * 1024 * 1024
+    # One of LOG_LEVELS; empty: as the flags say.
+    log_level: str = ""
     problems: tuple[str, ...] = ()
 
     @property
@@ -91,6 +95,7 @@ def read_settings(config_map: JsonObject | None) -> Settings:
         "match_conditions": reader.read("matchConditions", _read_conditions),
         "update_request_threshold": reader.read("updateRequestThreshold", _read_int),
         "max_context_size": reader.read("maxContextSize", _read_size),
+        "log_level": reader.read("logLevel", _read_log_level),
         **(reader.read("webhooks", _read_selectors) or {}),
     }
     given = {name: value for name, value in found.items() if value is not None}
@@ -172,6 +177,12 @@ def _read_size(text: str) -> int:
     if size <= 0:
         raise ValueError(f"expected more than nothing, not {text!r}")
     return size
+
+
+def _read_log_level(text: str) -> str:
+    if text not in LOG_LEVELS:
+        raise ValueError(f"expected one of {', '.join(LOG_LEVELS)}, not {text!r}")
+    return text
 
 
 def _read_registry(text: str) -> str:

@@ -1,11 +1,13 @@
 """The policies of the cluster and the exceptions from them, watched, read and compiled."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
+import msgspec
 import orjson
 from msgspec.structs import replace
 
@@ -15,20 +17,27 @@ from lictor.cluster.cache import Cache, Change
 from lictor.cluster.client import Client
 from lictor.cluster.compile_trial import Job, current_trials
 from lictor.cluster.flags import Flags
+from lictor.cluster.module_fetching import AskedModules, FetchedModules, ModuleKey, OpenModules
 from lictor.cluster.policy_compiler import CompileTask, PolicyCompiler
 from lictor.cluster.resource import Resource, find_resource
+from lictor.cluster.routes import is_for_own_server
+from lictor.cluster.server_modules import ServerBinding, bind_to_server
 from lictor.cluster.service_calls import read_http_limits
 from lictor.cluster.stored_policy import StoredPolicy
-from lictor.errors import CompileError
+from lictor.errors import CompileError, LictorError, NotYetError
 from lictor.evaluate.verify_images.outcome_cache import OutcomeCache, OutcomeCacheSettings
 from lictor.families.registry import Role, registry, resolve
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lang.duration import NANOSECONDS, parse_duration
+from lictor.lang.wasm.module import NoModules
 from lictor.load.policies import Loaded, has_errors, load_documents
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
 from lictor.ports import Lookups
 from lictor.raw import JsonObject
+
+if TYPE_CHECKING:
+    pass
 
 Exceptions: TypeAlias = tuple[PolicyRecord, ...]
 
@@ -54,21 +63,56 @@ _SHARE = 0.05
 _LONGEST_QUIET = 1.0
 
 
+class _Fault(msgspec.Struct, frozen=True):
+    """Why a policy answers every request with an error, and whether that may pass by itself."""
+
+    reason: str
+    may_pass: bool
+
+
+def _watch_servers(client: Client) -> dict[Resource, Cache]:
+    found = map(find_resource, registry().with_role(Role.SERVER))
+    return {kind: Cache(client, kind) for kind in found}
+
+
+def _watch_exceptions(client: Client, flags: Flags) -> dict[Resource, Cache]:
+    if not (flags.enable_policy_exception and flags.exception_namespace):
+        return {}
+    namespace = flags.exception_namespace.replace("*", "")
+    return {kind: Cache(client, kind, namespace=namespace) for kind in list_exception_resources()}
+
+
 class PolicyStore:
     """Everything that rules this cluster. Programs are made when first asked for, and kept."""
 
-    def __init__(self, client: Client, flags: Flags, lookups: Lookups | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        flags: Flags,
+        lookups: Lookups | None = None,
+        *,
+        open_modules: "OpenModules | None" = None,
+        only_own: bool = False,
+    ) -> None:
+        """`open_modules`: where modules of policies in Wasm come from, asked on threads.
+
+        `only_own`: policies that name a server of their own are not compiled here.
+        """
         self._flags = flags
         self._lookups = lookups
+        self._only_own = only_own
+        self._modules = self._fetch_modules(open_modules)
+        # By uid of a policy: the modules that it runs.
+        self._asked: dict[str, set[ModuleKey]] = {}
+        self._faults: dict[str, _Fault] = {}
         self._http_limits = read_http_limits(flags)
         # It outlives the programs: a policy that comes again need not ask registries again.
         self._image_outcomes = _make_outcome_cache(flags)
         self._policies = {kind: Cache(client, kind) for kind in list_policy_resources()}
-        self._exceptions: dict[Resource, Cache] = {}
-        if flags.enable_policy_exception and flags.exception_namespace:
-            namespace = flags.exception_namespace.replace("*", "")
-            for kind in list_exception_resources():
-                self._exceptions[kind] = Cache(client, kind, namespace=namespace)
+        self._exceptions = _watch_exceptions(client, flags)
+        # Who runs policies in Wasm: what policies of one may do and fetch is the server's matter.
+        is_needed = open_modules is not None and not only_own
+        self._servers = _watch_servers(client) if is_needed else {}
         self._crds = Cache(client, kinds.CUSTOM_RESOURCE_DEFINITION, keep=_keep_names)
         self._read: dict[tuple[Resource, str], StoredPolicy] = {}
         # By uid: the mark of the policy that was compiled, and what came of it.
@@ -86,14 +130,25 @@ class PolicyStore:
         self._is_prepared = asyncio.Event()
         # How often names of kinds have changed.
         self._epoch = 0
+        self._listen()
+
+    def _listen(self) -> None:
         for cache in self._exceptions.values():
             cache.listen(self._forget_exceptions)
+        for cache in self._servers.values():
+            cache.listen(self._forget_marks)
         for cache in self.caches:
             cache.listen(self._note_change)
 
+    def _fetch_modules(self, open_modules: "OpenModules | None") -> FetchedModules | None:
+        if open_modules is None:
+            return None
+        return FetchedModules(open_modules, _notify_from_threads(self._note_news))
+
     @property
     def caches(self) -> tuple[Cache, ...]:
-        return (*self._policies.values(), *self._exceptions.values(), self._crds)
+        policies, exceptions = self._policies.values(), self._exceptions.values()
+        return (*policies, *exceptions, *self._servers.values(), self._crds)
 
     @property
     def crds(self) -> Cache:
@@ -154,9 +209,17 @@ class PolicyStore:
         self._listed = found
 
     def find_reason(self, policy: StoredPolicy) -> str:
-        """Why the policy is not compiled, but answers with an error; empty where it is."""
+        """Why the policy answers with an error, or not at all yet; empty where it can be asked."""
         made = self._compiler and self._compiler.made.get(policy.uid)
-        return made.reason if made else ""
+        return made.reason if made and made.reason else self.find_fault(policy)
+
+    def find_fault(self, policy: StoredPolicy) -> str:
+        """Why its programs answer with an error, also while something that it lacks may come."""
+        made = self._compiler and self._compiler.made.get(policy.uid)
+        if made and made.reason and not made.is_waiting:
+            return made.reason
+        fault = self._faults.get(policy.uid)
+        return fault.reason if fault is not None else ""
 
     async def _prepare(self, compiler: PolicyCompiler) -> None:
         """Read and compile what has changed; until then everyone sees the state before."""
@@ -170,16 +233,34 @@ class PolicyStore:
                 if not compiler.is_current(policy.uid, mark)
             ]
         )
-        compiler.keep({policy.uid for policy in found})
+        live = {policy.uid for policy in found}
+        compiler.keep(live)
+        self._look_after_modules(compiler, live)
         self._list(found)
         self._is_prepared.set()
         pause = compiler.find_pause()
         if pause is not None:
             asyncio.get_running_loop().call_later(pause, self._wake.set)
 
+    def _look_after_modules(self, compiler: PolicyCompiler, live: set[str]) -> None:
+        if self._modules is None:
+            return
+        self._asked = {uid: keys for uid, keys in self._asked.items() if uid in live}
+        self._faults = {uid: fault for uid, fault in self._faults.items() if uid in live}
+        self._modules.keep(set().union(*self._asked.values()))
+        for uid, fault in self._faults.items():
+            if fault.may_pass and not compiler.made[uid].is_waiting:
+                compiler.retry_after(uid, self._modules.find_pause(self._asked.get(uid, set())))
+
+    def _note_news(self) -> None:
+        """A module has come, or will not come for now."""
+        if self._compiler is not None:
+            self._compiler.stop_waiting()
+        self._wake.set()
+
     def _plan(self, policy: StoredPolicy, mark: str) -> CompileTask:
         exceptions = [each for each in self.exceptions if _concerns(each, policy)]
-        names, record = self.names, policy.record
+        names, record, server = self.names, policy.record, self._bind(policy)
 
         def fail(error: CompileError) -> tuple[Program, ...]:
             return () if record is None else fail_policy(record, error, resource_names=names)
@@ -189,7 +270,7 @@ class PolicyStore:
             policy.uid,
             mark,
             Job(policy.document, tuple(others) if exceptions else (), tuple(self._crds.list())),
-            compile=lambda: self._compile(policy, exceptions, names),
+            compile=lambda: self._compile(policy, exceptions, names, server),
             fail=fail,
         )
 
@@ -226,7 +307,15 @@ class PolicyStore:
         marks = (f"{each.uid}:{each.resource_version}" for each in exceptions)
         # Annotations say which controllers a policy about Pods covers, and are no part of the spec.
         notes = orjson.dumps(policy.document["metadata"].get("annotations") or {})
-        return ",".join((str(policy.generation), f"{crc32(notes):x}", *marks))
+        server = self._bind(policy).mark
+        return ",".join((str(policy.generation), f"{crc32(notes):x}{server}", *marks))
+
+    def _bind(self, policy: StoredPolicy) -> ServerBinding:
+        """The server that runs the policy, where that is a matter of this process."""
+        if not (self._servers and policy.unique_name):
+            return ServerBinding()
+        caches = self._servers.values()
+        return bind_to_server(policy, (each for cache in caches for each in cache.list()))
 
     def programs(self, policy: StoredPolicy) -> tuple[Program, ...]:
         """The policy compiled with the exceptions that name it; nothing where it is unreadable."""
@@ -238,7 +327,10 @@ class PolicyStore:
         if known is not None and known[0] == mark:
             return known[1]
         exceptions = [each for each in self.exceptions if _concerns(each, policy)]
-        made = self._compile(policy, exceptions, self.names)
+        try:
+            made = self._compile(policy, exceptions, self.names, self._bind(policy))
+        except NotYetError:
+            return ()
         self._programs[policy.uid] = (mark, made)
         return made
 
@@ -247,19 +339,50 @@ class PolicyStore:
         policy: StoredPolicy,
         exceptions: Iterable[PolicyRecord],
         names: ResourceNames,
+        server: ServerBinding,
     ) -> tuple[Program, ...]:
         record = policy.record
         if record is None:
             # The CRD and our own policy webhook keep such policies out; where one got in all the
             # same, its status is not ready and says why. It must not hold up everything else.
             return ()
-        return compile_documents(
-            (record, *exceptions),
+        if self._only_own and policy.unique_name and not is_for_own_server(policy):
+            return ()
+        if server.fault:
+            self._faults[policy.uid] = _Fault(server.fault, may_pass=False)
+            return fail_policy(record, CompileError(server.fault), resource_names=names)
+        modules = None
+        if self._modules is not None:
+            modules = AskedModules(self._modules, server.sources)
+        made = compile_documents(
+            (record, *exceptions, *server.records),
             lookups=self._lookups,
             resource_names=names,
             http_limits=self._http_limits,
             image_outcomes=self._image_outcomes,
+            modules=modules or NoModules(),
         )
+        if modules is not None:
+            self._prepare_modules(policy.uid, made, modules)
+        return made
+
+    def _prepare_modules(
+        self, uid: str, programs: tuple[Program, ...], modules: AskedModules
+    ) -> None:
+        """Open what policies in Wasm run: not while a request waits for it."""
+        try:
+            told = [program.prepare() for program in programs if program.prepare is not None]
+        except NotYetError:
+            raise
+        except LictorError as error:
+            told = [str(error)]
+        finally:
+            self._asked[uid] = modules.keys
+        fault = next(filter(None, told), "")
+        if fault:
+            self._faults[uid] = _Fault(fault, may_pass=modules.has_failed)
+        else:
+            self._faults.pop(uid, None)
 
     def _store(self, kind: Resource, document: JsonObject) -> StoredPolicy:
         known = self._read.get((kind, str(document["metadata"].get("uid"))))
@@ -287,6 +410,9 @@ class PolicyStore:
         self._stale = True
         self._wake.set()
 
+    def _forget_marks(self, _: Change) -> None:
+        self._marks.clear()
+
     def _forget_exceptions(self, _: Change) -> None:
         self._excepted = None
 
@@ -310,6 +436,18 @@ class PolicyStore:
                 listener()
             effort = time.thread_time() - began
             quiet = min(max(effort / _SHARE, _QUIET), _LONGEST_QUIET)
+
+
+def _notify_from_threads(listener: Callable[[], None]) -> Callable[[], None]:
+    """The same, for whoever calls from another thread than that of the event loop."""
+    loop = asyncio.get_running_loop()
+
+    def call() -> None:
+        # The loop may have ended meanwhile.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(listener)
+
+    return call
 
 
 def _make_outcome_cache(flags: Flags) -> OutcomeCache:

@@ -13,6 +13,15 @@ from lictor.model.metadata import PolicyRecord
 from lictor.raw import JsonObject
 
 _T = TypeVar("_T")
+# Conditions that say that a policy is in force, of all families.
+_READY = frozenset(("Ready", "WebhookConfigured", "PolicyActive"))
+
+
+def is_ready(document: JsonObject) -> bool:
+    """Does the status of a policy say that it is in force?"""
+    status = document.get("status") or {}
+    conditions = (status.get("conditionStatus") or status).get("conditions") or ()
+    return any(each["type"] in _READY and each["status"] == "True" for each in conditions)
 
 
 class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
@@ -50,6 +59,14 @@ class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):
     @cached_property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @cached_property
+    def unique_name(self) -> str:
+        """The name of its path, where it has one of its own; else empty."""
+        path = self.kind.path
+        if path is None or not path.per_policy:
+            return ""
+        return path.name_policy(self.namespace, self.name)
 
     @cached_property
     def uid(self) -> str:

@@ -1,158 +1,43 @@
 """An installation -> all its manifests, in an order in which they can be applied."""
 
-import json
-from collections.abc import Mapping
-from difflib import get_close_matches
+from collections.abc import Callable
+from functools import cache, partial
 
-from lictor.cluster.manifests.crds import build_crds
+from lictor.cluster.manifests.arguments import add_extra_flags, build_flags, write_text
+from lictor.cluster.manifests.crds import OPEN_REPORTS, build_crd, list_crd_kinds
 from lictor.cluster.manifests.installation import (
-    CONTROLLERS,
+    TEMPLATE,
     Installation,
     build_cluster_object,
+    build_labels,
     build_object,
     check_installation,
+    choose_values,
 )
-from lictor.cluster.manifests.rights import build_rights
+from lictor.cluster.manifests.monitoring import build_monitoring
+from lictor.cluster.manifests.placeholders import (
+    ArgumentList,
+    ComputedMap,
+    ConditionalPart,
+    Filler,
+    LabelSet,
+    OptionalValueAt,
+    fill,
+    fill_text,
+)
+from lictor.cluster.manifests.rights import build_rights, list_secret_names, name_account
+from lictor.cluster.manifests.settings_map import (
+    build_metrics_settings,
+    build_settings,
+    check_settings,
+)
+from lictor.cluster.manifests.values import find_value, name_kind
+from lictor.cluster.manifests.web_page import build_web_page
 from lictor.cluster.manifests.workloads import build_workloads
-from lictor.errors import UsageError
-from lictor.raw import JsonObject
+from lictor.raw import Json, JsonObject
 
-# --- what is never judged: nodes' own traffic, what the cluster needs to decide at all, copies
-
-_UNJUDGED = (
-    "[Event,*,*]",
-    "[*/*,kube-system,*]",
-    "[*/*,kube-public,*]",
-    "[*/*,kube-node-lease,*]",
-    "[Node,*,*]",
-    "[Node/?*,*,*]",
-    "[APIService,*,*]",
-    "[APIService/?*,*,*]",
-    "[TokenReview,*,*]",
-    "[SubjectAccessReview,*,*]",
-    "[SelfSubjectAccessReview,*,*]",
-    "[Binding,*,*]",
-    "[Pod/binding,*,*]",
-    "[ReplicaSet,*,*]",
-    "[ReplicaSet/?*,*,*]",
-    "[EphemeralReport,*,*]",
-    "[ClusterEphemeralReport,*,*]",
-)
-_SETTINGS = frozenset({
-    "resourceFilters", "defaultRegistry", "enableDefaultRegistryMutation", "excludeGroups",
-    "excludeUsernames", "excludeRoles", "excludeClusterRoles", "generateSuccessEvents",
-    "successEventActions", "webhooks", "webhookAnnotations", "webhookLabels", "matchConditions",
-    "updateRequestThreshold", "maxContextSize",
-})  # fmt: skip
-_BUCKETS = "0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 20, 25, 30"
-# Labels that would make a series for each namespace.
-_QUIET_LABELS = {
-    "policy_execution_duration_seconds": ("resource_namespace", "resource_request_operation"),
-    "validating_policy_execution_duration_seconds": (
-        "resource_namespace",
-        "resource_request_operation",
-    ),
-    "image_validating_policy_execution_duration_seconds": (
-        "resource_namespace",
-        "resource_request_operation",
-    ),
-    "mutating_policy_execution_duration_seconds": (
-        "resource_namespace",
-        "resource_request_operation",
-    ),
-    "generating_policy_execution_duration_seconds": (
-        "resource_namespace",
-        "resource_request_operation",
-    ),
-    "admission_review_duration_seconds": ("resource_namespace",),
-    "policy_rule_info_total": ("resource_namespace", "policy_namespace"),
-    "policy_results_total": ("resource_namespace", "policy_namespace"),
-    "admission_requests_total": ("resource_namespace",),
-    "cleanup_controller_deletedobjects_total": ("resource_namespace", "policy_namespace"),
-}
-
-
-def build_config_maps(installation: Installation) -> list[JsonObject]:
-    """The settings, and what is measured."""
-    names = installation.names
-    return [
-        build_object(
-            installation,
-            "v1/ConfigMap",
-            names.config_map,
-            "config",
-            data=_build_settings(installation),
-        ),
-        build_object(
-            installation,
-            "v1/ConfigMap",
-            names.metrics_config_map,
-            "config",
-            data=_build_metrics_settings(),
-        ),
-    ]
-
-
-def check_settings(settings: Mapping[str, str]) -> None:
-    """Refuse entries that nobody reads."""
-    for name in settings:
-        if name not in _SETTINGS:
-            close = get_close_matches(name, _SETTINGS, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise UsageError(f"unknown setting {name}{hint}")
-
-
-def _build_settings(installation: Installation) -> dict[str, str]:
-    usual = {
-        "defaultRegistry": "docker.io",
-        "enableDefaultRegistryMutation": "true",
-        "excludeGroups": "system:nodes",
-        "generateSuccessEvents": "false",
-        "resourceFilters": " ".join(_list_filters(installation)),
-        "updateRequestThreshold": "1000",
-        "webhooks": _write(_build_selector(["kube-system", installation.namespace])),
-        # The admission enforcer of AKS would change our webhooks again and again.
-        "webhookAnnotations": _write({"admissions.enforcer/disabled": "true"}),
-    }
-    chosen = {**usual, **installation.settings}
-    return {name: value for name, value in chosen.items() if value}
-
-
-def _build_selector(namespaces: list[str]) -> JsonObject:
-    excluded = [
-        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [namespace]}
-        for namespace in namespaces
-    ]
-    return {"namespaceSelector": {"matchExpressions": excluded}}
-
-
-def _list_filters(installation: Installation) -> list[str]:
-    """What no policy concerns, our own objects first."""
-    roles = [f"{installation.prefix}:{controller}-controller" for controller in CONTROLLERS]
-    return [
-        f"[*/*,{installation.namespace},*]",
-        *_UNJUDGED,
-        *(f"[ClusterRole,*,{role}{end}]" for role in roles for end in ("", ":core")),
-        *(f"[ClusterRoleBinding,*,{role}{end}]" for role in roles for end in ("", ":view")),
-    ]
-
-
-def _build_metrics_settings() -> dict[str, str]:
-    exposure = {
-        f"kyverno_{name}": {"disabledLabelDimensions": list(labels)}
-        for name, labels in _QUIET_LABELS.items()
-    }
-    return {
-        "namespaces": _write({"exclude": [], "include": []}),
-        "bucketBoundaries": _BUCKETS,
-        "metricsExposure": _write(exposure),
-    }
-
-
-def _write(value: JsonObject) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
+# A controller as the API server knows it.
+_USER = "system:serviceaccount:<<namespace>>:<<account {}>>"
 _POD_SECURITY = "pod-security.kubernetes.io"
 
 
@@ -163,22 +48,122 @@ def build_manifests(installation: Installation) -> list[JsonObject]:
     can answer, so that a cluster is never told to ask someone who is not there.
     """
     check_installation(installation)
-    check_settings(installation.settings)
-    crds = [] if installation.skip_crds else build_crds(open_reports=installation.open_reports)
+    values = choose_values(installation)
+    check_settings(find_value(values, "config.settings"))
+    filler = _build_filler(installation, values)
+    namespace, *others = fill([_build_namespace(), *list_templates()], filler)
+    return [namespace, *build_kinds(values), *others]
+
+
+@cache
+def list_templates() -> list[Json]:
+    """All objects but the kinds and the Namespace, with placeholders for what is chosen."""
     return [
-        build_namespace(installation),
-        *crds,
-        *build_rights(installation),
-        *build_config_maps(installation),
-        *build_workloads(installation),
+        *build_rights(TEMPLATE),
+        *build_config_maps(),
+        *build_monitoring(TEMPLATE),
+        *build_workloads(TEMPLATE),
+        *build_web_page(TEMPLATE),
     ]
 
 
-def build_namespace(installation: Installation) -> JsonObject:
-    """The Namespace, in which only Pods as careful as ours may run."""
-    namespace = build_cluster_object(
-        installation, "v1/Namespace", installation.namespace, "namespace"
+def _build_filler(installation: Installation, values: JsonObject) -> Filler:
+    find: Callable[[str], Json] = partial(find_value, values)
+    authority, serving = list_secret_names(installation)
+    filler = Filler(
+        values=values,
+        texts={
+            "fullname": lambda _: installation.prefix,
+            "namespace": lambda _: installation.namespace,
+            "image": lambda _: _name_image(installation, values),
+            "account": partial(name_account, values, installation.names),
+            "authority": lambda _: authority,
+            "serving": lambda _: serving,
+            "value": lambda path: write_text(find(path)),
+        },
+        labels=partial(build_labels, installation),
+        arguments=lambda part: _build_arguments(installation, filler, part),
+        maps={
+            "settings": lambda: build_settings(
+                find("config"), installation.prefix, installation.namespace
+            ),
+            "metrics-settings": lambda: build_metrics_settings(find("metricsConfig")),
+        },
     )
-    for mode in ("enforce", "warn"):
-        namespace["metadata"]["labels"][f"{_POD_SECURITY}/{mode}"] = "restricted"
-    return namespace
+    return filler
+
+
+def _name_image(installation: Installation, values: JsonObject) -> str:
+    image = values["image"]
+    registry = image.get("registry") or find_value(values, "global.image.registry")
+    name = f"{registry}/{image['repository']}" if registry else str(image["repository"])
+    if image.get("digest"):
+        return f"{name}@{image['digest']}"
+    return f"{name}:{image.get('tag') or installation.version}"
+
+
+def _build_arguments(installation: Installation, filler: Filler, part: ArgumentList) -> list[str]:
+    users = {
+        f"{controller}ServiceAccountName": fill_text(_USER.format(controller), filler)
+        for controller in ("background", "reports", "cleanup")
+    }
+    flags = {**build_flags(filler.values, part), **users}
+    own = {name: fill_text(text, filler) for name, text in part.own.items()}
+    flags = {**add_extra_flags(flags, filler.values, part), **own}
+    return [
+        *part.command,
+        f"--namespace={installation.namespace}",
+        f"--prefix={installation.prefix}",
+        *(f"--{name}={text}" for name, text in sorted(flags.items())),
+    ]
+
+
+# --- the kinds
+
+
+def build_kinds(values: JsonObject) -> list[JsonObject]:
+    """The definitions of the kinds that are wanted."""
+    crds = values["crds"]
+    if not crds["install"]:
+        return []
+    wanted = [
+        build_crd(kind)
+        for kind in list_crd_kinds()
+        if find_value(values, name_kind(kind.group, kind.plural))
+        and (kind.group != OPEN_REPORTS or wants_open_reports(values))
+    ]
+    more = {"labels": crds.get("customLabels"), "annotations": crds.get("annotations")}
+    added = {name: value for name, value in more.items() if value}
+    return [{**each, "metadata": {**each["metadata"], **added}} for each in wanted]
+
+
+def wants_open_reports(values: JsonObject) -> bool:
+    """Are the kinds of openreports.io installed?"""
+    return any(find_value(values, f"openreports.{name}") for name in ("enabled", "installCrds"))
+
+
+# --- what is neither a right nor runs
+
+
+def build_config_maps() -> list[Json]:
+    """The settings, and what is measured; with placeholders."""
+    names = TEMPLATE.names
+    found = (
+        ("config", names.config_map, "settings"),
+        ("metricsConfig", names.metrics_config_map, "metrics-settings"),
+    )
+    return [_build_config_map(path, name, data) for path, name, data in found]
+
+
+def _build_config_map(path: str, name: str, data: str) -> Json:
+    made = build_object(TEMPLATE, "v1/ConfigMap", name, "config", data=ComputedMap(data))
+    made["metadata"]["annotations"] = OptionalValueAt((f"{path}.annotations",))
+    return ConditionalPart((f"{path}.create",), made)
+
+
+def _build_namespace() -> JsonObject:
+    """The Namespace, in which only Pods as careful as ours may run."""
+    made = build_cluster_object(TEMPLATE, "v1/Namespace", TEMPLATE.namespace, "namespace")
+    modes = {f"{_POD_SECURITY}/{mode}": "restricted" for mode in ("enforce", "warn")}
+    made["metadata"]["labels"] = LabelSet("namespace", modes)
+    return made

@@ -40,6 +40,7 @@ class CrdKind(msgspec.Struct, frozen=True):
     columns: str
     description: str
     plural: str
+    category: str = "kyverno"
 
 
 # --- what kubectl shows: name, type, path, and a + where only `-o wide` shows it
@@ -182,6 +183,7 @@ def _describe_kind(kind: PolicyKind, crd: CrdShape) -> CrdKind:
         columns=crd.columns,
         description=crd.description,
         plural=kind.plural,
+        category=crd.category,
     )
 
 
@@ -213,8 +215,8 @@ def build_crd(kind: CrdKind) -> JsonObject:
     if kind.short:
         names["shortNames"] = [kind.short]
     # As it is known: all kinds but the reports, and the exceptions that came last.
-    if kind.short and kind.spec:
-        names["categories"] = ["kyverno"]
+    if kind.short and kind.spec and kind.category:
+        names["categories"] = [kind.category]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

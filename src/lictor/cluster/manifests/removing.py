@@ -9,7 +9,6 @@ from lictor.cluster import resource as kinds
 from lictor.cluster.client import Client
 from lictor.cluster.manifests.crds import CrdKind, list_crd_kinds
 from lictor.cluster.manifests.installation import (
-    CONTROLLERS,
     MANAGED,
     Installation,
     check_installation,
@@ -19,8 +18,11 @@ from lictor.cluster.manifests.installation import (
     list_ours,
 )
 from lictor.cluster.manifests.rights import list_secret_names
+from lictor.cluster.manifests.values import CONTROLLERS
 from lictor.cluster.resource import Resource
 from lictor.errors import ApiError, NotFoundError
+from lictor.families.kubewarden.policy_server import FINALIZER, SERVER_LABEL
+from lictor.families.registry import Role, registry
 from lictor.raw import JsonObject
 
 _POD = Resource("", "v1", "pods", "Pod")
@@ -46,6 +48,7 @@ _FORGETTING = 15.0
 _MADE_BY_US = frozenset(("UpdateRequest", "EphemeralReport", "PolicyReport", "Report"))
 # Kubernetes puts this ConfigMap into every namespace.
 _ROOT_AUTHORITY = "kube-root-ca.crt"
+_SERVER_AUTHORITY = "kubewarden-ca"
 
 
 async def count_objects(client: Client) -> dict[str, int]:
@@ -60,6 +63,16 @@ async def count_objects(client: Client) -> dict[str, int]:
         except NotFoundError:
             continue
     return {name: count for name, count in counts.items() if count}
+
+
+async def list_remaining(client: Client, installation: Installation) -> AsyncIterator[str]:
+    """What is still there after an installation went: policies, reports, settings of others."""
+    for name, count in (await count_objects(client)).items():
+        yield f"{count} {name}"
+    names = installation.names
+    for name in (names.config_map, names.metrics_config_map):
+        if await client.find(kinds.CONFIG_MAP, name, installation.namespace) is not None:
+            yield f"{describe_object(kinds.CONFIG_MAP, name)}, which lictor has not made"
 
 
 def _serve(kind: CrdKind) -> Resource:
@@ -79,6 +92,7 @@ async def uninstall(
     check_installation(installation)
     steps = (
         _delete_webhooks(client, installation),
+        release_policies(client),
         _take_right(client, installation),
         _delete_webhooks(client, installation),
         _delete_deployments(client, installation),
@@ -105,10 +119,48 @@ async def _delete_webhooks(client: Client, installation: Installation) -> AsyncI
     """All that begin and end as ours do, so that those of an older or newer release go too."""
     start, _, end = installation.names.webhook("*").partition("*")
     for resource in _WEBHOOKS:
-        names = [found["metadata"]["name"] for found in await client.list(resource)]
-        ours = [name for name in names if name.startswith(start) and name.endswith(end)]
+        configurations = await client.list(resource)
+        names = [found["metadata"]["name"] for found in configurations]
+        owned = {
+            found["metadata"]["name"]
+            for found in configurations
+            if _is_owned_by(found, installation.names.owner_role)
+        }
+        ours = [
+            name
+            for name in names
+            if name in owned or (name.startswith(start) and name.endswith(end))
+        ]
         async for line in delete_all(client, [(resource, name, "") for name in ours]):
             yield line
+
+
+def _is_owned_by(found: JsonObject, role: str) -> bool:
+    """Was it made for a policy that has a webhook of its own?"""
+    owners = found["metadata"].get("ownerReferences") or ()
+    return any(each["kind"] == "ClusterRole" and each["name"] == role for each in owners)
+
+
+async def release_policies(client: Client) -> AsyncIterator[str]:
+    """Nobody is left who would let go of policies and policy servers when they are deleted."""
+    for kind in registry().kinds:
+        if kind.role is not Role.SERVER and not (kind.path and kind.path.per_policy):
+            continue
+        resource = kinds.find_resource(kind)
+        try:
+            found = await client.list(resource)
+        except NotFoundError:
+            continue
+        for each in found:
+            metadata = each["metadata"]
+            held = metadata.get("finalizers") or []
+            if FINALIZER not in held:
+                continue
+            left = [name for name in held if name != FINALIZER]
+            namespace = str(metadata.get("namespace") or "")
+            patch = {"metadata": {"finalizers": left}}
+            await client.patch(resource, metadata["name"], patch, namespace=namespace)
+            yield f"{describe_object(resource, metadata['name'])} released"
 
 
 async def _take_right(client: Client, installation: Installation) -> AsyncIterator[str]:
@@ -173,8 +225,19 @@ async def _delete_made(client: Client, installation: Installation) -> AsyncItera
         if lease["metadata"]["name"].startswith(installation.prefix)
     ]
     ours = await list_ours(client, installation)
-    async for line in delete_all(client, [*ours, *secrets, *leases]):
+    servers = [each async for each in _list_server_objects(client, place)]
+    async for line in delete_all(client, [*ours, *secrets, *leases, *servers]):
         yield line
+
+
+async def _list_server_objects(
+    client: Client, place: str
+) -> AsyncIterator[tuple[Resource, str, str]]:
+    """What runs policy servers; the PolicyServers themselves are people's own."""
+    yield kinds.SECRET, _SERVER_AUTHORITY, place
+    for resource in (kinds.DEPLOYMENT, kinds.SERVICE, kinds.CONFIG_MAP, kinds.SECRET):
+        for found in await client.list(resource, place, labels=SERVER_LABEL):
+            yield resource, found["metadata"]["name"], place
 
 
 async def _delete_definitions(client: Client) -> AsyncIterator[str]:

@@ -8,16 +8,23 @@ or scan (`rbac.kyverno.io/aggregate-to-background-controller: "true"`).
 from collections.abc import Iterator
 
 from lictor.cluster.manifests.installation import (
-    CONTROLLERS,
     Installation,
     build_cluster_object,
-    build_labels,
     build_object,
+    choose_values,
     match_labels,
 )
+from lictor.cluster.manifests.placeholders import (
+    ConditionalPart,
+    ExtendedList,
+    LabelSet,
+    OptionalValueAt,
+    ValueAt,
+)
+from lictor.cluster.manifests.values import CONTROLLERS, find_value, name_controller
 from lictor.cluster.names import Names
 from lictor.families.registry import Role, registry
-from lictor.raw import JsonObject
+from lictor.raw import Json, JsonObject
 
 _RBAC = "rbac.authorization.k8s.io"
 _ROLE = f"{_RBAC}/v1/Role"
@@ -56,6 +63,15 @@ def _write_rules(kinds: dict[str, str], verbs: str) -> str:
     return "\n".join(f"{group}: {plurals}: {verbs}" for group, plurals in kinds.items())
 
 
+def _list_served() -> dict[str, str]:
+    """Policies that name the server which evaluates them, and those servers."""
+    found: dict[str, list[str]] = {}
+    for kind in registry().kinds:
+        if kind.role is Role.SERVER or (kind.path is not None and kind.path.per_policy):
+            found.setdefault(kind.group, []).append(kind.plural)
+    return {group: " ".join(plurals) for group, plurals in found.items()}
+
+
 _POLICIES = _list_plurals(Role.POLICY, Role.DELETION)
 _EXCEPTIONS = _list_plurals(Role.EXCEPTION, listed=False)
 _ALL_POLICIES = _list_plurals(Role.POLICY, Role.DELETION, listed=False)
@@ -63,12 +79,17 @@ _STATUSES = {
     group: " ".join(f"{plural}/status" for plural in plurals.split())
     for group, plurals in _POLICIES.items()
 }
+_SERVER_STATUSES = {
+    group: " ".join(f"{plural}/status" for plural in plurals.split())
+    for group, plurals in _list_plurals(Role.SERVER, listed=False).items()
+}
 # The policies, and what is needed to understand them.
 _EVERYONE = f"""
 apiextensions.k8s.io: customresourcedefinitions: {_READ}
 core: namespaces configmaps: {_READ}
 {_write_rules(_POLICIES, _READ)}
 {_write_rules(_EXCEPTIONS, _READ)}
+{_write_rules(_list_plurals(Role.SERVER, listed=False), _READ)}
 kyverno.io: globalcontextentries: {_READ}
 events.k8s.io: events: create patch
 """
@@ -111,12 +132,22 @@ policies.kyverno.io: deletingpolicies/status namespaceddeletingpolicies/status: 
 authorization.k8s.io: subjectaccessreviews: create
 """,
 }
-# What new namespaces are furnished with: it gives nobody rights, holds no secrets, runs nothing and
-# lets nothing in. Kyverno's installer gives more (roles and their bindings, ingresses); here an
-# administrator adds that by label.
-_GENERATED = f"""
-networking.k8s.io: networkpolicies: {_WRITE}
-core: configmaps resourcequotas limitranges: {_WRITE}
+# For policies that name the server which evaluates them: each has a webhook configuration of its
+# own name, and all are kept from going before that has gone.
+_SERVED_POLICIES = f"""
+admissionregistration.k8s.io: mutatingwebhookconfigurations validatingwebhookconfigurations: \
+update delete
+{_write_rules(_list_served(), "patch")}
+{_write_rules(_SERVER_STATUSES, "get patch")}
+"""
+# In our own namespace, where policy servers run; their names are not known beforehand.
+_SERVER_OBJECTS = """
+core: secrets: get update
+core: configmaps services: get create patch
+core: pods: list
+apps: deployments: get list create patch
+apps: replicasets: list
+policy: poddisruptionbudgets: get create patch delete
 """
 # For people: what `view` and `admin` of a namespace, or of the cluster, gain. `edit` gains what
 # `view` gains: who may change workloads may not change the policies on them.
@@ -152,18 +183,36 @@ kyverno.io: updaterequests: {_READ} delete deletecollection
 }
 
 
-def build_rights(installation: Installation) -> list[JsonObject]:
-    """All ServiceAccounts, roles and bindings."""
-    made: list[JsonObject] = []
+def build_rights(installation: Installation) -> list[Json]:
+    """All ServiceAccounts, roles and bindings; with placeholders."""
+    made: list[Json] = []
     for controller in CONTROLLERS:
-        made += _build_controller_rights(installation, controller)
+        needed: tuple[str, ...] = (f"{name_controller(controller)}.rbac.create",)
+        if controller != "admission":
+            needed = (*needed, f"{name_controller(controller)}.enabled")
+        for part in _build_controller_rights(installation, controller):
+            made.append(_add_conditions(part, needed))
     made += [_build_people_role(installation, name) for name in _PEOPLE]
     return made
 
 
+def _add_conditions(part: Json, conditions: tuple[str, ...]) -> ConditionalPart:
+    if isinstance(part, ConditionalPart):
+        return ConditionalPart((*conditions, *part.conditions), part.part)
+    return ConditionalPart(conditions, part)
+
+
 def choose_account(installation: Installation, controller: str) -> str:
     """The ServiceAccount that a controller runs as; in one Deployment there is only one."""
-    return installation.names.controller("admission" if installation.all_in_one else controller)
+    return name_account(choose_values(installation), installation.names, controller)
+
+
+def name_account(values: JsonObject, names: Names, controller: str) -> str:
+    """The same, where the values are known."""
+    if find_value(values, "allInOne.enabled"):
+        controller = "admission"
+    named = find_value(values, f"{name_controller(controller)}.rbac.serviceAccount.name")
+    return named or names.controller(controller)
 
 
 def name_user(installation: Installation, controller: str) -> str:
@@ -177,33 +226,58 @@ def list_webhook_names(names: Names) -> list[str]:
     return [names.webhook(name) for name in _WEBHOOKS]
 
 
-def _build_controller_rights(installation: Installation, controller: str) -> Iterator[JsonObject]:
+def _build_controller_rights(installation: Installation, controller: str) -> Iterator[Json]:
     component = f"{controller}-controller"
     role = f"{installation.prefix}:{component}"
-    account = choose_account(installation, controller)
-    if account == installation.names.controller(controller):
-        yield _build_account(installation, account, component)
+    account = f"<<account {controller}>>"
+    rights = f"{name_controller(controller)}.rbac"
+    alone = () if controller == "admission" else ("!allInOne.enabled",)
+    made = _build_account(installation, account, component, rights)
+    yield ConditionalPart(alone, made) if alone else made
     yield _build_gathering_role(installation, role, component)
-    yield build_cluster_object(
-        installation,
-        _CLUSTER_ROLE,
-        f"{role}:core",
-        component,
-        rules=[*_read_rules(_EVERYONE), *_build_own_rules(installation, controller)],
-    )
+    rules = [*_read_rules(_EVERYONE), *_build_own_rules(installation, controller)]
+    more = (f"{rights}.coreClusterRole.extraResources",)
+    yield _build_role(installation, f"{role}:core", component, ExtendedList(rules, more))
+    extra = f"{rights}.clusterRole.extraResources"
+    made = _build_role(installation, f"{role}:additional", component, ValueAt(extra))
+    yield ConditionalPart((extra,), made)
+    if controller == "admission":
+        for part in _build_server_rights(
+            installation, f"{role}:policy-servers", account, component
+        ):
+            yield ConditionalPart((f"{rights}.policyServers",), part)
     yield _build_binding(installation, role, "ClusterRole", role, account, component)
     if controller in _VIEWERS:
-        yield _build_binding(
-            installation, f"{role}:view", "ClusterRole", "view", account, component
-        )
+        view = f"<<value {rights}.viewRoleName>>"
+        made = _build_binding(installation, f"{role}:view", "ClusterRole", view, account, component)
+        yield ConditionalPart((f"{rights}.createViewRoleBinding",), made)
     yield build_object(
         installation, _ROLE, role, component, rules=_build_namespace_rules(installation, controller)
     )
     yield _build_binding(installation, role, "Role", role, account, component)
 
 
-def _build_account(installation: Installation, name: str, component: str) -> JsonObject:
+def _build_role(installation: Installation, name: str, component: str, rules: Json) -> JsonObject:
+    return build_cluster_object(installation, _CLUSTER_ROLE, name, component, rules=rules)
+
+
+def _build_server_rights(
+    installation: Installation, role: str, account: str, component: str
+) -> Iterator[JsonObject]:
+    """For policies with servers and webhooks of their own, in roles of their own: whoever has no
+    such policies may delete these.
+    """
+    yield _build_role(installation, role, component, _read_rules(_SERVED_POLICIES))
+    rules = _read_rules(_SERVER_OBJECTS)
+    yield build_object(installation, _ROLE, role, component, rules=rules)
+    yield _build_binding(installation, role, "Role", role, account, component)
+
+
+def _build_account(
+    installation: Installation, name: str, component: str, rights: str
+) -> JsonObject:
     account = build_object(installation, "v1/ServiceAccount", name, component)
+    account["metadata"]["annotations"] = OptionalValueAt((f"{rights}.serviceAccount.annotations",))
     # The Pods that need the token say so.
     return {**account, "automountServiceAccountToken": False}
 
@@ -225,8 +299,6 @@ def _build_gathering_role(installation: Installation, role: str, component: str)
 def _build_own_rules(installation: Installation, controller: str) -> list[JsonObject]:
     rules = _read_rules(_OWN[controller])
     names = installation.names
-    if controller == "background":
-        rules += _read_rules(_GENERATED)
     if controller == "admission":
         webhooks = "mutatingwebhookconfigurations validatingwebhookconfigurations"
         rules.append(
@@ -244,18 +316,19 @@ def _build_own_rules(installation: Installation, controller: str) -> list[JsonOb
     return rules
 
 
-def _build_namespace_rules(installation: Installation, controller: str) -> list[JsonObject]:
+def _build_namespace_rules(installation: Installation, controller: str) -> list[Json]:
     names = installation.names
     maps = [names.config_map, names.metrics_config_map]
-    rules = [
+    pulls = "existingImagePullSecrets"
+    rules: list[Json] = [
         _build_rule("core", "configmaps", _READ, maps),
         _build_rule("coordination.k8s.io", "leases", f"{_READ} {_WRITE}"),
+        ConditionalPart(
+            (pulls,), {**_build_rule("core", "secrets", "get"), "resourceNames": ValueAt(pulls)}
+        ),
     ]
-    pulls = _list_pull_secrets(installation)
-    if pulls:
-        rules.append(_build_rule("core", "secrets", "get", pulls))
     if controller == "admission":
-        secrets = list_secret_names(installation)
+        secrets = ["<<authority>>", "<<serving>>"]
         rules += [
             _build_rule("core", "secrets", "create"),
             _build_rule("core", "secrets", f"{_READ} update patch delete", secrets),
@@ -266,20 +339,12 @@ def _build_namespace_rules(installation: Installation, controller: str) -> list[
     return rules
 
 
-def _list_pull_secrets(installation: Installation) -> list[str]:
-    """The Secrets of our namespace with which registries are asked; all controllers do."""
-    names = installation.flags.get("imagePullSecrets", "").split(",")
-    own = f"{installation.namespace}/"
-    found = (name.strip().removeprefix(own) for name in names)
-    return [name for name in found if name and "/" not in name]
-
-
 def list_secret_names(installation: Installation) -> list[str]:
     """The Secrets with the certificates of the webhook server."""
-    names = installation.names
+    names, values = installation.names, choose_values(installation)
     return [
-        installation.flags.get("caSecretName") or names.authority_secret(),
-        installation.flags.get("tlsSecretName") or names.serving_secret(),
+        find_value(values, "admissionController.caSecretName") or names.authority_secret(),
+        find_value(values, "admissionController.tlsSecretName") or names.serving_secret(),
     ]
 
 
@@ -307,10 +372,10 @@ def _build_people_role(installation: Installation, name: str) -> JsonObject:
         rules=_read_rules(_PEOPLE[name]),
     )
     role = name.partition(":")[0]
-    made["metadata"]["labels"] = {
-        **build_labels(installation, "rbac"),
-        f"rbac.authorization.k8s.io/aggregate-to-{role}": "true",
-    }
+    gains = ConditionalPart((f"rbac.roles.aggregate.{role}",), "true")
+    made["metadata"]["labels"] = LabelSet(
+        "rbac", {f"rbac.authorization.k8s.io/aggregate-to-{role}": gains}
+    )
     return made
 
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 from msgspec import inspect
+from msgspec.structs import FieldInfo, fields
 
 from lictor.errors import LoadError
 from lictor.families.registry import AbsentFields, registry
@@ -90,6 +91,7 @@ _SCALARS: dict[str, JsonObject] = {
 }
 _NUMBERS = {
     "min": "minimum",
+    "max": "maximum",
     "maxLength": "maxLength",
     "minLength": "minLength",
     "minItems": "minItems",
@@ -157,9 +159,12 @@ class SchemaWriter:
     def _find_notes(self, record: Record) -> dict[str, Note]:
         """The notes on a record's fields; those on this version's go before."""
         notes = _read_notes()[0]
-        name = name_record(record)
-        general, special = notes.get(name), notes.get(f"{name}@{self._version}")
-        return {**(general.fields if general else {}), **(special.fields if special else {})}
+        found: dict[str, Note] = {}
+        # A record has the fields of those that it extends.
+        for each in reversed(record.__mro__):
+            for name in (each.__name__, f"{each.__name__}@{self._version}"):
+                found |= notes[name].fields if name in notes else {}
+        return found
 
     def _write_field(self, field: inspect.Field, note: Note | None) -> JsonObject:
         if note is None:
@@ -234,7 +239,8 @@ def _has_default(schema: JsonObject) -> bool:
 def _list_records() -> dict[str, Record]:
     """All records that a schema may need, by name."""
     modules = {f"lictor.model.{name}" for name in _SHARED}
-    modules |= {kind.load_record().__module__ for kind in registry().kinds}
+    for record in (kind.load_record() for kind in registry().kinds):
+        modules |= {record.__module__, *(_find_module(field) for field in fields(record))}
     found = (value for name in modules for value in vars(import_module(name)).values())
     return {
         name_record(value): value
@@ -250,6 +256,11 @@ def _read_notes() -> tuple[dict[str, Note], dict[str, Note]]:
     fields = folder.joinpath("fields.txt").read_text(encoding="utf-8")
     shapes = folder.joinpath("shapes.txt").read_text(encoding="utf-8")
     return parse_notes(fields), parse_notes(shapes)
+
+
+def _find_module(field: FieldInfo) -> str:
+    """Where the type of a field is from; a spec may stand apart from its record."""
+    return str(getattr(field.type, "__module__", "builtins"))
 
 
 def _describe_record(record: Record) -> str:

@@ -3,101 +3,108 @@
 import msgspec
 
 from lictor.cluster.manifests.installation import (
-    CONTROLLERS,
     Installation,
-    build_labels,
     build_object,
     match_labels,
 )
-from lictor.cluster.manifests.rights import choose_account, name_user
-from lictor.lang.duration import NANOSECONDS, parse_duration
-from lictor.raw import JsonObject
+from lictor.cluster.manifests.placeholders import (
+    ArgumentList,
+    ConditionalPart,
+    ExtendedList,
+    ExtendedMap,
+    LabelSet,
+    OptionalValueAt,
+    ReplaceableList,
+    ValueAt,
+)
+from lictor.cluster.manifests.values import CONTROLLERS, name_container, name_controller
+from lictor.raw import Json, JsonObject
 
-_HTTPS = 9443
-_METRICS = 8000
+_ALL_IN_ONE = "allInOne.enabled"
+_HTTPS = ValueAt("admissionController.webhookServer.port")
 # In one Pod with the webhook server, which has the usual port.
 _SECOND_METRICS = 8001
-_NOBODY = 65534
-# Until every node has heard that a Pod is to get no more connections.
-_SHUTDOWN_DELAY = "10s"
-# To finish what is under way after that.
-_FINISH_SECONDS = 50
-# The webhook server has a process for each core that it may use: without a limit it would take
-# every core of a large node, and the memory for as many processes.
-_ADMISSION_RESOURCES = {
-    "requests": {"cpu": "100m", "memory": "192Mi"},
-    "limits": {"cpu": "2", "memory": "512Mi"},
-}
-_CONTROLLER_RESOURCES = {
-    "requests": {"cpu": "100m", "memory": "96Mi"},
-    "limits": {"memory": "256Mi"},
-}
-# Every use of an exception would be an event. Those of success come only where the settings ask.
-_USUAL_FLAGS = {"omitEvents": "PolicySkipped"}
+_CACHE = "/var/cache"
 
 
-class ContainerOptions(msgspec.Struct, frozen=True):
-    """One process tree: its command, and where it listens."""
-
-    name: str
-    command: tuple[str, ...]
-    resources: JsonObject
-    # Ports of the webhook server (none: 0) and of the metrics; health is served on the first.
-    https: int = 0
-    metrics: int = _METRICS
-    flags: dict[str, str] = {}
-
-
-class WorkloadOptions(msgspec.Struct, frozen=True):
-    """One Deployment."""
+class WorkloadTemplate(msgspec.Struct, frozen=True):
+    """One Deployment, and when it is there."""
 
     controller: str
-    replicas: int
-    containers: tuple[ContainerOptions, ...]
+    conditions: tuple[str, ...]
 
     @property
     def component(self) -> str:
         return f"{self.controller}-controller"
 
+    @property
+    def values(self) -> str:
+        """Where its values stand."""
+        return name_controller(self.controller)
 
-def build_workloads(installation: Installation) -> list[JsonObject]:
-    """All that runs, in the order in which it should come."""
-    workloads = list_workloads(installation)
+    def when(self, part: Json, *conditions: str) -> ConditionalPart | Json:
+        """A part that is there with the Deployment, and under further conditions."""
+        needed = (*self.conditions, *conditions)
+        return ConditionalPart(needed, part) if needed else part
+
+
+class ContainerTemplate(msgspec.Struct, frozen=True):
+    """One process tree: its command, and where it listens."""
+
+    name: str
+    command: tuple[str, ...]
+    controller: str
+    metrics: Json
+    # Port of the webhook server, where it is one; health is served there.
+    https: Json = None
+    flags: dict[str, str] = {}
+
+    @property
+    def values(self) -> str:
+        """Where its values stand."""
+        return name_container(self.controller)
+
+
+def list_workloads() -> list[WorkloadTemplate]:
+    """The Deployments: four, or one."""
+    others = [
+        WorkloadTemplate(name, (f"{name_controller(name)}.enabled", f"!{_ALL_IN_ONE}"))
+        for name in CONTROLLERS[1:]
+    ]
+    return [WorkloadTemplate("admission", ()), *others]
+
+
+def build_workloads(installation: Installation) -> list[Json]:
+    """All that runs, in the order in which it should come; with placeholders."""
+    workloads = list_workloads()
     made = _build_services(installation)
     for workload in workloads:
         made.append(_build_network_policy(installation, workload))
-        if workload.replicas > 1:
-            made.append(_build_budget(installation, workload))
+        made.append(_build_budget(installation, workload))
+    made.append(_build_autoscaler(installation, workloads[0]))
     return [*made, *(_build_deployment(installation, workload) for workload in workloads)]
 
 
-def list_workloads(installation: Installation) -> list[WorkloadOptions]:
-    """The Deployments: four, or one."""
-    admission = ContainerOptions(
-        "admission",
-        ("serve",),
-        _ADMISSION_RESOURCES,
-        https=_HTTPS,
-        flags={"shutdownDelay": _choose_delay(installation)},
-    )
-    if installation.all_in_one:
-        others = ContainerOptions(
+def _list_containers(workload: WorkloadTemplate) -> list[ContainerTemplate]:
+    if workload.controller != "admission":
+        command = ("control", workload.controller)
+        port = ValueAt(f"{workload.values}.metering.port")
+        return [ContainerTemplate("controller", command, workload.controller, port)]
+    return [
+        ContainerTemplate(
+            "admission",
+            ("serve",),
+            "admission",
+            ValueAt("admissionController.metering.port"),
+            https=_HTTPS,
+            flags={"shutdownDelay": "<<value admissionController.shutdownDelay>>"},
+        ),
+        ContainerTemplate(
             "controllers",
             ("control", *CONTROLLERS[1:]),
-            _CONTROLLER_RESOURCES,
-            metrics=_SECOND_METRICS,
+            "background",
+            _SECOND_METRICS,
             flags={"metricsPort": str(_SECOND_METRICS)},
-        )
-        return [WorkloadOptions("admission", installation.replicas, (admission, others))]
-    return [
-        WorkloadOptions("admission", installation.replicas, (admission,)),
-        *(
-            WorkloadOptions(
-                name,
-                installation.controller_replicas,
-                (ContainerOptions("controller", ("control", name), _CONTROLLER_RESOURCES),),
-            )
-            for name in CONTROLLERS[1:]
         ),
     ]
 
@@ -105,63 +112,82 @@ def list_workloads(installation: Installation) -> list[WorkloadOptions]:
 # --- Deployments
 
 
-def _build_deployment(installation: Installation, workload: WorkloadOptions) -> JsonObject:
-    component = workload.component
+def _build_deployment(installation: Installation, workload: WorkloadTemplate) -> Json:
+    component, values = workload.component, workload.values
     template = {
-        "metadata": {"labels": build_labels(installation, component)},
+        "metadata": {
+            "labels": LabelSet(component, paths=(f"{values}.podLabels",)),
+            "annotations": OptionalValueAt((f"{values}.podAnnotations",)),
+        },
         "spec": _build_pod(installation, workload),
     }
+    replicas = ValueAt(f"{values}.replicas")
+    scaled = f"!{values}.autoscaling.enabled"
     spec = {
-        "replicas": workload.replicas,
-        "revisionHistoryLimit": 10,
+        "replicas": replicas if workload.conditions else ConditionalPart((scaled,), replicas),
+        "revisionHistoryLimit": ValueAt(f"{values}.revisionHistoryLimit"),
         "selector": {"matchLabels": match_labels(installation, component)},
-        # New Pods first: a webhook that nobody answers refuses requests.
-        "strategy": {
-            "type": "RollingUpdate",
-            "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
-        },
+        "strategy": ValueAt(f"{values}.updateStrategy"),
         "template": template,
     }
     name = installation.names.controller(workload.controller)
-    return build_object(installation, "apps/v1/Deployment", name, component, spec=spec)
+    made = build_object(installation, "apps/v1/Deployment", name, component, spec=spec)
+    made["metadata"]["labels"] = LabelSet(component, paths=(f"{values}.labels",))
+    made["metadata"]["annotations"] = OptionalValueAt((f"{values}.annotations",))
+    return workload.when(made)
 
 
-def _build_pod(installation: Installation, workload: WorkloadOptions) -> JsonObject:
-    pod: JsonObject = {
-        "serviceAccountName": choose_account(installation, workload.controller),
+def _build_pod(installation: Installation, workload: WorkloadTemplate) -> JsonObject:
+    values = workload.values
+    return {
+        "serviceAccountName": f"<<account {workload.controller}>>",
         "automountServiceAccountToken": True,
-        "terminationGracePeriodSeconds": _count_grace_seconds(installation),
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _NOBODY,
-            "runAsGroup": _NOBODY,
-            "fsGroup": _NOBODY,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "topologySpreadConstraints": [
-            _build_spread(installation, workload, key)
-            for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
-        ],
-        "containers": [_build_container(installation, part) for part in workload.containers],
-        # In memory: a key that passes through a file never reaches a disk.
-        "volumes": [{"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}],
+        "terminationGracePeriodSeconds": ValueAt(f"{values}.terminationGracePeriodSeconds"),
+        "imagePullSecrets": _choose(values, "imagePullSecrets"),
+        "priorityClassName": _choose(values, "priorityClassName"),
+        "hostNetwork": OptionalValueAt((f"{values}.hostNetwork",)),
+        "dnsPolicy": OptionalValueAt((f"{values}.dnsPolicy",)),
+        "dnsConfig": OptionalValueAt((f"{values}.dnsConfig",)),
+        "nodeSelector": _choose(values, "nodeSelector"),
+        "tolerations": _choose(values, "tolerations"),
+        "affinity": _build_affinity(values),
+        "securityContext": ValueAt(f"{values}.podSecurityContext"),
+        "topologySpreadConstraints": ReplaceableList(
+            f"{values}.topologySpreadConstraints",
+            [
+                _build_spread(installation, workload, key)
+                for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+            ],
+        ),
+        "initContainers": OptionalValueAt((f"{values}.extraInitContainers",)),
+        "containers": ExtendedList(
+            [_place_container(each) for each in _list_containers(workload)],
+            (f"{values}.extraContainers",),
+        ),
+        "volumes": ExtendedList(
+            [
+                # In memory: a key that passes through a file never reaches a disk.
+                {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
+                # For modules of policies, which all processes of the Pod compile once.
+                {"name": "cache", "emptyDir": {"sizeLimit": "4Gi"}},
+            ],
+            (f"{values}.extraVolumes",),
+        ),
     }
-    if installation.image_pull_secrets:
-        pod["imagePullSecrets"] = [{"name": name} for name in installation.image_pull_secrets]
-    return pod
 
 
-def _choose_delay(installation: Installation) -> str:
-    return installation.flags.get("shutdownDelay") or _SHUTDOWN_DELAY
+def _choose(values: str, name: str) -> OptionalValueAt:
+    """What the controller has itself, else what all have."""
+    return OptionalValueAt((f"{values}.{name}", f"global.{name}"))
 
 
-def _count_grace_seconds(installation: Installation) -> int:
-    """The webhook server goes on answering until nobody comes any more, and then finishes."""
-    return parse_duration(_choose_delay(installation)) // NANOSECONDS + _FINISH_SECONDS
+def _build_affinity(values: str) -> ConditionalPart:
+    names = ("podAntiAffinity", "podAffinity", "nodeAffinity")
+    parts = {name: OptionalValueAt((f"{values}.{name}",)) for name in names}
+    return ConditionalPart(("|".join(f"{values}.{name}" for name in names),), parts)
 
 
-def _build_spread(installation: Installation, workload: WorkloadOptions, key: str) -> JsonObject:
+def _build_spread(installation: Installation, workload: WorkloadTemplate, key: str) -> JsonObject:
     return {
         "maxSkew": 1,
         "topologyKey": key,
@@ -170,57 +196,49 @@ def _build_spread(installation: Installation, workload: WorkloadOptions, key: st
     }
 
 
-def _build_container(installation: Installation, container: ContainerOptions) -> JsonObject:
+def _place_container(container: ContainerTemplate) -> Json:
+    made = _build_container(container)
+    return ConditionalPart((_ALL_IN_ONE,), made) if container.name == "controllers" else made
+
+
+def _build_container(container: ContainerTemplate) -> JsonObject:
+    values = container.values
     ports = [{"name": _name_port(container), "containerPort": container.metrics}]
     if container.https:
         ports.insert(0, {"name": "https", "containerPort": container.https})
     return {
         "name": container.name,
-        "image": installation.image,
-        "imagePullPolicy": "IfNotPresent",
+        "image": "<<image>>",
+        "imagePullPolicy": ValueAt("image.pullPolicy"),
         "command": ["lictor"],
-        "args": _build_arguments(installation, container),
-        "env": [
-            _build_variable("POD_NAME", "metadata.name"),
-            _build_variable("POD_NAMESPACE", "metadata.namespace"),
-        ],
+        "args": ArgumentList(
+            container.command, name_controller(container.controller), values, container.flags
+        ),
+        "env": ExtendedList(
+            [
+                _build_variable("POD_NAME", "metadata.name"),
+                _build_variable("POD_NAMESPACE", "metadata.namespace"),
+                {"name": "XDG_CACHE_HOME", "value": _CACHE},
+            ],
+            ("global.extraEnvVars", f"{values}.extraEnvVars"),
+        ),
         "ports": [{**port, "protocol": "TCP"} for port in ports],
         **_build_probes(container),
-        "resources": container.resources,
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "privileged": False,
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
+        "resources": ValueAt(f"{values}.resources"),
+        "securityContext": ValueAt(f"{values}.securityContext"),
+        "volumeMounts": ExtendedList(
+            [
+                {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+                {"name": "cache", "mountPath": _CACHE},
+            ],
+            (f"{name_controller(container.controller)}.extraVolumeMounts",),
+        ),
     }
 
 
-def _name_port(container: ContainerOptions) -> str:
+def _name_port(container: ContainerTemplate) -> str:
     """Ports of one Pod must have different names."""
-    return "metrics" if container.metrics == _METRICS else "more-metrics"
-
-
-def _build_arguments(installation: Installation, container: ContainerOptions) -> list[str]:
-    names = installation.names
-    flags: dict[str, str] = {
-        **_USUAL_FLAGS,
-        "backgroundServiceAccountName": name_user(installation, "background"),
-        "reportsServiceAccountName": name_user(installation, "reports"),
-        "cleanupServiceAccountName": name_user(installation, "cleanup"),
-        "openreportsEnabled": "true" if installation.open_reports else "",
-        **installation.flags,
-        **container.flags,
-    }
-    return [
-        *container.command,
-        f"--namespace={names.namespace}",
-        f"--prefix={names.prefix}",
-        *(f"--{name}={value}" for name, value in sorted(flags.items()) if value),
-    ]
+    return "more-metrics" if container.metrics == _SECOND_METRICS else "metrics"
 
 
 def _build_variable(name: str, path: str) -> JsonObject:
@@ -228,104 +246,147 @@ def _build_variable(name: str, path: str) -> JsonObject:
     return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 
-def _build_probes(container: ContainerOptions) -> JsonObject:
+def _build_probes(container: ContainerTemplate) -> JsonObject:
     return {
-        # Policies are compiled before the first answer, and there may be many of them.
-        "startupProbe": _build_probe(container, "liveness", period=5, failures=36),
-        "livenessProbe": _build_probe(container, "liveness", period=15, failures=4),
-        "readinessProbe": _build_probe(container, "readiness", period=5, failures=3),
+        f"{name}Probe": _build_probe(container, f"{name}Probe", path)
+        for name, path in (
+            ("startup", "liveness"),
+            ("liveness", "liveness"),
+            ("readiness", "readiness"),
+        )
     }
 
 
-def _build_probe(
-    container: ContainerOptions, what: str, *, period: int, failures: int
-) -> JsonObject:
-    where: JsonObject = {"path": f"/health/{what}", "port": container.https or container.metrics}
+def _build_probe(container: ContainerTemplate, probe: str, path: str) -> ExtendedMap:
+    where: JsonObject = {"path": f"/health/{path}", "port": container.https or container.metrics}
     if container.https:
         where["scheme"] = "HTTPS"
-    return {
-        "httpGet": where,
-        "periodSeconds": period,
-        "timeoutSeconds": 5,
-        "failureThreshold": failures,
-    }
+    return ExtendedMap({"httpGet": where}, f"{name_controller(container.controller)}.{probe}")
 
 
 # --- around them
 
 
-def _build_budget(installation: Installation, workload: WorkloadOptions) -> JsonObject:
+def _build_budget(installation: Installation, workload: WorkloadTemplate) -> Json:
+    budget = f"{workload.values}.podDisruptionBudget"
     spec = {
-        "maxUnavailable": 1,
+        "minAvailable": OptionalValueAt((f"{budget}.minAvailable",)),
+        "maxUnavailable": ConditionalPart(
+            (f"!{budget}.minAvailable",), OptionalValueAt((f"{budget}.maxUnavailable",))
+        ),
         "selector": {"matchLabels": match_labels(installation, workload.component)},
-        # A Pod that is not ready protects nothing: it must not keep a node from being drained.
-        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        "unhealthyPodEvictionPolicy": OptionalValueAt((f"{budget}.unhealthyPodEvictionPolicy",)),
     }
     name = installation.names.controller(workload.controller)
-    return build_object(
+    made = build_object(
         installation, "policy/v1/PodDisruptionBudget", name, workload.component, spec=spec
+    )
+    several = f"{workload.values}.replicas>1"
+    if not workload.conditions:
+        several = f"{several}|{workload.values}.autoscaling.enabled"
+    return workload.when(made, f"{budget}.enabled", several)
+
+
+def _build_autoscaler(installation: Installation, workload: WorkloadTemplate) -> Json:
+    scaling = f"{workload.values}.autoscaling"
+    name = installation.names.controller(workload.controller)
+    loads = [("cpu", "CPU"), ("memory", "Memory")]
+    metrics = [
+        _build_metric(name, f"{scaling}.target{word}UtilizationPercentage") for name, word in loads
+    ]
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+        "minReplicas": ValueAt(f"{scaling}.minReplicas"),
+        "maxReplicas": ValueAt(f"{scaling}.maxReplicas"),
+        "metrics": metrics,
+        "behavior": OptionalValueAt((f"{scaling}.behavior",)),
+    }
+    kind = "autoscaling/v2/HorizontalPodAutoscaler"
+    made = build_object(installation, kind, name, workload.component, spec=spec)
+    return workload.when(made, f"{scaling}.enabled")
+
+
+def _build_metric(name: str, path: str) -> ConditionalPart:
+    target = {"type": "Utilization", "averageUtilization": ValueAt(path)}
+    return ConditionalPart(
+        (path,), {"type": "Resource", "resource": {"name": name, "target": target}}
     )
 
 
-def _build_network_policy(installation: Installation, workload: WorkloadOptions) -> JsonObject:
-    ports = [
-        port
-        for container in workload.containers
-        for port in (container.https, container.metrics)
-        if port
-    ]
+def _build_network_policy(installation: Installation, workload: WorkloadTemplate) -> Json:
+    ports: list[Json] = []
+    for container in _list_containers(workload):
+        found = [{"port": p, "protocol": "TCP"} for p in (container.metrics, container.https) if p]
+        is_second = container.name == "controllers"
+        ports += [ConditionalPart((_ALL_IN_ONE,), each) if is_second else each for each in found]
+    policy = f"{workload.values}.networkPolicy"
+    # From where API servers and Prometheus call is not known here.
+    rule = {"from": OptionalValueAt((f"{policy}.ingressFrom",)), "ports": ports}
     spec = {
         "podSelector": {"matchLabels": match_labels(installation, workload.component)},
         "policyTypes": ["Ingress"],
-        # From where API servers and Prometheus call is not known here.
-        "ingress": [{"ports": [{"port": port, "protocol": "TCP"} for port in sorted(ports)]}],
+        "ingress": [rule],
     }
     name = installation.names.controller(workload.controller)
-    return build_object(
-        installation,
-        "networking.k8s.io/v1/NetworkPolicy",
-        name,
-        workload.component,
-        spec=spec,
-    )
+    kind = "networking.k8s.io/v1/NetworkPolicy"
+    made = build_object(installation, kind, name, workload.component, spec=spec)
+    return workload.when(made, f"{policy}.enabled")
 
 
-def _build_services(installation: Installation) -> list[JsonObject]:
+# --- Services
+
+
+def _build_services(installation: Installation) -> list[Json]:
     """The webhook server, which also answers about cleanup policies, and everyone's metrics."""
     names = installation.names
-    admission = f"{names.service}-metrics"
+    admission, *others = list_workloads()
+    webhook = {"name": "https", "port": 443, "targetPort": _HTTPS, "appProtocol": "https"}
+    service = "admissionController.service"
     made = [
-        _build_service(installation, names.service, "admission", (443, _HTTPS)),
-        _build_service(installation, admission, "admission", (_METRICS, _METRICS)),
+        _build_service(installation, names.service, admission, webhook, service),
+        _build_metrics_service(installation, f"{names.service}-metrics", admission),
     ]
-    if installation.all_in_one:
-        others = f"{names.prefix}-controllers-metrics"
-        return [
-            *made,
-            _build_service(installation, others, "admission", (_METRICS, _SECOND_METRICS)),
-        ]
-    for controller in CONTROLLERS[1:]:
-        name = f"{names.controller(controller)}-metrics"
-        made.append(_build_service(installation, name, controller, (_METRICS, _METRICS)))
+    port = {
+        "name": "metrics",
+        "port": ValueAt("backgroundController.metricsService.port"),
+        "targetPort": _SECOND_METRICS,
+        "appProtocol": "http",
+    }
+    path = "backgroundController.metricsService"
+    together = _build_service(
+        installation, f"{names.prefix}-controllers-metrics", admission, port, path
+    )
+    made.append(ConditionalPart((_ALL_IN_ONE, f"{path}.create"), together))
+    for workload in others:
+        name = f"{names.controller(workload.controller)}-metrics"
+        made.append(_build_metrics_service(installation, name, workload))
     return made
 
 
-def _build_service(
-    installation: Installation, name: str, controller: str, ports: tuple[int, int]
-) -> JsonObject:
-    component = f"{controller}-controller"
-    port, target = ports
-    is_webhook = target == _HTTPS
-    entry = {
-        "name": "https" if is_webhook else "metrics",
-        "port": port,
-        "targetPort": target,
-        "protocol": "TCP",
-        "appProtocol": "https" if is_webhook else "http",
+def _build_metrics_service(
+    installation: Installation, name: str, workload: WorkloadTemplate
+) -> Json:
+    path = f"{workload.values}.metricsService"
+    port = {
+        "name": "metrics",
+        "port": ValueAt(f"{path}.port"),
+        "targetPort": ValueAt(f"{workload.values}.metering.port"),
+        "appProtocol": "http",
     }
+    made = _build_service(installation, name, workload, port, path)
+    return workload.when(made, f"{path}.create")
+
+
+def _build_service(
+    installation: Installation, name: str, workload: WorkloadTemplate, port: JsonObject, path: str
+) -> JsonObject:
+    entry = {**port, "nodePort": OptionalValueAt((f"{path}.nodePort",)), "protocol": "TCP"}
     spec = {
-        "type": "ClusterIP",
-        "selector": match_labels(installation, component),
+        "type": ValueAt(f"{path}.type"),
+        "trafficDistribution": OptionalValueAt((f"{path}.trafficDistribution",)),
+        "selector": match_labels(installation, workload.component),
         "ports": [entry],
     }
-    return build_object(installation, "v1/Service", name, component, spec=spec)
+    made = build_object(installation, "v1/Service", name, workload.component, spec=spec)
+    made["metadata"]["annotations"] = OptionalValueAt((f"{path}.annotations",))
+    return made

@@ -58,7 +58,13 @@ NAMES = [
     ),
     ("PodDisruptionBudget", ["kyverno-admission-controller"]),
     ("NetworkPolicy", [f"kyverno-{name}-controller" for name in CONTROLLERS]),
-    ("Role", [f"kyverno:{name}-controller" for name in CONTROLLERS]),
+    (
+        "Role",
+        [
+            "kyverno:admission-controller:policy-servers",
+            *(f"kyverno:{name}-controller" for name in CONTROLLERS),
+        ],
+    ),
 ]
 
 
@@ -93,6 +99,16 @@ def test_pods_have_time_to_finish(flags, delay, grace):
     spec = pod["spec"]["template"]["spec"]
     assert f"--shutdownDelay={delay}" in spec["containers"][0]["args"]
     assert spec["terminationGracePeriodSeconds"] == grace
+
+
+def test_pods_have_a_place_for_modules_that_is_no_memory():
+    pod = find(USUAL, "Deployment", "lictor-admission-controller")["spec"]["template"]["spec"]
+    (cache,) = [volume["emptyDir"] for volume in pod["volumes"] if volume["name"] == "cache"]
+    assert "medium" not in cache
+    for container in pod["containers"]:
+        variables = {each["name"]: each.get("value") for each in container["env"]}
+        mounts = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
+        assert mounts[variables["XDG_CACHE_HOME"]] == "cache"
 
 
 def test_no_object_is_there_twice():
@@ -275,7 +291,13 @@ def test_policies_and_exceptions_are_written_by_people_only(rule):
         assert "policyexceptions" not in kinds
 
 
-@pytest.mark.parametrize("rule", list_rules(USUAL, "ClusterRole"))
+# Rights for policies with servers and webhooks of their own, whose names nobody knows beforehand.
+WITHOUT_SERVERS = [
+    each for each in USUAL if not each["metadata"]["name"].endswith(":policy-servers")
+]
+
+
+@pytest.mark.parametrize("rule", list_rules(WITHOUT_SERVERS, "ClusterRole"))
 def test_only_our_own_webhooks_and_role_are_changed(rule):
     changed = set(rule["verbs"]) & {"update", "patch", "delete"}
     for kind in ("validatingwebhookconfigurations", "clusterroles"):
@@ -284,13 +306,30 @@ def test_only_our_own_webhooks_and_role_are_changed(rule):
             assert all(name.startswith(("lictor-", "lictor:")) for name in rule["resourceNames"])
 
 
-@pytest.mark.parametrize("rule", list_rules(USUAL, "Role"))
+@pytest.mark.parametrize("rule", list_rules(WITHOUT_SERVERS, "Role"))
 def test_only_our_own_secrets_are_touched(rule):
     if "secrets" in rule["resources"] and rule["verbs"] != ["create"]:
         assert rule["resourceNames"] == [
             "lictor-svc.lictor.svc.lictor-tls-ca",
             "lictor-svc.lictor.svc.lictor-tls-pair",
         ]
+
+
+def test_rights_for_policy_servers_can_be_taken_away():
+    name = "lictor:admission-controller:policy-servers"
+    written = {
+        resource: set(rule["verbs"]) - READ
+        for kind in ("ClusterRole", "Role")
+        for rule in find(USUAL, kind, name)["rules"]
+        for resource in rule["resources"]
+    }
+    # Nobody's policies are rewritten, nobody's Pods are run anywhere but in our own namespace.
+    assert written["clusteradmissionpolicies"] == {"patch"}
+    assert written["validatingwebhookconfigurations"] == {"update", "delete"}
+    assert written["secrets"] == {"update"}
+    assert not any(
+        "deployments" in each["resources"] for each in find(USUAL, "ClusterRole", name)["rules"]
+    )
 
 
 def test_named_secrets_are_the_ones_that_may_be_touched():

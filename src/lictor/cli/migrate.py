@@ -1,0 +1,313 @@
+"""`migrate`: from Kyverno to lictor, and back."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lictor.cli.cluster_options import ask_cluster, count_noun, render_record
+from lictor.cli.flag_command import FlagCommand
+from lictor.cli.migrate_output import render_comparison, render_difference, render_report
+from lictor.errors import UsageError
+from lictor.raw import Json, JsonObject
+from lictor.release import DEFAULT_IMAGE, VERSION
+
+if TYPE_CHECKING:
+    from lictor.cluster.client import Client
+    from lictor.cluster.manifests.installation import Installation
+    from lictor.cluster.migration.inventory import KyvernoInventory
+    from lictor.cluster.migration.verdicts import Comparison, VerdictDifference
+    from lictor.cluster.names import Names
+    from lictor.lint.render import LintReport
+
+_EXAMPLES = """\
+# What would differ if lictor took Kyverno's place in this cluster?
+lictor migrate
+
+# The same for files: helm template, kubectl get -o yaml, folders of policies
+lictor migrate rendered-chart.yaml policies/
+
+# Keep what is there, take over, and go back
+lictor migrate --save kyverno-before.json
+lictor install --namespace kyverno --prefix kyverno --apply
+lictor migrate --restore kyverno-before.json
+
+# Compare both on live requests for an hour, in the cluster
+lictor migrate --compare --in-cluster --for 1h --image registry.example/lictor:0.1.0 | \\
+  kubectl apply -f -
+kubectl logs -n lictor -f job/lictor-compare"""
+_DEFAULT = "kyverno"
+_ADDRESS = re.compile(r"[^/\s]+:[0-9]{1,5}|[-a-z0-9]+/[-a-z0-9]+")
+
+
+@click.command(cls=FlagCommand, arity=(0, None), examples=_EXAMPLES)
+@click.option(
+    "--namespace", default=_DEFAULT, show_default=True, help="Where Kyverno is installed."
+)
+@click.option(
+    "--prefix", default=_DEFAULT, show_default=True, help="Prefix of the names of its objects."
+)
+@click.option(
+    "--image",
+    default=DEFAULT_IMAGE,
+    show_default=True,
+    help="The image of lictor that the plan names.",
+)
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write Kyverno's objects to this file, for --restore; no policies, reports or Secrets.",
+)
+@click.option(
+    "--restore",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Put the objects of this file back in place of lictor's, Pod by Pod.",
+)
+@click.option(
+    "--compare",
+    is_flag=True,
+    help="Judge live requests beside Kyverno, without a say, and tell where answers differ.",
+)
+@click.option(
+    "--for",
+    "duration",
+    default="10m",
+    show_default=True,
+    metavar="DURATION",
+    help="How long --compare goes on.",
+)
+@click.option(
+    "--reached-by",
+    default="",
+    metavar="HOST:PORT|NAMESPACE/SERVICE",
+    help="Where the API server reaches this process with --compare.",
+)
+@click.option(
+    "--in-cluster",
+    is_flag=True,
+    help="With --compare: print the manifests of a Job that does it in the cluster.",
+)
+@click.option("--kubeconfig", default="", help="The kubeconfig file to use.")
+@click.option("--context", default="", help="The context of the kubeconfig to use.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "json")),
+    default="text",
+    help="Output format: text or json.",
+)
+def migrate(
+    *,
+    arguments: tuple[str, ...],
+    save: Path | None,
+    restore: Path | None,
+    compare: bool,
+    kubeconfig: str,
+    context: str,
+    **options: Json,
+) -> int:
+    """Say what would differ if lictor took Kyverno's place, and what to do for that.
+
+    Reads the installation in the cluster, or files in PATHS (rendered charts, exported objects,
+    policies): settings, flags, policies, exceptions, rights, reports. Writes nothing to the
+    cluster, but for --restore, and --compare while it goes on.
+
+    Exits with 0 where everything would work as before, with 1 where something would not, and with 2
+    on a wrong call.
+    """
+    modes = {"--save": save, "--restore": restore, "--compare": compare}
+    given = [name for name, value in modes.items() if value]
+    if len(given) > 1 or (given and arguments):
+        raise UsageError(f"{' and '.join(given)}: not together, and not with PATHS")
+    if compare:
+        return _compare(kubeconfig, context, **options)
+    if restore is not None:
+        return _restore(restore, kubeconfig, context, **options)
+    inventory = _read(arguments, kubeconfig, context, **options)
+    if save is not None:
+        return _save(inventory, save)
+    return _report(inventory, **options)
+
+
+# --- reading
+
+
+def _read(
+    paths: tuple[str, ...], kubeconfig: str, context: str, *, namespace: str, prefix: str, **_: Json
+) -> "KyvernoInventory":
+    from lictor.cluster.migration.inventory import read_inventory, sort_objects
+    from lictor.cluster.names import Names
+
+    names = Names(prefix, namespace)
+    if paths:
+        found = sort_objects(_read_files(paths), names)
+        if found.is_empty and not found.policies:
+            raise UsageError(f"nothing of Kyverno's was found in {', '.join(paths)}")
+        return found
+    found = ask_cluster(kubeconfig, context, lambda client: read_inventory(client, names))
+    if found.is_empty:
+        raise UsageError(
+            f"no installation of Kyverno in namespace {namespace} under the names {prefix}-...; "
+            "--namespace and --prefix say where it is"
+        )
+    return found
+
+
+def _read_files(paths: Iterable[str]) -> Iterator[JsonObject]:
+    from lictor.load.policies import is_list
+    from lictor.load.yaml import iter_documents
+    from lictor.offline.sources import read_policies
+
+    for text in read_policies(paths):
+        for document in iter_documents(text.content, text.path):
+            body = document.body
+            items = body.get("items") if isinstance(body, dict) and is_list(body) else [body]
+            for each in items or ():
+                if isinstance(each, dict) and _is_named(each):
+                    yield each
+
+
+def _is_named(body: JsonObject) -> bool:
+    metadata = body.get("metadata")
+    has_name = isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+    return has_name and all(isinstance(body.get(part), str) for part in ("apiVersion", "kind"))
+
+
+# --- keeping and bringing back
+
+
+def _save(inventory: "KyvernoInventory", file: Path) -> int:
+    import json
+
+    from lictor.cluster.migration.restoring import collect_saved
+
+    saved = collect_saved(inventory)
+    whole = {"apiVersion": "v1", "kind": "List", "items": saved}
+    file.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    click.echo(f"{count_noun(len(saved), 'object')} written to {file}")
+    return 0
+
+
+def _restore(
+    file: Path, kubeconfig: str, context: str, *, namespace: str, prefix: str, **_: Json
+) -> int:
+    from lictor.cluster.migration.restoring import restore_objects
+    from lictor.cluster.names import Names
+
+    saved = list(_read_files([str(file)]))
+
+    async def restore(client: "Client") -> None:
+        async for line in restore_objects(client, Names(prefix, namespace), saved):
+            click.echo(line)
+
+    ask_cluster(kubeconfig, context, restore)
+    return 0
+
+
+# --- comparing
+
+
+def _compare(  # noqa: PLR0913  (one for each option)
+    kubeconfig: str,
+    context: str,
+    *,
+    namespace: str,
+    prefix: str,
+    duration: str,
+    reached_by: str,
+    in_cluster: bool,
+    image: str,
+    form: str,
+) -> int:
+    from lictor.cluster.flags import is_duration
+    from lictor.cluster.names import Names
+
+    if not is_duration(duration):
+        raise UsageError(f"--for {duration}: write a duration such as 30s or 15m")
+    names = Names(prefix, namespace)
+    if in_cluster:
+        return _print_job(names, image, duration, form)
+    if not _ADDRESS.fullmatch(reached_by):
+        raise UsageError(
+            "--compare needs --reached-by HOST:PORT or NAMESPACE/SERVICE, where the API server "
+            "reaches this process; --in-cluster prints a Job that runs where it is reached"
+        )
+    return _compare_live(names, duration, reached_by, form, (kubeconfig, context))
+
+
+def _print_job(names: "Names", image: str, duration: str, form: str) -> int:
+    from lictor.cli.crds import render_manifests
+    from lictor.cluster.migration.compare_job import CompareJob, build_compare_job
+    from lictor.serve.comparison import CONFIGURATION
+
+    manifests = build_compare_job(CompareJob(names, image, duration, CONFIGURATION))
+    click.echo(render_manifests(manifests, "json" if form == "json" else "yaml"), nl=False)
+    return 0
+
+
+def _compare_live(
+    names: "Names", duration: str, reached_by: str, form: str, config: tuple[str, str]
+) -> int:
+    from lictor.cluster.manifests.taking_over import list_predecessors, list_unusual, read_flags
+    from lictor.lang.duration import NANOSECONDS, parse_duration
+    from lictor.serve.comparison import CompareOptions, LiveComparison
+
+    kubeconfig, context = config
+    port = int(reached_by.rpartition(":")[2]) if ":" in reached_by else 9443
+    installation = _describe_installation(names, "")
+
+    async def run(client: "Client") -> "Comparison":
+        flags = read_flags(await list_predecessors(client, installation), installation)
+        arguments = [f"--{name}={value}" for name, value in list_unusual(flags).items()]
+        given = {"kubeconfig": kubeconfig, "context": context}
+        arguments += [f"--{name}={value}" for name, value in given.items() if value]
+        options = CompareOptions(
+            seconds=parse_duration(duration) / NANOSECONDS,
+            address=reached_by,
+            port=port,
+            arguments=tuple(arguments),
+        )
+        tell = _tell_difference if form == "text" else (lambda _: None)
+        return await LiveComparison(client, names, options, tell).run()
+
+    found = ask_cluster(kubeconfig, context, run)
+    click.echo(render_record(found) if form == "json" else render_comparison(found), nl=False)
+    return 0 if found.is_alike else 1
+
+
+def _tell_difference(found: "VerdictDifference") -> None:
+    click.echo(render_difference(found), nl=False)
+
+
+# --- telling
+
+
+def _describe_installation(names: "Names", image: str) -> "Installation":
+    from lictor.cluster.manifests.installation import Installation
+
+    return Installation(
+        image=image, version=VERSION, prefix=names.prefix, namespace=names.namespace
+    )
+
+
+def _report(inventory: "KyvernoInventory", *, image: str, form: str, **_: Json) -> int:
+    from lictor.cluster.migration.plan import build_plan
+    from lictor.cluster.migration.report import build_report
+
+    installation = _describe_installation(inventory.names, image)
+    report = build_report(inventory, installation, _lint)
+    plan = build_plan(report, image)
+    if form == "json":
+        click.echo(render_record({"report": report, "plan": plan}), nl=False)
+    else:
+        click.echo(render_report(report, plan), nl=False)
+    return 0 if report.is_clear else 1
+
+
+def _lint(texts: "Iterable[tuple[str, bytes]]") -> "LintReport":
+    from lictor.lint.run import lint_texts
+    from lictor.offline.records import FILE_RECORDS
+
+    return lint_texts(texts, FILE_RECORDS)
