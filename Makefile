@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp
 SHARED ?= ../shared
 UV_VERSION := 0.13.7
 
-.PHONY: setup demo test test-cluster test-images check fix conformance conformance-cluster bench facts fuzz siege dependencies lock clean
+.PHONY: setup demo test test-cluster test-kubewarden test-page test-images test-packages check fix conformance conformance-cluster bench facts chart fuzz siege dependencies lock image image-base sbom packages clean
 
 # Bytecode is written here because start-up counts, and some environments keep Python from writing it.
 setup: $(STAMP)
@@ -21,17 +21,26 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup
 	@$(BIN)/python scripts/demo.py
 
+# More processes than cores: many tests wait for others.
 test: setup
-	@$(BIN)/python -m pytest -q -n auto
+	@$(BIN)/python -m pytest -q -n $(or $(WORKERS),4)
 
 # On the cluster inside lictor and on a real control plane, which is built through Go modules the first time; that half is skipped in one
 # line where there is no Go. LICTOR_CLUSTER=embedded or real chooses. SLOW=1 adds tests that take minutes. These tests kill and wait on a clock:
 # what fails on a busy machine gets one more try, in the open.
 CLUSTER_TESTS = LICTOR_CLUSTER_TESTS=1 $(BIN)/python -m pytest -q tests/cluster $(if $(SLOW),,-m "not slow")
 test-cluster: setup
-	@$(CLUSTER_TESTS) -n 2 --dist loadfile || { \
+	@$(CLUSTER_TESTS) -n 3 --dist loadfile --no-loadscope-reorder || { \
 	    echo "test-cluster: one more try for those that failed"; \
 	    $(CLUSTER_TESTS) --last-failed --last-failed-no-failures none; }
+
+# Policy servers and command lines as Kubewarden has them, with guests that are built by Go the first time.
+test-kubewarden: setup
+	@LICTOR_KUBEWARDEN_TESTS=1 $(BIN)/python -m pytest -q tests/conformance/test_policy_server.py tests/conformance/test_kwctl.py -n 2 --dist loadfile
+
+# The page in a real browser: Chromium of the system, and axe-core from npm; skipped in one line where they are missing.
+test-page: setup
+	@LICTOR_PAGE_TESTS=1 $(BIN)/python -m pytest -q tests/page -n 2 --dist loadfile
 
 # Images that real cosign and notation sign; the tools are built through Go modules the first time (6 minutes of CPU), and skipped in one line
 # where there is no Go.
@@ -66,6 +75,11 @@ bench: setup
 facts: setup
 	@$(BIN)/python scripts/make_facts.py
 
+# charts/lictor and its page, from the manifests of `lictor install`.
+chart: setup
+	@$(BIN)/python scripts/make_chart.py
+	@$(BIN)/python scripts/make_chart_page.py
+
 fuzz: setup
 	@$(BIN)/python tests/fuzz/run_fuzz.py --examples $(or $(EXAMPLES),200000)
 
@@ -84,7 +98,33 @@ lock:
 	@printf 'pip>=25.3\nsetuptools>=77\nwheel\n' > build-requirements.tmp
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate \
 	    --python-version 3.11 --group dev pyproject.toml build-requirements.tmp -o requirements.lock
+# What running takes, with setuptools to install from the source: the image, the GitHub Action and the kubectl plug-in use it.
+	@printf 'setuptools>=77\n' > build-requirements.tmp
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	    --python-version 3.11 --extra tracing --constraint requirements.lock pyproject.toml build-requirements.tmp -o requirements-run.lock
 	@rm -f build-requirements.tmp
+
+# IMAGE=another name. BUILDER=buildah|podman|docker. BASE=image with Python (make image-base makes one of Debian's packages). TARGET=with-shell
+# for runners that start a shell. IMAGE_FLAGS=flags for the builder, as --isolation=chroot. See docs/image.md.
+image: setup
+	@$(BIN)/python scripts/make_image.py $(if $(IMAGE),--tag $(IMAGE)) $(if $(BUILDER),--builder $(BUILDER)) $(if $(BASE),--base $(BASE)) \
+	    $(if $(TARGET),--target $(TARGET)) -- $(IMAGE_FLAGS)
+
+image-base:
+	@scripts/make_base_image.sh $(BASE)
+
+# What lictor consists of, as CycloneDX: build/lictor.cdx.json.
+sbom: setup
+	@$(BIN)/python scripts/make_sbom.py
+
+# Wheel, sdist and the archive for krew, into dist/.
+packages: setup
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 315532800) $(BIN)/python -m build --no-isolation
+	@$(BIN)/python scripts/make_krew.py
+
+# Packages as users get them, by the real tools: wheel, pre-commit, kubectl, the Action's steps, the image. Fetches the packages of the lock once.
+test-packages: setup
+	@LICTOR_PACKAGE_TESTS=1 $(BIN)/python -m pytest -q tests/packages
 
 clean:
 	@rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
