@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
-from lictor.cli.controller_flags import WITHOUT_EFFECT, ControllerCommand
+from lictor.cli.controller_flags import ControllerCommand
 from lictor.cli.main import PROGRAM, cli
+from lictor.cluster.flags import WITHOUT_EFFECT
 from lictor.cluster.settings import read_settings
 from lictor.serve.metrics_settings import read_metrics_settings
 
@@ -38,6 +39,7 @@ SETTINGS = {
     "matchConditions": ("JSON list of CEL conditions for our webhooks", "none"),
     "updateRequestThreshold": ("update requests that may wait before no more are made", "1000"),
     "maxContextSize": ("bytes that the context of one rule may hold", "`2Mi`"),
+    "logLevel": ("how much is logged: error, warning, info, debug, trace", "as `--v` says"),
 }
 METRICS_SETTINGS = {
     "namespaces": ("`include` and `exclude`, lists of namespaces, as JSON", "all are shown"),

@@ -1,21 +1,25 @@
 """`apply`: evaluates policies on resources from files or from a cluster."""
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
 import click
 
-from lictor.cli.apply_output import ApplyPrinter, print_summary, print_unusable
+from lictor.cli.apply_output import ApplyPrinter, PrinterFlags, print_summary, print_unusable
+from lictor.cli.color import wants_color
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes, slice_option
 from lictor.errors import LoadError
-from lictor.offline.apply_plan import APPLY_FORMATS, ApplyFlags, check_flags, make_plan, parse_ttl
-from lictor.offline.apply_run import (
-    ApplyOutput,
-    ApplyPlan,
-    ApplyRun,
-    OutputOptions,
+from lictor.offline.apply_outputs import ApplyOutput
+from lictor.offline.apply_plan import (
+    APPLY_FORMATS,
+    ApplyFlags,
+    check_flags,
+    choose_options,
+    list_output_files,
+    make_plan,
+    parse_ttl,
 )
+from lictor.offline.apply_run import ApplyPlan, ApplyRun
 from lictor.offline.input_files import (
     read_resource_texts,
 )
@@ -29,7 +33,7 @@ from lictor.offline.sources import (
     read_policies,
 )
 from lictor.raw import Json
-from lictor.report.policy_report import REPORT_APIS, ReportFormat
+from lictor.report.policy_report import REPORT_APIS
 from lictor.report.summary import Counts
 
 if TYPE_CHECKING:
@@ -53,7 +57,13 @@ lictor apply https://github.com/OWNER/REPOSITORY/FOLDER --git-branch main --reso
 lictor apply policy.yaml --cluster
 
 # Show what is wrong beside the lines of a pull request
-lictor apply policies/ --resource resources/ --output-format sarif"""
+lictor apply policies/ --resource resources/ --output-format sarif
+
+# Show only what failed, and write reports for programs in the same run
+lictor apply policies/ -r resources/ --failed-only --output-file sarif=r.sarif,junit=r.xml
+
+# Write one HTML file for people
+lictor apply policies/ --resource resources/ --output-format html --output report.html"""
 
 
 @click.command(
@@ -86,8 +96,14 @@ lictor apply policies/ --resource resources/ --output-format sarif"""
     "--output-format",
     type=WordText(APPLY_FORMATS),
     default="yaml",
-    help="yaml, json, markdown, junit or sarif (default yaml).",
+    help="yaml, json, markdown, junit, sarif, github or html (default yaml).",
 )
+@slice_option(
+    "--output-file", help="Write another format to a file, FORMAT=FILE; may be given several times."
+)
+@click.option("--failed-only", is_flag=True, help="Show only what failed, and where.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but what failed, and where.")
+@click.option("--file-names", is_flag=True, help="Show file, line and column in text.")
 @click.option(
     "--report-api",
     type=WordText(REPORT_APIS),
@@ -168,21 +184,21 @@ def run_apply(flags: ApplyFlags) -> int:
 
 
 def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
-    options = OutputOptions(
-        output=flags.chosen_output,
-        format=ReportFormat.JSON if flags.output_format == "json" else ReportFormat.YAML,
-        timestamp=int(time.time()),
-        audit_warn=flags.audit_warn,
-        show_unchanged=flags.stdin,
-        report_api=flags.report_api,
+    options = choose_options(flags, int(time.time()))
+    files = list_output_files(flags, options)
+    color = wants_color(unless=flags.remove_color)
+    printer = ApplyPrinter(
+        options,
+        PrinterFlags(
+            color=color, detailed=flags.detailed_results, piped=flags.stdin, quiet=flags.quiet
+        ),
     )
-    color = not flags.remove_color and sys.stdout.isatty()
-    printer = ApplyPrinter(options, color=color, detailed=flags.detailed_results, piped=flags.stdin)
     if flags.output:
         printer.write_to(flags.output)
+    printer.add_files(files)
     policies = _load_policies(flags, printer, live)
-    files = flags.resource_paths if live is None else live.files
-    texts = tuple(read_resource_texts(files, printer.say))
+    paths = flags.resource_paths if live is None else live.files
+    texts = tuple(read_resource_texts(paths, printer.say))
     if live is None:
         plan = make_plan(flags, policies, texts)
     else:
@@ -190,20 +206,30 @@ def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
         plan = live.complete(make_plan(flags, policies, texts, stored))
     for ignored in plan.requests.values.ignored_settings:
         click.echo(f"warning: --set {ignored}: not of the form NAME=VALUE, ignored", err=True)
-    application = ApplyRun(plan, options) if live is None else live.build(plan, options)
+    more = tuple(file.options for file in files)
+    application = ApplyRun(plan, options, more) if live is None else live.build(plan, options, more)
+    _check_count(application, paths)
     _print_banner(flags, application, plan, printer)
     printer.counts += application.unusable_count
     print_unusable(policies, printer)
     printer.print_all(application, parse_ttl(flags.generated_exception_ttl))
     _print_cleanups(plan, printer, live)
-    if options.output is ApplyOutput.TEXT:
+    if options.output is ApplyOutput.TEXT and not flags.quiet:
         print_summary(printer)
     return choose_exit_code(printer.counts, flags, printer)
 
 
+def _check_count(application: ApplyRun, paths: tuple[str, ...]) -> None:
+    for skipped in application.skipped:
+        click.echo(f"warning: {skipped}", err=True)
+    if paths and not application.count:
+        # Nothing was judged: a wrong folder must not look like a pass.
+        raise LoadError(f"no resources were found in {', '.join(paths)}")
+
+
 def _print_cleanups(plan: ApplyPlan, printer: ApplyPrinter, live: "LiveRun | None") -> None:
     """What policies would delete; that is no verdict, and counts for nothing."""
-    if not plan.policies.deletions:
+    if not plan.policies.deletions or printer.is_quiet:
         return
     from lictor.offline.deletions import list_cleanups
 
@@ -233,10 +259,12 @@ def _load_policies(
     flags: ApplyFlags, printer: ApplyPrinter, live: "LiveRun | None"
 ) -> LoadedPolicies:
     if live is not None and not flags.policies:
-        policies = load_policy_files(live.read_policies())
+        texts = tuple(live.read_policies())
     else:
         access = GitAccess(flags.git_branch, flags.username, flags.password)
-        policies = load_policy_files(read_policies(flags.policies, PolicySource(access)))
+        texts = tuple(read_policies(flags.policies, PolicySource(access)))
+    printer.policy_texts = texts
+    policies = load_policy_files(texts)
     for warning in policies.warnings:
         click.echo(f"warning: {warning}", err=True)
     print_notes(policies.notes)
@@ -251,7 +279,9 @@ def _load_policies(
 def _print_banner(
     flags: ApplyFlags, application: ApplyRun, plan: ApplyPlan, printer: ApplyPrinter
 ) -> None:
-    if flags.chosen_output not in (ApplyOutput.TEXT, ApplyOutput.TABLE) or flags.stdin:
+    if flags.chosen_output not in (ApplyOutput.TEXT, ApplyOutput.TABLE):
+        return
+    if flags.stdin or flags.quiet:
         return
     rules = application.rule_count + len(plan.policies.unusable)
     text = f"\nApplying {rules} policy rule(s) to {application.count} resource(s)"

@@ -1,30 +1,30 @@
-"""Prints what `apply` found: text, table, report, exceptions, Markdown, JUnit or SARIF."""
+"""Prints what `apply` found: text, table, report, exceptions, Markdown, JUnit, SARIF or HTML."""
 
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TextIO, TypeVar, assert_never
 
 import click
+import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import UsageError
-from lictor.model.request import Request
-from lictor.model.result import Verdict
-from lictor.offline.apply_run import (
+from lictor.model.finding import Location
+from lictor.model.result import Result, Verdict
+from lictor.offline.apply_outputs import (
     ApplyOutput,
-    ApplyRun,
     ChangedObject,
-    DocumentPosition,
-    DocumentResult,
     OutputOptions,
     ResourceOutput,
 )
-from lictor.offline.generated_exceptions import build_exceptions
+from lictor.offline.apply_plan import OutputFile
+from lictor.offline.apply_run import ApplyRun, DocumentResult
 from lictor.offline.policies import LoadedPolicies
 from lictor.offline.sources import SourceText
 from lictor.release import VERSION
+from lictor.report.exceptions import build_exceptions
 from lictor.report.json_text import render_json
 from lictor.report.outcomes import TestOutcome
 from lictor.report.policy_report import ReportFormat, stream_report
@@ -119,19 +119,33 @@ def _create(path: str) -> TextIO:
         raise UsageError(f"failed to create file ({path}: {error.strerror})") from error
 
 
+class PrinterFlags(msgspec.Struct, frozen=True):
+    """How outputs are shown, whatever their form."""
+
+    color: bool = False
+    detailed: bool = False
+    # Only objects go to stdout then: the next program in the pipe reads them.
+    piped: bool = False
+    # Nothing is printed but what is wrong.
+    quiet: bool = False
+
+
 class ApplyPrinter:
     """Prints outputs as they come, and adds up what they count."""
 
-    def __init__(self, options: OutputOptions, *, color: bool, detailed: bool, piped: bool) -> None:
+    def __init__(self, options: OutputOptions, flags: PrinterFlags) -> None:
         self._options = options
-        self._color = color
-        self._detailed = detailed
-        # Only objects go to stdout then: the next program in the pipe reads them.
-        self._piped = piped
+        self._flags = flags
+        self._piped = flags.piped
+        self.is_quiet = flags.quiet
         self._notes: set[str] = set()
         self._out: TextIO | None = None
         self._files: ObjectFiles | None = None
+        # Each with the outputs that are for it.
+        self._more: list[tuple[ApplyPrinter, list[ResourceOutput]]] = []
         self.counts = Counts()
+        # Of all policies, for formats that show them.
+        self.policy_texts: tuple[SourceText, ...] = ()
 
     def write_to(self, path: str) -> None:
         """Write reports to a file, or the objects that are made to a file or folder."""
@@ -139,6 +153,13 @@ class ApplyPrinter:
             self._files = ObjectFiles(path)
         else:
             self._out = _create(path)
+
+    def add_files(self, files: Iterable[OutputFile]) -> None:
+        """Write to these files as well; they are created at once, so that no run is in vain."""
+        for file in files:
+            printer = ApplyPrinter(file.options, replace(self._flags, color=False))
+            printer.write_to(file.path)
+            self._more.append((printer, []))
 
     def _print(self, text: str) -> None:
         """Results: what a program reads."""
@@ -151,20 +172,31 @@ class ApplyPrinter:
     def print_all(self, application: ApplyRun, ttl: int) -> None:
         """Run, and print everything."""
         judged = self._count(track(application.run(), application.count, "Judging"))
-        output = self._options.output
-        if output is ApplyOutput.TEXT:
-            self._print_text(judged)
-        elif output is ApplyOutput.REPORT:
-            chunks = (output.report for output in _list_outputs(judged))
-            options = self._options
-            for text in stream_report(chunks, options.format, options.report_api):
-                (self._out or sys.stdout).write(text)
-        elif output is ApplyOutput.EXCEPTIONS:
-            self._print_exceptions(judged, ttl)
-        elif output is ApplyOutput.SARIF:
-            self._print_sarif(judged, application.texts)
-        else:
-            self._print_rows(judged)
+        self.print_outputs((each for found in judged for each in found.outputs), ttl)
+        for printer, outputs in self._more:
+            printer.policy_texts = self.policy_texts
+            printer.print_outputs(outputs, ttl)
+
+    def print_outputs(self, outputs: Iterable[ResourceOutput], ttl: int) -> None:
+        """Print outputs in the form that was chosen, and close the file that they go to."""
+        options = self._options
+        match options.output:
+            case ApplyOutput.TEXT:
+                self._print_text(outputs)
+            case ApplyOutput.REPORT:
+                chunks = (output.report for output in outputs)
+                for text in stream_report(chunks, options.format, options.report_api):
+                    (self._out or sys.stdout).write(text)
+            case ApplyOutput.EXCEPTIONS:
+                self._print_exceptions(outputs, ttl)
+            case ApplyOutput.SARIF | ApplyOutput.GITHUB:
+                self._print(_render_located(outputs, options))
+            case ApplyOutput.HTML:
+                self._print_html(outputs)
+            case ApplyOutput.TABLE | ApplyOutput.MARKDOWN | ApplyOutput.JUNIT:
+                self._print_rows(outputs)
+            case _:
+                assert_never(options.output)
         if self._out is not None:
             self._out.close()
 
@@ -173,15 +205,17 @@ class ApplyPrinter:
             if found.problem:
                 click.echo(f"failed to apply policies on resource ({found.problem})", err=True)
             for note in found.notes:
-                if note not in self._notes:
+                if note not in self._notes and not self.is_quiet:
                     self._notes.add(note)
                     click.echo(f"note: {note}", err=True)
             for output in found.outputs:
                 self.counts += output.counts
+            for (_, kept), outputs in zip(self._more, found.more, strict=False):
+                kept.extend(outputs)
             yield found
 
-    def _print_text(self, judged: Iterable[DocumentResult]) -> None:
-        for output in _list_outputs(judged):
+    def _print_text(self, outputs: Iterable[ResourceOutput]) -> None:
+        for output in outputs:
             self._print_made(output)
             if output.text:
                 click.echo(output.text, nl=False, err=self._piped)
@@ -208,9 +242,9 @@ class ApplyPrinter:
             for target in made.targets:
                 click.echo(f"\n{target}\n---\n")
 
-    def _print_rows(self, judged: Iterable[DocumentResult]) -> None:
+    def _print_rows(self, outputs: Iterable[ResourceOutput]) -> None:
         rows: list[TestOutcome] = []
-        for output in _list_outputs(judged):
+        for output in outputs:
             self._print_made(output)
             first = len(rows) + 1
             rows += [replace(row, id=n) for n, row in enumerate(output.outcomes, first)]
@@ -221,41 +255,53 @@ class ApplyPrinter:
         if self._options.output is ApplyOutput.TABLE:
             from lictor.report.table import render_table
 
-            return render_table(rows, detailed=self._detailed, color=self._color)
+            return render_table(rows, detailed=self._flags.detailed, color=self._flags.color)
         if self._options.output is ApplyOutput.JUNIT:
             from lictor.report.outcome_formats import render_junit
 
-            return render_junit(rows, detailed=self._detailed)
+            return render_junit(rows, detailed=self._flags.detailed)
         from lictor.report.outcome_formats import render_markdown
 
-        return render_markdown(rows, detailed=self._detailed)
+        return render_markdown(rows, detailed=self._flags.detailed)
 
-    def _print_exceptions(self, judged: Iterable[DocumentResult], ttl: int) -> None:
-        verdicts = (verdict for verdict, _ in _list_failures(judged))
+    def _print_exceptions(self, outputs: Iterable[ResourceOutput], ttl: int) -> None:
+        verdicts = (output.failures for output in outputs if output.failures is not None)
         is_json = self._options.format is ReportFormat.JSON
         for exception in build_exceptions(verdicts, ttl, audit_warn=self._options.audit_warn):
             text = render_json(exception) if is_json else render_yaml(exception)
             self._print(f"{text}\n" if is_json else f"---\n{text}\n")
 
-    def _print_sarif(self, judged: Iterable[DocumentResult], texts: tuple[SourceText, ...]) -> None:
-        from lictor.model.finding import Location
-        from lictor.report.sarif import render_sarif
+    def _print_html(self, outputs: Iterable[ResourceOutput]) -> None:
+        from lictor.offline.html_report import HtmlReport
 
-        found = list(_list_failures(judged))
-        places = {id(verdict.request): place for verdict, place in found}
-        lines = _compile_lines(texts)
+        report = HtmlReport(self._options.timestamp)
+        report.add_policies(self.policy_texts)
+        for output in outputs:
+            if output.page_report:
+                report.add(output.page_report, output.failures, output.place)
+        self._print(report.render())
 
-        def locate(request: Request) -> Location | None:
-            place = places.get(id(request))
-            return None if place is None else Location(texts[place.text].path, lines(place))
 
-        log = render_sarif(
-            (verdict for verdict, _ in found),
-            locate=locate,
-            version=VERSION,
-            audit_warn=self._options.audit_warn,
-        )
-        self._print(log)
+def _render_located(outputs: Iterable[ResourceOutput], options: OutputOptions) -> str:
+    """The formats that point at fields in files."""
+    verdicts: list[Verdict] = []
+    places: dict[int, Location | None] = {}
+    for output in outputs:
+        if output.failures is not None:
+            verdicts.append(output.failures)
+            named = zip(output.failures.results, output.locations, strict=True)
+            places.update((id(result), place) for result, place in named)
+
+    def locate(result: Result) -> Location | None:
+        return places.get(id(result))
+
+    if options.output is ApplyOutput.GITHUB:
+        from lictor.report.github import render_github
+
+        return render_github(verdicts, locate=locate, audit_warn=options.audit_warn)
+    from lictor.report.sarif import render_sarif
+
+    return render_sarif(verdicts, locate=locate, version=VERSION, audit_warn=options.audit_warn)
 
 
 _FOR_PEOPLE = frozenset({ApplyOutput.TEXT, ApplyOutput.TABLE})
@@ -276,35 +322,3 @@ def print_unusable(policies: LoadedPolicies, printer: ApplyPrinter) -> None:
 def print_summary(printer: ApplyPrinter) -> None:
     """The line with the counts."""
     printer.say(f"\n{render_counts(printer.counts)}")
-
-
-def _list_outputs(judged: Iterable[DocumentResult]) -> Iterator[ResourceOutput]:
-    for found in judged:
-        yield from found.outputs
-
-
-def _list_failures(
-    judged: Iterable[DocumentResult],
-) -> Iterator[tuple[Verdict, DocumentPosition | None]]:
-    for found in judged:
-        for output in found.outputs:
-            if output.failures is not None:
-                yield output.failures, found.place
-
-
-def _compile_lines(texts: tuple[SourceText, ...]) -> Callable[[DocumentPosition], int]:
-    """The line at which a place begins; counts on from the last one asked for."""
-    last: dict[int, tuple[int, int]] = {}
-
-    def line_of(place: DocumentPosition) -> int:
-        position, line = last.get(place.text, (0, 1))
-        content = texts[place.text].content
-        start = place.span.start
-        if start < position:
-            position, line = 0, 1
-        line += content.count(b"\n", position, start)
-        last[place.text] = (start, line)
-        # A document that begins with its separator stands on the line after it.
-        return line + 1 if content.startswith(b"---", start) else line
-
-    return line_of

@@ -70,7 +70,7 @@ def count_noun(number: int, noun: str) -> str:
 
 def render_columns(rows: Sequence[tuple[str, ...]], indent: str = "  ") -> list[str]:
     """Rows as lines with columns of equal width; no character of theirs can steer a terminal."""
-    clean = [tuple(_clean(cell) for cell in row) for row in rows]
+    clean = [tuple(clean_line(cell) for cell in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*clean, strict=True)]
     return [
         indent + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
@@ -78,5 +78,6 @@ def render_columns(rows: Sequence[tuple[str, ...]], indent: str = "  ") -> list[
     ]
 
 
-def _clean(text: str) -> str:
+def clean_line(text: str) -> str:
+    """The text without signs that steer a terminal, or begin a new line."""
     return "".join(sign if sign.isprintable() else " " for sign in text)

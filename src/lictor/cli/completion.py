@@ -1,8 +1,10 @@
 """`completion`: prints the script that lets a shell complete commands and flags."""
 
 import os
+import sys
 
 import click
+import orjson
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
@@ -28,6 +30,9 @@ lictor completion zsh > "${fpath[1]}/_lictor"
 # fish
 lictor completion fish > ~/.config/fish/completions/lictor.fish
 
+# elvish
+lictor completion elvish > ~/.config/elvish/lib/lictor.elv
+
 # PowerShell
 lictor completion powershell | Out-String | Invoke-Expression"""
 
@@ -47,6 +52,24 @@ Register-ArgumentCompleter -Native -CommandName %(prog_name)s -ScriptBlock {
         }
     }
     Remove-Item Env:COMP_WORDS, Env:COMP_WORD, Env:%(complete_var)s
+}
+"""
+
+
+_ELVISH = """\
+use str
+
+set edit:completion:arg-completer[%(prog_name)s] = {|@words|
+    tmp E:COMP_WORDS = (put $words | to-json)
+    tmp E:%(complete_var)s = elvish_complete
+    %(prog_name)s | from-lines | each {|line|
+        var kind value text = (str:split &max=3 "\\t" $line)
+        if (eq $kind plain) {
+            edit:complex-candidate $value &display=$value' '$text
+        } else {
+            edit:complete-filename $@words
+        }
+    }
 }
 """
 
@@ -78,8 +101,20 @@ class PowerShellComplete(ShellComplete):
         return f"{item.type}\t{item.value}\t{item.help or ''}"
 
 
+class ElvishComplete(PowerShellComplete):
+    """Completion for elvish, which hands all words over as JSON; the last is incomplete."""
+
+    name = "elvish"
+    source_template = _ELVISH
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        words = orjson.loads(os.environ.get("COMP_WORDS") or "[]")[1:] or [""]
+        return words[:-1], words[-1]
+
+
 _SHELLS: dict[str, type[ShellComplete]] = {
     "bash": EqualsBashComplete,
+    "elvish": ElvishComplete,
     "fish": FishComplete,
     "powershell": PowerShellComplete,
     "zsh": ZshComplete,
@@ -89,17 +124,21 @@ _SHELLS: dict[str, type[ShellComplete]] = {
 @click.command(cls=FlagCommand, arity=(1, 1), argument_type=WordText(_SHELLS), examples=_EXAMPLES)
 @click.pass_context
 def completion(ctx: click.Context, arguments: tuple[str, ...]) -> None:
-    """Print the completion script for a shell: bash, zsh, fish or powershell."""
-    shell = _SHELLS.get(arguments[0])
-    if shell is None:
+    """Print the completion script for a shell: bash, zsh, fish, elvish or powershell."""
+    if arguments[0] not in _SHELLS:
         raise click.UsageError(
             f'invalid argument "{arguments[0]}" for "{ctx.command_path}": choose one of '
             f"{', '.join(_SHELLS)}",
             ctx,
         )
-    made = shell(ctx.find_root().command, {}, PROGRAM, COMPLETION_VARIABLE)
+    click.echo(render_script(ctx.find_root().command, arguments[0]), nl=False)
+
+
+def render_script(root: click.Command, shell: str) -> str:
+    """The script that lets a shell ask for completions."""
+    made = _SHELLS[shell](root, {}, PROGRAM, COMPLETION_VARIABLE)
     # Not made.source(): click would start bash to ask for its version.
-    click.echo(made.source_template % made.source_vars(), nl=False)
+    return made.source_template % made.source_vars()
 
 
 def answer_shell(root: click.Command, instruction: str) -> int:
@@ -107,3 +146,24 @@ def answer_shell(root: click.Command, instruction: str) -> int:
     for shell in _SHELLS.values():
         add_completion_class(shell)
     return shell_complete(root, {}, PROGRAM, COMPLETION_VARIABLE, instruction)
+
+
+def answer_kubectl() -> int:
+    """Answer kubectl for its plug-in `kubectl lictor`: one word a line, and what else to offer."""
+    from lictor.cli.main import cli
+
+    *words, incomplete = sys.argv[1:] or [""]
+    items = ShellComplete(cli, {}, PROGRAM, COMPLETION_VARIABLE).get_completions(words, incomplete)
+    kinds = {item.type for item in items}
+    for item in items:
+        if item.type == "plain":
+            click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
+    click.echo(f":{_list_kubectl_offers(kinds)}")
+    return 0
+
+
+def _list_kubectl_offers(kinds: set[str]) -> int:
+    """The numbers that kubectl, as every program made with cobra, knows for this."""
+    if "file" in kinds:
+        return 0
+    return 16 if "dir" in kinds else 4

@@ -8,11 +8,18 @@ from pathlib import Path
 import click
 import msgspec
 
-from lictor.cli.flag_command import FlagCommand, read_bool
-from lictor.cluster.flags import Flags
+from lictor.cli.flag_command import FlagCommand
+from lictor.cluster.flags import (
+    CHOICES,
+    FLAG_FIELDS,
+    IGNORED,
+    REASONS,
+    Flags,
+    is_duration,
+    read_flag_value,
+)
 from lictor.cluster.names import Names
 from lictor.errors import UsageError
-from lictor.lang.duration import parse_duration
 from lictor.raw import Json
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -33,11 +40,11 @@ def with_flags(function: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(function)
     def call(**given: Json) -> None:
-        fields = {field.name: given.pop(field.name) for field in _FIELDS.values()}
+        fields = {field.name: given.pop(field.name) for field in FLAG_FIELDS.values()}
         names = Names(prefix=given.pop("prefix"), namespace=given.pop("namespace"))
         function(flags=Flags(**fields), names=names, **given)
 
-    options = [_build_option(name) for name in sorted(_FIELDS, key=str.lower)]
+    options = [_build_option(name) for name in sorted(FLAG_FIELDS, key=str.lower)]
     for option in reversed([*_build_name_options(), *options]):
         option(call)
     return call
@@ -61,7 +68,7 @@ def _build_name_options() -> list[Callable[..., Json]]:
 
 
 def _build_option(name: str) -> Callable[..., Json]:
-    field = _FIELDS[name]
+    field = FLAG_FIELDS[name]
     more: dict[str, Json] = {"show_default": field.default != ""}
     if field.type is bool:
         more |= {"is_flag": True, "flag_value": True}
@@ -105,7 +112,7 @@ def _read_go_style(args: Sequence[str]) -> Iterator[str]:
             yield from waiting
             return
         name, equals, value = argument.lstrip("-").partition("=")
-        if not argument.startswith("-") or name not in _FIELDS | IGNORED:
+        if not argument.startswith("-") or name not in FLAG_FIELDS | IGNORED:
             yield argument
         elif name in IGNORED:
             if not equals and not IGNORED[name]:
@@ -130,6 +137,7 @@ WORDS = {
     "enable_tracing": "Send traces to an OpenTelemetry collector.",
     "tracing_address": "Host of the collector.",
     "tracing_port": "Port of the collector.",
+    "tracing_protocol": "How spans are sent: OTLP by grpc or http.",
     "tracing_creds": "Secret with the certificate authority of the collector.",
     "enable_policy_exception": "Apply PolicyExceptions.",
     "exception_namespace": "Namespace whose PolicyExceptions apply; * means all.",
@@ -151,6 +159,7 @@ WORDS = {
     "registry_credential_helpers": "Where else credentials for registries come from, with commas.",
     "registry_mirrors": "Where images are looked for first: REGISTRY=MIRROR/PATH, with commas.",
     "registry_ca": "File with certificate authorities of registries, besides the system's.",
+    "module_folders": "Folders of modules that policies in Wasm may name by file://, with commas.",
     "registry_allowlist": "Registries that may be asked wherever they are, with commas.",
     "registry_blocklist": "Networks and hosts of registries that are never asked, with commas.",
     "enable_tuf": "Take the trust root of a Sigstore of one's own, from tufMirror.",
@@ -202,72 +211,6 @@ WORDS = {
     "auto_delete_webhooks": "Remove the webhook configurations at shutdown.",
 }
 
-# Kyverno's flags about things that are not there or not needed here, by the reason; and whether
-# they are switches.
-WITHOUT_EFFECT = {
-    "metrics are for Prometheus, and served without TLS": {
-        "exemplarFilter": False,
-        "metricsCASecretName": False,
-        "metricsKeyAlgorithm": False,
-        "metricsRenewBefore": False,
-        "metricsServerIP": False,
-        "metricsTLSSecretName": False,
-        "otelCollector": False,
-        "otelConfig": False,
-        "transportCreds": False,
-    },
-    "it is about the runtime of Go": {
-        "autoMemLimitEnabled": True,
-        "autoMemLimitRatio": False,
-        "controllerRuntimeMetricsAddress": False,
-        "profile": True,
-        "profileAddress": False,
-        "profilePort": False,
-    },
-    "how much is done at once follows from the replicas and from what the API server can take": {
-        "aggregationWorkers": False,
-        "backgroundScanWorkers": False,
-        "clientRateLimitBurst": False,
-        "clientRateLimitQPS": False,
-    },
-    "it is always on": {
-        "autogenV2": True,
-        "crdWatcher": True,
-        "enableDeferredLoading": True,
-        "enableGlobalContext": True,
-        "reportsCRDsSanityChecks": True,
-        "webhookRegistrationTimeout": False,
-    },
-    "the webhook server answers for cleanup policies too": {
-        "cleanupServerHost": False,
-        "cleanupServerPort": False,
-    },
-    "log lines go to standard error, without colour, times in UTC (--v, --loggingFormat)": {
-        "disableLogColor": True,
-        "loggingtsFormat": False,
-        "add_dir_header": True,
-        "alsologtostderr": True,
-        "alsologtostderrthreshold": False,
-        "legacy_stderr_threshold_behavior": True,
-        "log_backtrace_at": False,
-        "log_dir": False,
-        "log_file": False,
-        "log_file_max_size": False,
-        "logtostderr": True,
-        "one_output": True,
-        "skip_headers": True,
-        "skip_log_headers": True,
-        "stderrthreshold": False,
-        "vmodule": False,
-    },
-}
-IGNORED = {name: switch for flags in WITHOUT_EFFECT.values() for name, switch in flags.items()}
-REASONS = {name: reason for reason, flags in WITHOUT_EFFECT.items() for name in flags}
-
-
-_FIELDS = {field.encode_name: field for field in msgspec.structs.fields(Flags)}
-CHOICES = {"logging_format": ("text", "json"), "tls_key_algorithm": ("RSA", "ECDSA", "Ed25519")}
-
 
 def read_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
     """`NAME=VALUE`, each once; the last one counts."""
@@ -286,53 +229,25 @@ def read_flags(texts: Iterable[str], own: Collection[str]) -> dict[str, str]:
     for name, value in pairs.items():
         if name in own:
             raise UsageError(f"--flag {name}: cannot be set here")
-        if name not in _FIELDS and name not in IGNORED:
+        if name not in FLAG_FIELDS and name not in IGNORED:
             raise UsageError(_describe_unknown(name))
-        if name in _FIELDS:
-            _convert(name, value)
+        if name in FLAG_FIELDS:
+            read_flag_value(name, value)
     return pairs
 
 
 def change_flags(flags: Flags, pairs: Mapping[str, str]) -> Flags:
     """The same flags but for those that were given, which `read_flags` has checked."""
-    changes = {_FIELDS[name].name: _convert(name, pairs[name]) for name in pairs if name in _FIELDS}
+    changes = {
+        FLAG_FIELDS[name].name: read_flag_value(name, pairs[name])
+        for name in pairs
+        if name in FLAG_FIELDS
+    }
     return msgspec.structs.replace(flags, **changes)
 
 
 def _describe_unknown(name: str) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(name, _FIELDS, n=1)
+    close = get_close_matches(name, FLAG_FIELDS, n=1)
     return f"--flag {name}: no such flag" + (f"; did you mean {close[0]}?" if close else "")
-
-
-def _convert(name: str, text: str) -> Json:
-    field = _FIELDS[name]
-    if field.type is bool:
-        value = read_bool(text)
-        if value is None:
-            raise UsageError(f"--flag {name}={text}: write true or false")
-        return value
-    if field.type is int:
-        if not text.isdecimal():
-            raise UsageError(f"--flag {name}={text}: write a number")
-        return int(text)
-    if is_duration(field.default) and not is_duration(text):
-        raise UsageError(f"--flag {name}={text}: write a duration such as 30s or 15m")
-    return _choose(name, text) if field.name in CHOICES else text
-
-
-def _choose(name: str, text: str) -> str:
-    choices = CHOICES[_FIELDS[name].name]
-    for choice in choices:
-        if choice.lower() == text.lower():
-            return choice
-    raise UsageError(f"--flag {name}={text}: write one of {', '.join(choices)}")
-
-
-def is_duration(text: Json) -> bool:
-    """Is it a length of time, as Go writes it?"""
-    try:
-        return parse_duration(text) >= 0
-    except ValueError:
-        return False

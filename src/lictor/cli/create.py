@@ -363,6 +363,9 @@ create = LazyGroup(
         "metrics-config": LazyCommand(
             "lictor.cli.create", "metrics_config", "Create a metrics configuration."
         ),
+        "policy": LazyCommand(
+            "lictor.cli.create_policy", "policy", "Create a policy with resources and a test."
+        ),
         "test": LazyCommand("lictor.cli.create", "test", "Create a test file."),
         "user-info": LazyCommand("lictor.cli.create", "user_info", "Create a user info file."),
         "values": LazyCommand("lictor.cli.create", "values", "Create a values file."),

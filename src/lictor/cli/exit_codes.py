@@ -1,6 +1,7 @@
 """Turns errors into messages and exit codes, in one place, so that no user sees a traceback."""
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from lictor.errors import LictorError, UsageError
 DEBUG_VARIABLE = "LICTOR_DEBUG"
 _INTERRUPTED = 128 + signal.SIGINT
 _BROKEN_PIPE = 128 + 13
+# What steers a terminal, or the order in which it shows text; lines and columns stay.
+_STEERING = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -56,7 +59,7 @@ def _call(given: LogFlags, wrong_call: int) -> int:
             return answer_shell(cli, os.environ[COMPLETION_VARIABLE])
         # Not cli.main(): it would swallow broken pipes and interrupts, which have their own codes.
         arguments = list(given.arguments)
-        with cli.make_context(PROGRAM, arguments, obj=given.verbosity) as context:
+        with cli.make_context(_name_program(), arguments, obj=given.verbosity) as context:
             return _read_code(cli.invoke(context))
     except SystemExit as error:
         return _read_code(error.code)
@@ -70,6 +73,11 @@ def _call(given: LogFlags, wrong_call: int) -> int:
         return _fail(error.format_message(), 1)
 
 
+def _name_program() -> str:
+    """What people typed: messages and help tell what to type next."""
+    return f"kubectl {PROGRAM}" if sys.argv[0].endswith(f"kubectl-{PROGRAM}") else PROGRAM
+
+
 def _read_code(code: object) -> int:
     """What a command gave back: nothing and text are what they are for `sys.exit`."""
     if isinstance(code, str):
@@ -77,9 +85,14 @@ def _read_code(code: object) -> int:
     return code if isinstance(code, int) else 0
 
 
+def show_plainly(text: str) -> str:
+    """Text that others wrote (policies, modules, registries), without power over the terminal."""
+    return _STEERING.sub(lambda found: repr(found[0])[1:-1], text)
+
+
 def _fail(message: str, code: int) -> int:
     sys.stdout.flush()
-    click.echo(f"Error: {message}", err=True)
+    click.echo(f"Error: {show_plainly(message)}", err=True)
     return code
 
 

@@ -1,24 +1,31 @@
 """`explain`: why did each rule of a policy match or not, pass or fail?"""
 
+import sys
+
 import click
 import orjson
 
 from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.errors import UsageError
-from lictor.offline.explanations import Explainer, load_explained_policies
+from lictor.offline.explanations import Explainer, ExplanationChoice, load_explained_policies
 from lictor.offline.input_files import (
     load_caller,
     load_context,
     load_resource_files,
     load_values_file,
+    read_namespace_labels,
+    read_resource_texts,
 )
 from lictor.offline.lookups import GivenObjects, choose_registries
 from lictor.offline.policies import (
     load_exceptions,
 )
 from lictor.offline.requests import GivenValues, RequestFactory
+from lictor.offline.resources import LazyResources
 from lictor.offline.sources import read_file
 from lictor.report.explanation import (
+    MAX_SHOWN,
+    Explanation,
     explanation_to_json,
     render_explanation,
 )
@@ -26,6 +33,9 @@ from lictor.report.explanation import (
 _EXAMPLES = """\
 # Why is this Pod refused?
 lictor explain policy.yaml -r pod.yaml
+
+# Of many resources, only what failed
+lictor explain policies/ -r resources/ --failed
 
 # For programs
 lictor explain policy.yaml -r pod.yaml --format json"""
@@ -39,7 +49,9 @@ lictor explain policy.yaml -r pod.yaml --format json"""
 @click.option("-u", "--userinfo", default="", help="File with the user of the requests.")
 @click.option("--context-file", default="", help="File with objects and images policies may read.")
 @slice_option("--parameter-resource", help="Files with parameters of admission policies.")
+@slice_option("--policy", help="Explain these policies only, by name.")
 @click.option("--rule", default="", help="Explain this rule only.")
+@click.option("--failed", is_flag=True, help="Explain only what failed.")
 @click.option("--registry", is_flag=True, help="Ask image registries.")
 @click.option("--image-layout", default="", help="OCI layout folder in the place of registries.")
 @click.option(
@@ -55,7 +67,9 @@ def explain(  # noqa: PLR0913  (one parameter per flag)
     userinfo: str,
     context_file: str,
     parameter_resource: tuple[str, ...],
+    policy: tuple[str, ...],
     rule: str,
+    failed: bool,
     registry: bool,
     image_layout: str,
     form: str,
@@ -67,22 +81,40 @@ def explain(  # noqa: PLR0913  (one parameter per flag)
     if not resource:
         raise UsageError("give at least one resource with -r")
     values = load_values_file(values_file) if values_file else None
-    requests = RequestFactory(
-        GivenValues(values, settings), load_caller(userinfo) if userinfo else None
-    )
+    texts = tuple(read_resource_texts(resource))
+    caller = load_caller(userinfo) if userinfo else None
+    labels = read_namespace_labels(texts)
+    requests = RequestFactory(GivenValues(values, settings), caller, labels)
     policies = load_explained_policies(arguments)
     params = tuple(load_resource_files(parameter_resource))
     registries = choose_registries(network=registry, layout=image_layout)
     given = GivenObjects(
-        params=params, objects=params or None, crds=policies.crds, registries=registries
+        params=params,
+        objects=params or None,
+        crds=policies.crds,
+        registries=registries,
+        judged=LazyResources(texts),
     )
     given = load_context(context_file, given) if context_file else given
     exceptions = (*policies.exceptions, *load_exceptions(map(read_file, exception)))
-    explainer = Explainer(policies, exceptions, requests, given, rule)
-    told = [each for r in load_resource_files(resource) for each in explainer.explain(r)]
-    if form == "json":
-        made = [explanation_to_json(each) for each in told]
-        click.echo(orjson.dumps(made, option=orjson.OPT_INDENT_2))
-    else:
-        click.echo("\n\n".join("\n".join(render_explanation(each)) for each in told))
+    explainer = Explainer(policies, exceptions, requests, given, names=policy)
+    told = explainer.explain_all(texts, ExplanationChoice(_warn, rule, failed))
+    click.echo(_render_json(told) if form == "json" else _render_text(told))
     return 0
+
+
+def _warn(text: str) -> None:
+    click.echo(f"warning: {text}", err=True)
+
+
+def _render_json(told: list[Explanation]) -> bytes:
+    made = [explanation_to_json(each) for each in told]
+    return orjson.dumps(made, option=orjson.OPT_INDENT_2)
+
+
+def _render_text(told: list[Explanation]) -> str:
+    if not told:
+        return "nothing failed"
+    # Lines are cut for people on a terminal; what reads a pipe can cut them itself.
+    width = MAX_SHOWN if sys.stdout.isatty() else 0
+    return "\n\n".join("\n".join(render_explanation(each, width=width)) for each in told)

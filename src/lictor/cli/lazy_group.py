@@ -19,14 +19,23 @@ class LazyCommand(msgspec.Struct, frozen=True):
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name only; without a command it shows its help."""
+    """A group that knows its commands by name only; without a command it shows its help.
+
+    `bare_code` is the exit code where no command is given.
+    """
 
     def __init__(
-        self, *args: Json, lazy: Mapping[str, LazyCommand], examples: str = "", **kwargs: Json
+        self,
+        *args: Json,
+        lazy: Mapping[str, LazyCommand],
+        examples: str = "",
+        bare_code: int = 0,
+        **kwargs: Json,
     ) -> None:
         kwargs.setdefault("invoke_without_command", True)
         super().__init__(*args, callback=_show_help, **kwargs)
         self.lazy = lazy
+        self.bare_code = bare_code
         self.examples = examples
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's)
@@ -68,6 +77,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 @click.pass_context
-def _show_help(ctx: click.Context) -> None:
+def _show_help(ctx: click.Context) -> int:
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+    return ctx.command.bare_code if isinstance(ctx.command, LazyGroup) else 0

@@ -1,17 +1,37 @@
 """`lint`: checks policies, exceptions and test files for mistakes."""
 
+import sys
+from collections.abc import Sequence
+from difflib import unified_diff
+from typing import TYPE_CHECKING
+
 import click
 
-from lictor.cli.flag_command import FlagCommand
+from lictor.cli.color import wants_color
+from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.release import VERSION
 
-_FORMATS = ("text", "json", "sarif", "github")
+if TYPE_CHECKING:
+    from lictor.lint.render import LintReport
+    from lictor.offline.lint_files import FixedFile
+
+_FORMATS = ("full", "text", "json", "sarif", "github", "gitlab")
 _EXAMPLES = """\
 # Check all policies and tests of a folder
 lictor lint policies/
 
 # Let warnings count as errors
 lictor lint --strict policy.yaml
+
+# Only some checks, by code, by the beginning of codes or by name
+lictor lint --select LIC4,unknown-field --ignore LIC410 policies/
+
+# Show what can be put right by itself, then do it
+lictor lint --diff policies/
+lictor lint --fix policies/
+
+# Which mistakes are there, and how often?
+lictor lint --statistics policies/
 
 # Mark the lines of a pull request
 lictor lint --format github policies/
@@ -25,18 +45,73 @@ cat policy.yaml | lictor lint -"""
     "--format",
     "form",
     type=click.Choice(_FORMATS),
-    default="text",
-    help="Output format: text, json, sarif or github.",
+    help="Output format; full with lines of the file on a terminal, else text.",
 )
+@slice_option("--select", "select", help="The checks that count, by code or name; ALL by default.")
+@slice_option("--ignore", "ignore", help="Checks that do not count.")
+@click.option("--fix", is_flag=True, help="Put right what can be, without changing a verdict.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: guesses, too.")
+@click.option("--diff", is_flag=True, help="Show what --fix would change; exits with 1 if any.")
+@click.option("--statistics", is_flag=True, help="Only how often each check found something.")
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
-def lint(*, arguments: tuple[str, ...], form: str, strict: bool) -> int:
+def lint(  # noqa: PLR0913  (one for each option)
+    *,
+    arguments: tuple[str, ...],
+    form: str | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fix: bool,
+    unsafe_fixes: bool,
+    diff: bool,
+    statistics: bool,
+    strict: bool,
+) -> int:
     """Check policies, exceptions, cleanup policies and test files for mistakes.
 
     Exits with 0 where there are no errors, with 1 where there are, and with 2 on a wrong call.
+    Settings come from the nearest lictor.toml or pyproject.toml, and a line's own from a comment:
+    # lictor: ignore[LIC101]
     """
-    from lictor.lint.render import LintFormat, render_report
-    from lictor.offline.lint_files import lint_paths
+    from lictor.offline.lint_files import fix_paths, lint_paths, save_fixed
+    from lictor.offline.lint_settings import choose_start, combine, find_lint_settings
 
-    report = lint_paths(arguments)
-    click.echo(render_report(report, LintFormat(form), version=VERSION), nl=False)
-    return 1 if report.errors or (strict and report.warnings) else 0
+    settings = find_lint_settings(choose_start(arguments))
+    selection = combine(settings, select, ignore)
+    if diff:
+        _, fixed = fix_paths(arguments, selection, unsafe=unsafe_fixes)
+        return _show_differences(fixed)
+    if fix:
+        report, fixed = fix_paths(arguments, selection, unsafe=unsafe_fixes)
+        save_fixed(fixed)
+        click.echo(
+            f"{len(fixed)} files put right" if len(fixed) != 1 else "1 file put right", err=True
+        )
+    else:
+        report = lint_paths(arguments, selection)
+    _print_report(report, form, statistics=statistics)
+    return 1 if report.errors or ((strict or settings.strict) and report.warnings) else 0
+
+
+def _print_report(report: "LintReport", form: str | None, *, statistics: bool) -> None:
+    from lictor.lint.render import LintFormat, render_report, render_statistics
+
+    if statistics:
+        click.echo(render_statistics(report), nl=False)
+        return
+    chosen = LintFormat(form or ("full" if sys.stdout.isatty() else "text"))
+    shown = render_report(report, chosen, version=VERSION, color=wants_color())
+    click.echo(shown, nl=False, color=True)
+
+
+def _show_differences(fixed: "Sequence[FixedFile]") -> int:
+    """As `diff -u` does, and with its exit code."""
+    for file in fixed:
+        before, after = (
+            text.decode(errors="replace").splitlines(keepends=True)
+            for text in (file.before, file.after)
+        )
+        lines = unified_diff(before, after, file.path, file.path)
+        click.echo(
+            "".join(line if line.endswith("\n") else f"{line}\n" for line in lines), nl=False
+        )
+    return 1 if fixed else 0

@@ -2,7 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime
 from types import TracebackType
 from typing import TypeVar
@@ -22,7 +30,15 @@ from lictor.errors import NotFoundError
 from lictor.offline.lookups import GivenObjects, choose_given, describe_given_image
 from lictor.offline.requests import GivenValues
 from lictor.offline.sources import SourceText
-from lictor.ports import DEFAULT_ACCESS, ApiCall, Registries, RegistryAccess
+from lictor.ports import (
+    DEFAULT_ACCESS,
+    ApiCall,
+    GuestLogLine,
+    ObjectQuery,
+    Registries,
+    RegistryAccess,
+    ResourceFacts,
+)
 from lictor.raw import Json, JsonObject
 
 T = TypeVar("T")
@@ -183,6 +199,18 @@ class LiveLookups:
 
     def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
         return self._sweep.resources(api_version, kind, namespace)
+
+    def select_objects(self, query: ObjectQuery) -> Sequence[JsonObject]:
+        return self._sweep.select_objects(query)
+
+    def describe_kind(self, api_version: str, kind: str) -> ResourceFacts:
+        return self._sweep.describe_kind(api_version, kind)
+
+    def resolve_host(self, host: str) -> tuple[str, ...]:
+        return self._sweep.resolve_host(host)
+
+    def log_line(self, line: GuestLogLine) -> None:
+        self._sweep.log_line(line)
 
     def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:
         return self._values.of_rule(policy, rule)

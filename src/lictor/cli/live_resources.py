@@ -20,12 +20,13 @@ from lictor.cluster.cleanup_policies import CleanupRecord, find_targets
 from lictor.cluster.client import Client
 from lictor.cluster.discovery import Collection
 from lictor.cluster.resource import Resource
-from lictor.errors import ApiError, LictorError, LoadError, UsageError
+from lictor.errors import ApiError, LoadError, UsageError
 from lictor.kubernetes.resource_names import ResourceType as NamedResource
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
 from lictor.model.request import GroupVersionKind, Operation
-from lictor.offline.apply_run import ApplyPlan, ApplyRun, DocumentResult, OutputOptions
+from lictor.offline.apply_outputs import OutputOptions
+from lictor.offline.apply_run import ApplyPlan, ApplyRun, DocumentResult
 from lictor.offline.lookups import GivenObjects
 from lictor.offline.policies import load_exceptions
 from lictor.offline.sources import STDIN, SourceText, is_url
@@ -180,12 +181,12 @@ class ClusterApplyRun(ApplyRun):
     def __init__(
         self,
         plan: ApplyPlan,
-        options: OutputOptions,
+        options: tuple[OutputOptions, ...],
         cluster: LiveCluster,
         choice: ResourceChoice,
         warn: Warn,
     ) -> None:
-        super().__init__(plan, options)
+        super().__init__(plan, options[0], options[1:])
         kinds = choose_kinds(
             cluster.served, self._engines[""].programs, choice, _list_operations(plan)
         )
@@ -198,17 +199,7 @@ class ClusterApplyRun(ApplyRun):
     def run(self) -> Iterator[DocumentResult]:
         """Judge every resource; memory does not grow with their number."""
         for resource in self._resources:
-            yield self._judge_resource(resource)
-
-    def _judge_resource(self, resource: JsonObject) -> DocumentResult:
-        requests, engine = self._plan.requests, self._engines[""]
-        try:
-            verdict = engine.evaluate(requests.make_request(resource), adapt=requests.adapt)
-        except LictorError as error:
-            if not self._plan.continue_on_fail:
-                raise
-            return DocumentResult(None, problem=str(error))
-        return DocumentResult(None, (self._make_output(verdict),))
+            yield self._judge_object(resource)
 
 
 def _list_operations(plan: ApplyPlan) -> Sequence[Operation]:
@@ -238,7 +229,7 @@ class LiveRun(msgspec.Struct, frozen=True):
             NamedResource(each.group, each.version, each.kind, each.plural, each.namespaced)
             for each in (found.resource for found in self.cluster.served)
         )
-        given: GivenObjects = replace(plan.given, served=served)
+        given: GivenObjects = replace(plan.given, served=served, judged=None)
         lookups = LiveLookups(self.cluster, plan.requests.values, given)
         labels = {
             name: item["metadata"].get("labels") or {} for name, item in lookups.namespaces.items()
@@ -252,12 +243,14 @@ class LiveRun(msgspec.Struct, frozen=True):
             processes=1,
         )
 
-    def build(self, plan: ApplyPlan, options: OutputOptions) -> ApplyRun:
+    def build(
+        self, plan: ApplyPlan, options: OutputOptions, more: tuple[OutputOptions, ...] = ()
+    ) -> ApplyRun:
         """The run on the given files, or else on the resources of the cluster."""
         if self.files or plan.payloads:
-            return ApplyRun(plan, options)
+            return ApplyRun(plan, options, more)
         started = time.monotonic()
-        application = ClusterApplyRun(plan, options, self.cluster, self.choice, _warn)
+        application = ClusterApplyRun(plan, (options, *more), self.cluster, self.choice, _warn)
         if self.show_performance:
             spent = time.monotonic() - started
             _warn(f"{application.count} resources counted in {spent:.2f} s", prefix="")

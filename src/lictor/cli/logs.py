@@ -10,13 +10,10 @@ from typing import TextIO
 import orjson
 
 from lictor.cluster.flags import Flags
+from lictor.cluster.log_level import choose_level, set_level
 from lictor.raw import JsonObject
 
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
-_DEBUG_FROM = 4
-# Libraries that log each request: only when everything is asked for.
-_CHATTY = ("httpx", "httpcore", "asyncio", "hpack")
-_LIBRARIES_FROM = 8
 
 
 def set_up_logging(flags: Flags) -> None:
@@ -25,11 +22,7 @@ def set_up_logging(flags: Flags) -> None:
     handler.setFormatter(_JsonLines() if flags.logging_format == "json" else _TextLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.DEBUG if flags.v >= _DEBUG_FROM else logging.INFO)
-    for name in _CHATTY:
-        logging.getLogger(name).setLevel(
-            logging.NOTSET if flags.v >= _LIBRARIES_FROM else logging.WARNING
-        )
+    set_level(choose_level(flags.v))
 
 
 def _read_fields(record: logging.LogRecord) -> JsonObject:

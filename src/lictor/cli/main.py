@@ -19,16 +19,21 @@ OWN_COMMANDS = frozenset(
         "explain",
         "install",
         "lint",
+        "lsp",
+        "migrate",
+        "policy-server",
         "preview",
         "serve",
         "status",
         "uninstall",
         "up",
         "verify",
+        "wasm",
+        "web",
     )
 )
-# Commands that heed Kyverno's log flags (-v); all others take them and do nothing.
-LOGGING_COMMANDS = frozenset(("control", "serve", "up"))
+# Commands that read log flags (-v) themselves; all others take Kyverno's and do nothing.
+LOGGING_COMMANDS = frozenset(("control", "serve", "up", "wasm", "web"))
 
 COMMANDS = {
     "apply": LazyCommand("lictor.cli.apply", "apply", "Apply policies to resources."),
@@ -57,6 +62,13 @@ COMMANDS = {
     ),
     "jp": LazyCommand("lictor.cli.jp", "jp", "Work with JMESPath expressions."),
     "lint": LazyCommand("lictor.cli.lint", "lint", "Check policies and test files for mistakes."),
+    "lsp": LazyCommand("lictor.cli.lsp", "lsp", "Serve an editor while policies are written."),
+    "migrate": LazyCommand(
+        "lictor.cli.migrate", "migrate", "Take the place of Kyverno, and say what would differ."
+    ),
+    "policy-server": LazyCommand(
+        "lictor.cli.policy_server", "policy_server", "Serve Kubewarden's policies."
+    ),
     "preview": LazyCommand(
         "lictor.cli.preview", "preview", "Say what a policy would refuse or change in a cluster."
     ),
@@ -71,6 +83,8 @@ COMMANDS = {
         "lictor.cli.verify", "verify", "Say who signed an image, and what policies say of it."
     ),
     "version": LazyCommand("lictor.cli.version", "version", "Print the version."),
+    "wasm": LazyCommand("lictor.cli.wasm", "wasm", "Run and share Kubewarden's policies in Wasm."),
+    "web": LazyCommand("lictor.cli.web", "web", "Show what reports say, as a page for browsers."),
 }
 
 cli = LazyGroup(

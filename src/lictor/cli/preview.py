@@ -23,7 +23,7 @@ from lictor.model.metadata import PolicyRecord
 from lictor.offline.sources import read_policies
 
 if TYPE_CHECKING:
-    from lictor.control.scan.preview import PolicyPreview, PreviewFinding
+    from lictor.cluster.existing_objects import PolicyPreview, PreviewFinding
 
 _EXAMPLES = """\
 # A policy that is not in the cluster yet

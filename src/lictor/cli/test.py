@@ -1,12 +1,15 @@
 """`test`: runs test files, which name policies, resources and expected results."""
 
 import sys
+import time
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 import msgspec
 from msgspec.structs import replace
 
+from lictor.cli.color import wants_color
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes
 from lictor.errors import LictorError, UsageError
 from lictor.offline.lookups import choose_registries
@@ -22,11 +25,14 @@ from lictor.offline.test_cases import (
     load_cases,
     parse_selector,
 )
-from lictor.offline.test_run import CaseRun, run_checks
+from lictor.offline.test_run import CaseRun, evaluate_inputs
 from lictor.ports import Registries
 from lictor.raw import Json
 from lictor.report.outcomes import TestOutcome, keep_failures
 from lictor.report.table import render_table
+
+if TYPE_CHECKING:
+    from lictor.offline.coverage import CoverageRun
 
 _EXAMPLES = """\
 # Run all tests below a folder
@@ -38,9 +44,17 @@ lictor test https://github.com/OWNER/REPOSITORY/BRANCH
 # Run the tests of one policy on one resource
 lictor test . --test-case-selector "policy=add-labels,resource=my-pod"
 
+# Run them again whenever a file changes
+lictor test . --watch
+
+# Show what the tests do not notice
+lictor test . --coverage
+
 # Write a report for a CI server
 lictor test . --output-format junit"""
 
+# Seconds between two looks at files that are watched.
+_LOOK_EVERY = 0.4
 _FORMATS = ("json", "yaml", "markdown", "junit", "sarif")
 
 
@@ -62,6 +76,9 @@ class TestFlags(msgspec.Struct, frozen=True):
     detailed_results: bool = False
     require_tests: bool = False
     allow_outside: bool = False
+    coverage: bool = False
+    fail_under: int = 0
+    watch: bool = False
 
 
 @click.command(
@@ -93,12 +110,45 @@ class TestFlags(msgspec.Struct, frozen=True):
     is_flag=True,
     help="Let test files of a git repository read files and URLs outside of it.",
 )
+@click.option(
+    "--coverage",
+    is_flag=True,
+    help="Tell which rules and conditions tests reach, and which changes no test notices.",
+)
+@click.option(
+    "--fail-under",
+    type=click.IntRange(0, 100),
+    default=0,
+    help="With --coverage: fail where tests notice fewer changes than this, in percent.",
+)
+@click.option("--watch", is_flag=True, help="Run them again whenever a file changes, until Ctrl-C.")
 def test(arguments: tuple[str, ...], **flags: Json) -> None:
     """Run the tests that lie in folders or git repositories.
 
     A test is a file kyverno-test.yaml that names policies, resources, and the results to expect.
     """
-    run_tests(TestFlags(paths=arguments, **flags))
+    given = TestFlags(paths=arguments, **flags)
+    if given.watch:
+        _watch(given)
+    run_tests(given)
+
+
+def _watch(flags: TestFlags) -> NoReturn:
+    """Run the tests whenever one of their files changes; ends only by an interrupt."""
+    from lictor.offline.watched_files import WatchedFiles
+
+    files = WatchedFiles(flags.paths, flags.file_name)
+    while True:
+        seen = files.look()
+        if sys.stdout.isatty():
+            click.clear()
+        try:
+            run_tests(flags)
+        except (LictorError, OSError) as error:
+            click.echo(f"Error: {error}", err=True)
+        click.echo(f"watching {len(seen)} files; Ctrl-C ends", err=True)
+        while files.look() == seen:
+            time.sleep(_LOOK_EVERY)
 
 
 def run_tests(flags: TestFlags) -> None:
@@ -107,6 +157,10 @@ def run_tests(flags: TestFlags) -> None:
         raise UsageError(f"invalid format, expected ({', '.join(_FORMATS)})")
     registries = choose_registries(network=flags.registry, layout=flags.image_layout)
     run = _Run(flags, parse_selector(flags.test_case_selector), registries=registries)
+    if flags.coverage or flags.fail_under:
+        from lictor.offline.coverage import CoverageRun
+
+        run.coverage = CoverageRun(run.selector.policies)
     cases = run.find_cases()
     if cases:
         for case in cases:
@@ -122,6 +176,7 @@ class _Run(msgspec.Struct):
     outcomes: list[TestOutcome] = msgspec.field(default_factory=list)
     errors: list[str] = msgspec.field(default_factory=list)
     registries: Registries | None = None
+    coverage: "CoverageRun | None" = None
 
     def say(self, text: str = "") -> None:
         """Print a line for people; to standard error if standard output is for a program."""
@@ -185,13 +240,19 @@ class _Run(msgspec.Struct):
             if outcome.error:
                 self.say(f"  ERROR: {outcome.policy} -> {outcome.resource}: {outcome.error}")
 
-    def _judge(self, case: TestCase, rows: Iterable[TestResult]) -> list[TestOutcome]:
+    def _judge(self, case: TestCase, rows: Sequence[TestResult]) -> list[TestOutcome]:
         run = CaseRun(case, self.say, print_notes, self.registries)
-        answers = run.run()
+        inputs = run.load()
+        answers = evaluate_inputs(inputs)
         self.say("  Checking results ...")
-        judge = run.judge_with(answers)
-        outcomes = [outcome for row in rows for outcome in judge.judge(row)]
-        return outcomes + list(run_checks(case.test.checks, answers, case.path))
+        outcomes = run.compare(rows, answers)
+        if self.coverage is not None:
+            if all(outcome.ok for outcome in outcomes):
+                self.say("  Changing policies ...")
+                self.coverage.add(case, run, inputs, rows)
+            else:
+                self.say("  No coverage: the test fails on the policies as they are")
+        return outcomes
 
     def _select_rows(self, results: Iterable[TestResult]) -> list[TestResult]:
         selects = compile_selector(self.selector)
@@ -202,7 +263,7 @@ class _Run(msgspec.Struct):
         return [replace(result, resources=named) for result in chosen]
 
     def _render_table(self, outcomes: Iterable[TestOutcome]) -> str:
-        color = not self.flags.remove_color and sys.stdout.isatty()
+        color = wants_color(unless=self.flags.remove_color)
         return render_table(outcomes, detailed=self.flags.detailed_results, color=color)
 
     def conclude(self) -> None:
@@ -218,10 +279,22 @@ class _Run(msgspec.Struct):
             self.say(f"\nTest Summary: {passed} tests passed and {len(failures)} tests failed\n")
         if failures and self.flags.fail_only and not self.flags.output_format:
             self.say(f"Aggregated Failed Test Cases : \n{self._render_table(failures)}")
+        noticed = self._print_coverage()
         if self.errors:
             raise LictorError("; ".join(self.errors))
         if failures:
             raise LictorError(f"{len(failures)} tests failed")
+        if noticed < self.flags.fail_under:
+            wanted = self.flags.fail_under
+            raise LictorError(f"tests notice {int(noticed)} % of changes, fewer than {wanted} %")
+
+    def _print_coverage(self) -> float:
+        if self.coverage is None:
+            return 0
+        report = self.coverage.report()
+        for line in report.render():
+            self.say(line)
+        return report.mutants.percent
 
     def _print_format(self, outcomes: Iterable[TestOutcome]) -> None:
         numbered = [replace(outcome, id=number) for number, outcome in enumerate(outcomes, 1)]

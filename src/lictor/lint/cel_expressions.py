@@ -134,7 +134,7 @@ def _inspect(part: Field, context: ExpressionContext) -> Iterator[Finding]:
     looks = [look(forms) for forms in context.forms]
     for issue in looks[0] if looks else ():
         if issue not in always and all(_has(others, issue) for others in looks):
-            yield _tell("unknown-property", part, issue)
+            yield _tell("wrong-type" if issue.is_type else "unknown-property", part, issue)
 
 
 def _has(issues: Iterable[ExpressionIssue], wanted: ExpressionIssue) -> bool:

@@ -10,8 +10,8 @@ from lictor.errors import LoadError
 from lictor.families.registry import AbsentFields, PolicyKind, registry
 from lictor.lint.catalog import as_lint_finding, flag
 from lictor.load.fields import check_fields
-from lictor.load.kinds import find_unknown, is_raw
-from lictor.load.policies import is_list, locate_error
+from lictor.load.kinds import find_unknown, is_raw, is_unsupported
+from lictor.load.policies import describe_unsupported, is_list, locate_error
 from lictor.load.yaml import Document, decode_text, read_documents
 from lictor.model.finding import FieldPath, Finding, Location, TextOffset
 from lictor.raw import Json, JsonObject
@@ -179,7 +179,7 @@ class LintObject(msgspec.Struct, frozen=True):
     @property
     def is_raw(self) -> bool:
         """Whether it is of a kind that has no record, and no checks."""
-        return is_raw(self.group, self.kind)
+        return is_raw(self.group, self.kind, self.body)
 
     @property
     def is_offline(self) -> bool:
@@ -210,10 +210,30 @@ def read_file(source: str, content: bytes) -> LintFile:
     findings: list[Finding] = []
     for document in read_documents(content, source):
         if isinstance(document, LoadError):
-            findings.append(replace(locate_error(document), check="bad-document"))
+            findings.append(_tell_unreadable(document, content))
         else:
             documents.append(document)
+    if not documents and not findings:
+        # Nothing was looked at: whoever names a wrong file must not take that for a pass.
+        empty = flag("bad-document", (), "the file holds no documents")
+        findings.append(replace(empty, location=Location(source)))
     return LintFile(source, tuple(documents), tuple(findings), content)
+
+
+# A value that begins with an expression, which YAML takes for an object within an object.
+_UNQUOTED = re.compile(r"(?:^|[:\-,\[]\s+)(\{\{[^{}]*\}\}[^\s,\]]*)")
+
+
+def _tell_unreadable(error: LoadError, content: bytes) -> Finding:
+    finding = replace(locate_error(error), check="bad-document")
+    lines = content.decode("utf-8", "replace").split("\n")
+    line = lines[finding.location.line - 1] if finding.location.line <= len(lines) else ""
+    found = _UNQUOTED.search(line)
+    if found is None:
+        return finding
+    message = "quote the expression: without quotes, YAML takes the braces for objects"
+    place = Location(finding.location.file, finding.location.line, found.start(1) + 1)
+    return replace(finding, message=message, suggestion=f"'{found[1]}'", location=place)
 
 
 def list_objects(file: LintFile) -> Iterator[LintObject]:
@@ -243,6 +263,9 @@ def check_head(item: LintObject) -> Iterator[Finding]:
         versions = " and ".join(known.versions)
         message = f'{item.kind} has no version "{version}"; known are {versions}'
         yield flag("unknown-kind", ("apiVersion",), message, f"{item.group}/{known.versions[0]}")
+        return
+    if is_unsupported(item.group, item.kind, item.body):
+        yield flag("unknown-kind", ("kind",), describe_unsupported(item.kind))
         return
     unknown = find_unknown(item.group, item.kind)
     if unknown is not None:

@@ -6,6 +6,7 @@ import msgspec
 
 from lictor.families.registry import PolicyKind, resolve
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
+from lictor.lint.cluster_behaviour import check_behaviour, check_cel_behaviour
 from lictor.lint.exceptions import (
     KnownRules,
     lint_binding,
@@ -14,6 +15,8 @@ from lictor.lint.exceptions import (
     lint_exception,
 )
 from lictor.lint.policy import lint_policy
+from lictor.lint.schema_kinds import KnownSchemas
+from lictor.lint.schema_rules import check_rule_schemas
 from lictor.model.finding import Finding
 from lictor.raw import Json
 
@@ -27,6 +30,12 @@ class LintContext(msgspec.Struct, frozen=True):
     rules: KnownRules = msgspec.field(default_factory=dict)
     # Kind and name of the other policies in the given files.
     policies: frozenset[tuple[str, str]] = frozenset()
+    # What objects look like: those of Kubernetes, and of the definitions among the given files.
+    schemas: KnownSchemas = msgspec.field(default_factory=KnownSchemas)
+    # Whether to tell what a policy does in a cluster that its author may not have meant.
+    asks_behaviour: bool = False
+    # The ClusterRoles in the given files.
+    cluster_roles: tuple[Json, ...] = ()
 
 
 def lint_document(kind: PolicyKind, body: Json, context: LintContext) -> Iterable[Finding]:
@@ -35,9 +44,12 @@ def lint_document(kind: PolicyKind, body: Json, context: LintContext) -> Iterabl
     return found
 
 
-def check_classic_policy(body: Json, _: LintContext) -> Iterable[Finding]:
+def check_classic_policy(body: Json, context: LintContext) -> Iterable[Finding]:
     """A policy of which rules have names."""
-    return lint_policy(body)
+    found = [*lint_policy(body), *check_rule_schemas(body, context.schemas)]
+    if not context.asks_behaviour:
+        return found
+    return [*found, *check_behaviour(body, context.cluster_roles, context.find_names())]
 
 
 def check_cleanup(body: Json, _: LintContext) -> Iterable[Finding]:
@@ -54,7 +66,8 @@ def check_cel_policy(body: Json, context: LintContext) -> Iterable[Finding]:
     """A policy in CEL: the engine of that language is loaded here."""
     from lictor.lint.cel_policies import lint_cel_policy
 
-    return lint_cel_policy(body, context.find_names())
+    found = lint_cel_policy(body, context.find_names())
+    return [*found, *check_cel_behaviour(body)] if context.asks_behaviour else found
 
 
 def check_cel_exception(body: Json, context: LintContext) -> Iterable[Finding]:

@@ -92,13 +92,26 @@ def check_query(part: Field, variables: KnownVariables) -> Iterator[Finding]:
         yield from _check_expression(part, part.text, 0, replace(variables, has_caller=True))
 
 
+def list_expressions(part: Field, *, is_query: bool) -> Iterator[tuple[str, int]]:
+    """The expressions of a text and where they begin; none that others are filled into."""
+    if is_query and "{{" not in part.text:
+        yield part.text, 0
+        return
+    for match in _VARIABLE.finditer(part.text):
+        yield _cut_expression(match)
+
+
+def _cut_expression(match: re.Match[str]) -> tuple[str, int]:
+    """The expression within braces without blanks and the mark of a default, and its offset."""
+    inner = match[1].lstrip()
+    inner = inner[1:].lstrip() if inner.startswith("-") else inner
+    return inner.rstrip(), match.end(1) - len(inner)
+
+
 def _check_variable(
     part: Field, match: re.Match[str], variables: KnownVariables
 ) -> Iterator[Finding]:
-    inner = match[1].lstrip()
-    inner = inner[1:].lstrip() if inner.startswith("-") else inner
-    offset = match.end(1) - len(inner)
-    expression = inner.rstrip()
+    expression, offset = _cut_expression(match)
     if not expression:
         yield _fault("bad-expression", part, match.start(), "the expression is empty")
         return

@@ -201,7 +201,7 @@ def _check_kind(part: Field, limits: MatchLimits) -> Iterator[Finding]:
     elif not has_wildcard(kind) and kind not in known_kinds():
         known = _suggest_kind(kind)
         if known:
-            message = f'"{kind}" is not written as kinds are: in CamelCase, and in singular'
+            message = f'there is no kind "{kind}": kinds are written in CamelCase, and in singular'
             yield flag("unknown-resource", part.path, message, known)
 
 
@@ -211,7 +211,9 @@ def _suggest_kind(kind: str) -> str:
     for known in known_kinds():
         if folded in (known.lower(), f"{known.lower()}s", f"{known.lower()}es"):
             return known
-    return suggest(kind, known_kinds(), cutoff=0.93) if len(kind) > 5 else ""
+    # Of a long word, two letters in the wrong order too.
+    cutoff = 0.88 if len(kind) > 7 else 0.93
+    return suggest(kind, known_kinds(), cutoff) if len(kind) > 5 else ""
 
 
 def _check_callers(each: Field, limits: MatchLimits) -> Iterator[Finding]:

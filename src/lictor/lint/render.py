@@ -1,14 +1,19 @@
 """Findings as text, JSON, SARIF, and workflow commands of GitHub Actions."""
 
+from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
+from hashlib import sha256
 from typing import assert_never
 
 import msgspec
 
 from lictor.lint.catalog import CHECKS, LintCheck
+from lictor.lint.code_frame import draw_finding
 from lictor.lint.documents import draw_excerpt
 from lictor.model.finding import Finding, Severity
 from lictor.raw import JsonObject
+from lictor.report.github import write_command
 from lictor.report.json_text import render_json
 from lictor.report.sarif import describe_position, render_sarif_log
 
@@ -20,6 +25,8 @@ class LintReport(msgspec.Struct, frozen=True):
     files: int = 0
     # Policies of kinds that have no checks yet.
     unchecked: int = 0
+    # By path, the files in which something was found.
+    texts: Mapping[str, bytes] = {}
 
     @property
     def errors(self) -> int:
@@ -37,14 +44,20 @@ class LintFormat(StrEnum):
     """How findings are written."""
 
     TEXT = "text"
+    FULL = "full"
     JSON = "json"
     SARIF = "sarif"
     GITHUB = "github"
+    GITLAB = "gitlab"
 
 
-def render_report(report: LintReport, form: LintFormat, *, version: str = "") -> str:
+def render_report(
+    report: LintReport, form: LintFormat, *, version: str = "", color: bool = False
+) -> str:
     """The whole report; ends in a newline unless it is empty."""
     match form:
+        case LintFormat.FULL:
+            return _render_full(report, color=color)
         case LintFormat.TEXT:
             return _render_text(report)
         case LintFormat.JSON:
@@ -53,8 +66,56 @@ def render_report(report: LintReport, form: LintFormat, *, version: str = "") ->
             return render_sarif_report(report, version=version)
         case LintFormat.GITHUB:
             return "".join(map(_render_command, report.findings))
+        case LintFormat.GITLAB:
+            return _render_code_quality(report)
         case _:
             assert_never(form)
+
+
+def render_statistics(report: LintReport) -> str:
+    """How often each check found something, the most frequent first, and the sum."""
+    counts = Counter(finding.check for finding in report.findings)
+    lines = [
+        f"{count:5}  {CHECKS[name].code}  {CHECKS[name].severity:7}  {name}\n"
+        for name, count in sorted(counts.items(), key=lambda pair: (-pair[1], CHECKS[pair[0]].code))
+    ]
+    return "".join(lines) + _summarise(report)
+
+
+def _render_code_quality(report: LintReport) -> str:
+    """GitLab's report of code quality."""
+    return render_json([_build_quality_entry(each) for each in report.findings], indent=True) + "\n"
+
+
+def _build_quality_entry(finding: Finding) -> JsonObject:
+    return {
+        "description": finding.field_and_text,
+        "check_name": _name_check(finding),
+        "fingerprint": sha256(
+            f"{finding.location.file}:{_fingerprint(finding)}:{finding.text}".encode()
+        ).hexdigest(),
+        "severity": "major" if finding.severity is Severity.ERROR else "minor",
+        "location": {
+            "path": finding.location.file.removeprefix("./"),
+            "lines": {"begin": finding.location.line},
+        },
+    }
+
+
+def _fingerprint(finding: Finding) -> str:
+    """The same for a finding in two runs, though lines have moved."""
+    return f"{finding.check}:{finding.kind}/{finding.name}:{finding.field}"
+
+
+def _render_full(report: LintReport, *, color: bool) -> str:
+    lines = {
+        path: content.decode(errors="replace").split("\n") for path, content in report.texts.items()
+    }
+    drawn = (
+        draw_finding(each, lines.get(each.location.file, ()), color=color)
+        for each in report.findings
+    )
+    return "".join(drawn) + _summarise(report)
 
 
 def _render_text(report: LintReport) -> str:
@@ -64,8 +125,13 @@ def _render_text(report: LintReport) -> str:
 def _render_finding(finding: Finding) -> str:
     severity, text = finding.severity, finding.field_and_text
     excerpt = "" if finding.offset is None else draw_excerpt(finding.offset)
-    line = f"{finding.location}: {severity}: {text} [{finding.check}]\n"
+    line = f"{finding.location}: {severity}: {text} [{_name_check(finding)}]\n"
     return line + "".join(f"    {each}\n" for each in excerpt.splitlines())
+
+
+def _name_check(finding: Finding) -> str:
+    """Its code, which comments and settings name, and what that means."""
+    return f"{CHECKS[finding.check].code} {finding.check}"
 
 
 def _summarise(report: LintReport) -> str:
@@ -99,6 +165,7 @@ def _render_json(report: LintReport) -> str:
 
 def _describe(finding: Finding) -> JsonObject:
     return {
+        "code": CHECKS[finding.check].code,
         "check": finding.check,
         "severity": str(finding.severity),
         "file": finding.location.file,
@@ -114,23 +181,8 @@ def _describe(finding: Finding) -> JsonObject:
 
 
 def _render_command(finding: Finding) -> str:
-    """A workflow command; characters that would end it early are escaped."""
-    properties = {
-        "file": finding.location.file,
-        "line": str(finding.location.line),
-        "col": str(finding.location.column),
-        "title": finding.check,
-    }
-    written = ",".join(f"{key}={_escape_property(text)}" for key, text in properties.items())
-    return f"::{finding.severity} {written}::{_escape(finding.field_and_text)}\n"
-
-
-def _escape(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _escape_property(text: str) -> str:
-    return _escape(text).replace(":", "%3A").replace(",", "%2C")
+    title, text = _name_check(finding), finding.field_and_text
+    return write_command(str(finding.severity), title, text, finding.location)
 
 
 def render_sarif_report(report: LintReport, *, version: str = "") -> str:
@@ -144,7 +196,7 @@ def render_sarif_report(report: LintReport, *, version: str = "") -> str:
 
 def _describe_check(check: LintCheck) -> JsonObject:
     return {
-        "id": check.name,
+        "id": check.code,
         "name": "".join(word.capitalize() for word in check.name.split("-")),
         "shortDescription": {"text": check.summary},
         "fullDescription": {"text": check.summary},
@@ -161,14 +213,11 @@ def _build_sarif_result(finding: Finding, index: int) -> JsonObject:
     if finding.path:
         location["logicalLocations"] = [{"fullyQualifiedName": finding.field, "kind": "member"}]
     return {
-        "ruleId": finding.check,
+        "ruleId": CHECKS[finding.check].code,
         "ruleIndex": index,
         "kind": "fail",
         "level": str(finding.severity),
         "message": {"text": finding.text},
         "locations": [location],
-        # The same finding in two runs, though lines have moved.
-        "partialFingerprints": {
-            "problem/v1": f"{finding.check}:{finding.kind}/{finding.name}:{finding.field}"
-        },
+        "partialFingerprints": {"problem/v1": _fingerprint(finding)},
     }

@@ -1,5 +1,6 @@
 """Checks of a classic rule: its name, its one body, its target, its Pod Security controls."""
 
+import re
 from collections.abc import Iterator
 
 from lictor.errors import CompileError
@@ -79,8 +80,7 @@ def check_generate(rule: Field, namespace: str | None) -> Iterator[Finding]:
         yield flag("bad-generate", generate.path, message)
     loops = list(generate["foreach"].each())
     for loop in loops:
-        if not loop["list"].text:
-            yield flag("bad-generate", loop.path, "a foreach needs a list to go through")
+        yield from _check_list("bad-generate", loop)
     for body in loops or [generate]:
         yield from _check_target(body)
         if namespace is not None:
@@ -153,6 +153,22 @@ def check_name(name: Field, what: str) -> Iterator[Finding]:
     elif len(name.text) > MAX_NAME:
         message = f"the name has {len(name.text)} characters; at most {MAX_NAME} are allowed"
         yield flag("bad-name", name.path, message)
+    elif what == "policy":
+        yield from check_object_name(name)
+
+
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def check_object_name(name: Field) -> Iterator[Finding]:
+    """A name that every API server refuses; one that is filled in later is left alone."""
+    text = name.text
+    is_filled_in = "{{" in text or "$(" in text
+    if text and not is_filled_in and _OBJECT_NAME.fullmatch(text) is None:
+        meant = re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
+        message = f'"{text}" cannot be a name: small letters, digits, "-" and "." only'
+        known = meant if _OBJECT_NAME.fullmatch(meant) else ""
+        yield flag("bad-name", name.path, message, known)
 
 
 def check_rule_names(rules: Field) -> Iterator[Finding]:
@@ -206,9 +222,16 @@ def _check_validate_loops(loops: Field) -> Iterator[Finding]:
         yield from _check_validate_loops(loop["foreach"])
 
 
+_WRAPPED = re.compile(r"\s*\{\{\s*([^{}]*?)\s*\}\}\s*")
+
+
 def _check_list(check: str, loop: Field) -> Iterator[Finding]:
     if loop.is_object and not loop["list"].text:
         yield flag(check, loop.path, "a foreach needs a list to go through")
+    wrapped = _WRAPPED.fullmatch(loop["list"].text)
+    if wrapped is not None:
+        message = "the list of a foreach is an expression itself: leave the braces out"
+        yield flag("bad-expression", loop["list"].path, message, wrapped[1])
 
 
 def _expect_one(check: str, part: Field, names: tuple[str, ...]) -> Iterator[Finding]:

@@ -21,6 +21,8 @@ from lictor.lint.documents import (
 from lictor.lint.documents_by_kind import LintContext, lint_document
 from lictor.lint.exceptions import KnownRules
 from lictor.lint.render import LintReport
+from lictor.lint.schema_kinds import KnownSchemas
+from lictor.lint.selection import CheckChooser, LintSelection, drop_ignored
 from lictor.lint.test_files import ReadFiles, TestInputs, check_test, list_rule_names
 from lictor.model.finding import FieldPath, Finding, Location
 from lictor.raw import Json
@@ -30,26 +32,33 @@ def lint_texts(
     texts: Iterable[tuple[str, bytes]],
     file_records: Mapping[str, type[msgspec.Struct]],
     read_files: ReadFiles | None = None,
+    selection: LintSelection | None = None,
 ) -> LintReport:
     """Lint files, given as path and content.
 
     `file_records` has the records of `OFFLINE_KINDS`. Without `read_files`, the files that tests
     name are not looked into.
     """
+    chooser = CheckChooser(selection or LintSelection())
     files = [read_file(source, content) for source, content in texts]
     inputs = TestInputs(files, read_files)
     items = [item for file in files for item in list_objects(file)]
+    definitions = tuple(p.body for p in items if p.kind == "CustomResourceDefinition")
     linter = _Linter(
         file_records,
         _list_known(files),
         inputs,
         _assign_roles(files, inputs),
         frozenset((p.kind, p.name) for p in items if p.record is not None and not p.is_classic),
-        tuple(p.body for p in items if p.kind == "CustomResourceDefinition"),
+        definitions,
+        KnownSchemas(definitions),
+        tuple(item.body for item in items if item.kind == "ClusterRole"),
     )
-    findings = [finding for file in files for finding in linter.lint(file)]
+    findings = [finding for file in files for finding in chooser.keep(linter.lint(file))]
     unchecked = sum(item.is_raw for item in items)
-    return LintReport(tuple(findings), len(files), unchecked)
+    named = {finding.location.file for finding in findings}
+    sources = {file.source: file.content for file in files if file.source in named}
+    return LintReport(tuple(findings), len(files), unchecked, sources)
 
 
 def _list_known(files: Iterable[LintFile]) -> KnownRules:
@@ -71,6 +80,8 @@ class _Linter(msgspec.Struct):
     # Kind and name of the policies in CEL.
     cel_policies: frozenset[tuple[str, str]]
     definitions: tuple[Json, ...]
+    schemas: KnownSchemas
+    cluster_roles: tuple[Json, ...]
     seen: set[tuple[Location, FieldPath, str]] = msgspec.field(default_factory=set)
 
     def lint(self, file: LintFile) -> list[Finding]:
@@ -78,6 +89,7 @@ class _Linter(msgspec.Struct):
         findings = [*file.findings, *check_duplicates(file)]
         for item in list_objects(file):
             findings.extend(self._lint_object(item))
+        findings = drop_ignored(file, findings)
         findings.sort(key=lambda finding: (finding.location.line, finding.location.column))
         return [finding for finding in findings if self._is_new(finding)]
 
@@ -103,7 +115,14 @@ class _Linter(msgspec.Struct):
     def _check_policy(self, item: LintObject) -> Iterable[Finding]:
         if item.policy_kind is None:
             return ()
-        context = LintContext(self.resource_names, self.known, self.cel_policies)
+        context = LintContext(
+            self.resource_names,
+            self.known,
+            self.cel_policies,
+            self.schemas,
+            asks_behaviour=True,
+            cluster_roles=self.cluster_roles,
+        )
         return lint_document(item.policy_kind, item.body, context)
 
     def resource_names(self) -> ResourceNames:

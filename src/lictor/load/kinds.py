@@ -1,31 +1,36 @@
 """Is a document a policy that lictor runs, one that it does not run, or a mistake?"""
 
+import re
 from difflib import get_close_matches
 from functools import cache
 from typing import Final
 
 from lictor.families.registry import registry
+from lictor.raw import JsonObject
 
 # Belongs to policies and judges nothing itself.
 COMPANION: Final = ("kyverno.io", "GlobalContextEntry")
 # Policies of other engines, by group; an empty set means every kind. Nothing here runs them, and
 # nothing must pass because they were taken for resources.
 _OTHER_ENGINES: Final[dict[str, frozenset[str]]] = {
-    "policies.kubewarden.io": frozenset(
-        [
-            "AdmissionPolicy",
-            "AdmissionPolicyGroup",
-            "ClusterAdmissionPolicy",
-            "ClusterAdmissionPolicyGroup",
-        ]
-    ),
     "json.kyverno.io": frozenset(["ValidatingPolicy"]),
     "templates.gatekeeper.sh": frozenset(["ConstraintTemplate"]),
     "constraints.gatekeeper.sh": frozenset(),
     "mutations.gatekeeper.sh": frozenset(),
     "expansion.gatekeeper.sh": frozenset(["ExpansionTemplate"]),
     "policy.sigstore.dev": frozenset(["ClusterImagePolicy"]),
+    "policy.jspolicy.com": frozenset(["JsPolicy", "JsPolicyBundle"]),
+    "policy.open-cluster-management.io": frozenset(["Policy", "ConfigurationPolicy"]),
 }
+# How kinds of policies are called, and what those say that judge requests: other projects have
+# policies about traffic or quotas, which are resources like others.
+_POLICY_KIND = re.compile(r"Polic(?:y|ies)(?:Group)?$|Constraint(?:Template)?$")
+_JUDGING_FIELDS: Final = frozenset(
+    (
+        *("validations", "validationActions", "validationFailureAction", "matchConstraints"),
+        *("module", "rego", "javascript", "violationPolicy", "enforcementAction"),
+    )
+)
 # Not policies, though they may stand in such a group: some test files say `kyverno.io/v1`.
 _OTHERS: Final = frozenset(
     ("kyverno.io", kind)
@@ -38,15 +43,27 @@ def is_policy(group: str, kind: str) -> bool:
     return registry().find(group, kind) is not None
 
 
-def is_raw(group: str, kind: str) -> bool:
+def is_raw(group: str, kind: str, body: JsonObject) -> bool:
     """Whether this is kept as it is: it belongs to policies, or is one that nothing here runs."""
-    return (group, kind) == COMPANION or is_unsupported(group, kind)
+    return (group, kind) == COMPANION or is_unsupported(group, kind, body)
 
 
-def is_unsupported(group: str, kind: str) -> bool:
-    """Whether this is a policy of another engine."""
+def is_unsupported(group: str, kind: str, body: JsonObject) -> bool:
+    """Whether this is a policy of another engine, or looks like one."""
+    if is_policy(group, kind) or group in list_policy_groups() - _OTHER_ENGINES.keys():
+        return False
     kinds = _OTHER_ENGINES.get(group)
-    return kinds is not None and (not kinds or kind in kinds) and not is_policy(group, kind)
+    if kinds is not None:
+        return not kinds or kind in kinds
+    spec = body.get("spec")
+    return (
+        "." in group
+        and _POLICY_KIND.search(kind) is not None
+        and isinstance(spec, dict)
+        and not _JUDGING_FIELDS.isdisjoint(spec)
+        # A group that is nearly right is a mistake, and told as such.
+        and find_unknown(group, kind) is None
+    )
 
 
 @cache

@@ -50,7 +50,7 @@ class RawPolicy(msgspec.Struct, frozen=True):
     @property
     def is_unsupported(self) -> bool:
         """Whether it is a policy that nothing here can run."""
-        return is_unsupported(self.api_version.rpartition("/")[0], self.kind)
+        return is_unsupported(self.api_version.rpartition("/")[0], self.kind, self.body)
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -173,7 +173,7 @@ class _Sorter:
         known = registry().find(piece.group, piece.kind)
         if known is not None:
             self._add_record(piece, known)
-        elif is_raw(piece.group, piece.kind):
+        elif is_raw(piece.group, piece.kind, piece.body):
             self._add_raw(piece)
         else:
             self._add_other(piece)

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 import orjson
+from yaml.nodes import Node
 
 from lictor.errors import LoadError
 from lictor.lang.yaml.build import Builder, Duplicate, check_depth, settle_json
@@ -66,14 +67,23 @@ class Document:
 
     def position(self, path: Path = ()) -> tuple[int, int]:
         """The line and column, counted from one, of what a path leads to; as near as it goes."""
-        try:
-            root = next(islice(compose(self._chunk.text), self._index, None), None)
-        except YamlFault:
-            root = None
+        root = self.compose()
         if root is None:
             return self.line, 1
         mark = find_node(root, path).start_mark
         return self._chunk.line + mark.line, mark.column + 1
+
+    @property
+    def first_line(self) -> int:
+        """Of the stretch of the file that marks of its nodes count from, counted from one."""
+        return self._chunk.line
+
+    def compose(self) -> Node | None:
+        """Its nodes, with their places in the text; None where it is JSON that YAML is not."""
+        try:
+            return next(islice(compose(self._chunk.text), self._index, None), None)
+        except YamlFault:
+            return None
 
     def where(self, path: Path = ()) -> str:
         """The same for people: `file:line:column`."""

@@ -1,17 +1,13 @@
 """What `apply` shall do: its flags, checked, and everything that they name, loaded."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
+from msgspec.structs import replace
 
 from lictor.errors import UsageError
 from lictor.lang.duration import parse_duration
 from lictor.model.metadata import PolicyRecord
-from lictor.offline.apply_run import (
-    ApplyOutput,
-    ApplyPlan,
-    select_documents,
-)
+from lictor.offline.apply_outputs import ApplyOutput, OutputOptions
+from lictor.offline.apply_run import ApplyPlan, select_documents
 from lictor.offline.input_files import (
     load_caller,
     load_context,
@@ -19,6 +15,7 @@ from lictor.offline.input_files import (
     load_resource_files,
     load_values_file,
     read_definitions,
+    read_namespace_labels,
 )
 from lictor.offline.lookups import GivenObjects, choose_registries
 from lictor.offline.policies import (
@@ -26,22 +23,21 @@ from lictor.offline.policies import (
     load_exceptions,
 )
 from lictor.offline.requests import GivenValues, RequestFactory
+from lictor.offline.resources import LazyResources
 from lictor.offline.sources import (
     STDIN,
     SourceText,
     read_any,
     read_file,
 )
-from lictor.report.policy_report import REPORT_APIS
-
-if TYPE_CHECKING:
-    pass
-
+from lictor.report.policy_report import REPORT_APIS, ReportFormat
 
 OWN_FORMATS = {
     "markdown": ApplyOutput.MARKDOWN,
     "junit": ApplyOutput.JUNIT,
     "sarif": ApplyOutput.SARIF,
+    "github": ApplyOutput.GITHUB,
+    "html": ApplyOutput.HTML,
 }
 
 
@@ -70,6 +66,10 @@ class ApplyFlags(msgspec.Struct, frozen=True):
     context_file: str = ""
     output: str = ""
     output_format: str = "yaml"
+    output_file: tuple[str, ...] = ()
+    failed_only: bool = False
+    quiet: bool = False
+    file_names: bool = False
     report_api: str = "openreports.io"
     policy_report: bool = False
     table: bool = False
@@ -117,6 +117,43 @@ class ApplyFlags(msgspec.Struct, frozen=True):
         if self.output_format == "json" and not self.stdin:
             return ApplyOutput.REPORT
         return ApplyOutput.TABLE if self.table else ApplyOutput.TEXT
+
+
+class OutputFile(msgspec.Struct, frozen=True):
+    """A file that `--output-file` names, and what to write into it."""
+
+    path: str
+    options: OutputOptions
+
+
+def choose_options(flags: ApplyFlags, timestamp: int) -> OutputOptions:
+    """What goes to standard output."""
+    return OutputOptions(
+        output=flags.chosen_output,
+        format=ReportFormat.JSON if flags.output_format == "json" else ReportFormat.YAML,
+        timestamp=timestamp,
+        audit_warn=flags.audit_warn,
+        show_unchanged=flags.stdin,
+        report_api=flags.report_api,
+        failed_only=flags.failed_only or flags.quiet,
+        file_names=flags.file_names or flags.failed_only or flags.quiet,
+    )
+
+
+def list_output_files(flags: ApplyFlags, shown: OutputOptions) -> tuple[OutputFile, ...]:
+    """What goes to files beside it; UsageError where a format is unknown or a file named twice."""
+    files: dict[str, OutputFile] = {}
+    for given in flags.output_file:
+        name, divider, path = given.partition("=")
+        if not divider or not path or name not in APPLY_FORMATS:
+            formats = ", ".join(APPLY_FORMATS)
+            raise UsageError(f"--output-file {given}: give FORMAT=FILE, FORMAT one of {formats}")
+        if path in (*files, flags.output):
+            raise UsageError(f"--output-file {given}: {path} is named twice")
+        form = ReportFormat.JSON if name == "json" else ReportFormat.YAML
+        output = OWN_FORMATS.get(name, ApplyOutput.REPORT)
+        files[path] = OutputFile(path, replace(shown, output=output, format=form))
+    return tuple(files.values())
 
 
 def parse_ttl(text: str) -> int:
@@ -171,7 +208,7 @@ def make_plan(
     return ApplyPlan(
         policies=policies,
         texts=texts,
-        requests=RequestFactory(_read_values(flags), caller),
+        requests=RequestFactory(_read_values(flags), caller, read_namespace_labels(texts)),
         given=_collect_objects(flags, policies, texts),
         exceptions=(*_find_exceptions(flags, policies, texts), *exceptions),
         payloads={mode: tuple(map(read_any, paths)) for mode, paths in payloads.items() if paths},
@@ -196,6 +233,7 @@ def _collect_objects(
         objects=targets if target_paths or params else None,
         params=params,
         crds=definitions,
+        judged=LazyResources(texts),
         registries=choose_registries(network=flags.registry, layout=flags.image_layout),
     )
     return load_context(flags.context_file, given) if flags.context_file else given

@@ -1,177 +1,34 @@
 """A run of `apply`: policies are compiled once, documents evaluated one by one."""
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
-from msgspec.structs import replace
 
 from lictor.engine import Engine
 from lictor.errors import LictorError
 from lictor.families.registry import registry
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Needs
-from lictor.model.request import Request
-from lictor.model.result import Result, RuleType, Status, Verdict
+from lictor.model.result import Verdict
+from lictor.offline.apply_outputs import OutputOptions, ResourceOutput, compile_output
 from lictor.offline.lookups import GivenObjects, OfflineLookups
 from lictor.offline.parallel import choose_processes, map_chunks, split_evenly
 from lictor.offline.policies import LoadedPolicies
 from lictor.offline.programs import compile_for_payloads, compile_given, report_guessed_names
 from lictor.offline.requests import RequestFactory
-from lictor.offline.resources import DocumentSpan, find_documents, parse_payloads, parse_resources
+from lictor.offline.resources import (
+    DocumentSpan,
+    find_documents,
+    leave_tool_files,
+    parse_payloads,
+    parse_resources,
+)
+from lictor.offline.result_locations import LocateResult, ResultLocations, locate_nowhere
 from lictor.offline.sources import SourceText
 from lictor.ports import Lookups
 from lictor.raw import JsonObject
-from lictor.report.outcomes import TestOutcome, list_outcomes
-from lictor.report.policy_report import EntryWriter, ReportChunk, ReportFormat, ReportOptions
-from lictor.report.resource_name import describe_resource, read_metadata, read_text
-from lictor.report.summary import Counts, count_verdicts, render_failures
-from lictor.report.yaml_text import render_yaml
-
-
-class ApplyOutput(StrEnum):
-    """What `apply` prints."""
-
-    TEXT = "text"
-    TABLE = "table"
-    REPORT = "report"
-    EXCEPTIONS = "exceptions"
-    MARKDOWN = "markdown"
-    JUNIT = "junit"
-    SARIF = "sarif"
-
-
-class ChangedObject(msgspec.Struct, frozen=True):
-    """An object that a policy changed or made."""
-
-    policy: str
-    # `namespace/Kind/name` of the resource that caused it, and its name alone.
-    resource: str
-    name: str
-    text: str
-    targets: tuple[str, ...] = ()
-    is_generated: bool = False
-
-
-class ResourceOutput(msgspec.Struct, frozen=True):
-    """Everything the parent needs of one verdict; plain data that can travel between processes."""
-
-    counts: Counts
-    text: str = ""
-    made: tuple[ChangedObject, ...] = ()
-    report: ReportChunk = msgspec.field(default_factory=ReportChunk)
-    outcomes: tuple[TestOutcome, ...] = ()
-    # The verdict without what was fine, and without the resource's content.
-    failures: Verdict | None = None
-
-
-class OutputOptions(msgspec.Struct, frozen=True):
-    """What the output needs."""
-
-    output: ApplyOutput
-    format: ReportFormat = ReportFormat.YAML
-    timestamp: int = 0
-    audit_warn: bool = False
-    # Show resources that a mutate policy was asked about even where it changed nothing.
-    show_unchanged: bool = False
-    # The group of the API that reports are of.
-    report_api: str = "openreports.io"
-
-
-def compile_output(options: OutputOptions) -> Callable[[Verdict], ResourceOutput]:
-    """The function that makes outputs for one kind of output."""
-    warn = options.audit_warn
-    writer = EntryWriter(ReportOptions(options.format, options.timestamp, warn))
-
-    def make_output(verdict: Verdict) -> ResourceOutput:
-        counts = count_verdicts((verdict,), audit_warn=warn)
-        match options.output:
-            case ApplyOutput.REPORT:
-                return ResourceOutput(counts, report=writer.write(verdict))
-            case ApplyOutput.TEXT:
-                text = render_failures(verdict, audit_warn=warn) + _render_errors(verdict)
-                return ResourceOutput(counts, text=text, made=tuple(_list_made(verdict, options)))
-            case ApplyOutput.TABLE:
-                rows = tuple(list_outcomes((verdict,), audit_warn=warn))
-                return ResourceOutput(
-                    counts, outcomes=rows, made=tuple(_list_made(verdict, options))
-                )
-            case ApplyOutput.MARKDOWN | ApplyOutput.JUNIT:
-                return ResourceOutput(
-                    counts, outcomes=tuple(list_outcomes((verdict,), audit_warn=warn))
-                )
-            case ApplyOutput.SARIF | ApplyOutput.EXCEPTIONS:
-                return ResourceOutput(counts, failures=_keep_failures(verdict))
-
-    return make_output
-
-
-def _render_errors(verdict: Verdict) -> str:
-    """The rules that could not be evaluated, and why."""
-    errors = [
-        result
-        for result in verdict.results
-        if result.status is Status.ERROR and result.type is not RuleType.MUTATION
-    ]
-    if not errors:
-        return ""
-    resource = describe_resource(verdict.request.resource)
-    return "".join(
-        f"policy {result.policy.name} -> resource {resource} error:\n"
-        f"1 - {result.rule} {result.message}\n"
-        for result in errors
-    )
-
-
-def _keep_failures(verdict: Verdict) -> Verdict | None:
-    wrong = (Status.FAIL, Status.WARN, Status.ERROR)
-    kept = tuple(_lighten(result) for result in verdict.results if result.status in wrong)
-    if not kept:
-        return None
-    request = verdict.request
-    small = Request(kind=request.kind, object=_keep_names(request.resource))
-    return Verdict(small, kept)
-
-
-def _lighten(result: Result) -> Result:
-    return replace(result, patched=None, target=None, generated=())
-
-
-def _keep_names(resource: JsonObject) -> JsonObject:
-    metadata = read_metadata(resource)
-    names = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
-    return {
-        "apiVersion": resource.get("apiVersion"),
-        "kind": resource.get("kind"),
-        "metadata": names,
-    }
-
-
-def _list_made(verdict: Verdict, options: OutputOptions) -> Iterator[ChangedObject]:
-    resource = describe_resource(verdict.request.resource)
-    name = read_text(read_metadata(verdict.request.resource).get("name"))
-    for policy, results in _group_mutations(verdict).items():
-        changed = [r for r in results if r.status is Status.PASS]
-        if not changed and not options.show_unchanged:
-            continue
-        patched = next((r.patched for r in reversed(results) if r.patched is not None), None)
-        shown = patched if patched is not None else verdict.request.resource
-        targets = tuple(render_yaml(r.target) for r in changed if r.target is not None)
-        yield ChangedObject(policy, resource, name, render_yaml(shown), targets)
-    for result in verdict.results:
-        for made in result.generated:
-            policy = result.policy.name
-            yield ChangedObject(policy, resource, name, render_yaml(made), is_generated=True)
-
-
-def _group_mutations(verdict: Verdict) -> dict[str, list[Result]]:
-    groups: dict[str, list[Result]] = {}
-    for result in verdict.results:
-        if result.type is RuleType.MUTATION:
-            groups.setdefault(result.policy.name, []).append(result)
-    return groups
-
+from lictor.report.summary import Counts
 
 _CHUNK_SIZE = 25
 # Where registries are asked, documents wait at the same time instead of one after the other.
@@ -196,6 +53,8 @@ class DocumentResult(msgspec.Struct, frozen=True):
     # None where it comes from no file.
     place: DocumentPosition | None
     outputs: tuple[ResourceOutput, ...] = ()
+    # For each further form of output, in the order in which they were asked for.
+    more: tuple[tuple[ResourceOutput, ...], ...] = ()
     problem: str = ""
     # Things to tell once, however many documents they are about.
     notes: tuple[str, ...] = ()
@@ -221,19 +80,27 @@ class ApplyPlan(msgspec.Struct, frozen=True):
 class ApplyRun:
     """Evaluates documents; made once for each run."""
 
-    def __init__(self, plan: ApplyPlan, options: OutputOptions) -> None:
+    def __init__(
+        self, plan: ApplyPlan, options: OutputOptions, more: Sequence[OutputOptions] = ()
+    ) -> None:
         self._plan = plan
         self._make_output = compile_output(options)
+        self._make_more = tuple(map(compile_output, more))
         self._engines = _make_engines(plan)
         self._tell_guess = report_guessed_names(plan.policies, plan.given)
         sources = [("", plan.texts), *plan.payloads.items()]
         self.texts = tuple(text for _, texts in sources for text in texts)
+        self._locations = ResultLocations(self.texts)
         modes = [mode for mode, texts in sources for _ in texts]
-        self.places = [
-            DocumentPosition(index, span, mode)
-            for index, (text, mode) in enumerate(zip(self.texts, modes, strict=True))
-            for span in find_documents(text.content)
-        ]
+        self.places: list[DocumentPosition] = []
+        # What was left out, and why.
+        self.skipped: list[str] = []
+        for index, (text, mode) in enumerate(zip(self.texts, modes, strict=True)):
+            spans = find_documents(text.content)
+            if not mode:
+                spans, skipped = leave_tool_files(text, spans)
+                self.skipped += skipped
+            self.places += [DocumentPosition(index, span, mode) for span in spans]
 
     @property
     def count(self) -> int:
@@ -294,7 +161,32 @@ class ApplyRun:
             if not self._plan.continue_on_fail:
                 raise
             return DocumentResult(place, problem=str(error))
-        return DocumentResult(place, tuple(map(self._make_output, verdicts)), notes=tuple(notes))
+        locate = self._locations.of_document(place.text, place.span)
+        located = [(verdict, locate(number)) for number, verdict in enumerate(verdicts)]
+        return self._make_result(place, located, tuple(notes))
+
+    def _make_result(
+        self,
+        place: DocumentPosition | None,
+        located: Sequence[tuple[Verdict, LocateResult]],
+        notes: tuple[str, ...] = (),
+    ) -> DocumentResult:
+        outputs, *more = (
+            tuple(make(verdict, locate) for verdict, locate in located)
+            for make in (self._make_output, *self._make_more)
+        )
+        return DocumentResult(place, outputs, tuple(more), notes=notes)
+
+    def _judge_object(self, resource: JsonObject) -> DocumentResult:
+        """For an object that comes from no file."""
+        requests, engine = self._plan.requests, self._engines[""]
+        try:
+            verdict = engine.evaluate(requests.make_request(resource), adapt=requests.adapt)
+        except LictorError as error:
+            if not self._plan.continue_on_fail:
+                raise
+            return DocumentResult(None, problem=str(error))
+        return self._make_result(None, ((verdict, locate_nowhere),))
 
     def _judge_text(
         self, text: SourceText, place: DocumentPosition, notes: list[str]
@@ -310,6 +202,8 @@ class ApplyRun:
         requests, engine = self._plan.requests, self._engines[""]
         adapt = requests.adapt
         for resource in parse_resources(text.content, place.span, text.path):
+            if self._plan.given.judged is not None:
+                self._plan.given.judged.judge(resource)
             request = requests.make_request(resource)
             note = self._tell_guess(request.kind)
             if note:

@@ -1,12 +1,13 @@
 """Explains what policies decide about resources: `explain` without the printing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.assembly import compile_cleanups
 from lictor.assembly import explain as explain_policy
-from lictor.errors import LoadError
+from lictor.errors import LoadError, UsageError
 from lictor.families.registry import Role, registry, resolve
 from lictor.lang.watch import ClosureAnswer, Recorder
 from lictor.model.metadata import PolicyRecord
@@ -20,7 +21,8 @@ from lictor.offline.policies import (
 )
 from lictor.offline.programs import choose_options
 from lictor.offline.requests import RequestFactory
-from lictor.offline.sources import read_policies
+from lictor.offline.resources import find_documents, leave_tool_files, parse_resources
+from lictor.offline.sources import SourceText, read_policies
 from lictor.raw import JsonObject
 from lictor.report.explanation import (
     Explanation,
@@ -38,6 +40,38 @@ def load_explained_policies(paths: tuple[str, ...]) -> LoadedPolicies:
     return policies
 
 
+class ExplanationChoice(msgspec.Struct, frozen=True):
+    """Which explanations are wanted."""
+
+    # Who is told of files that are no resources.
+    warn: Callable[[str], None]
+    # Only those of this rule; of all where it is empty.
+    rule: str = ""
+    failed_only: bool = False
+
+
+def _list_resources(
+    texts: Iterable[SourceText], warn: Callable[[str], None]
+) -> Iterator[JsonObject]:
+    for text in texts:
+        spans, skipped = leave_tool_files(text, find_documents(text.content))
+        for each in skipped:
+            warn(each)
+        for span in spans:
+            yield from parse_resources(text.content, span, text.path)
+
+
+def _select_rule(told: Sequence[Explanation], name: str) -> list[Explanation]:
+    known = dict.fromkeys(rule.rule for each in told for rule in each.rules if rule.rule)
+    if name not in known:
+        raise UsageError(f"no rule is called {name}; there are {', '.join(known) or 'none'}")
+    kept = [
+        replace(each, rules=tuple(rule for rule in each.rules if rule.rule == name))
+        for each in told
+    ]
+    return [each for each in kept if each.rules]
+
+
 class Explainer(msgspec.Struct, frozen=True):
     """Explains the results of policies."""
 
@@ -45,13 +79,47 @@ class Explainer(msgspec.Struct, frozen=True):
     exceptions: tuple[PolicyRecord, ...]
     requests: RequestFactory
     given: GivenObjects
-    # Tell of this rule only.
-    rule: str
+    # Of kinds whose rules have names, tell of this rule only.
+    rule: str = ""
+    # Tell of these policies only; all where none is named.
+    names: tuple[str, ...] = ()
+
+    def explain_all(
+        self, texts: Sequence[SourceText], choice: ExplanationChoice
+    ) -> list[Explanation]:
+        """What was chosen of the explanations of all resources."""
+        self._check_names()
+        told = [
+            each
+            for resource in _list_resources(texts, choice.warn)
+            for each in self.explain(resource)
+        ]
+        if not told:
+            raise LoadError("no resources were found")
+        if choice.rule:
+            told = _select_rule(told, choice.rule)
+        if choice.failed_only:
+            told = [kept for each in told if (kept := each.failed).rules]
+        return told
+
+    def _check_names(self) -> None:
+        known = dict.fromkeys(policy.metadata.name for policy in self._explained)
+        for name in self.names:
+            if name not in known:
+                raise UsageError(f"no policy is called {name}; there are {', '.join(known)}")
+
+    @property
+    def _explained(self) -> tuple[PolicyRecord, ...]:
+        return (*self.policies.about_resources, *self.policies.listed_deletions)
 
     def explain(self, resource: JsonObject) -> Iterator[Explanation]:
         """The explanation of each policy for one resource."""
         request, name = self.requests.make_request(resource), name_resource(resource)
-        for policy in (*self.policies.about_resources, *self.policies.listed_deletions):
+        if self.given.judged is not None:
+            self.given.judged.judge(resource)
+        for policy in self._explained:
+            if self.names and policy.metadata.name not in self.names:
+                continue
             kind = registry().of(policy)
             listen = self._listen if kind.role is Role.POLICY else self._listen_to_deletion
             heard, results = listen(policy, request)

@@ -20,8 +20,9 @@ from lictor.files import read_bytes
 from lictor.lang.image_reference import ImageReference, parse_image
 from lictor.offline.image_policies import ImagePolicies, conclude_policies
 from lictor.offline.lookups import GivenObjects, choose_given, choose_registries
-from lictor.ports import Descriptor, ImageManifest, Registries, RegistryAccess
+from lictor.ports import Registries
 from lictor.raw import Json
+from lictor.registry.registries import TrustingRegistries
 from lictor.report.image_verification import ImageClaim, ImageVerificationReport, SignerVerdict
 from lictor.signatures.records import (
     CosignAttestor,
@@ -57,29 +58,6 @@ class Demand(msgspec.Struct, frozen=True):
     # An attestation of this type, instead of a signature.
     predicate_type: str = ""
     location: SignatureLocation = SignatureLocation()
-
-
-class TrustingRegistries(msgspec.Struct, frozen=True):
-    """Registries whose Sigstore trust root is the one in a file."""
-
-    registries: Registries
-    root: bytes
-
-    def manifest(
-        self, repository: str, tag_or_digest: str, access: RegistryAccess
-    ) -> ImageManifest:
-        return self.registries.manifest(repository, tag_or_digest, access)
-
-    def blob(self, repository: str, digest: str, access: RegistryAccess) -> bytes:
-        return self.registries.blob(repository, digest, access)
-
-    def referrers(
-        self, repository: str, digest: str, access: RegistryAccess
-    ) -> tuple[Descriptor, ...]:
-        return self.registries.referrers(repository, digest, access)
-
-    def trusted_root(self, mirror: str, root: bytes, namespace: str = "") -> bytes:  # noqa: ARG002
-        return self.root
 
 
 def open_registries(layout: str = "", trusted_root: str = "") -> Registries:

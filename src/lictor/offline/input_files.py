@@ -1,6 +1,7 @@
 """Loads values, user info, context and cluster resource files, and CustomResourceDefinitions."""
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 import msgspec
@@ -22,7 +23,12 @@ from lictor.offline.records import (
     UserInfo,
     Values,
 )
-from lictor.offline.resources import load_resources
+from lictor.offline.resources import (
+    LazyResources,
+    find_documents,
+    leave_tool_files,
+    parse_resources,
+)
 from lictor.offline.sources import (
     SourceText,
     list_policy_files,
@@ -232,13 +238,36 @@ def read_resource_texts(
         try:
             yield from map(read_any, locate_resources((path,)))
         except LictorError as error:
-            # With the first path gone nothing might be judged at all: no success must come of that.
-            if say is None or number == 0:
+            # With the first path gone nothing might be judged at all, and a folder that gives
+            # nothing is the wrong one: no success must come of that.
+            if say is None or number == 0 or os.path.isdir(path):
                 raise
             say(f"\n{_DIVIDER}\nfailed to load resources: {path}. \nerror: {error}\n{_DIVIDER}")
 
 
-def load_resource_files(paths: Iterable[str]) -> Iterator[JsonObject]:
-    """The resources in files and folders."""
+def load_resource_files(
+    paths: Iterable[str], warn: Callable[[str], None] | None = None
+) -> Iterator[JsonObject]:
+    """The resources in files and folders; files of tools are left out where one can `warn`."""
     for text in read_resource_texts(paths):
-        yield from load_resources(text.content, text.path)
+        spans, skipped = find_documents(text.content), list[str]()
+        if warn is not None:
+            spans, skipped = leave_tool_files(text, spans)
+            for each in skipped:
+                warn(each)
+        for span in spans:
+            yield from parse_resources(text.content, span, text.path)
+
+
+def read_namespace_labels(texts: Iterable[SourceText]) -> dict[str, Mapping[str, str]]:
+    """The labels of the Namespaces in texts, with the one that the API server adds."""
+    found: dict[str, Mapping[str, str]] = {}
+    for text in texts:
+        if b"Namespace" not in text.content:
+            continue
+        for each in LazyResources((text,), b"Namespace").resources:
+            metadata = each["metadata"]
+            name, labels = metadata.get("name"), metadata.get("labels") or {}
+            if (each["apiVersion"], each["kind"]) == ("v1", "Namespace") and isinstance(name, str):
+                found[name] = {**labels, "kubernetes.io/metadata.name": name}
+    return found

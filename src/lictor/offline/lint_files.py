@@ -1,14 +1,21 @@
 """Lints the policies, exceptions and test files that paths name."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+import msgspec
 
 from lictor.errors import LoadError, LookupFailedError, UsageError
 from lictor.files import is_visible, is_yaml, list_files
+from lictor.lint.documents import read_file as read_lint_file
+from lictor.lint.fixes import MOST_ROUNDS, fix_text
 from lictor.lint.render import LintReport
 from lictor.lint.run import lint_texts
+from lictor.lint.selection import LintSelection
+from lictor.model.finding import Finding
 from lictor.offline.records import FILE_RECORDS
+from lictor.offline.repairs import replace_file
 from lictor.offline.repositories import is_repository_url
 from lictor.offline.sources import (
     STDIN,
@@ -40,7 +47,7 @@ def _list_linted(path: str) -> Iterator[str]:
     return list_files(path, is_yaml, lambda name: is_visible(name) or name == _TEST_FOLDER)
 
 
-def _read_named(path: str, source: str) -> list[tuple[str, bytes]] | None:
+def read_named(path: str, source: str) -> list[tuple[str, bytes]] | None:
     """The files of a path in a test file; None if there is none."""
     if is_url(path) or is_url(source):
         raise LookupFailedError(f"{path} is not a local file")
@@ -54,6 +61,59 @@ def _read_named(path: str, source: str) -> list[tuple[str, bytes]] | None:
         raise LookupFailedError(str(error)) from error
 
 
-def lint_paths(paths: Sequence[str]) -> LintReport:
+def lint_paths(paths: Sequence[str], selection: LintSelection | None = None) -> LintReport:
     """Everything that is wrong with the files that the paths name."""
-    return lint_texts(_read_texts(paths), FILE_RECORDS, _read_named)
+    report = lint_texts(_read_texts(paths), FILE_RECORDS, read_named, selection)
+    if not report.files:
+        # Nothing was looked at: that is no pass.
+        raise LoadError(f"no YAML files were found in {', '.join(paths)}")
+    return report
+
+
+class FixedFile(msgspec.Struct, frozen=True):
+    """A file that was put right: its path, and what it holds before and after."""
+
+    path: str
+    before: bytes
+    after: bytes
+
+
+def fix_paths(
+    paths: Sequence[str], selection: LintSelection | None = None, *, unsafe: bool = False
+) -> tuple[LintReport, list[FixedFile]]:
+    """What can be put right by itself, and what is wrong after that; no file is written."""
+    before = dict(_read_texts(paths))
+    texts = dict(before)
+    for _ in range(MOST_ROUNDS):
+        report = lint_texts(texts.items(), FILE_RECORDS, read_named, selection)
+        changed = _fix_once(texts, report, unsafe=unsafe)
+        if not changed:
+            break
+        texts.update(changed)
+    if not report.files:
+        raise LoadError(f"no YAML files were found in {', '.join(paths)}")
+    fixed = [
+        FixedFile(path, old, texts[path]) for path, old in before.items() if texts[path] != old
+    ]
+    return report, fixed
+
+
+def _fix_once(texts: Mapping[str, bytes], report: LintReport, *, unsafe: bool) -> dict[str, bytes]:
+    by_file: dict[str, list[Finding]] = {}
+    for finding in report.findings:
+        by_file.setdefault(finding.location.file, []).append(finding)
+    changed: dict[str, bytes] = {}
+    for path, findings in by_file.items():
+        if path in texts:
+            fixed = fix_text(read_lint_file(path, texts[path]), findings, unsafe=unsafe)
+            if fixed != texts[path]:
+                changed[path] = fixed
+    return changed
+
+
+def save_fixed(files: Iterable[FixedFile]) -> None:
+    """Write the files, each at once: whoever reads one sees the old text or the new."""
+    for file in files:
+        if not os.path.isfile(file.path):
+            raise UsageError(f"{file.path}: only local files can be put right")
+        replace_file(file.path, file.after)

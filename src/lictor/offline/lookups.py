@@ -9,11 +9,22 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from lictor.errors import LookupFailedError, NotProvidedError, UsageError
-from lictor.kubernetes.resource_names import ResourceType
+from lictor.kubernetes.resource_names import ResourceType, builtin_names
+from lictor.lang.field_mask import ALWAYS_LISTED, compile_field_mask
+from lictor.lang.label_selector import parse_label_selector
 from lictor.lang.wildcard import compile_wildcard
 from lictor.model.request import GroupVersionKind
 from lictor.offline.requests import GivenValues
-from lictor.ports import DEFAULT_ACCESS, ApiCall, Registries, RegistryAccess
+from lictor.offline.resources import LazyResources
+from lictor.ports import (
+    DEFAULT_ACCESS,
+    ApiCall,
+    GuestLogLine,
+    ObjectQuery,
+    Registries,
+    RegistryAccess,
+    ResourceFacts,
+)
 from lictor.raw import Json, JsonObject
 
 _CORE_PATH = re.compile(r"^/api/(?P<version>[^/]+)/(?P<rest>.+)$")
@@ -38,6 +49,13 @@ class GivenObjects(msgspec.Struct, frozen=True):
     crds: tuple[JsonObject, ...] = ()
     # What a cluster says of its resources; None where none is asked.
     served: tuple[ResourceType, ...] | None = None
+    # What is itself judged in this run: it answers what nothing else does.
+    judged: LazyResources | None = None
+
+    @property
+    def others(self) -> Sequence[JsonObject]:
+        """What is judged beside the resource that is judged now."""
+        return () if self.judged is None else self.judged.others
 
 
 class OfflineLookups:
@@ -48,19 +66,28 @@ class OfflineLookups:
         self._given = given or GivenObjects()
 
     def config_map(self, namespace: str, name: str) -> JsonObject:
-        if self._given.cluster is None:
-            raise NotProvidedError(f"ConfigMap {namespace}/{name} was not given")
-        for found in _select(self._given.cluster, "v1", "ConfigMap", namespace):
+        known = (*(self._given.cluster or ()), *self._given.others)
+        for found in _select(known, "v1", "ConfigMap", namespace):
             if _metadata(found).get("name") == name:
                 return found
+        if self._given.cluster is None:
+            raise NotProvidedError(f"ConfigMap {namespace}/{name} was not given")
         raise LookupFailedError(f"failed to get configmap {namespace}/{name} : not found")
 
     def call_api(self, call: ApiCall) -> Json:
-        if self._given.cluster is None:
-            raise NotProvidedError(f"no cluster to ask for {call.url_path or call.service_url}")
-        if call.service_url or call.method != "GET":
+        cluster = self._given.cluster
+        is_service = bool(call.service_url) or call.method != "GET"
+        if cluster is not None and is_service:
             raise LookupFailedError(f"no service to call offline: {call.service_url}")
-        return _answer_path(call.url_path, self._given.cluster)
+        try:
+            known = (*(cluster or ()), *self._given.others)
+            return _answer_path("" if is_service else call.url_path, known)
+        except LookupFailedError as error:
+            if cluster is not None:
+                raise
+            # Of what nobody gave, nobody can say that a cluster does not have it.
+            asked = call.url_path or call.service_url
+            raise NotProvidedError(f"no cluster to ask for {asked}") from error
 
     def global_reference(self, name: str, namespace: str) -> Json:  # noqa: ARG002
         raise NotProvidedError(f"global context entry {name} was not given")
@@ -74,6 +101,7 @@ class OfflineLookups:
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         if (api_version, kind) == ("v1", "Namespace"):
             given = self._values.namespace(name)
+            given = given or _find_name(self._given.others, api_version, kind, name)
             if given is not None:
                 return given
         for found in self.resources(api_version, kind, namespace):
@@ -88,6 +116,25 @@ class OfflineLookups:
         known = (*(objects or ()), *(cluster or ()))
         return list(_select(known, api_version, kind, namespace))
 
+    def select_objects(self, query: ObjectQuery) -> Sequence[JsonObject]:
+        return _select_given(self.resources(query.api_version, query.kind, query.namespace), query)
+
+    def describe_kind(self, api_version: str, kind: str) -> ResourceFacts:
+        group, _, version = api_version.rpartition("/")
+        found = builtin_names().with_crds(self._given.crds).of_kind(group, version, kind)
+        if found.guessed or found.namespaced is None:
+            raise NotProvidedError(
+                f"nobody told whether {kind} of {api_version} lives in namespaces: give its "
+                "CustomResourceDefinition"
+            )
+        return ResourceFacts(found.resource, found.namespaced)
+
+    def resolve_host(self, host: str) -> tuple[str, ...]:
+        raise NotProvidedError(f"no addresses were given for {host[:253]}")
+
+    def log_line(self, line: GuestLogLine) -> None:
+        """Verdicts are printed here, and no logs."""
+
     def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:
         return self._values.of_rule(policy, rule)
 
@@ -96,6 +143,55 @@ class OfflineLookups:
 
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+
+def _find_name(
+    known: Iterable[JsonObject], api_version: str, kind: str, name: str
+) -> JsonObject | None:
+    named = (each for each in known if _metadata(each).get("name") == name)
+    return next(_select(named, api_version, kind, ""), None)
+
+
+def _select_given(given: Iterable[JsonObject], query: ObjectQuery) -> tuple[JsonObject, ...]:
+    """Those of some objects that a query is about, and of them what it wants."""
+    labels, fields = parse_label_selector(query.label_selector), query.field_selector
+    mask = compile_field_mask(query.field_masks, always=ALWAYS_LISTED)
+    found = [
+        mask(each) if query.field_masks else each
+        for each in map(_drop_managed_fields, given)
+        if labels(_metadata(each).get("labels") or {}) and _fits_fields(_metadata(each), fields)
+    ]
+    return tuple(sorted(found, key=lambda each: [_tell(_metadata(each), n) for n in _PLACE]))
+
+
+_PLACE = ("namespace", "name")
+_FIELD = re.compile(r"\s*metadata\.(name|namespace)\s*(==|=|!=)\s*([a-z0-9.-]*)\s*")
+
+
+def _fits_fields(metadata: JsonObject, selector: str) -> bool:
+    """Does an object fit? Which other fields of a kind can be selected only a cluster knows."""
+    for part in filter(str.strip, selector.split(",")):
+        found = _FIELD.fullmatch(part)
+        if found is None:
+            raise NotProvidedError(
+                f"objects from files are selected by metadata.name and metadata.namespace, not by "
+                f"{part.strip()[:200]!r}"
+            )
+        if (_tell(metadata, found[1]) == found[3]) is (found[2] == "!="):
+            return False
+    return True
+
+
+def _tell(metadata: JsonObject, name: str) -> str:
+    return str(metadata.get(name) or "")
+
+
+def _drop_managed_fields(given: JsonObject) -> JsonObject:
+    metadata = _metadata(given)
+    if "managedFields" not in metadata:
+        return given
+    kept = {key: value for key, value in metadata.items() if key != "managedFields"}
+    return {**given, "metadata": kept}
 
 
 # A run sees each tag once: it judges what is there now.

@@ -1,12 +1,13 @@
 """Policy files sorted into policies, exceptions, other kinds, and those that cannot be used."""
 
+import posixpath
 from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import LoadError
-from lictor.families.registry import Role, registry
+from lictor.families.registry import Role, registry, resolve
 from lictor.load.policies import (
     Loaded,
     Sourced,
@@ -16,7 +17,7 @@ from lictor.load.policies import (
 )
 from lictor.model.finding import Finding, Severity
 from lictor.model.metadata import PolicyRecord
-from lictor.offline.sources import SourceText
+from lictor.offline.sources import STDIN, SourceText, is_url
 from lictor.raw import JsonObject
 
 _DEFINITION = "CustomResourceDefinition"
@@ -43,6 +44,7 @@ class LoadedPolicies(msgspec.Struct, frozen=True):
     deletions: tuple[PolicyRecord, ...] = ()
     exceptions: tuple[PolicyRecord, ...] = ()
     bindings: tuple[PolicyRecord, ...] = ()
+    servers: tuple[PolicyRecord, ...] = ()
     unusable: tuple[UnusablePolicy, ...] = ()
     warnings: tuple[str, ...] = ()
     # What was left out, for those who ask.
@@ -90,6 +92,7 @@ def load_policy_files(texts: Iterable[SourceText]) -> LoadedPolicies:
         deletions=_list_records(loaded, Role.DELETION),
         exceptions=_list_records(loaded, Role.EXCEPTION),
         bindings=_list_records(loaded, Role.BINDING),
+        servers=_list_records(loaded, Role.SERVER),
         unusable=(
             *_list_broken(refused),
             *_list_without_rules(loaded),
@@ -126,7 +129,16 @@ def _load(texts: Iterable[SourceText]) -> Loaded:
     loaded = Loaded()
     for text in texts:
         loaded += load_documents(text.content, text.path)
-    return loaded
+    return replace(loaded, documents=tuple(map(_locate_files, loaded.documents)))
+
+
+def _locate_files(found: Sourced[PolicyRecord]) -> Sourced[PolicyRecord]:
+    """The policy with the files that it names found from the folder of its own file."""
+    locate = registry().of(found.record).locate_files
+    if not locate or is_url(found.source):
+        return found
+    folder = "." if found.source == STDIN else posixpath.dirname(found.source) or "."
+    return replace(found, record=resolve(locate)(found.record, folder))
 
 
 def _is_fatal(found: Finding) -> bool:

@@ -1,5 +1,6 @@
 """Compiles all given policies, in the same way for `apply`, `test` and `explain`."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,15 @@ from lictor.ports import Lookups
 
 if TYPE_CHECKING:
     from lictor.kubernetes.resource_names import ResourceNames
+    from lictor.lang.wasm.module import WasmModule
     from lictor.model.constraints import MatchResources
+    from lictor.registry.module_store import ModuleSettings, ModuleStore
+
+# As policy servers call them.
+_SOURCES = "KUBEWARDEN_SOURCES_PATH"
+_VERIFICATION = "KUBEWARDEN_VERIFICATION_CONFIG_PATH"
+_DOCKER = "KUBEWARDEN_DOCKER_CONFIG_JSON_PATH"
+_TRUST = "KUBEWARDEN_SIGSTORE_TRUST_CONFIG_PATH"
 
 
 def compile_given(
@@ -23,7 +32,12 @@ def compile_given(
     given: GivenObjects,
 ) -> tuple[Program, ...]:
     """The programs of all policies about resources."""
-    documents = (*policies.about_resources, *policies.bindings, *exceptions)
+    documents = (
+        *policies.about_resources,
+        *policies.bindings,
+        *policies.servers,
+        *exceptions,
+    )
     return compile_documents(documents, **choose_options(given, lookups))
 
 
@@ -39,7 +53,7 @@ def compile_for_payloads(
 
 def choose_options(given: GivenObjects, lookups: Lookups) -> CompileOptions:
     """What policies are compiled with, as far as it was given."""
-    options = CompileOptions(lookups=lookups)
+    options = CompileOptions(lookups=lookups, modules=GivenModules(), is_lazy=True)
     if given.params or given.served is None:
         options["params"] = given.params
     if given.crds or given.served:
@@ -91,3 +105,45 @@ def _groups(constraints: "MatchResources") -> Iterator[str]:
     for rule in constraints.resource_rules:
         if any(not name.startswith("*") for name in rule.resources):
             yield from rule.api_groups
+
+
+# --- modules of policies in Wasm
+
+
+class GivenModules:
+    """Implements `lang.wasm.module.Modules`: whatever an address names, fetched when first needed.
+
+    The settings are those of the environment, as a policy server has them.
+    """
+
+    def __init__(self) -> None:
+        self._store: ModuleStore | None = None
+        self._process = 0
+
+    def load(self, address: str, namespace: str = "") -> "WasmModule":
+        # Threads do not survive a fork, and the store needs one to end what loops.
+        if self._store is None or self._process != os.getpid():
+            self._store, self._process = _open_store(), os.getpid()
+        return self._store.load(address, namespace)
+
+
+def _open_store() -> "ModuleStore":
+    # Loads wasmtime and what speaks to registries, which most runs never need.
+    from lictor.registry.module_store import ModuleStore
+
+    return ModuleStore(_read_settings())
+
+
+def _read_settings() -> "ModuleSettings":
+    from lictor.registry.module_sources import ModuleSources, read_sources
+    from lictor.registry.module_store import ModuleSettings
+    from lictor.registry.module_verification import read_trust_config, read_verification
+
+    sources, verification = os.environ.get(_SOURCES), os.environ.get(_VERIFICATION)
+    trust = os.environ.get(_TRUST)
+    return ModuleSettings(
+        sources=read_sources(sources) if sources else ModuleSources(),
+        verification=read_verification(verification) if verification else None,
+        trusted_root=read_trust_config(trust) if trust else b"",
+        docker_config=os.environ.get(_DOCKER, ""),
+    )

@@ -33,12 +33,19 @@ def read_bodies(path: str) -> list[Json]:
 
 
 def write_documents(path: str, documents: Sequence[Json]) -> None:
-    """Replace a file at once: whoever reads it sees the old text or the new."""
+    """Write documents in place of those of a file."""
     text = "---\n".join(render_yaml(document) for document in documents)
-    beside = f"{path}.new"
-    Path(beside).write_text(text, encoding="utf-8")
-    os.chmod(beside, os.stat(path).st_mode)
-    os.replace(beside, path)
+    replace_file(path, text.encode())
+
+
+def replace_file(path: str, content: bytes) -> None:
+    """Replace a file at once: whoever reads it sees the old text or the new."""
+    # What a link leads to is written, not the link.
+    real = os.path.realpath(path)
+    beside = f"{real}.new"
+    Path(beside).write_bytes(content)
+    os.chmod(beside, os.stat(real).st_mode)
+    os.replace(beside, real)
 
 
 class Repair(msgspec.Struct, frozen=True):

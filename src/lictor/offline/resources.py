@@ -1,12 +1,17 @@
 """Resources and payloads in files: split into documents, parsed one by one, with defaults."""
 
+import os
 import re
+import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cached_property
 
 import msgspec
 
 from lictor.errors import LoadError
 from lictor.load.yaml import iter_documents
+from lictor.model.finding import FieldPath
 from lictor.model.request import GroupVersionKind, Request
 from lictor.offline.sources import SourceText, read_any
 from lictor.raw import Json, JsonObject
@@ -74,6 +79,37 @@ def find_documents(content: bytes) -> list[DocumentSpan]:
     return spans
 
 
+# Settings of tools lie beside resources: no cluster takes them.
+_TOOL_GROUPS = ("kustomize.config.k8s.io/", "cli.kyverno.io/")
+_TOOL_FILE = re.compile(r"(?:.*[-_.])?values(?:[-_.].*)?\.ya?ml|kustomization\.ya?ml|Chart\.ya?ml")
+
+
+def leave_tool_files(
+    text: SourceText, spans: list[DocumentSpan]
+) -> tuple[list[DocumentSpan], list[str]]:
+    """The documents but for settings of Helm, Kustomize and `test`, and what to say of those."""
+    is_named = _TOOL_FILE.fullmatch(os.path.basename(text.path)) is not None
+    if not is_named and not any(group.encode() in text.content for group in _TOOL_GROUPS):
+        return spans, []
+    skipped = [span for span in spans if _is_tool_file(text, span, is_named=is_named)]
+    lines = (text.content.count(b"\n", 0, span.start) + 1 for span in skipped)
+    warnings = [f"{text.path}:{line}: is no resource but a tool's file, skipped" for line in lines]
+    return [span for span in spans if span not in skipped], warnings
+
+
+def _is_tool_file(text: SourceText, span: DocumentSpan, *, is_named: bool) -> bool:
+    """Only what no API server could be given; what cannot be read is judged, and so is an error."""
+    try:
+        documents = list(iter_documents(text.content[span.start : span.end], text.path))
+    except LoadError:
+        return False
+    bodies = [each.body for each in documents if isinstance(each.body, dict)]
+    return len(bodies) == len(documents) and all(
+        str(body.get("apiVersion")).startswith(_TOOL_GROUPS) or (is_named and "kind" not in body)
+        for body in bodies
+    )
+
+
 def parse_resources(content: bytes, span: DocumentSpan, path: str) -> Iterator[JsonObject]:
     """The resource of one document, or those of a `v1` List."""
     try:
@@ -85,10 +121,61 @@ def parse_resources(content: bytes, span: DocumentSpan, path: str) -> Iterator[J
         raise _move_down(error, path, skipped) from error
 
 
+def list_resource_paths(body: Json) -> Iterator[tuple[FieldPath, Json]]:
+    """Where in a document its resources stand, in the order in which they are read."""
+    if isinstance(body, dict) and body.get("kind") == "List" and body.get("apiVersion") == "v1":
+        items = body.get("items")
+        if isinstance(items, list):
+            for number, item in enumerate(items):
+                for path, found in list_resource_paths(item):
+                    yield ("items", number, *path), found
+            return
+    yield (), body
+
+
 def load_resources(content: bytes, path: str) -> Iterator[JsonObject]:
     """All resources of a text, one by one."""
     for span in find_documents(content):
         yield from parse_resources(content, span, path)
+
+
+class LazyResources:
+    """The resources of texts, read when someone first asks for them."""
+
+    def __init__(self, texts: Iterable[SourceText], word: bytes = b"") -> None:
+        self._texts = texts
+        # Only documents that hold this are read.
+        self._word = word
+        # Documents are judged on several threads.
+        self._judged = threading.local()
+
+    @cached_property
+    def resources(self) -> tuple[JsonObject, ...]:
+        """All of them; a broken document is told where it is judged."""
+        return tuple(each for text in self._texts for each in self._read(text))
+
+    def _read(self, text: SourceText) -> Iterator[JsonObject]:
+        for span in find_documents(text.content):
+            if text.content.find(self._word, span.start, span.end) < 0:
+                continue
+            with suppress(LoadError):
+                yield from parse_resources(text.content, span, text.path)
+
+    def judge(self, resource: JsonObject) -> None:
+        """Which resource is judged from now on, on this thread."""
+        self._judged.key = _identify(resource)
+
+    @property
+    def others(self) -> list[JsonObject]:
+        """All but the one that is judged: while it is created, a cluster does not have it yet."""
+        own = getattr(self._judged, "key", None)
+        return [each for each in self.resources if _identify(each) != own]
+
+
+def _identify(resource: JsonObject) -> tuple[Json, ...]:
+    metadata = resource["metadata"]
+    names = metadata.get("namespace"), metadata.get("name")
+    return (resource["apiVersion"], resource["kind"], *names)
 
 
 def _move_down(error: LoadError, path: str, lines: int) -> LoadError:

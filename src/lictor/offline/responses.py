@@ -27,7 +27,7 @@ class PolicyUnderTest(msgspec.Struct, frozen=True):
         return self.policy.kind, refer(self.policy).key
 
 
-class PolicyResponse(msgspec.Struct, frozen=True):
+class TestedResponse(msgspec.Struct, frozen=True):
     """The results of the rules of one policy and type for one resource; may be empty."""
 
     policy: PolicyRecord
@@ -41,8 +41,8 @@ class PolicyResponse(msgspec.Struct, frozen=True):
 class TestAnswers(msgspec.Struct, frozen=True):
     """All responses of a test: by resource, and by the other objects that mutations changed."""
 
-    triggers: dict[ResourceKey, list[PolicyResponse]] = msgspec.field(default_factory=dict)
-    targets: dict[ResourceKey, list[PolicyResponse]] = msgspec.field(default_factory=dict)
+    triggers: dict[ResourceKey, list[TestedResponse]] = msgspec.field(default_factory=dict)
+    targets: dict[ResourceKey, list[TestedResponse]] = msgspec.field(default_factory=dict)
     # Policies that could not be used, and why.
     invalid: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -82,7 +82,7 @@ def _list_work(policy: PolicyRecord) -> frozenset[RuleType]:
 
 def list_responses(
     verdict: Verdict, tested_policies: Sequence[PolicyUnderTest]
-) -> list[PolicyResponse]:
+) -> list[TestedResponse]:
     """A response for each policy and type of rule, also an empty one if the test expects it.
 
     Generation alone is named only where it happened: nobody expects it elsewhere.
@@ -98,7 +98,7 @@ def _walk(
     verdict: Verdict,
     tested_policies: Sequence[PolicyUnderTest],
     found: dict[tuple[tuple[str, str], RuleType], list[Result]],
-) -> Iterator[PolicyResponse]:
+) -> Iterator[TestedResponse]:
     resource = verdict.request.resource
     patched = resource
     for work in _WORKS:
@@ -112,7 +112,7 @@ def _walk(
             if work is RuleType.MUTATION and kind.phases == (Phase.MUTATE,) and not kind.is_native:
                 # Kyverno asks all of them at once, and compares with what came of it in the end.
                 shown = _last_patched(verdict.results, resource)
-            yield PolicyResponse(tested.policy, work, results, resource, shown)
+            yield TestedResponse(tested.policy, work, results, resource, shown)
 
 
 _WORKS = (

@@ -16,7 +16,6 @@ from lictor.files import (
     is_visible,
     is_yaml,
     list_files,
-    list_names,
     read_bounded,
     read_bytes,
     walk_folder,
@@ -119,12 +118,10 @@ def list_policy_files(path: str) -> Iterator[str]:
 
 
 def list_resource_files(path: str) -> list[str]:
-    """A file, or the YAML files of a folder (not of the folders below it) in order."""
-    if not os.path.isdir(path):
-        return [path]
-    found = [os.path.join(path, name) for name in list_names(path) if name.endswith(YAML_ENDINGS)]
-    for file in found:
-        check_regular(file)
+    """A file, or all YAML files below a folder in the order of their names."""
+    found = list(list_files(path, lambda name: name.endswith(YAML_ENDINGS)))
+    if not found:
+        raise LoadError("there are no YAML files in this folder", where=path)
     return found
 
 

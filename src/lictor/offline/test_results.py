@@ -8,7 +8,7 @@ from lictor.errors import LictorError
 from lictor.families.registry import registry
 from lictor.model.result import Result, RuleType, Status
 from lictor.offline.records import TestResourceSpec, TestResult
-from lictor.offline.responses import PolicyResponse, ResourceKey, TestAnswers, key_of
+from lictor.offline.responses import ResourceKey, TestAnswers, TestedResponse, key_of
 from lictor.raw import Json, JsonObject
 from lictor.report.outcomes import TestOutcome
 from lictor.report.summary import reported_status
@@ -127,7 +127,7 @@ class ResultComparer:
         return outcomes
 
     def _compare(
-        self, expected: TestResult, response: PolicyResponse, result: Result, key: ResourceKey
+        self, expected: TestResult, response: TestedResponse, result: Result, key: ResourceKey
     ) -> Iterator[tuple[str, _Finding]]:
         if result.type is RuleType.GENERATION:
             for made in result.generated:
@@ -239,7 +239,7 @@ def _tell_status(expected: TestResult, result: Result) -> _Finding:
     return _Finding(ok=False, reason=reason, message=result.message, error=error)
 
 
-def find_target(response: PolicyResponse, key: ResourceKey) -> Result | None:
+def find_target(response: TestedResponse, key: ResourceKey) -> Result | None:
     """The first result that changed the object of this key."""
     for result in response.results:
         if result.target is None:
@@ -251,7 +251,7 @@ def find_target(response: PolicyResponse, key: ResourceKey) -> Result | None:
     return None
 
 
-def _select_rules(expected: TestResult, response: PolicyResponse) -> tuple[Result, ...]:
+def _select_rules(expected: TestResult, response: TestedResponse) -> tuple[Result, ...]:
     # Only rules of classic policies have names that authors gave them.
     if not expected.rule or not registry().of(response.policy).has_named_rules:
         return response.results

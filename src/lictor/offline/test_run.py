@@ -14,12 +14,12 @@ from lictor.model.result import Result, Status
 from lictor.offline.deletions import compile_deletions
 from lictor.offline.lookups import GivenObjects, OfflineLookups
 from lictor.offline.programs import compile_for_payloads, compile_given, report_guessed_names
-from lictor.offline.records import Check
+from lictor.offline.records import Check, TestResult
 from lictor.offline.requests import RequestFactory
 from lictor.offline.responses import (
-    PolicyResponse,
     ResourceKey,
     TestAnswers,
+    TestedResponse,
     key_of,
     list_responses,
     list_tested_policies,
@@ -58,7 +58,7 @@ def _compile(tree: Json) -> Assertion | None:
     return lambda value: [str(problem) for problem in assertion(value, {})]
 
 
-def _select(check: Check, answers: TestAnswers) -> Iterator[tuple[PolicyResponse, Result]]:
+def _select(check: Check, answers: TestAnswers) -> Iterator[tuple[TestedResponse, Result]]:
     of_resource = _compile(check.match.resource)
     of_policy = _compile(check.match.policy)
     of_rule = _compile(check.match.rule)
@@ -80,6 +80,8 @@ def _describe_result(result: Result) -> JsonObject:
         "message": result.message,
         "status": str(result.status),
         "podSecurityChecks": None,
+        # Not Kyverno's: without it no test could tell a policy that refuses from one that audits.
+        "action": str(result.action),
         "exceptions": [
             {"metadata": {"name": used.name, "namespace": used.namespace}}
             for used in result.exceptions
@@ -95,7 +97,7 @@ def _judge_check(problems: Sequence[str], *, wanted: bool) -> tuple[bool, str]:
 
 
 def _make_outcome(
-    number: int, response: PolicyResponse, result: Result, verdict: tuple[bool, str], source: str
+    number: int, response: TestedResponse, result: Result, verdict: tuple[bool, str], source: str
 ) -> TestOutcome:
     _, kind, namespace, name = key_of(response.resource)
     ok, reason = verdict
@@ -129,6 +131,10 @@ class CaseRun:
 
     def run(self) -> TestAnswers:
         """Evaluate every policy on every resource; raises LictorError where that is impossible."""
+        return evaluate_inputs(self.load())
+
+    def load(self) -> CaseInputs:
+        """Read all files, and say what comes next; raises LictorError where one cannot be read."""
         inputs = self._reader.load()
         inputs = replace(inputs, given=replace(inputs.given, registries=self._registries))
         self._say(
@@ -137,12 +143,13 @@ class CaseRun:
             f"{_count(len(inputs.exceptions), 'exception', 'exceptions')} ..."
         )
         self._tell_guesses(inputs)
-        answers = TestAnswers()
-        for key, responses in chain(_judge_resources(inputs), _judge_payloads(inputs)):
-            # A file may hold several payloads, all under its name.
-            answers.triggers.setdefault(key, []).extend(responses)
-        answers.targets.update(_find_targets(answers, inputs.targets))
-        return answers
+        return inputs
+
+    def compare(self, rows: Iterable[TestResult], answers: TestAnswers) -> list[TestOutcome]:
+        """The outcomes of these rows, and of all checks of this test."""
+        comparer = self.judge_with(answers)
+        outcomes = [outcome for row in rows for outcome in comparer.judge(row)]
+        return outcomes + list(run_checks(self._case.test.checks, answers, self._case.path))
 
     def judge_with(self, answers: TestAnswers) -> ResultComparer:
         """What compares the answers with the rows of this test."""
@@ -156,7 +163,17 @@ class CaseRun:
             self._say(f"  note: {message}")
 
 
-def _judge_resources(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[PolicyResponse]]]:
+def evaluate_inputs(inputs: CaseInputs) -> TestAnswers:
+    """What every policy of a test says about every resource of it."""
+    answers = TestAnswers()
+    for key, responses in chain(_judge_resources(inputs), _judge_payloads(inputs)):
+        # A file may hold several payloads, all under its name.
+        answers.triggers.setdefault(key, []).extend(responses)
+    answers.targets.update(_find_targets(answers, inputs.targets))
+    return answers
+
+
+def _judge_resources(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[TestedResponse]]]:
     policies, exceptions, given = inputs.policies, inputs.exceptions, inputs.given
     lookups = OfflineLookups(inputs.values, given)
     engine = Engine(compile_given(policies, exceptions, lookups, given))
@@ -173,7 +190,7 @@ def _judge_resources(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[Pol
         )
 
 
-def _judge_payloads(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[PolicyResponse]]]:
+def _judge_payloads(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[TestedResponse]]]:
     policies, given = inputs.policies, inputs.given
     lookups = OfflineLookups(inputs.values, given)
     tested_policies = list_tested_policies(
@@ -194,7 +211,7 @@ def _judge_payloads(inputs: CaseInputs) -> Iterator[tuple[ResourceKey, list[Poli
 
 def _find_targets(
     answers: TestAnswers, targets: list[JsonObject]
-) -> Iterator[tuple[ResourceKey, list[PolicyResponse]]]:
+) -> Iterator[tuple[ResourceKey, list[TestedResponse]]]:
     for target in targets:
         key = key_of(target)
         found = [

@@ -133,7 +133,7 @@ def test_formats_for_programs(capsys) -> None:
     _, out, _ = apply(capsys, "policies.yaml", "-r", "pods.yaml", "--output-format", "sarif")
     (result,) = json.loads(out)["runs"][0]["results"]
     place = result["locations"][0]["physicalLocation"]
-    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("pods.yaml", 6)
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("pods.yaml", 8)
     _, out, _ = apply(capsys, "policies.yaml", "-r", "pods.yaml", "--output-format", "junit")
     assert ElementTree.fromstring(out).get("failures") == "1"
     _, out, _ = apply(capsys, "policies.yaml", "-r", "pods.yaml", "--output-format", "markdown")

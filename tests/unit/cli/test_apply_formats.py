@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from lictor.cli.exit_codes import run
-from lictor.offline.generated_exceptions import make_object_name
+from lictor.report.exceptions import make_object_name
 
 POLICY = """
 apiVersion: kyverno.io/v1
@@ -167,3 +167,38 @@ def test_long_names_stay_different() -> None:
     assert len(names) == 5
     assert {len(name) for name in names} == {63}
     assert make_object_name("???").isalnum()
+
+
+SECRET = """
+apiVersion: v1
+kind: Secret
+metadata: {name: mine, namespace: shop, labels: {team: hidden-value}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: "</script><script>alert(1)</script>", namespace: shop}
+"""
+
+
+def test_html_is_one_file_that_says_what_is_wrong_where(folder: Path, capsys) -> None:
+    Path("policy.yaml").write_text(POLICY)
+    Path("pod.yaml").write_text(POD)
+    assert run(["apply", "policy.yaml", "-r", "pod.yaml", "--output-format", "html"]) == 1
+    page = capsys.readouterr().out
+    assert page.startswith("<!doctype html>")
+    for words in ("need-team", "a team is needed", "/metadata/labels", "pod.yaml:1", "Expected"):
+        assert words in page, words
+    # Nothing is loaded from elsewhere.
+    assert not re.findall(r'(?:src|href)="(?!#)', page)
+    assert "default-src &#39;none&#39;" in page
+
+
+def test_html_tells_no_secrets_and_runs_nothing(folder: Path, capsys) -> None:
+    bad = POLICY.replace("kinds: [Pod]", "kinds: [Pod, Secret]").replace('"?*"', "red", 1)
+    Path("policy.yaml").write_text(bad)
+    Path("objects.yaml").write_text(SECRET)
+    run(["apply", "policy.yaml", "-r", "objects.yaml", "--output-format", "html", "-o", "out.html"])
+    page = Path("out.html").read_text()
+    assert "(hidden)" in page
+    assert "hidden-value" not in page
+    assert page.count("<script>") == 1

@@ -1,4 +1,4 @@
-"""Completion scripts for four shells, and the answers they get."""
+"""Completion scripts for five shells, and the answers they get."""
 
 import subprocess
 import sys
@@ -13,6 +13,7 @@ from lictor.cli import exit_codes
     [
         ("bash", ["_LICTOR_COMPLETE=bash_complete", "complete -o nosort"]),
         ("zsh", ["#compdef lictor"]),
+        ("elvish", ["edit:completion:arg-completer[lictor]", "elvish_complete"]),
         ("fish", ["complete --no-files --command lictor"]),
         (
             "powershell",
@@ -32,6 +33,10 @@ def test_scripts(capsys, shell, words):
     ("environment", "answers"),
     [
         (
+            {"_LICTOR_COMPLETE": "elvish_complete", "COMP_WORDS": '["lictor", "wasm", "scaf"]'},
+            ["plain\tscaffold\tPrint files to start from."],
+        ),
+        (
             {"_LICTOR_COMPLETE": "bash_complete", "COMP_WORDS": "lictor vers", "COMP_CWORD": "1"},
             ["plain,version"],
         ),
@@ -45,6 +50,7 @@ def test_scripts(capsys, shell, words):
                 "plain,cluster-role",
                 "plain,exception",
                 "plain,metrics-config",
+                "plain,policy",
                 "plain,test",
                 "plain,user-info",
                 "plain,values",

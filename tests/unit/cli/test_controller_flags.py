@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from lictor.cli.controller_flags import IGNORED, WORDS, ControllerCommand, with_flags
+from lictor.cli.controller_flags import WORDS, ControllerCommand, with_flags
 from lictor.cli.logs import set_up_logging
-from lictor.cluster.flags import Flags
+from lictor.cluster.flags import IGNORED, Flags
 
 
 def parse(*words, env=None):

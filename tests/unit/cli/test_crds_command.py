@@ -23,7 +23,7 @@ def test_json_is_one_list(capsys):
     assert exit_codes.run(["crds", "--format", "json", "--openreports"]) == 0
     whole = json.loads(capsys.readouterr().out)
     assert whole["kind"] == "List"
-    assert len(whole["items"]) == 24
+    assert len(whole["items"]) == 29
 
 
 WRONG = [

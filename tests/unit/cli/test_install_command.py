@@ -51,6 +51,17 @@ def test_wishes_reach_the_manifests(capsys):
     assert pod["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
 
 
+@pytest.mark.parametrize(
+    ("words", "said"), [([], "make image"), (["--image", "registry.example/lictor:2"], "")]
+)
+def test_it_says_where_the_usual_image_comes_from(capsys, words, said):
+    assert exit_codes.run(["install", "--skip-crds", *words]) == 0
+    told = capsys.readouterr()
+    assert said in told.err
+    assert bool(told.err) == bool(said)
+    assert "make image" not in told.out
+
+
 WRONG = [
     (["--flag", "enablePolicyExceptions=true"], "did you mean enablePolicyException?"),
     (["--flag", "webhookTimeout=soon"], "write a number"),

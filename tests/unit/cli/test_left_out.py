@@ -28,7 +28,6 @@ BESIDE = {
     ),
 }
 FOREIGN = {
-    "kubewarden": "policies.kubewarden.io/v1/ClusterAdmissionPolicy",
     "gatekeeper template": "templates.gatekeeper.sh/v1/ConstraintTemplate",
     "gatekeeper constraint": "constraints.gatekeeper.sh/v1beta1/K8sRequiredLabels",
     "gatekeeper mutation": "mutations.gatekeeper.sh/v1/Assign",
@@ -85,8 +84,55 @@ def test_policies_that_nothing_here_runs_are_errors(folder: Path, kind: str, cap
     for load in (lictor.load_policies, FilePolicies):
         with pytest.raises(lictor.LoadError, match=message):
             load(folder)
-    run(["lint", str(folder)])
-    assert "another family" in capsys.readouterr().out
+    assert run(["lint", str(folder)]) == 1
+    assert f"other.yaml:2:1: error: kind: policies of kind {name}" in capsys.readouterr().out
+
+
+LIKE_POLICIES = {
+    "a module": ("acme.example.com/v1/ClusterAdmissionPolicy", "{module: registry://a/b:v1}"),
+    "expressions": ("acme.example.com/v1/ImagePolicy", "{validations: []}"),
+    "a constraint": ("acme.example.com/v1/TeamConstraint", "{enforcementAction: deny}"),
+}
+
+
+@pytest.mark.parametrize(("kind", "spec"), LIKE_POLICIES.values(), ids=LIKE_POLICIES)
+def test_what_looks_like_a_policy_of_nobody_is_an_error(
+    folder: Path, kind: str, spec: str, capsys
+) -> None:
+    version, _, name = kind.rpartition("/")
+    text = f"apiVersion: {version}\nkind: {name}\nmetadata: {{name: other}}\nspec: {spec}\n"
+    (folder / "other.yaml").write_text(text)
+    for words in (
+        ["apply", str(folder), "-r", str(folder.parent / "pod.yaml")],
+        ["lint", str(folder)],
+    ):
+        assert run(words) == 1
+        assert f"policies of kind {name} are not supported" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("networking.k8s.io/v1/NetworkPolicy", "{podSelector: {}}"),
+        ("security.istio.io/v1/AuthorizationPolicy", "{action: DENY, rules: []}"),
+        ("acme.example.com/v1/Widget", "{module: x}"),
+    ],
+)
+def test_policies_about_other_things_are_resources(folder: Path, kind: str, spec: str) -> None:
+    version, _, name = kind.rpartition("/")
+    text = f"apiVersion: {version}\nkind: {name}\nmetadata: {{name: other}}\nspec: {spec}\n"
+    (folder / "other.yaml").write_text(text)
+    assert run(["apply", str(folder), "-r", str(folder.parent / "pod.yaml")]) == 0
+    assert run(["lint", str(folder)]) == 0
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n"])
+def test_an_empty_file_is_no_pass_of_lint(tmp_path: Path, text: str, capsys) -> None:
+    assert run(["lint", str(tmp_path)]) == 1
+    assert "no YAML files were found" in capsys.readouterr().err
+    (tmp_path / "empty.yaml").write_text(text)
+    assert run(["lint", str(tmp_path / "empty.yaml")]) == 1
+    assert "empty.yaml:1:1: error: the file holds no documents" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

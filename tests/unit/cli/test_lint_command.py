@@ -97,7 +97,7 @@ def test_text_names_place_field_and_suggestion(run, write):
     _, out, _ = run("policy.yaml")
     assert out == (
         "policy.yaml:13:20: error: spec.rules[0].validate.message: there is no function "
-        '"lenght" (did you mean "length"?) [unknown-function]\n'
+        '"lenght" (did you mean "length"?) [LIC403 unknown-function]\n'
         "    {{ lenght('a') }}, 100%\n"
         "       ^\n"
         "1 error, 0 warnings in 1 file\n"
@@ -150,7 +150,7 @@ def test_github_commands_are_escaped(run, write):
     write("a,b.yaml", BAD)
     _, out, _ = run("--format", "github", "a,b.yaml")
     assert out == (
-        "::error file=a%2Cb.yaml,line=13,col=7,title=unknown-field::spec.rules[0].validate.mess%25ge: "
+        "::error file=a%2Cb.yaml,line=13,col=7,title=LIC103 unknown-field::spec.rules[0].validate.mess%25ge: "
         'unknown field "mess%25ge" (did you mean "message"?)\n'
     )
 
@@ -162,10 +162,10 @@ def test_json_and_sarif_tell_the_same(run, write):
     assert (told["errors"], told["warnings"], told["files"]) == (1, 0, 1)
     (execution,) = log["runs"]
     rules = execution["tool"]["driver"]["rules"]
-    assert [rule["id"] for rule in rules] == list(CHECKS)
+    assert [rule["id"] for rule in rules] == [check.code for check in CHECKS.values()]
     (problem,), (result,) = told["problems"], execution["results"]
     place = result["locations"][0]["physicalLocation"]
-    assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == problem["check"]
+    assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == problem["code"]
     assert place["region"] == {"startLine": problem["line"], "startColumn": problem["column"]}
     assert place["artifactLocation"]["uri"] == problem["file"]
 
@@ -214,16 +214,181 @@ def test_values_of_the_older_form_are_known_by_the_test_that_names_them(run, wri
     assert "values.yaml:1:1: error: a Values file needs apiVersion" in out
 
 
-def test_other_policies_are_counted_and_not_judged(run, write):
+def test_other_policies_are_errors(run, write):
     write("policy.yaml", "apiVersion: json.kyverno.io/v1alpha1\nkind: ValidatingPolicy\nspec: 7\n")
     code, out, _ = run(".")
-    assert code == 0
+    assert code == 1
+    assert "policies of kind ValidatingPolicy are not supported yet" in out
     assert "1 policy of another family is not looked into yet" in out
 
 
 def test_the_guide_lists_every_check():
     guide = Path(__file__).parents[3] / "docs" / "lint.md"
-    rows = [line.split("|") for line in guide.read_text().splitlines() if line.startswith("| `")]
-    rows = [row for row in rows if len(row) == 5]
-    listed = {row[1].strip(" `"): (row[2].strip(), row[3].strip()) for row in rows}
-    assert listed == {name: (str(c.severity), c.summary) for name, c in CHECKS.items()}
+    rows = [line.split("|") for line in guide.read_text().splitlines() if line.startswith("| LIC")]
+    listed = [tuple(cell.strip(" `") for cell in row[1:5]) for row in rows]
+    assert listed == [(c.code, c.name, str(c.severity), c.summary) for c in CHECKS.values()]
+
+
+def test_gitlab_gets_a_report_of_code_quality(run, write):
+    write("policy.yaml", BAD)
+    code, out, _ = run("--format", "gitlab", "policy.yaml")
+    (entry,) = json.loads(out)
+    assert (code, entry["check_name"], entry["severity"]) == (1, "LIC103 unknown-field", "major")
+    assert entry["location"] == {"path": "policy.yaml", "lines": {"begin": 13}}
+
+
+def test_statistics_count_by_check(run, write):
+    write("a.yaml", BAD)
+    write("b.yaml", OLD)
+    assert run("--statistics", ".")[:2] == (
+        1,
+        "    1  LIC103  error    unknown-field\n    1  LIC112  warning  deprecated\n"
+        "1 error, 1 warning in 2 files\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "codes"),
+    [
+        ([], {"LIC103", "LIC112"}),
+        (["--select", "LIC1"], {"LIC103", "LIC112"}),
+        (["--select", "LIC4"], set()),
+        (["--select", "deprecated"], {"LIC112"}),
+        (["--ignore", "lic112"], {"LIC103"}),
+        (["--select", "ALL", "--ignore", "LIC103,deprecated"], set()),
+    ],
+)
+def test_checks_are_chosen(run, write, flags, codes):
+    write("a.yaml", BAD)
+    write("b.yaml", OLD)
+    _, out, _ = run("--format", "json", *flags, ".")
+    assert {problem["code"] for problem in json.loads(out)["problems"]} == codes
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("deprecatd", "deprecated"), ("unknown-feld", "unknown-field"), ("L", "")]
+)
+def test_a_check_that_does_not_exist_is_an_error(run, write, name, meant):
+    write("a.yaml", GOOD)
+    code, out, err = run("--select", name, ".")
+    assert (code, out) == (2, "")
+    assert f"there is no check {name!r}" in err
+    assert (f"did you mean {meant}?" in err) is bool(meant)
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        (BAD.replace("label it", "label it  # lictor: ignore[LIC103]"), []),
+        (BAD.replace("      mess%", "      # lictor: ignore[unknown-field]\n      mess%"), []),
+        ("# lictor: ignore-file[LIC1]\n" + BAD, []),
+        (BAD.replace("label it", "label it  # lictor: ignore[LIC112]"), ["LIC103", "LIC113"]),
+        ("# lictor: ignore[LIC103]\n" + BAD, ["LIC113", "LIC103"]),
+        (BAD.replace("label it", "label it  # lictor: ignore"), ["LIC103", "LIC113"]),
+        (BAD.replace("label it", "label it  # lictor: ignore[LIC999]"), ["LIC103", "LIC113"]),
+    ],
+)
+def test_comments_ignore_findings(run, write, text, codes):
+    write("a.yaml", text)
+    _, out, _ = run("--format", "json", "a.yaml")
+    assert [problem["code"] for problem in json.loads(out)["problems"]] == codes
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("lictor.toml", "[lint]\nignore = ['LIC112']\n"),
+        ("pyproject.toml", "[tool.lictor.lint]\nignore = ['deprecated']\n"),
+        ("lictor.toml", "[lint.per-file-ignores]\n'deep/*' = ['LIC112']\n"),
+    ],
+)
+def test_settings_are_found_upward(run, write, name, text):
+    write("deep/down/policy.yaml", OLD)
+    write(name, text)
+    assert run("--strict", "deep/down")[:2] == (0, "no problems in 1 file\n")
+    assert run("--strict", "--select", "ALL", "deep/down")[0] == 0
+
+
+def test_settings_may_be_strict(run, write):
+    write("policy.yaml", OLD)
+    write("lictor.toml", "[lint]\nstrict = true\n")
+    assert run(".")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[lint]\nselct = []\n", "selct"),
+        ("[lint]\nselect = 'ALL'\n", "select"),
+        ("[lint]\nignore = ['LIC999']\n", "there is no check 'LIC999'"),
+        ("[lint\n", "line 1"),
+    ],
+)
+def test_settings_that_are_wrong_are_told_with_their_file(run, write, text, told):
+    write("policy.yaml", GOOD)
+    write("lictor.toml", text)
+    code, out, err = run(".")
+    assert (code, out) == (2, "")
+    assert "lictor.toml" in err
+    assert told in err
+
+
+FRAME = """\
+error[LIC403] spec.rules[0].validate.message: there is no function "lenght"
+  --> policy.yaml:13:20
+   |
+11 |           kinds: [Pod]
+12 |     validate:
+13 |       message: "{{ lenght('a') }}, 100%"
+   |                    ^^^^^^
+14 |       pattern:
+   |
+  = did you mean "length"?
+
+1 error, 0 warnings in 1 file
+"""
+
+
+def test_full_shows_the_lines_around(run, write):
+    write("policy.yaml", CALL)
+    assert run("--format", "full", "policy.yaml")[1] == FRAME
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_colored"),
+    [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)],
+)
+def test_colors_are_asked_for(run, write, monkeypatch, variables, is_colored):
+    write("policy.yaml", CALL)
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert ("\x1b[31merror[LIC403]\x1b[0m" in run("--format", "full", ".")[1]) is is_colored
+
+
+def test_a_file_cannot_steer_the_terminal(run, write):
+    write("policy.yaml", "a: \x1b]0;owned\x07 [\n")
+    _, out, _ = run("--format", "full", "policy.yaml")
+    assert "\x1b" not in out
+    assert "\x07" not in out
+
+
+def test_fixes_are_shown_and_written(run, write, tmp_path):
+    write("policy.yaml", OLD)
+    code, out, _ = run("--diff", ".")
+    assert code == 1
+    assert "-  validationFailureAction: Audit\n" in out
+    assert "+      failureAction: Audit\n" in out
+    assert (tmp_path / "policy.yaml").read_text() == OLD
+    code, out, err = run("--strict", "--fix", ".")
+    assert (code, out, err) == (0, "no problems in 1 file\n", "1 file put right\n")
+    assert run("--diff", ".")[:2] == (0, "")
+    assert list(tmp_path.iterdir()) == [tmp_path / "policy.yaml"]
+
+
+def test_what_is_ignored_is_not_fixed(run, write, tmp_path):
+    write("policy.yaml", OLD.replace("Audit\n", "Audit # lictor: ignore[LIC112]\n"))
+    assert run("--diff", ".")[:2] == (0, "")
+    write("policy.yaml", OLD)
+    assert run("--diff", "--ignore", "deprecated", ".")[:2] == (0, "")

@@ -33,6 +33,9 @@ COMPLETED = [
     ("lictor completion powe", "lictor completion powershell"),
     ("lictor jp function trunc", "lictor jp function truncate"),
     ("lictor up --policies poli", "lictor up --policies policies/"),
+    ("lictor wasm scaffold mani", "lictor wasm scaffold manifest"),
+    ("lictor wasm run -r policies/need", "-r policies/need-team.yaml"),
+    ("lictor wasm completions -s elv", "lictor wasm completions -s elvish"),
 ]
 IN_BASH = [
     ("lictor apply x.yaml --output-format=mark", "--output-format=markdown"),

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from lictor.cli.main import cli
 from lictor.cli.preview import render_preview
 from lictor.cli.status import render_status
-from lictor.control.scan.preview import PolicyPreview, PreviewFinding
+from lictor.cluster.existing_objects import PolicyPreview, PreviewFinding
 from lictor.control.status.installation import (
     FailureCount,
     InstallationStatus,

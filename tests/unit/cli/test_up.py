@@ -237,8 +237,9 @@ def test_names_and_flags_of_kyverno(tmp_path):
     words = ("--prefix=kyverno", *(f"--flag={flag}" for flag in flags))
     with up(tmp_path, f"--policies={POLICIES}", *words) as cluster:
         assert "5 policies in force" in cluster.told
-        told = [cluster.process.stdout.readline() for _ in range(6)]
+        told = [cluster.process.stdout.readline() for _ in range(8)]
         [page] = [line.split()[1] for line in told if "/metrics" in line]
+        [address] = [line.split()[-1] for line in told if "as a page" in line]
 
         async def work(client):
             await client.get(SERVICE_ACCOUNTS, "kyverno-admission-controller", "kyverno")
@@ -251,6 +252,10 @@ def test_names_and_flags_of_kyverno(tmp_path):
 
         cluster.ask(work)
         assert "kyverno_admission_requests_total" in httpx.get(page, trust_env=False).text
+        base, _, key = address.partition("/?key=")
+        assert httpx.get(base, trust_env=False, timeout=30).status_code == 401
+        known = {"authorization": f"Bearer {key}"}
+        assert "Overview" in httpx.get(base, headers=known, trust_env=False).text
 
 
 async def retry(ask):

@@ -28,11 +28,11 @@ from signing import (
 from lictor.errors import LoadError, UsageError
 from lictor.offline.image_verification import (
     Demand,
-    TrustingRegistries,
     list_statements,
     verify_images,
 )
 from lictor.offline.verification_demands import VerifyFlags, read_demand
+from lictor.registry.registries import TrustingRegistries
 from lictor.report.image_verification import render_verification, verifications_to_json
 from lictor.signatures.records import SignedImage
 

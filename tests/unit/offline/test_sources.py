@@ -51,9 +51,15 @@ def test_policies_are_found_below_a_folder_in_order(folder: Path) -> None:
     assert names(folder, found) == ["a.yml", "b.yaml", "sub/d.yaml"]
 
 
-def test_resources_are_found_in_a_folder_but_not_below(folder: Path) -> None:
+def test_resources_are_found_below_a_folder_in_order(folder: Path) -> None:
     found = list(locate_resources([str(folder), str(folder / "c.json")]))
-    assert names(folder, found) == [".hidden.yaml", "a.yml", "b.yaml", "c.json"]
+    assert names(folder, found) == [".hidden.yaml", "a.yml", "b.yaml", "sub/d.yaml", "c.json"]
+
+
+def test_a_folder_that_gives_nothing_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(LoadError, match="there are no YAML files in this folder"):
+        list(locate_resources([str(tmp_path)]))
 
 
 def test_globs_name_files_in_order(folder: Path) -> None:

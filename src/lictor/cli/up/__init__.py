@@ -66,6 +66,7 @@ lictor up --bare --port 6443"""
     help="A flag for webhook and controllers, under Kyverno's name; as often as needed.",
 )
 @click.option("--bare", is_flag=True, help="Only the API server: no policies, no webhook.")
+@click.option("--no-web", is_flag=True, help="Without the page that shows what reports say.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the log of everything that runs.")
 def up(  # noqa: PLR0913  (one for each option)
     *,
@@ -77,6 +78,7 @@ def up(  # noqa: PLR0913  (one for each option)
     prefix: str,
     flags: tuple[str, ...],
     bare: bool,
+    no_web: bool,
     verbose: bool,
 ) -> None:
     """Run a Kubernetes API server, lictor's webhook and its controllers, in one program.
@@ -85,7 +87,6 @@ def up(  # noqa: PLR0913  (one for each option)
     is nothing that would run them. Whoever has the kubeconfig may do everything.
     """
     began = time.monotonic()
-    from lictor.cli.controller_flags import read_flags
     from lictor.cli.up import plan
     from lictor.cli.up.kubeconfig import hold_kubeconfig
     from lictor.cli.up.policy_files import read_objects
@@ -93,10 +94,14 @@ def up(  # noqa: PLR0913  (one for each option)
 
     objects = read_objects(policies, _tell if verbose else lambda _: None)
     address = plan.check_address(address)
-    own_flags = read_flags(flags, plan.OWN_FLAGS)
-    is_kept = data is not None
     options = plan.UpOptions(
-        keeps_objects=is_kept, is_bare=bare, is_verbose=verbose, prefix=prefix, flags=own_flags
+        keeps_objects=data is not None,
+        is_bare=bare,
+        is_verbose=verbose,
+        has_page=not no_web,
+        prefix=prefix,
+        flags=plan.read_own_flags(flags),
+        policies=policies,
     )
     file = plan.choose_kubeconfig(kubeconfig, data)
     with (
@@ -104,8 +109,8 @@ def up(  # noqa: PLR0913  (one for each option)
         hold_kubeconfig(file),
         plan.bind(address, port) as listener,
     ):
-        made = plan.make_plan(folder, listener, file, options)
-        raise SystemExit(run_cluster(made, objects, began))
+        run = plan.make_plan(folder, listener, file, options)
+        raise SystemExit(run_cluster(run, objects, began))
 
 
 def _tell(note: str) -> None:

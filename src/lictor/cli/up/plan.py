@@ -2,15 +2,16 @@
 
 import contextlib
 import ipaddress
+import secrets
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from lictor.cli.controller_flags import change_flags
+from lictor.cli.controller_flags import change_flags, read_flags
 from lictor.cli.up.data_files import hold
 from lictor.cluster.flags import Flags
 from lictor.cluster.manifests.installation import Installation, check_installation
@@ -20,13 +21,14 @@ from lictor.errors import UsageError
 from lictor.release import VERSION
 
 USUAL_PORT = 6443
+USUAL_PAGE_PORT = 8088
 ANY_PORT = 0
 USUAL_KUBECONFIG = Path("~/.kube/lictor.yaml")
 LOOPBACK = "127.0.0.1"
 _OWN_KUBECONFIG = "lictor.kubeconfig"
 _LOCK = "lock"
 # Those that follow from the embedded cluster itself.
-OWN_FLAGS = frozenset(
+_OWN_FLAGS = frozenset(
     (
         "backgroundServiceAccountName", "cleanupServiceAccountName", "context", "kubeconfig",
         "metricsHost", "reportsServiceAccountName", "serverIP", "servicePort", "webhookServerHost",
@@ -55,6 +57,9 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     kubeconfig: Path
     # Only the API server.
     is_bare: bool = False
+    # Where the page is served, and the key in its address; None: nowhere.
+    page: socket.socket | None = None
+    page_key: str = ""
 
     @property
     def names(self) -> Names:
@@ -77,6 +82,13 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     def own_url(self) -> str:
         """The same server, as our own processes reach it."""
         return f"http://{LOOPBACK}:{self.plain_listener.getsockname()[1]}"
+
+    @property
+    def page_url(self) -> str:
+        """What to open in a browser; empty where there is no page."""
+        if self.page is None:
+            return ""
+        return f"http://{LOOPBACK}:{self.page.getsockname()[1]}/?key={self.page_key}"
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -102,14 +114,22 @@ class ClusterPlan(msgspec.Struct, frozen=True):
         return self.folder / "objects.db" if self.keeps_objects else None
 
 
+def read_own_flags(given: Iterable[str]) -> Mapping[str, str]:
+    """Flags for webhook and controllers; UsageError for those that `up` sets itself."""
+    return read_flags(given, _OWN_FLAGS)
+
+
 class UpOptions(msgspec.Struct, frozen=True):
     """How the cluster shall be, as far as people choose."""
 
     keeps_objects: bool = False
     is_bare: bool = False
     is_verbose: bool = False
+    has_page: bool = True
     prefix: str = "lictor"
     flags: Mapping[str, str] = msgspec.field(default_factory=dict)
+    # Files and folders with policies: beside them are the modules that they name.
+    policies: tuple[Path, ...] = ()
 
 
 def make_plan(
@@ -130,7 +150,16 @@ def make_plan(
         installation=installation,
         kubeconfig=kubeconfig,
         is_bare=options.is_bare,
+        page=_bind_page() if options.has_page and not options.is_bare else None,
+        page_key=secrets.token_urlsafe(24),
     )
+
+
+def _bind_page() -> socket.socket:
+    """The usual port, or a free one."""
+    with contextlib.suppress(UsageError):
+        return bind(LOOPBACK, USUAL_PAGE_PORT)
+    return bind(LOOPBACK, ANY_PORT)
 
 
 def build_installation(prefix: str) -> Installation:
@@ -160,11 +189,16 @@ def _choose_flags(folder: Path, installation: Installation, options: UpOptions) 
         # Made in a moment, where RSA keys take one that people notice.
         tls_key_algorithm="ECDSA",
         omit_events="PolicySkipped",
+        module_folders=",".join(map(_find_folder, options.policies)),
         background_service_account_name=account,
         reports_service_account_name=account,
         cleanup_service_account_name=account,
     )
     return change_flags(usual, options.flags)
+
+
+def _find_folder(path: Path) -> str:
+    return str((path if path.is_dir() else path.parent).resolve())
 
 
 def _bind_metrics(flags: Flags, options: UpOptions) -> socket.socket | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from lictor.errors import LoadError, UsageError
+from lictor.families.registry import registry, resolve
 from lictor.files import is_object_file, list_files, read_bytes
 from lictor.load.policies import is_no_object
 from lictor.load.yaml import iter_documents
@@ -52,7 +53,17 @@ def _read_file(file: Path, tell: Callable[[str], None]) -> Iterator[FileObject]:
         if _is_left_out(document.body):
             tell(f"{where}: is nothing that a cluster holds, and was left out")
         else:
-            yield from _take(document.body, where)
+            for found in _take(document.body, where):
+                yield msgspec.structs.replace(found, body=_locate_files(found.body, file))
+
+
+def _locate_files(body: JsonObject, file: Path) -> JsonObject:
+    """The object with the files that it names found from the folder of its own file."""
+    kind = registry().find(body["apiVersion"].partition("/")[0], body["kind"])
+    if kind is None or not kind.locate_files_of_document:
+        return body
+    located: JsonObject = resolve(kind.locate_files_of_document)(body, str(file.parent.resolve()))
+    return located
 
 
 def _is_left_out(body: Json) -> bool:

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import msgspec
 
 from lictor.apiserver.server import Server
+from lictor.cluster.stored_policy import is_ready
 from lictor.families.registry import PolicyKind, Role, registry
 from lictor.raw import JsonObject
-
-_READY = frozenset(("Ready", "WebhookConfigured"))
 
 
 class PolicySummary(msgspec.Struct, frozen=True):
@@ -68,6 +67,4 @@ def _is_in_force(document: JsonObject) -> bool:
     kind = registry().get(document["apiVersion"].partition("/")[0], document["kind"])
     if kind.role is Role.DELETION:
         return True  # nobody waits for these: they work by the clock
-    status = document.get("status") or {}
-    conditions = (status.get("conditionStatus") or status).get("conditions") or ()
-    return any(each["type"] in _READY and each["status"] == "True" for each in conditions)
+    return is_ready(document)

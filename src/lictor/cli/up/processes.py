@@ -3,8 +3,11 @@
 Each imports what it needs by itself, at the same time as the other; the parent stays small.
 """
 
+import asyncio
 import logging
 import os
+import select
+import signal
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
@@ -25,6 +28,7 @@ from lictor.cluster.resource import SECRET
 from lictor.control.certificates import build_secret, choose_settings
 from lictor.raw import JsonObject
 from lictor.serve.slots import ProcessSlot
+from lictor.serve.span_export import check_tracing
 from lictor.serve.supervisor import SupervisedProcess, Supervisor
 
 
@@ -66,6 +70,7 @@ _PATIENCE = 15.0
 
 def run_cluster(plan: ClusterPlan, objects: Sequence[FileObject], began: float) -> int:
     """Run everything until Ctrl-C; the exit code."""
+    check_tracing(plan.flags)
     set_up_logging(plan.flags)
     if not plan.flags.v:
         logging.getLogger().setLevel(logging.WARNING)
@@ -78,15 +83,18 @@ def run_cluster(plan: ClusterPlan, objects: Sequence[FileObject], began: float) 
 
         run_api_server(plan, credentials, Welcome(plan, objects, began).run)
 
+    departed = ProcessSlot()
     processes = [SupervisedProcess("api-server", serve, ProcessSlot(), is_vital=True)]
     if not plan.is_bare:
         processes.append(
             SupervisedProcess(
-                "lictor", lambda slot: _run_lictor(plan, slot), ProcessSlot(), _PATIENCE
+                "lictor", lambda slot: _run_lictor(plan, slot, departed), ProcessSlot(), _PATIENCE
             )
         )
+    if plan.page is not None:
+        processes.append(SupervisedProcess("web", lambda _: _run_page(plan), ProcessSlot()))
     try:
-        return Supervisor(processes, ProcessSlot()).run()
+        return Supervisor(processes, departed).run()
     finally:
         if not plan.keeps_objects:
             # It leads nowhere any more.
@@ -102,7 +110,7 @@ def _write_files(plan: ClusterPlan) -> Credentials:
     return credentials
 
 
-def _run_lictor(plan: ClusterPlan, slot: ProcessSlot) -> None:
+def _run_lictor(plan: ClusterPlan, slot: ProcessSlot, departed: ProcessSlot) -> None:
     """Webhook and controllers in one process: memory counts for more here than many cores."""
     from lictor.control.run import run_control
     from lictor.serve.options import ServeOptions
@@ -123,4 +131,28 @@ def _run_lictor(plan: ClusterPlan, slot: ProcessSlot) -> None:
         await send_secrets(plan, secrets)
         await run_control((), plan.flags, plan.names, heeds_signals=False)
 
-    run_alone(options, slot, control)
+    run_alone(options, slot, departed, control)
+
+
+def _run_page(plan: ClusterPlan) -> None:
+    """Wait until somebody opens the page; then read all reports, and serve it.
+
+    Until then it costs neither time nor memory.
+    """
+    # The terminal tells everyone of Ctrl-C; the parent ends us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if plan.page is None:
+        return
+    # There is nothing to finish yet, and that is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    select.select((plan.page,), (), ())
+    import uvloop
+
+    from lictor.web.options import WebOptions
+    from lictor.web.service import PageServer
+
+    options = WebOptions(
+        kubeconfigs=(str(plan.kubeconfig),), access_key=plan.page_key, names=plan.names
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(PageServer(options, plan.page).run())

@@ -120,6 +120,8 @@ def render_message(
         lines += [f"  {command}" for command in _suggest(policies)]
     if plan.metrics is not None:
         lines += [f"  curl http://{LOOPBACK}:{plan.metrics.getsockname()[1]}/metrics"]
+    if plan.page is not None:
+        lines += ["", f"What reports say, as a page: {plan.page_url}"]
     return "\n".join(lines)
 
 

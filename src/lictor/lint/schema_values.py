@@ -1,0 +1,256 @@
+"""Do patterns, patches and generated objects fit the fields of their kinds?"""
+
+import re
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+
+import msgspec
+
+from lictor.kubernetes.field_types import FieldType
+from lictor.lang.pattern.anchor import Anchor, Modifier, parse_anchor
+from lictor.lang.pattern.scalar import (
+    compile_scalar,
+    is_range,
+    read_duration,
+    read_quantity,
+    split_operator,
+)
+from lictor.lang.wildcard import has_wildcard
+from lictor.lint.catalog import flag
+from lictor.lint.field import Field
+from lictor.lint.schema_kinds import FieldTypes, RuleSubject, is_known
+from lictor.load.fields import suggest
+from lictor.model.finding import Finding
+from lictor.raw import Json
+
+
+class ValueUse(StrEnum):
+    """What becomes of a value: it is compared with, merged into an object, or an object itself."""
+
+    PATTERN = "pattern"
+    PATCH = "patch"
+    OBJECT = "object"
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """Where a walk is: whose objects these are, the names on the way, what the value is for."""
+
+    label: str
+    use: ValueUse
+    names: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        return ".".join(self.names)
+
+    @property
+    def is_tag(self) -> bool:
+        return len(self.names) > 1 and self.names[-2] in ("labels", "annotations")
+
+    def below(self, name: str, use: ValueUse) -> "_Place":
+        return _Place(self.label, use, (*self.names, name))
+
+
+def check_value(part: Field, subject: RuleSubject, use: ValueUse) -> Iterator[Finding]:
+    """Fields that the objects do not have, and values that can never stand where they are."""
+    if part:
+        yield from _walk(part, subject.types, _Place(subject.label, use))
+
+
+def _walk(part: Field, types: FieldTypes, place: _Place) -> Iterator[Finding]:
+    if part.value is None or not is_known(types):
+        return
+    if part.is_object:
+        yield from _walk_object(part, types, place)
+    elif part.is_list:
+        elements = tuple(each.element for each in types if each.element is not None)
+        if not elements:
+            yield _refuse(part, types, place, "a list")
+        for item in part.each():
+            yield from _walk(item, elements, place)
+    elif place.use is ValueUse.PATTERN:
+        yield from _check_leaf(part, types, place)
+    else:
+        yield from _check_literal(part, types, place)
+
+
+def _walk_object(part: Field, types: FieldTypes, place: _Place) -> Iterator[Finding]:
+    maps = tuple(each for each in types if each.fields or each.others is not None)
+    if not maps:
+        yield _refuse(part, types, place, "an object")
+        return
+    for key, value in part.value.items():
+        item = Field(value, (*part.path, key))
+        anchor = parse_anchor(key) if place.use is not ValueUse.OBJECT else None
+        name = key if anchor is None else anchor.key
+        if _is_filled_in(name) or has_wildcard(name) or name.startswith("$"):
+            continue
+        found = find_field(maps, name)
+        if not found:
+            yield tell_unknown(item, name, maps, place.label, place.names)
+        # What must not be there is never compared.
+        elif anchor is None or anchor.modifier is not Modifier.NEGATION:
+            yield from _walk(item, found, place.below(name, _choose_use(anchor, place.use)))
+
+
+def _choose_use(anchor: Anchor | None, use: ValueUse) -> ValueUse:
+    """Below an anchor that asks something, a patch compares."""
+    asks = anchor is not None and anchor.modifier is not Modifier.ADDITION
+    return ValueUse.PATTERN if asks else use
+
+
+def _is_filled_in(text: str) -> bool:
+    return "{{" in text or "$(" in text
+
+
+def find_field(types: Iterable[FieldType], name: str) -> FieldTypes:
+    """What stands below a name, of the types that have it."""
+    found = (each.fields.get(name, each.others) for each in types)
+    return tuple(each for each in found if each is not None)
+
+
+def tell_unknown(
+    part: Field, name: str, types: FieldTypes, label: str, names: tuple[str, ...] = ()
+) -> Finding:
+    """A field that none of the types has."""
+    known = {field for each in types for field in each.fields}
+    message = f'{label} has no field "{".".join((*names, name))}"'
+    return flag("unknown-property", part.path, message, suggest(name, known))
+
+
+def describe_types(types: FieldTypes) -> str:
+    """What may stand at a place, in words."""
+    return " or ".join(dict.fromkeys(_describe(each) for each in types))
+
+
+def _describe(each: FieldType) -> str:
+    if each.element is not None:
+        return "a list"
+    if each.scalar is None:
+        return "an object"
+    if each.is_quantity:
+        return "a quantity"
+    words = {bool: "true or false", str: "text", int: "a number"}
+    return next((words[kind] for kind in words if kind in each.scalar), "a number")
+
+
+def _refuse(part: Field, types: FieldTypes, place: _Place, found: str) -> Finding:
+    where = f"{place.path} of {place.label}" if place.names else place.label
+    message = f"{where} is {describe_types(types)}: {found} never fits"
+    return flag("wrong-type", part.path, message)
+
+
+# --- leaves of patterns
+
+
+def _check_leaf(part: Field, types: FieldTypes, place: _Place) -> Iterator[Finding]:
+    value = part.value
+    # Labels that are no text are told where labels are checked.
+    if place.is_tag or (isinstance(value, str) and _is_filled_in(value)):
+        return
+    # A plain value is asked of every element of a list.
+    leaves = tuple(each.element or each for each in types)
+    if is_known(leaves) and not any(_may_fit(value, each) for each in leaves):
+        if isinstance(value, str) and any(each.is_quantity for each in leaves):
+            yield _refuse_amount(part)
+        else:
+            yield _refuse(part, leaves, place, _write(value))
+
+
+def _may_fit(value: Json, each: FieldType) -> bool:
+    if each.scalar is None:
+        return isinstance(value, str)
+    if each.scalar == {bool}:
+        fits = compile_scalar(value)
+        return any(map(fits, (True, False)))
+    if isinstance(value, bool):
+        return False
+    if not isinstance(value, str) or (str in each.scalar and not each.is_quantity):
+        return True
+    return any(_may_be_amount(word) for word in _list_words(value))
+
+
+def _list_words(text: str) -> list[str]:
+    return [word.strip() for word in re.split(r"[|&]", text)]
+
+
+def _may_be_amount(word: str) -> bool:
+    sign, operand = split_operator(word)
+    operand = operand.strip()
+    if sign == "!" or not operand or operand == "null":
+        return True
+    return has_wildcard(operand) or is_range(word) or "!-" in word or _is_amount(operand)
+
+
+def _is_amount(text: str) -> bool:
+    return read_quantity(text) is not None or read_duration(text) is not None
+
+
+def _write(value: Json) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+# An operand that cannot be meant as anything but an amount; `1.2.3` may be a version.
+_COMPARED = re.compile(r"[0-9]*(\.[0-9]+)?[A-Za-z]+")
+
+
+def check_amounts(pattern: Field) -> Iterator[Finding]:
+    """Comparisons such as `>=two` and `<=1Gib`, which hold for nothing."""
+    for leaf in pattern.leaves():
+        # A key comes with the path of its entry.
+        if leaf.path and leaf.path[-1] == leaf.value:
+            continue
+        if leaf.text[:1] in ("<", ">") and not _is_filled_in(leaf.text):
+            words = [split_operator(word) for word in _list_words(leaf.text)]
+            if any(sign and sign != "!" and is_no_amount(operand) for sign, operand in words):
+                yield _refuse_amount(leaf)
+
+
+def is_no_amount(operand: str) -> bool:
+    """Was this meant as an amount, and is none?"""
+    text = operand.strip()
+    return _COMPARED.fullmatch(text) is not None and not _is_amount(text)
+
+
+_SUFFIXES = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "k", "M", "G", "T", "P", "E", "m", "u", "n")
+_WRITTEN = re.compile(r"^([<>=!]*\s*[0-9.]+)\s*([A-Za-z]+)$")
+
+
+def _refuse_amount(part: Field) -> Finding:
+    message = f'"{part.text}" holds neither a number nor a quantity (1Gi, 500m) nor a duration (1h)'
+    return flag("bad-quantity", part.path, message, suggest_amount(part.text))
+
+
+def suggest_amount(text: str) -> str:
+    """`1Gib` was meant as `1Gi`, and `500mb` as `500M`; empty where nobody can tell."""
+    written = _WRITTEN.match(text)
+    if written is None:
+        return ""
+    unit = written[2].lower().removesuffix("ytes").removesuffix("yte").removesuffix("b")
+    meant = next((each for each in _SUFFIXES if each.lower() == unit), "")
+    return f"{written[1]}{meant}" if meant else ""
+
+
+# --- values that become part of an object
+
+
+def _check_literal(part: Field, types: FieldTypes, place: _Place) -> Iterator[Finding]:
+    value = part.value
+    if isinstance(value, str) and _is_filled_in(value):
+        return
+    if place.is_tag and place.use is ValueUse.PATCH:
+        return
+    if not any(_takes(each, value) for each in types):
+        yield _refuse(part, types, place, _write(value))
+        return
+    is_amount = isinstance(value, str) and all(each.is_quantity for each in types)
+    if is_amount and read_quantity(value) is None:
+        yield _refuse_amount(part)
+
+
+def _takes(each: FieldType, value: Json) -> bool:
+    if each.scalar is None:
+        return False
+    return type(value) in each.scalar or (isinstance(value, float) and int in each.scalar)

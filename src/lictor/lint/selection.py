@@ -1,0 +1,148 @@
+"""Which findings are told: checks that were chosen, and comments in files that say otherwise."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.errors import UsageError
+from lictor.lint.catalog import CHECKS, flag
+from lictor.lint.documents import LintFile
+from lictor.model.finding import Finding, Location
+
+ALL = "ALL"
+_COMMENT = re.compile(r"(?:^|\s)#\s*lictor:\s*ignore(?P<file>-file)?(?:\[(?P<checks>[^\]]*)\])?")
+_UNUSED = "unused-ignore"
+
+
+class LintSelection(msgspec.Struct, frozen=True):
+    """Which checks count: by code, by the beginning of codes, by name, or ALL."""
+
+    select: tuple[str, ...] = (ALL,)
+    ignore: tuple[str, ...] = ()
+    # Also ignored in files whose paths match a pattern.
+    per_file: Mapping[str, tuple[str, ...]] = {}
+
+
+class CheckChooser:
+    """A selection, made ready; UsageError where it names a check that does not exist."""
+
+    def __init__(self, selection: LintSelection) -> None:
+        self._chosen = _expand(selection.select) - _expand(selection.ignore)
+        self._per_file = [
+            (pattern, _expand(names)) for pattern, names in selection.per_file.items()
+        ]
+
+    def keep(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """The findings of checks that count for their files."""
+        for finding in findings:
+            if self.counts(finding.check, finding.location.file):
+                yield finding
+
+    def counts(self, check: str, path: str) -> bool:
+        if check not in self._chosen:
+            return False
+        return not any(
+            check in ignored and _matches(path, pattern) for pattern, ignored in self._per_file
+        )
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """As in ruff: the whole path, its end, or the name of the file alone."""
+    written = path.replace("\\", "/")
+    return fnmatchcase(written, pattern) or fnmatchcase(written, f"*/{pattern}")
+
+
+def _expand(names: Sequence[str]) -> frozenset[str]:
+    """The names of the checks that codes, beginnings of codes and names stand for."""
+    found: set[str] = set()
+    for name in names:
+        word = name.strip()
+        if word.upper() == ALL:
+            found.update(CHECKS)
+            continue
+        matching = {
+            check.name
+            for check in CHECKS.values()
+            if check.name == word or (len(word) > 2 and check.code.startswith(word.upper()))
+        }
+        if not matching:
+            raise UsageError(describe_unknown(word))
+        found |= matching
+    return frozenset(found)
+
+
+def describe_unknown(word: str) -> str:
+    """That there is no such check, and which was probably meant."""
+    codes = [check.code for check in CHECKS.values()]
+    close = get_close_matches(word.lower(), CHECKS, n=1) or get_close_matches(word.upper(), codes)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"there is no check {word!r}{hint}"
+
+
+class _IgnoreComment(msgspec.Struct):
+    """`# lictor: ignore[LIC101]` at the end of a line, or `ignore-file` for a whole file."""
+
+    line: int
+    column: int
+    checks: frozenset[str]
+    # The line it speaks of; 0: all of them.
+    covered: int
+    is_used: bool = False
+
+    def covers(self, finding: Finding) -> bool:
+        return finding.check in self.checks and self.covered in (0, finding.location.line)
+
+
+def drop_ignored(file: LintFile, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings of a file without those that its comments ignore; and comments of no use."""
+    if b"lictor:" not in file.content:
+        return list(findings)
+    comments, faults = _read_comments(file)
+    kept: list[Finding] = []
+    for finding in findings:
+        covering = [comment for comment in comments if comment.covers(finding)]
+        for comment in covering:
+            comment.is_used = True
+        if not covering:
+            kept.append(finding)
+    return [*kept, *faults, *(_describe_unused(file, c) for c in comments if not c.is_used)]
+
+
+def _read_comments(file: LintFile) -> tuple[list[_IgnoreComment], list[Finding]]:
+    comments: list[_IgnoreComment] = []
+    faults: list[Finding] = []
+    for number, line in enumerate(file.lines(), 1):
+        found = _COMMENT.search(line)
+        if found is None:
+            continue
+        column = line.index("#", found.start()) + 1
+        try:
+            checks = _read_names(found["checks"])
+        except UsageError as error:
+            faults.append(_locate(flag(_UNUSED, (), str(error)), file, number, column))
+            continue
+        # Alone on its line, it speaks of the next one.
+        is_alone = not line[: column - 1].strip()
+        covered = 0 if found["file"] else number + is_alone
+        comments.append(_IgnoreComment(number, column, checks, covered))
+    return comments, faults
+
+
+def _read_names(text: str | None) -> frozenset[str]:
+    if text is None or not text.strip():
+        raise UsageError("say which checks are ignored: # lictor: ignore[LIC101]")
+    return _expand(text.split(","))
+
+
+def _describe_unused(file: LintFile, comment: _IgnoreComment) -> Finding:
+    codes = ", ".join(sorted(CHECKS[name].code for name in comment.checks))
+    finding = flag(_UNUSED, (), f"nothing here is ignored by this comment ({codes})")
+    return _locate(finding, file, comment.line, comment.column)
+
+
+def _locate(finding: Finding, file: LintFile, line: int, column: int) -> Finding:
+    return replace(finding, location=Location(file.source, line, column))

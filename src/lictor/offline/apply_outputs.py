@@ -1,0 +1,219 @@
+"""What `apply` makes of each verdict: text, rows, entries of reports, or what failed and where."""
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from lictor.model.finding import Location
+from lictor.model.request import Request
+from lictor.model.result import Result, RuleType, Status, Verdict
+from lictor.offline.result_locations import LocateResult, locate_nowhere
+from lictor.raw import JsonObject
+from lictor.report.outcomes import TestOutcome, list_outcomes
+from lictor.report.policy_report import EntryWriter, ReportChunk, ReportFormat, ReportOptions
+from lictor.report.resource_name import describe_resource, read_metadata, read_text
+from lictor.report.summary import (
+    Counts,
+    count_verdicts,
+    render_failures,
+    render_place,
+    reported_status,
+)
+from lictor.report.yaml_text import render_yaml
+
+
+class ApplyOutput(StrEnum):
+    """What `apply` prints."""
+
+    TEXT = "text"
+    TABLE = "table"
+    REPORT = "report"
+    EXCEPTIONS = "exceptions"
+    MARKDOWN = "markdown"
+    JUNIT = "junit"
+    SARIF = "sarif"
+    GITHUB = "github"
+    HTML = "html"
+
+
+class ChangedObject(msgspec.Struct, frozen=True):
+    """An object that a policy changed or made."""
+
+    policy: str
+    # `namespace/Kind/name` of the resource that caused it, and its name alone.
+    resource: str
+    name: str
+    text: str
+    targets: tuple[str, ...] = ()
+    is_generated: bool = False
+
+
+class ResourceOutput(msgspec.Struct, frozen=True):
+    """Everything the parent needs of one verdict; plain data that can travel between processes."""
+
+    counts: Counts
+    text: str = ""
+    made: tuple[ChangedObject, ...] = ()
+    report: ReportChunk = msgspec.field(default_factory=ReportChunk)
+    outcomes: tuple[TestOutcome, ...] = ()
+    # The verdict without what was fine, and without the resource's content.
+    failures: Verdict | None = None
+    # Where each result of `failures` points.
+    locations: tuple[Location | None, ...] = ()
+    # All results as a report, for the HTML file; empty where there are none.
+    page_report: JsonObject = {}
+    # `file:line` of the resource, for the HTML file.
+    place: str = ""
+
+
+class OutputOptions(msgspec.Struct, frozen=True):
+    """What the output needs."""
+
+    output: ApplyOutput
+    format: ReportFormat = ReportFormat.YAML
+    timestamp: int = 0
+    audit_warn: bool = False
+    # Show resources that a mutate policy was asked about even where it changed nothing.
+    show_unchanged: bool = False
+    # The group of the API that reports are of.
+    report_api: str = "openreports.io"
+    # Leave out what is fine; it is counted all the same.
+    failed_only: bool = False
+    # Say in text at which line of which file a result points.
+    file_names: bool = False
+
+
+MakeOutput: TypeAlias = Callable[[Verdict, LocateResult], ResourceOutput]
+
+
+def compile_output(options: OutputOptions) -> MakeOutput:
+    """The function that makes outputs for one kind of output."""
+    warn = options.audit_warn
+    writer = EntryWriter(ReportOptions(options.format, options.timestamp, warn))
+
+    def make_output(verdict: Verdict, locate: LocateResult) -> ResourceOutput:
+        counts = count_verdicts((verdict,), audit_warn=warn)
+        shown = _leave_wrong(verdict, audit_warn=warn) if options.failed_only else verdict
+        match options.output:
+            case ApplyOutput.REPORT:
+                return ResourceOutput(counts, report=writer.write(shown))
+            case ApplyOutput.TEXT:
+                text = _render_text(shown, options, locate)
+                return ResourceOutput(counts, text=text, made=tuple(_list_made(shown, options)))
+            case ApplyOutput.TABLE:
+                rows = tuple(list_outcomes((shown,), audit_warn=warn))
+                return ResourceOutput(counts, outcomes=rows, made=tuple(_list_made(shown, options)))
+            case ApplyOutput.MARKDOWN | ApplyOutput.JUNIT:
+                rows = tuple(list_outcomes((shown,), audit_warn=warn))
+                return ResourceOutput(counts, outcomes=rows)
+            case ApplyOutput.SARIF | ApplyOutput.GITHUB:
+                failures = _keep_failures(verdict)
+                results = () if failures is None else failures.results
+                return ResourceOutput(
+                    counts, failures=failures, locations=tuple(map(locate, results))
+                )
+            case ApplyOutput.EXCEPTIONS:
+                return ResourceOutput(counts, failures=_keep_failures(verdict))
+            case ApplyOutput.HTML:
+                return _make_page_output(shown, counts, options, locate)
+
+    return make_output
+
+
+def _make_page_output(
+    verdict: Verdict, counts: Counts, options: OutputOptions, locate: LocateResult
+) -> ResourceOutput:
+    if not verdict.results:
+        return ResourceOutput(counts)
+    # Loaded when asked for: most runs print something else, and start-up counts.
+    from lictor.offline.html_report import build_page_report
+
+    made = build_page_report(verdict, options.timestamp, audit_warn=options.audit_warn)
+    begin = locate(replace(verdict.results[0], failure=None))
+    place = "" if begin is None else f"{begin.file}:{begin.line}"
+    return ResourceOutput(counts, failures=_keep_failures(verdict), page_report=made, place=place)
+
+
+def _leave_wrong(verdict: Verdict, *, audit_warn: bool) -> Verdict:
+    fine = (Status.PASS, Status.SKIP)
+    wrong = tuple(
+        result
+        for result in verdict.results
+        if reported_status(result, audit_warn=audit_warn) not in fine
+    )
+    return replace(verdict, results=wrong)
+
+
+def _render_text(verdict: Verdict, options: OutputOptions, locate: LocateResult) -> str:
+    chosen = locate if options.file_names else locate_nowhere
+    failures = render_failures(verdict, audit_warn=options.audit_warn, locate=chosen)
+    return failures + _render_errors(verdict, chosen)
+
+
+def _render_errors(verdict: Verdict, locate: LocateResult) -> str:
+    """The rules that could not be evaluated, and why."""
+    errors = [
+        result
+        for result in verdict.results
+        if result.status is Status.ERROR and result.type is not RuleType.MUTATION
+    ]
+    if not errors:
+        return ""
+    resource = describe_resource(verdict.request.resource)
+    return "".join(
+        f"policy {result.policy.name} -> resource {resource} error:\n"
+        f"1 - {result.rule} {result.message}\n{render_place(locate(result))}"
+        for result in errors
+    )
+
+
+def _keep_failures(verdict: Verdict) -> Verdict | None:
+    wrong = (Status.FAIL, Status.WARN, Status.ERROR)
+    kept = tuple(_lighten(result) for result in verdict.results if result.status in wrong)
+    if not kept:
+        return None
+    request = verdict.request
+    small = Request(kind=request.kind, object=_keep_names(request.resource))
+    return Verdict(small, kept)
+
+
+def _lighten(result: Result) -> Result:
+    return replace(result, patched=None, target=None, generated=())
+
+
+def _keep_names(resource: JsonObject) -> JsonObject:
+    metadata = read_metadata(resource)
+    names = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
+    return {
+        "apiVersion": resource.get("apiVersion"),
+        "kind": resource.get("kind"),
+        "metadata": names,
+    }
+
+
+def _list_made(verdict: Verdict, options: OutputOptions) -> Iterator[ChangedObject]:
+    resource = describe_resource(verdict.request.resource)
+    name = read_text(read_metadata(verdict.request.resource).get("name"))
+    for policy, results in _group_mutations(verdict).items():
+        changed = [r for r in results if r.status is Status.PASS]
+        if not changed and not options.show_unchanged:
+            continue
+        patched = next((r.patched for r in reversed(results) if r.patched is not None), None)
+        shown = patched if patched is not None else verdict.request.resource
+        targets = tuple(render_yaml(r.target) for r in changed if r.target is not None)
+        yield ChangedObject(policy, resource, name, render_yaml(shown), targets)
+    for result in verdict.results:
+        for made in result.generated:
+            policy = result.policy.name
+            yield ChangedObject(policy, resource, name, render_yaml(made), is_generated=True)
+
+
+def _group_mutations(verdict: Verdict) -> dict[str, list[Result]]:
+    groups: dict[str, list[Result]] = {}
+    for result in verdict.results:
+        if result.type is RuleType.MUTATION:
+            groups.setdefault(result.policy.name, []).append(result)
+    return groups
