@@ -13,7 +13,12 @@ settings.load_profile("patient")
 _NEED_CASES = (
     "test_admission_tables.py",
     "test_golden.py",
+    "test_host_calls_corpus.py",
     "test_images.py",
+    "test_kwctl.py",
+    "test_module_artifacts.py",
+    "test_policy_server.py",
+    "test_rego_wasm.py",
     "test_suites.py",
 )
 collect_ignore = (

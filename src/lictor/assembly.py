@@ -16,6 +16,7 @@ from lictor.errors import LictorError, LoadError, UsageError
 from lictor.evaluate.verify_images.outcome_cache import OutcomeCache
 from lictor.families.registry import Role, registry, resolve
 from lictor.files import is_object_file, list_files, read_bytes
+from lictor.lang.wasm.module import Modules, NoModules
 from lictor.lang.watch import ClosureAnswer, Recorder, WatchRule
 from lictor.load.policies import Loaded, load_documents, refuse_errors
 from lictor.model.metadata import PolicyRecord
@@ -43,6 +44,10 @@ class CompileOptions(TypedDict, total=False):
     http_limits: HttpLimits
     # What is known of images; left out, what is found out while these programs live.
     image_outcomes: OutcomeCache
+    # Where policies in Wasm have their modules from; left out, from nowhere.
+    modules: Modules
+    # Compile the checks of classic rules when a request first needs them; left out, at once.
+    is_lazy: bool
 
 
 def compile_documents(
@@ -81,6 +86,8 @@ def _make_context(documents: Iterable[PolicyRecord], options: CompileOptions) ->
         options.get("resource_names"),
         options.get("http_limits") or HttpLimits(),
         image_outcomes=options.get("image_outcomes") or OutcomeCache(),
+        modules=options.get("modules") or NoModules(),
+        is_lazy=options.get("is_lazy", False),
     )
     watch_rule = options.get("watch_rule")
     return made if watch_rule is None else msgspec.structs.replace(made, watch_rule=watch_rule)

@@ -18,7 +18,7 @@ from lictor.errors import (
 )
 from lictor.evaluate.scope import build_scope
 from lictor.match.combine import always
-from lictor.model.program import Case, CompiledRule, Matcher, Needs, Phase, Program
+from lictor.model.program import Case, CompiledRule, DeferredCheck, Matcher, Needs, Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
@@ -32,7 +32,7 @@ _DECISIVE = (Status.PASS, Status.FAIL)
 # What an author of objects can bring about, by making them large, deep or slow to judge.
 _LIMITS = (TooLargeError, DeadlineError, RecursionError, MemoryError)
 _NATIVE_WORDS: dict[type, str] = {RecursionError: "nested too deeply", MemoryError: "out of memory"}
-_TYPES = {
+RULE_TYPES = {
     Phase.MUTATE: RuleType.MUTATION,
     Phase.VERIFY_IMAGES: RuleType.IMAGE_VERIFY,
     Phase.VALIDATE: RuleType.VALIDATION,
@@ -54,6 +54,8 @@ class _Plan(msgspec.Struct, frozen=True):
 
     steps: tuple[_Step, ...]
     needs: Needs
+    # Namespaces that have policies of their own among these.
+    namespaces: frozenset[str]
 
 
 class Engine:
@@ -90,6 +92,11 @@ class Engine:
         """What the rules that can concern a request need beside it."""
         key = (request.kind, request.subresource, request.operation)
         return (self._plans.get(key) or self._plan(key)).needs
+
+    def meets_policies_of(self, namespace: str, request: Request) -> bool:
+        """Can policies that were written in a namespace concern a request?"""
+        key = (request.kind, request.subresource, request.operation)
+        return namespace in (self._plans.get(key) or self._plan(key)).namespaces
 
     def _evaluate_adapted(self, request: Request, adapt: Adapt, deadline: float | None) -> Verdict:
         results: list[Result] = []
@@ -155,7 +162,7 @@ class Engine:
         for phase in Phase:
             for program in self.programs:
                 rules = tuple(
-                    (rule, None if matches is always else matches)
+                    (_resolve(rule), None if matches is always else matches)
                     for rule in program.rules
                     if rule.phase is phase
                     and (matches := rule.select(kind, subresource, operation)) is not None
@@ -163,7 +170,14 @@ class Engine:
                 if rules:
                     steps.append(_Step(program, phase, rules))
                     needs = reduce(or_, (rule.needs for rule, _ in rules), needs)
-        return _Plan(tuple(steps), needs)
+        namespaces = frozenset(step.program.policy.namespace for step in steps) - {""}
+        return _Plan(tuple(steps), needs, namespaces)
+
+
+def _resolve(rule: CompiledRule) -> CompiledRule:
+    """The rule with its check compiled: from now on it costs nothing that this was put off."""
+    check = rule.check
+    return replace(rule, check=check.resolve()) if isinstance(check, DeferredCheck) else rule
 
 
 def _take_over(case: Case, answer: Result, results: list[Result]) -> Case:
@@ -198,7 +212,7 @@ def _undecided(policy: PolicyRef, rule: CompiledRule, request: Request, error: E
     return Result(
         policy=policy,
         rule=rule.name,
-        type=_TYPES[rule.phase],
+        type=RULE_TYPES[rule.phase],
         status=Status.ERROR,
         message=text,
         action=rule.action if changed is None else changed,

@@ -4,14 +4,19 @@ LictorError
 ├── PolicyError              what the author wrote is wrong; the author must act
 │   ├── LoadError            not readable as YAML, or not the shape we know
 │   └── CompileError         readable, but an expression or field makes no sense
-│       └── SyntaxFaultError     an expression does not parse; knows the position
+│       ├── SyntaxFaultError     an expression does not parse; knows the position
+│       └── ModuleError          a Wasm module that is no policy, or asks for what no host has
 ├── EvaluationError          the policy is fine, this request broke it
 │   ├── UnknownKeyError      a variable or field that is not there
-│   └── FunctionError        a function was given something it cannot take
+│   ├── FunctionError        a function was given something it cannot take
+│   └── GuestError           a Wasm policy trapped, failed, or answered what cannot be read
+│       └── GuestTimeError       it ran for longer than it may
+├── HostCallError            what a Wasm policy asked of its host was refused or failed; it is told
 ├── TooLargeError            what a rule builds would fill the memory; never taken for null
 ├── LookupFailedError        the world (cluster, registry, service) did not answer
 │   ├── ImageNotFoundError   the registry has no such image, tag or content
 │   ├── CorruptContentError  the registry sent bytes that do not fit their digest
+│   ├── OtherThreadError     asked where nobody may wait; the rule is asked again on a thread
 │   ├── NotProvidedError     there is no such world here, and no value was given by hand
 │   └── ApiError             the API server refused; knows its status, reason and details
 │       ├── NotFoundError        no such object, or no such kind
@@ -22,10 +27,12 @@ LictorError
 ├── SignatureRefusedError    a signature or attestation that does not prove what is asked; says why
 ├── RefusedRequestError      what a client of the embedded API server gets as a Status
 │   └── UndecodableObjectError   an object that its kind cannot be read from
+├── UndeliveredError         a notification did not arrive; knows whether it ever can, and when
 ├── NotYetError              what was announced is not there yet; knows how long to wait for it
 ├── DeadlineError            the time for this request is over
 │   └── TooSlowError         judging itself took it; nobody outside was waited for
 ├── SlowRequestError         judging takes longer than others can wait here; another process must
+├── TooManyAttemptsError     from one address too many tokens came that do not count
 ├── DataFileError            a file in which lictor keeps its own data is broken or in use
 └── UsageError               the program was called in a way that makes no sense
 
@@ -81,6 +88,10 @@ class SyntaxFaultError(CompileError):
         self.position = position
 
 
+class ModuleError(CompileError):
+    """A Wasm module that cannot be run: no module, no policy, or in need of what no host has."""
+
+
 class EvaluationError(LictorError):
     """A compiled rule could not decide about one request."""
 
@@ -93,6 +104,18 @@ class FunctionError(EvaluationError):
     """A function was given something it cannot take."""
 
 
+class GuestError(EvaluationError):
+    """A Wasm policy that gave no answer: it trapped, said so itself, or answered nonsense."""
+
+
+class GuestTimeError(GuestError):
+    """A Wasm policy that ran for longer than it may."""
+
+
+class HostCallError(LictorError):
+    """What a Wasm policy asked of its host was refused, or went wrong; the policy is told."""
+
+
 class TooLargeError(LictorError):
     """What a rule builds would fill the memory. Not forgiven where other faults count as null."""
 
@@ -103,6 +126,10 @@ class LookupFailedError(LictorError):
 
 class NotProvidedError(LookupFailedError):
     """There is nothing to ask (no cluster, no registry), and no value was given by hand."""
+
+
+class OtherThreadError(LookupFailedError):
+    """Asked on the thread that answers requests, which must not wait: asked again elsewhere."""
 
 
 class ImageNotFoundError(LookupFailedError):
@@ -177,6 +204,26 @@ class UndecodableObjectError(RefusedRequestError):
         self.why = why
 
 
+class UndeliveredError(LictorError):
+    """A notification that did not arrive; the message holds no secret.
+
+    `is_final`: the same would be refused again. `is_denied`: who sends is not known or may not.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        is_final: bool = False,
+        is_denied: bool = False,
+        retry_after: float = 0.0,
+    ) -> None:
+        super().__init__(message)
+        self.is_final = is_final
+        self.is_denied = is_denied
+        self.retry_after = retry_after
+
+
 class NotYetError(LictorError):
     """What was announced is not there yet; it is worth so many seconds to ask again."""
 
@@ -187,6 +234,10 @@ class NotYetError(LictorError):
 
 class DeadlineError(LictorError):
     """The time for this request is over."""
+
+
+class TooManyAttemptsError(LictorError):
+    """From one address too many tokens came that do not count: none is looked at for a while."""
 
 
 class DataFileError(LictorError):

@@ -1,6 +1,6 @@
 """What the core asks of the outside world. Rooms at the edge implement these; tests pass fakes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -107,6 +107,41 @@ class Registries(Protocol):
         ...
 
 
+class ObjectQuery(msgspec.Struct, frozen=True):
+    """Which objects of one kind, and what of them."""
+
+    api_version: str
+    kind: str
+    # Empty: those of all namespaces, or of a kind that lives in none.
+    namespace: str = ""
+    # As the API server takes them; empty: all.
+    label_selector: str = ""
+    field_selector: str = ""
+    # Dotted paths of what is kept of each object; none: everything.
+    field_masks: tuple[str, ...] = ()
+
+
+class ResourceFacts(msgspec.Struct, frozen=True):
+    """How the API server serves a kind."""
+
+    # The plural in lower case.
+    resource: str
+    namespaced: bool
+
+
+class GuestLogLine(msgspec.Struct, frozen=True):
+    """What a policy in Wasm wants to have logged, or what is to be logged about it.
+
+    Never its settings; of bounded length, and without control characters.
+    """
+
+    policy: str
+    # trace, debug, info, warning, error.
+    level: str
+    message: str
+    data: Mapping[str, str] = {}
+
+
 class Lookups(Protocol):
     """Data that is not in the request. A method with no answer raises LookupFailedError."""
 
@@ -129,6 +164,25 @@ class Lookups(Protocol):
     ) -> JsonObject | None: ...
 
     def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]: ...
+
+    def select_objects(self, query: ObjectQuery) -> Sequence[JsonObject]:
+        """The objects in the order of namespace and name, without managed fields.
+
+        The very same sequence as the last time may be given where nothing has changed since.
+        """
+        ...
+
+    def describe_kind(self, api_version: str, kind: str) -> ResourceFacts:
+        """How a kind is served; LookupFailedError where it is not."""
+        ...
+
+    def resolve_host(self, host: str) -> tuple[str, ...]:
+        """The addresses of a host by its name."""
+        ...
+
+    def log_line(self, line: GuestLogLine) -> None:
+        """Log a line of a policy; dropped where nobody reads logs."""
+        ...
 
     def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:
         """Values given by hand for context entries of one rule: name -> value (offline only)."""
@@ -164,6 +218,18 @@ class NoLookups:
 
     def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
         raise NotProvidedError(f"no cluster to ask for {api_version} {kind} in {namespace or '*'}")
+
+    def select_objects(self, query: ObjectQuery) -> Sequence[JsonObject]:
+        raise NotProvidedError(f"no cluster to ask for {query.api_version} {query.kind}")
+
+    def describe_kind(self, api_version: str, kind: str) -> ResourceFacts:
+        raise NotProvidedError(f"no cluster to ask for {api_version} {kind}")
+
+    def resolve_host(self, host: str) -> tuple[str, ...]:
+        raise NotProvidedError(f"nobody to ask for the addresses of {host[:253]}")
+
+    def log_line(self, line: GuestLogLine) -> None:
+        """Nobody reads it."""
 
     def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:  # noqa: ARG002
         return {}

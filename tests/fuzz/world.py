@@ -10,9 +10,12 @@ from lictor.ports import (
     DEFAULT_ACCESS,
     ApiCall,
     Descriptor,
+    GuestLogLine,
     ImageManifest,
+    ObjectQuery,
     Registries,
     RegistryAccess,
+    ResourceFacts,
 )
 from lictor.raw import Json, JsonObject
 
@@ -98,6 +101,23 @@ class OddWorld:
 
     def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
         return list(_OBJECTS[: 1 + _number(f"{api_version} {kind} {namespace}") % len(_OBJECTS)])
+
+    def select_objects(self, query: ObjectQuery) -> list[JsonObject]:
+        return self.resources(query.api_version, query.kind, query.namespace)
+
+    def describe_kind(self, api_version: str, kind: str) -> ResourceFacts:
+        number = _number(f"kind {api_version} {kind}")
+        if number % 4 == 0:
+            raise LookupFailedError("there is no such kind")
+        return ResourceFacts("things", number % 2 == 0)
+
+    def resolve_host(self, host: str) -> tuple[str, ...]:
+        if _number(host) % 2:
+            raise LookupFailedError("there is no such host")
+        return ("192.0.2.1", "2001:db8::1")
+
+    def log_line(self, line: GuestLogLine) -> None:
+        assert line.message.isprintable()
 
     def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:
         return self._given

@@ -7,6 +7,7 @@ import msgspec
 
 from lictor.evaluate.expressions import Expressions
 from lictor.evaluate.verify_images.outcome_cache import OutcomeCache
+from lictor.lang.wasm.module import Modules, NoModules
 from lictor.lang.watch import WatchRule, watch_nothing
 from lictor.model.metadata import PolicyRecord
 from lictor.ports import HttpLimits, Lookups, NoLookups
@@ -34,6 +35,10 @@ class CompileContext(msgspec.Struct, frozen=True, dict=True):
     watch_rule: WatchRule = watch_nothing
     # What is known of images, kept longer than one compilation where the caller keeps it.
     image_outcomes: OutcomeCache = msgspec.field(default_factory=OutcomeCache)
+    # Checks are compiled when first needed: right where most of them never are.
+    is_lazy: bool = False
+    # Where policies in Wasm have their modules from.
+    modules: Modules = msgspec.field(default_factory=NoModules)
 
     @cached_property
     def expressions(self) -> Expressions:

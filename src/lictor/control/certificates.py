@@ -16,10 +16,11 @@ import msgspec
 from cryptography.x509 import Certificate
 
 from lictor.cluster import keys
-from lictor.cluster.cache import Cache
+from lictor.cluster.cache import Cache, Change, ChangeType
 from lictor.cluster.client import Client
 from lictor.cluster.flags import Flags
 from lictor.cluster.keys import Algorithm, KeyPair
+from lictor.cluster.metrics import CERTIFICATE_EXPIRY, open_gauge
 from lictor.cluster.names import Names
 from lictor.cluster.resource import MUTATING_WEBHOOK, SECRET, VALIDATING_WEBHOOK
 from lictor.control.context import ControllerContext
@@ -78,8 +79,19 @@ def build_certificates_loop(context: ControllerContext, service: str = "") -> Re
         context.watch(SECRET, namespace=settings.namespace, fields=f"metadata.name={secret}")
         for secret in (settings.authority_secret, settings.serving_secret)
     ]
+    for cache in caches:
+        cache.listen(show_expiry)
     rotation = CertificateRotation(context.client, settings, caches=caches)
     return rotation.loop
+
+
+def show_expiry(change: Change) -> None:
+    """Show in the metrics when the certificate of a Secret ends."""
+    secret = change.object
+    found = keys.read_certificates(read_entry(secret, "tls.crt"))
+    if found and change.type is not ChangeType.DELETED:
+        moment = found[0].not_valid_after_utc.timestamp()
+        open_gauge(CERTIFICATE_EXPIRY).labels(secret["metadata"]["name"]).set(moment)
 
 
 class Authority(msgspec.Struct, frozen=True):

@@ -1,7 +1,6 @@
 """What every reconcile loop works with: client, shared caches, policies, settings, the engine."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -9,8 +8,10 @@ import msgspec
 
 from lictor.cluster.cache import Cache
 from lictor.cluster.client import Client
+from lictor.cluster.existing_objects import evaluate_now
 from lictor.cluster.flags import Flags
-from lictor.cluster.lookups import ClusterLookups, begin_request
+from lictor.cluster.log_level import follow_log_level
+from lictor.cluster.lookups import ClusterLookups
 from lictor.cluster.names import Names
 from lictor.cluster.namespaces import NamespaceCache
 from lictor.cluster.resource import Resource
@@ -21,20 +22,10 @@ from lictor.model.request import Request
 from lictor.model.result import Verdict
 from lictor.report.events import Event
 
-# Nobody waits for an answer, but a policy that takes for ever may not hold up the others.
-_SECONDS = 60.0
-
 
 async def evaluate_in_thread(engine: Engine, request: Request) -> Verdict:
     """What the policies say of a request."""
     return await asyncio.to_thread(evaluate_now, engine, request)
-
-
-def evaluate_now(engine: Engine, request: Request) -> Verdict:
-    """The same, in this thread: not the one of the event loop, as lookups wait for that."""
-    deadline = time.monotonic() + _SECONDS
-    begin_request(deadline)
-    return engine.evaluate(request, deadline=deadline)
 
 
 EmitEvent: TypeAlias = Callable[[Event], None]
@@ -88,13 +79,15 @@ def build_context(client: Client, flags: Flags, names: Names, identity: str) -> 
     """A context for the event loop that runs now."""
     loop = asyncio.get_running_loop()
     lookups = ClusterLookups(client, loop, flags, namespace=names.namespace)
+    settings = SettingsWatch(client, names)
+    follow_log_level(settings)
     return ControllerContext(
         client,
         flags,
         names,
         identity,
-        PolicyStore(client, flags, lookups),
-        SettingsWatch(client, names),
+        PolicyStore(client, flags, lookups, open_modules=lookups.open_modules),
+        settings,
         lookups,
         NamespaceCache(client),
     )

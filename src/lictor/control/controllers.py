@@ -12,13 +12,21 @@ from lictor.control.cleanup.wiring import build_policies_loop, build_ttl_loops
 from lictor.control.context import ControllerContext, EmitEvent
 from lictor.control.loop import ReconcileLoop
 from lictor.control.native_policies.reconcile import build_native_loop
+from lictor.control.policy_servers.reconcile import build_policy_servers_loop
+from lictor.control.policy_servers.rollout import OwnServer
+from lictor.control.policy_servers.webhooks import let_go_of_policies
 from lictor.control.reports.aggregation import BackgroundReports
 from lictor.control.reports.wiring import build_reports
+from lictor.control.status.changes import follow_changes
 from lictor.control.status.global_context import build_global_context_loop
 from lictor.control.status.policies import build_status_loop
 from lictor.control.webhooks.configurations import build_webhooks_loop
 from lictor.control.webhooks.heartbeat import Heartbeat, build_heartbeat
-from lictor.control.webhooks.writer import build_ownership_loop, remove_webhooks
+from lictor.control.webhooks.writer import (
+    ConfigurationWriter,
+    build_ownership_loop,
+    remove_webhooks,
+)
 from lictor.errors import UsageError
 
 OnUninstall: TypeAlias = Callable[[], Awaitable[object]]
@@ -139,9 +147,18 @@ def _build_policies(
     # The admission server answers about cleanup policies and TTL labels too.
     webhooks, ready = build_webhooks_loop(context, healthy=heartbeat.healthy, cleanup=True)
     heartbeat.listen(webhooks.wake)
+    follow_changes(context.store)
     native, made = build_native_loop(context, ready, emit)
-    return [webhooks, native, build_status_loop(context, ready, made)]
+    find_address = ConfigurationWriter(context, context.names.service).find_address
+    own = OwnServer(context.store, find_address, heartbeat.healthy)
+    servers = build_policy_servers_loop(context, own)
+    heartbeat.listen(servers.wake)
+    return [webhooks, native, build_status_loop(context, ready, made), servers]
 
 
 def _clean_up(context: ControllerContext) -> OnUninstall:
-    return lambda: remove_webhooks(context.client, context.names)
+    async def clean_up() -> None:
+        await remove_webhooks(context.client, context.names)
+        await let_go_of_policies(context.client, context.names)
+
+    return clean_up

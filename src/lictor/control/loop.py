@@ -5,31 +5,31 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
-from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from lictor.cluster.cache import Change
+from lictor.cluster.metrics import WEBHOOK_ANSWER, WEBHOOK_HEALTHY, open_counter, open_gauge
 from lictor.errors import ConflictError, LictorError
 
-if TYPE_CHECKING:
-    from prometheus_client import Counter, Gauge
+_RECONCILE, _REQUEUE, _DROP = (
+    f"kyverno_controller_{what}" for what in ("reconcile", "requeue", "drop")
+)
 
 
 def show_controller(name: str) -> None:
     """Create the counters of a controller, at zero."""
-    _count("reconcile").labels(name)
-    _count("requeue").labels(name)
-    _count("drop").labels(name)
+    for metric in (_RECONCILE, _REQUEUE, _DROP):
+        open_counter(metric).labels(name)
 
 
 def count_reconcile(name: str) -> None:
     """A run began."""
-    _count("reconcile").labels(name).inc()
+    open_counter(_RECONCILE).labels(name).inc()
 
 
 def count_requeue(name: str) -> None:
     """A run failed and will be repeated."""
-    _count("requeue").labels(name).inc()
+    open_counter(_REQUEUE).labels(name).inc()
 
 
 def show_heartbeat(stamp: str, *, healthy: bool) -> None:
@@ -38,24 +38,8 @@ def show_heartbeat(stamp: str, *, healthy: bool) -> None:
         moment = datetime.fromisoformat(stamp).timestamp()
     except ValueError:
         moment = 0.0
-    _gauge("last_answer_timestamp_seconds", "When a webhook answered last.").set(moment)
-    _gauge("healthy", "1 while the webhooks answer.").set(1 if healthy else 0)
-
-
-# On first use: the multi-process mode is chosen by the environment when the library is imported.
-@cache
-def _count(what: str) -> "Counter":
-    from prometheus_client import Counter, disable_created_metrics
-
-    disable_created_metrics()  # type: ignore[no-untyped-call]  # the library does not say
-    return Counter(f"kyverno_controller_{what}", f"Number of {what}s.", ("controller_name",))
-
-
-@cache
-def _gauge(what: str, words: str) -> "Gauge":
-    from prometheus_client import Gauge
-
-    return Gauge(f"lictor_webhook_{what}", words, multiprocess_mode="mostrecent")
+    open_gauge(WEBHOOK_ANSWER).set(moment)
+    open_gauge(WEBHOOK_HEALTHY).set(1 if healthy else 0)
 
 
 log = logging.getLogger(__name__)

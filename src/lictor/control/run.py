@@ -15,6 +15,7 @@ from lictor.cluster.config import load_config
 from lictor.cluster.events import EventSink
 from lictor.cluster.flags import Flags
 from lictor.cluster.lease import Leadership, choose_identity
+from lictor.cluster.metrics import INFO, open_gauge
 from lictor.cluster.names import Names
 from lictor.cluster.resource import DEPLOYMENT, NAMESPACE, Resource
 from lictor.control.context import ControllerContext, build_context
@@ -26,6 +27,7 @@ from lictor.http.messages import TEXT, HttpRequest, HttpResponse
 from lictor.http.server import HttpServer
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.raw import JsonObject
+from lictor.release import VERSION
 
 # Only kubelets and Prometheus have anything to ask here.
 _MAX_CONNECTIONS = 64
@@ -67,6 +69,7 @@ class Health:
     async def _render_metrics(self) -> HttpResponse:
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+        open_gauge(INFO).labels(VERSION).set(1)
         async with self._rendering:
             body = await asyncio.to_thread(generate_latest)
         return HttpResponse(HTTPStatus.OK, body, CONTENT_TYPE_LATEST.encode())
@@ -81,12 +84,15 @@ log = logging.getLogger(__name__)
 
 # The end of a process must not wait for an API server that does not answer.
 _UNINSTALL_LIMIT = 10.0
+# Where cores are short, requests are answered before anything is reconciled; see nice(1).
+_GIVES_WAY = 5
 
 
 def run_control_process(
     flags: Flags, names: Names, which: Collection[str] = (), *, health: bool = False
 ) -> None:
     """Run the loops in this process until SIGTERM or SIGINT; with a port for health or without."""
+    os.nice(_GIVES_WAY)
     start_trials()
     asyncio.run(run_control(which, flags, names, health=health))
 

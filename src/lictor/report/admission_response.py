@@ -112,6 +112,9 @@ class AdmissionAnswer(msgspec.Struct, frozen=True):
     message: str = ""
     warnings: tuple[str, ...] = ()
     patch: tuple[JsonObject, ...] = ()
+    # Code and details of a refusal.
+    status: JsonObject = {}
+    audit_annotations: Mapping[str, str] = {}
 
 
 ALLOWED = AdmissionAnswer()
@@ -124,6 +127,8 @@ class AnswerStyle(Enum):
     CLASSIC_MUTATING = "classic rules that mutate, and those that verify images"
     CEL_VALIDATING = "policies in CEL that validate"
     CEL_MUTATING = "policies in CEL that mutate"
+    OWN_PATH = "a policy that has a path for itself"
+    OWN_AUDIT = "the same, asked what it says whether or not it is in force"
 
 
 class AnswerOptions(msgspec.Struct, frozen=True):
@@ -139,9 +144,12 @@ class AnswerOptions(msgspec.Struct, frozen=True):
 
 def build_answer(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:
     """All failures of all policies, or the changes and the warnings."""
-    # Most requests have nothing to be told, and are answered at once.
-    if verdict.patched is verdict.request.object and all(
-        r.status is Status.PASS or r.status is Status.SKIP for r in verdict.results
+    # Most requests have nothing to be told, and are answered at once; policies that word their
+    # answers themselves may have warnings.
+    if (
+        options.style is not AnswerStyle.OWN_PATH
+        and verdict.patched is verdict.request.object
+        and all(r.status is Status.PASS or r.status is Status.SKIP for r in verdict.results)
     ):
         return ALLOWED
     match options.style:
@@ -153,6 +161,10 @@ def build_answer(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:
             return _answer_cel(verdict, options)
         case AnswerStyle.CEL_MUTATING:
             return _answer_cel_mutating(verdict)
+        case AnswerStyle.OWN_PATH:
+            return _answer_own(verdict, (Action.ENFORCE,))
+        case AnswerStyle.OWN_AUDIT:
+            return _answer_own(verdict, tuple(Action))
 
 
 def render_review(uid: str, answer: AdmissionAnswer, api_version: str = API_VERSION) -> bytes:
@@ -161,9 +173,12 @@ def render_review(uid: str, answer: AdmissionAnswer, api_version: str = API_VERS
     if answer.patch and ensure_room(list(answer.patch)) > _LARGEST_PATCH:
         raise TooLargeError(f"the patch is larger than {_LARGEST_PATCH >> 20} MiB")
     if not answer.allowed:
-        response["status"] = {"status": "Failure", "message": _shorten(answer.message)}
+        told = {"status": "Failure", "message": _shorten(answer.message)}
+        response["status"] = {**answer.status, **told}
     if answer.warnings:
         response["warnings"] = [_shorten(text) for text in answer.warnings[:_MOST_WARNINGS]]
+    if answer.audit_annotations:
+        response["auditAnnotations"] = dict(answer.audit_annotations)
     if answer.patch and answer.allowed:
         response["patchType"] = "JSONPatch"
         response["patch"] = b64encode(orjson.dumps(answer.patch)).decode()
@@ -231,6 +246,25 @@ def _answer_cel(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:
         return AdmissionAnswer(allowed=False, message="; ".join(refusals), warnings=warnings)
     patch = _list_changes(verdict) if verdict.patched is not verdict.request.object else ()
     return AdmissionAnswer(warnings=warnings, patch=patch) if warnings or patch else ALLOWED
+
+
+def _answer_own(verdict: Verdict, actions: tuple[Action, ...]) -> AdmissionAnswer:
+    """What the policy said, in its own words; one that cannot be asked refuses."""
+    answers = [result.caller_answer for result in verdict.results if result.caller_answer]
+    warnings = tuple(text for answer in answers for text in answer.warnings)
+    notes = {name: text for answer in answers for name, text in answer.audit_annotations.items()}
+    for result in verdict.results:
+        if result.action in actions and result.status in _BROKEN:
+            status = result.caller_answer.status if result.caller_answer else {}
+            return AdmissionAnswer(
+                allowed=False,
+                message=status.get("message", result.message),
+                warnings=warnings,
+                status=status,
+                audit_annotations=notes,
+            )
+    patch = _list_changes(verdict)
+    return AdmissionAnswer(warnings=warnings, patch=patch, audit_annotations=notes)
 
 
 def _answer_cel_mutating(verdict: Verdict) -> AdmissionAnswer:

@@ -9,12 +9,12 @@ from lictor.lang.go_number import dump_go_json
 from lictor.lang.watch import ClosureAnswer
 from lictor.model.metadata import PolicyRecord
 from lictor.model.policy import Policy, Rule
-from lictor.model.result import Result
+from lictor.model.result import Result, Status
 from lictor.raw import Json, JsonObject
 from lictor.report.summary import render_failure
 from lictor.signatures.records import VerifiedSignature, VerifiedStatement
 
-_MAX_SHOWN = 120
+MAX_SHOWN = 120
 
 
 class MatchClause(msgspec.Struct, frozen=True):
@@ -84,6 +84,13 @@ class Explanation(msgspec.Struct, frozen=True):
     resource: str
     rules: tuple[RuleExplanation, ...] = ()
 
+    @property
+    def failed(self) -> "Explanation":
+        """The same, with only those rules that are not fine."""
+        fine = (Status.PASS, Status.SKIP)
+        wrong = (r for r in self.rules if any(each.status not in fine for each in r.results))
+        return msgspec.structs.replace(self, rules=tuple(wrong))
+
 
 def explain_classic(
     policy: Policy,
@@ -115,6 +122,37 @@ def explain_results(
             results=tuple(each for each in results if each.rule == rule),
         )
         for rule in rules
+    )
+
+
+# How closures call the whole of what a policy in Wasm is about.
+_WASM_ROOT = "spec"
+
+
+def explain_wasm_policy(
+    policy: PolicyRecord,
+    _: Sequence[PolicyRecord],
+    recorded: Sequence[ClosureAnswer],
+    results: Sequence[Result],
+) -> tuple[RuleExplanation, ...]:
+    """Rules, selectors and conditions of a policy, and what its module said."""
+    # Of a policy that changes objects, several rules ask the same.
+    heard = {each.what: bool(each.answer) for each in recorded if not is_expression(each.what)}
+    # Nothing is heard of requests in other namespaces.
+    matched = heard.pop(_WASM_ROOT, False)
+    paths = {what: what[len(_WASM_ROOT) + 1 :].replace("resourceRules", "rules") for what in heard}
+    return (
+        RuleExplanation(
+            rule="",
+            title="policy",
+            matched=matched,
+            clauses=tuple(
+                MatchClause(paths[what], fits, dig(policy.spec, paths[what]))
+                for what, fits in heard.items()
+            ),
+            expressions=tuple(list_expressions(recorded, lambda path: dig(policy.spec, path))),
+            results=tuple(results),
+        ),
     )
 
 
@@ -202,7 +240,12 @@ def _describe_proof(proof: VerifiedSignature | VerifiedStatement) -> str:
 
 def is_expression(path: str) -> bool:
     """Whether it is CEL that answered."""
-    return path.startswith(("variables.", "images.")) or path.endswith(_ENDS_OF_EXPRESSIONS)
+    begins = ("variables.", "images.", _IMAGE_REFERENCE)
+    return path.startswith(begins) or path.endswith(_ENDS_OF_EXPRESSIONS)
+
+
+# Whether a policy is about an image, by what it says of images.
+_IMAGE_REFERENCE = "matchImageReferences["
 
 
 _ENDS_OF_EXPRESSIONS = ("].expression", ".messageExpression", ".valueExpression", ".expression")
@@ -212,15 +255,22 @@ def list_expressions(
     recorded: Iterable[ClosureAnswer], find_text: Callable[[str], Json]
 ) -> Iterator[EvaluatedExpression]:
     """What expressions and their variables answered, each once for the same answer."""
-    seen: list[tuple[str, Json, str]] = []
+    seen: list[tuple[Json, ...]] = []
     for each in recorded:
-        if not is_expression(each.what) or (each.what, each.answer, each.error) in seen:
+        image = each.given[0] if each.what.startswith(_IMAGE_REFERENCE) else ""
+        key = (each.what, image, each.answer, each.error)
+        if not is_expression(each.what) or key in seen:
             continue
-        seen.append((each.what, each.answer, each.error))
-        text = find_text(each.what)
+        seen.append(key)
+        text = _word_reference(image, each.what, find_text) if image else find_text(each.what)
         yield EvaluatedExpression(
             each.what, text if isinstance(text, str) else "", each.answer, each.error
         )
+
+
+def _word_reference(image: str, path: str, find_text: Callable[[str], Json]) -> str:
+    glob = find_text(f"{path}.glob")
+    return f"{image} like {glob}" if glob else f"{image}: {find_text(f'{path}.expression')}"
 
 
 def _evaluated(rule: Rule, recorded: Iterable[ClosureAnswer]) -> Iterator[EvaluatedExpression]:
@@ -264,14 +314,14 @@ def _snake(name: str) -> str:
 # --- as text
 
 
-def render_explanation(explanation: Explanation) -> Iterator[str]:
-    """A tree, line by line."""
+def render_explanation(explanation: Explanation, *, width: int = MAX_SHOWN) -> Iterator[str]:
+    """A tree, line by line; values and expressions are cut at a width, or not at all for 0."""
     yield f"{explanation.policy} -> {explanation.resource}"
     for index, rule in enumerate(explanation.rules):
         last = index == len(explanation.rules) - 1
         title = rule.title or f"rule {rule.rule}"
         yield f"{'└──' if last else '├──'} {title}: {_verdict(rule)}"
-        lines = list(_rule_lines(rule))
+        lines = list(_rule_lines(rule, width))
         for number, text in enumerate(lines):
             branch = "└──" if number == len(lines) - 1 else "├──"
             yield f"{'    ' if last else '│   '}{branch} {text}"
@@ -285,17 +335,19 @@ def _verdict(rule: RuleExplanation) -> str:
     return ", ".join(sorted({str(result.status) for result in rule.results}))
 
 
-def _rule_lines(rule: RuleExplanation) -> Iterator[str]:
+def _rule_lines(rule: RuleExplanation, width: int) -> Iterator[str]:
     for clause in rule.clauses:
         if not any(other.path.startswith(f"{clause.path}.") for other in rule.clauses):
-            yield _clause_line(clause)
+            yield _clause_line(clause, width)
     for loaded in rule.context:
-        told = f"could not be loaded: {loaded.error}" if loaded.error else _shown(loaded.value)
+        told = (
+            f"could not be loaded: {loaded.error}" if loaded.error else _shown(loaded.value, width)
+        )
         yield f"context {loaded.name} = {told}"
     for compared in rule.conditions:
-        yield _condition_line(compared)
+        yield _condition_line(compared, width)
     for evaluated in rule.expressions:
-        yield _expression_line(evaluated)
+        yield _expression_line(evaluated, width)
     for signer in rule.signers:
         yield from _signer_lines(signer)
     for result in rule.results:
@@ -304,29 +356,28 @@ def _rule_lines(rule: RuleExplanation) -> Iterator[str]:
             yield render_failure(result.failure)
 
 
-def _clause_line(clause: MatchClause) -> str:
+def _clause_line(clause: MatchClause, width: int) -> str:
     mark = "✓" if clause.fits else "✗"
-    return f"{mark} {clause.path} {_shown(clause.wanted)}"
+    return f"{mark} {clause.path} {_shown(clause.wanted, width)}"
 
 
-def _condition_line(compared: ComparedCondition) -> str:
+def _condition_line(compared: ComparedCondition, width: int) -> str:
     if compared.error:
         return f"! {compared.path}: {compared.error}"
     mark = "holds" if compared.holds else "does not hold"
     return (
-        f"{compared.path}: {_shown(compared.key)} {compared.operator} "
-        f"{_shown(compared.value)}: {mark}"
+        f"{compared.path}: {_shown(compared.key, width)} {compared.operator} "
+        f"{_shown(compared.value, width)}: {mark}"
     )
 
 
-def _expression_line(evaluated: EvaluatedExpression) -> str:
-    text = " ".join(evaluated.text.split())
-    shown = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+def _expression_line(evaluated: EvaluatedExpression, width: int) -> str:
+    shown = _cut(" ".join(evaluated.text.split()), width)
     path = evaluated.path.removesuffix(".expression")
     told = f"{path}: {shown}" if shown else path
     if evaluated.error:
         return f"! {told}: {evaluated.error}"
-    return f"{told} = {_shown(evaluated.value)}"
+    return f"{told} = {_shown(evaluated.value, width)}"
 
 
 def _signer_lines(signer: CheckedSigner) -> Iterator[str]:
@@ -336,9 +387,12 @@ def _signer_lines(signer: CheckedSigner) -> Iterator[str]:
         yield f"✓ {signer.path}: {proved}"
 
 
-def _shown(value: Json) -> str:
-    text = dump_go_json(to_plain(value))
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+def _shown(value: Json, width: int) -> str:
+    return _cut(dump_go_json(to_plain(value)), width)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if not width or len(text) <= width else f"{text[:width]}…"
 
 
 # --- as JSON

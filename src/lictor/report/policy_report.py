@@ -227,7 +227,7 @@ def _render_json(result: Result, status: Status, timestamp: int) -> tuple[str, s
     }
     named = "".join(f',"{name}":{quote_text(text)}' for name, text in optional.items() if text)
     before = (
-        f'{{"source":{quote_text(policy.source)},"policy":{quote_text(policy.key)}{named},'
+        f'{{"source":{quote_text(policy.source)},"policy":{quote_text(policy.reported_name)}{named},'
         f'"timestamp":{{"seconds":{timestamp},"nanos":0}},"result":"{status}",'
         f'"scored":{"true" if policy.scored else "false"},"resources":['
     )
@@ -247,7 +247,7 @@ def _render_yaml(result: Result, status: Status, timestamp: int) -> tuple[str, s
     first = [
         f"category: {_yaml(policy.category)}" if policy.category else "",
         f"message: {render_scalar(message, '  ')}" if message else "",
-        f"policy: {_yaml(policy.key)}",
+        f"policy: {_yaml(policy.reported_name)}",
         "properties:",
     ]
     before = "- " + "\n  ".join(line for line in first if line) + "\n"

@@ -132,7 +132,7 @@ def build_entry(result: Result, *, background: bool, timestamp: int) -> JsonObje
     policy = result.policy
     entry: JsonObject = {
         "source": policy.source,
-        "policy": policy.key,
+        "policy": policy.reported_name,
         "rule": result.rule,
         "message": _shorten(read_message(result)),
         "result": str(reported_status(result)),

@@ -19,8 +19,8 @@ _SCORES = {"critical": "9.5", "high": "8.0", "medium": "5.5", "low": "3.0", "inf
 _URI_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/:@")
 
 
-# Where a request's resource was read; None where nobody knows.
-Locate: TypeAlias = Callable[[Request], Location | None]
+# Where a result points; None where nobody knows.
+Locate: TypeAlias = Callable[[Result], Location | None]
 
 
 def render_sarif(
@@ -65,8 +65,8 @@ class _Rules:
 
 
 def _describe_rule(name: str, policy: PolicyRef, rule: str) -> JsonObject:
-    title = policy.annotations.get("policies.kyverno.io/title") or policy.name
-    text = policy.annotations.get("policies.kyverno.io/description") or (
+    title = policy.annotations.get(f"{policy.annotation_prefix}title") or policy.name
+    text = policy.annotations.get(f"{policy.annotation_prefix}description") or (
         f"Rule {rule} of policy {policy.key}." if rule else f"Policy {policy.key}."
     )
     properties: JsonObject = {"tags": [policy.category] if policy.category else []}
@@ -95,7 +95,7 @@ def _build_result(
         "kind": "fail",
         "level": _level(status, result.policy),
         "message": {"text": _message(result, request)},
-        "locations": [_describe_location(resource, result, locate(request))],
+        "locations": [_describe_location(resource, result, locate(result))],
         # The same finding in two runs, though lines have moved.
         "partialFingerprints": {"resource/v1": f"{name}:{resource}"},
     }
@@ -122,7 +122,8 @@ def _describe_location(resource: str, result: Result, place: Location | None) ->
     logical = {"fullyQualifiedName": f"{resource}{_as_suffix(path)}", "kind": "resource"}
     location: JsonObject = {"logicalLocations": [logical]}
     if place is not None:
-        location["physicalLocation"] = describe_position(place)
+        described = location["physicalLocation"] = describe_position(place)
+        described["region"]["startColumn"] = max(place.column, 1)
     return location
 
 

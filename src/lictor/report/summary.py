@@ -1,10 +1,11 @@
 """What verdicts add up to: counts, the summary line, and the text about what failed."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
+from lictor.model.finding import Location
 from lictor.model.request import Request
 from lictor.model.result import Action, Failure, PolicyRef, Result, RuleType, Status, Verdict
 from lictor.report.json_text import render_json
@@ -85,7 +86,12 @@ def render_counts(counts: Counts) -> str:
     )
 
 
-def render_failures(verdict: Verdict, *, audit_warn: bool = False) -> str:
+def render_failures(
+    verdict: Verdict,
+    *,
+    audit_warn: bool = False,
+    locate: Callable[[Result], Location | None] = lambda _: None,
+) -> str:
     """What `apply` says about one resource: empty where nothing is wrong, else whole lines."""
     told = [result for result in verdict.results if _is_told(result)]
     if not told:
@@ -94,8 +100,18 @@ def render_failures(verdict: Verdict, *, audit_warn: bool = False) -> str:
     parts: list[str] = []
     for results in group_by_policy(told):
         parts += [_render_mutation(result, resource) for result in results]
-        parts.append(_render_policy(results, verdict.request, resource, audit_warn=audit_warn))
+        failed = [result for result in results if result.status is Status.FAIL]
+        if failed:
+            parts.append(_render_title(failed[0], resource, audit_warn=audit_warn))
+        for number, result in enumerate(failed, 1):
+            parts.append(_render_result(number, result, verdict.request))
+            parts.append(render_place(locate(result)))
     return "".join(parts)
+
+
+def render_place(place: Location | None) -> str:
+    """The line that says where a result points, as editors and terminals follow it."""
+    return "" if place is None else f"    --> {place}\n"
 
 
 def render_failure(failure: Failure, *, secret: bool = False) -> str:
@@ -142,22 +158,18 @@ def _render_mutation(result: Result, resource: str) -> str:
     return ""
 
 
-def _render_policy(
-    results: list[Result], request: Request, resource: str, *, audit_warn: bool
-) -> str:
-    failed = [result for result in results if result.status is Status.FAIL]
-    if not failed:
-        return ""
-    first = failed[0]
+def _render_title(first: Result, resource: str, *, audit_warn: bool) -> str:
     warns = audit_warn and first.action is Action.AUDIT
     ending = "failed as audit warning:" if warns else "failed:"
-    lines = [f"policy {first.policy.name} -> resource {resource} {ending}"]
+    return f"policy {first.policy.name} -> resource {resource} {ending}\n"
+
+
+def _render_result(number: int, result: Result, request: Request) -> str:
+    text = f"{number} - {result.rule} {result.message or 'validation failed'}\n"
+    if result.failure is None:
+        return text
     secret = request.kind.kind == "Secret"
-    for number, result in enumerate(failed, 1):
-        lines.append(f"{number} - {result.rule} {result.message or 'validation failed'}")
-        if result.failure is not None:
-            lines.append(f"    {render_failure(result.failure, secret=secret)}")
-    return "\n".join(lines) + "\n"
+    return f"{text}    {render_failure(result.failure, secret=secret)}\n"
 
 
 def _render_value(value: object) -> str:

@@ -3,12 +3,12 @@
 import asyncio
 import logging
 import time
-from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
 
 from lictor.cluster.flags import Flags
+from lictor.cluster.metrics import NOT_EVALUATED
 from lictor.cluster.names import Names
 from lictor.errors import DeadlineError, LictorError, SlowRequestError, TooLargeError, TooSlowError
 from lictor.load.review import Review
@@ -18,7 +18,6 @@ from lictor.report.admission_response import ALLOWED, AdmissionAnswer, build_ans
 from lictor.serve.backend import ClusterState
 from lictor.serve.counters import Counters
 from lictor.serve.evaluator import Evaluator
-from lictor.serve.metrics import REFUSED_UNJUDGED
 from lictor.serve.policy_sets import PolicySet, PolicySets
 from lictor.serve.post_admission import AdmissionOutcome, PostAdmission
 from lictor.serve.slow_requests import SlowRequests
@@ -26,6 +25,8 @@ from lictor.serve.webhook_routes import WebhookRoute
 
 log = logging.getLogger(__name__)
 
+_POLICY_SECONDS = 2.0
+_POLICY_PAUSE = 0.1
 _NAMESPACE_CONTROLLER = "system:serviceaccount:kube-system:namespace-controller"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _OWNER = "kyverno"
@@ -76,6 +77,18 @@ class AdmissionHandler:
             return False
         return True
 
+    async def wait_for_policy(self, route: WebhookRoute, deadline: float) -> bool:
+        """Is the policy of this path there, and ready to be asked?
+
+        Its webhook may be known to the API server a moment before the policy is known here.
+        """
+        until = min(deadline, time.monotonic() + _POLICY_SECONDS)
+        while self._policy_sets.open(route).is_missing:
+            if time.monotonic() >= until:
+                return False
+            await asyncio.sleep(_POLICY_PAUSE)
+        return True
+
     async def answer(self, route: WebhookRoute, review: Review, deadline: float) -> AdmissionAnswer:
         """What the API server is told about a request."""
         policy_set = self._policy_sets.by_path.get(route.path) or self._policy_sets.open(route)
@@ -119,7 +132,7 @@ class AdmissionHandler:
         `always`: it is refused whatever they say. Whoever makes an object can make it large or slow
         to evaluate, and must not get past a policy by that.
         """
-        self._counters.count(REFUSED_UNJUDGED, (reason,))
+        self._counters.count(NOT_EVALUATED, (reason,))
         if reason != "overload":
             log.warning("request not judged", extra={"path": policy_set.route.path, "why": why})
         if always or policy_set.fails_closed:
@@ -141,11 +154,14 @@ class AdmissionHandler:
         request = await self._complete(policy_set, request, namespace)
         if self._flags.protect_managed_resources and self._is_protected(request):
             return _PROTECTED
-        if self.state.is_exempt(request) or (route.skips_own_changes and self._is_own(request)):
+        is_exempt = not route.per_policy and self.state.is_exempt(request)
+        if is_exempt or (route.skips_own_changes and self._is_own(request)):
             return ALLOWED
-        verdict = await self._evaluator.evaluate(policy_set.blocking, request, deadline)
+        verdict = await self._evaluator.evaluate(
+            policy_set.blocking, request, deadline, size=review.size
+        )
         answer = build_answer(verdict, policy_set.answer_options)
-        if not admission.get("dryRun"):
+        if not admission.get("dryRun") and not route.is_audit:
             outcome = AdmissionOutcome(request, answer.allowed, route.mutating, verdict)
             self._post_admission.follow(policy_set, outcome, review.size)
         return answer
@@ -219,15 +235,3 @@ def _is_managed(document: JsonObject | None) -> bool:
     metadata = (document or {}).get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     return isinstance(labels, dict) and labels.get(_MANAGED_BY) == _OWNER
-
-
-@lru_cache(maxsize=64)
-def find_time_limit(query: bytes, default: float) -> float:
-    """The seconds within which an answer must be ready: the API server's limit less a margin."""
-    seconds = default
-    for part in query.split(b"&"):
-        name, _, value = part.partition(b"=")
-        if name == b"timeout" and value.endswith(b"s") and value[:-1].isdigit():
-            # An API server waits for thirty seconds at most.
-            seconds = float(min(int(value[:-1][:4]), 30)) or default
-    return seconds - max(0.2, seconds / 10)

@@ -6,19 +6,17 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 
+from lictor.cluster.metrics import HTTP_SECONDS, NOT_EVALUATED, REVIEW_SECONDS
 from lictor.errors import LoadError, TooLargeError
+from lictor.http.limits import find_time_limit
 from lictor.http.messages import JSON, HttpRequest, HttpResponse
 from lictor.load.review import Review, find_head, load_review
 from lictor.report.admission_response import AdmissionAnswer, render_review
-from lictor.serve.admission import AdmissionHandler, find_time_limit
+from lictor.serve.admission import AdmissionHandler
 from lictor.serve.counters import Counters, Labels
-from lictor.serve.metrics import (
-    HTTP_SECONDS,
-    REFUSED_UNJUDGED,
-    REVIEW_SECONDS,
-)
+from lictor.serve.payload_log import PayloadLog
 from lictor.serve.policy_webhooks import CLEANUP_PATH, InternalWebhooks
-from lictor.serve.tracing import PayloadLog, Tracer
+from lictor.serve.tracing import Tracer
 from lictor.serve.webhook_routes import InternalWebhook, WebhookRoute, read_path
 
 log = logging.getLogger(__name__)
@@ -92,6 +90,8 @@ class App:
             return _refuse(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a review has the content type application/json"
             )
+        if self._tracer is not None:
+            self._tracer.begin(call)
         if call.is_cut:
             return self._refuse_unread(call, "the review is too large")
         if len(call.body) > _LARGE:
@@ -103,16 +103,32 @@ class App:
         deadline = began + find_time_limit(call.query, self._timeout)
         if isinstance(target, InternalWebhook):
             answer = await self._internal_webhooks.answer(target, review)
-        elif not self._admission.state.is_ready and not await self._admission.wait_ready(deadline):
-            # No answer of ours: the API server does as its webhook's failure policy says.
-            return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, "policies have not been read yet")
-        elif target.path == CLEANUP_PATH and self._internal_webhooks.is_cleanup(review):
-            answer = await self._internal_webhooks.review_cleanup(review)
-        elif self._in_flight > self._max_in_flight:
-            answer = self._admission.refuse_overload(target)
         else:
-            answer = await self._admission.answer(target, review, deadline)
+            is_usual = self._admission.state.is_ready and not target.per_policy
+            if is_usual and target.path != CLEANUP_PATH and self._in_flight <= self._max_in_flight:
+                early = None
+            else:
+                early = await self._answer_early(target, review, deadline)
+            if isinstance(early, HttpResponse):
+                return early
+            answer = early or await self._admission.answer(target, review, deadline)
         return self._respond(call, target, review, answer, began)
+
+    async def _answer_early(
+        self, target: WebhookRoute, review: Review, deadline: float
+    ) -> AdmissionAnswer | HttpResponse | None:
+        """What is answered without asking policies. Where that is no review, the API server does as
+        the failure policy of its webhook says.
+        """
+        if not self._admission.state.is_ready and not await self._admission.wait_ready(deadline):
+            return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, "policies have not been read yet")
+        if target.per_policy and not await self._admission.wait_for_policy(target, deadline):
+            return _refuse(HTTPStatus.NOT_FOUND, "this policy is not there, or not ready yet")
+        if target.path == CLEANUP_PATH and self._internal_webhooks.is_cleanup(review):
+            return await self._internal_webhooks.review_cleanup(review)
+        if self._in_flight > self._max_in_flight:
+            return self._admission.refuse_overload(target)
+        return None
 
     async def _take_turn(self) -> None:
         """Let small requests go first: they wait for one large request, not for all of them."""
@@ -138,7 +154,7 @@ class App:
         if self._payload_log is not None:
             self._payload_log.write(review, answer)
         if self._tracer is not None:
-            self._tracer.trace(call.path, review, answer, time.time_ns() - int(seconds * 1e9))
+            self._tracer.end(call.path, review, answer)
         return HttpResponse(HTTPStatus.OK, body, JSON)
 
     def _render_again(
@@ -162,7 +178,7 @@ class App:
         head = find_head(call.body)
         if head is None:
             return _refuse(HTTPStatus.BAD_REQUEST, why)
-        self._counters.count(REFUSED_UNJUDGED, ("unreadable",))
+        self._counters.count(NOT_EVALUATED, ("unreadable",))
         log.warning("review not read", extra={"path": call.path, "uid": head[0], "why": why})
         answer = AdmissionAnswer(allowed=False, message=f"the request could not be judged: {why}")
         return HttpResponse(HTTPStatus.OK, render_review(head[0], answer, head[1]), JSON)

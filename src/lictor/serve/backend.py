@@ -31,6 +31,9 @@ class Backend:
         """Until cancelled."""
         await asyncio.Event().wait()
 
+    def measure(self) -> None:
+        """Note what waits, for the metrics."""
+
     async def drain(self, seconds: float) -> None:
         """Nothing is ever waiting."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lictor.errors import UsageError
 from lictor.lang.quantity import parse_quantity
+from lictor.lang.wasm.engine import reserved_bytes
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,8 @@ class ProcessMemory:
 
     def _set_limit(self) -> None:
         reserve = _RESERVE if self._has_given_reserve else 0
-        limit = self._limit + reserve + (self._step + 1) * _STEP * _RESERVED_BY_CONNECTION
+        connections = (self._step + 1) * _STEP * _RESERVED_BY_CONNECTION
+        limit = self._limit + reserve + connections + reserved_bytes()
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
 
@@ -148,8 +150,8 @@ def _read_used() -> int:
 
 
 def _read_data() -> int:
-    """What RLIMIT_DATA counts."""
-    return int(_STATM.read_text().split()[5]) * _PAGE
+    """What RLIMIT_DATA counts, less what engines of Wasm only reserve."""
+    return int(_STATM.read_text().split()[5]) * _PAGE - reserved_bytes()
 
 
 def _tune_allocator() -> None:

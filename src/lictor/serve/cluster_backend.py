@@ -10,11 +10,14 @@ from lictor.cluster.client import Client
 from lictor.cluster.config import load_config
 from lictor.cluster.ephemeral_reports import EphemeralReports, read_form
 from lictor.cluster.events import EventSink
+from lictor.cluster.log_level import follow_log_level
 from lictor.cluster.lookups import ClusterLookups, begin_request
+from lictor.cluster.metrics import CERTIFICATE_RELOADS, REPORTS_WAITING, UPDATES_WAITING
 from lictor.cluster.namespaces import NamespaceCache
 from lictor.cluster.rbac import RoleCache, ask_api_server
 from lictor.cluster.request_filter import RequestFilter, build_filter
 from lictor.cluster.resource import CONFIG_MAP, SECRET, Resource
+from lictor.cluster.serving_certificate import LiveCertificate, read_secret
 from lictor.cluster.settings import Settings, SettingsWatch
 from lictor.cluster.store import PolicyStore
 from lictor.cluster.update_requests import UpdateRequests
@@ -23,10 +26,8 @@ from lictor.model.request import Caller, Request
 from lictor.model.result import PolicyRef
 from lictor.serve.backend import Backend
 from lictor.serve.capacity import keep_running
-from lictor.serve.certificate import LiveCertificate, read_secret
 from lictor.serve.counters import Counters
 from lictor.serve.guarded_lookups import GuardedLookups
-from lictor.serve.metrics import CERTIFICATE_RELOADS
 from lictor.serve.metrics_settings import read_metrics_settings
 from lictor.serve.options import ServeOptions
 from lictor.serve.policy_webhooks import PolicyReviewer
@@ -111,13 +112,16 @@ class ClusterBackend(Backend):
         self._counters = counters
         self._certificate = certificate
         self._settings = SettingsWatch(client, names)
+        follow_log_level(self._settings)
         self._namespaces = NamespaceCache(client)
         self._roles = RoleCache(client)
         loop = asyncio.get_running_loop()
         self._lookups = ClusterLookups(client, loop, flags, namespace=names.namespace)
         begin = partial(_begin_request, f"system:serviceaccount:{names.namespace}:")
         self.guard = GuardedLookups(self._lookups, self._namespaces.object, begin)
-        self._store = PolicyStore(client, flags, self.guard)
+        self._store = PolicyStore(
+            client, flags, self.guard, open_modules=self._lookups.open_modules, only_own=True
+        )
         self._events = EventSink(client, flags, lambda: self._settings.current)
         self._uids: Uids | None = None
         self._scanned: frozenset[tuple[str, str]] | None = None
@@ -139,14 +143,18 @@ class ClusterBackend(Backend):
         self._state = WatchedClusterState(
             self._store, self._settings, self._roles, self._namespaces
         )
-        reviewer = PolicyReviewer(
+        super().__init__(self._state, self._make_reviewer(options), self.guard)
+
+    def _make_reviewer(self, options: ServeOptions) -> PolicyReviewer:
+        flags = options.flags
+        account = flags.cleanup_service_account_name or options.names.service_account("cleanup")
+        return PolicyReviewer(
             flags,
             lambda: self._store.names,
             crds=self._store.crds.list,
-            allows=ask_api_server(client),
-            cleanup_account=flags.cleanup_service_account_name or names.service_account("cleanup"),
+            allows=ask_api_server(self._client),
+            cleanup_account=account,
         )
-        super().__init__(self._state, reviewer, self.guard)
 
     def _list_sinks(self, options: ServeOptions) -> Iterator[ResultSink]:
         """Where the results of answered requests go."""
@@ -176,6 +184,10 @@ class ClusterBackend(Backend):
     async def _wait(self) -> None:
         for part in (self._settings, self._namespaces, self._roles, self._store, self._lookups):
             await part.wait()
+
+    def measure(self) -> None:
+        self._counters.set_gauge(REPORTS_WAITING, len(self._reports))
+        self._counters.set_gauge(UPDATES_WAITING, len(self._updates))
 
     async def drain(self, seconds: float) -> None:
         """Send the events, update requests and reports that are left."""

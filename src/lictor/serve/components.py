@@ -4,10 +4,10 @@ import asyncio
 
 import msgspec
 
+from lictor.cluster.serving_certificate import LiveCertificate
 from lictor.serve.admission import AdmissionHandler, AdmissionServices
 from lictor.serve.backend import Backend, ClusterState, NoClusterState
 from lictor.serve.capacity import keep_running
-from lictor.serve.certificate import LiveCertificate
 from lictor.serve.counters import Counters
 from lictor.serve.evaluator import Alarm, Evaluator
 from lictor.serve.options import Inherited, ServeOptions

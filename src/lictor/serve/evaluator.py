@@ -4,12 +4,14 @@ import asyncio
 import contextvars
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from itertools import cycle
+from typing import Any, Protocol
 
 from lictor.engine import Engine
 from lictor.errors import DeadlineError, SlowRequestError, TooSlowError
 from lictor.lang.cel.growth import is_brief
 from lictor.lang.cel.native import interruption
+from lictor.lang.wasm.records import brief_seconds
 from lictor.model.program import Needs
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Verdict
@@ -20,14 +22,23 @@ LOOP_SECONDS = 2.0
 # For requests like one that took all of that: others must not wait for each of them as long.
 HASTY_SECONDS = 0.5
 _HASTY_FOR = 30.0
+# Seconds between two that were slow for the same reason.
+_RELATED = 5.0
 _MOST_SLOW = 256
 # Lookups end before the request does, so that other rules are still heard.
 _MARGIN = 0.1
+# And not all at once: hundreds that wait for a registry in vain would hold up everyone else at
+# the moment at which they give up. This part of the time is shared out in so many steps.
+_SPREAD = 0.1
+_TURNS = 64
 # Of the processor, where a process for slow requests is at hand: then others are not kept waiting.
 QUICK_SECONDS = 0.02
 # Threads share the processor with the loop, which gets its turn every few milliseconds.
 _QUICK_THREAD_SECONDS = 0.03
 _LOOK_EVERY = 0.02
+# Bytes of a review. Converting a larger one is native code, which nothing interrupts: where people
+# of a namespace wrote rules for it, the other process takes it at once.
+_LARGE = 128 * 1024
 _THREADS = 16
 # Requests that wait for registries have threads of their own, and many: they hardly compute. What
 # they do compute is mostly ours: an image has up to a hundred signatures, a Pod many images.
@@ -69,11 +80,31 @@ class _ThreadLane:
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         # When each evaluation began.
         self.began: dict[int, float] = {}
+        # Those that are ended where they compute for too long, and who waits for each.
+        self.watched: dict[ThreadWork, asyncio.Future[Verdict]] = {}
+        self._watching: asyncio.Task[None] | None = None
         self._capacity = threads * _WAITING_PER_THREAD
 
     @property
     def is_full(self) -> bool:
         return len(self.began) >= self._capacity
+
+    def watch(self, work: ThreadWork, answer: "asyncio.Future[Verdict]") -> None:
+        """End it where it computes for too long: the answer is a TooSlowError then."""
+        self.watched[work] = answer
+        answer.add_done_callback(lambda _: self.watched.pop(work, None))
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        # One task looks after all: hundreds may wait for a registry, and as many tasks that wake up
+        # at the same time would hold up everybody else.
+        while self.watched:
+            await asyncio.sleep(max(_LOOK_EVERY, self.computing_seconds))
+            for work, answer in tuple(self.watched.items()):
+                if work.computed > self.computing_seconds and not answer.done():
+                    work.interrupt()
+                    answer.set_exception(TooSlowError("the rules took too long"))
 
 
 class Evaluator:
@@ -94,10 +125,13 @@ class Evaluator:
         self._alarm = alarm
         self._lookups = _ThreadLane("judge", threads, _QUICK_THREAD_SECONDS)
         self._images = _ThreadLane("images", _IMAGE_THREADS, _IMAGE_THREAD_SECONDS)
+        self._turns = cycle(range(_TURNS))
         # Classes of requests in which a rule took for ever, and until when that counts.
         self._slow: dict[RequestClass, float] = {}
         # The same where slow requests are handed over, by namespace: policies differ in that.
         self._handed: dict[tuple[RequestClass, str], float] = {}
+        # When one was slow for the last time.
+        self._suspected: dict[tuple[RequestClass, str], float] = {}
 
     @property
     def oldest(self) -> float:
@@ -105,9 +139,13 @@ class Evaluator:
         began = [*self._lookups.began.values(), *self._images.began.values()]
         return time.monotonic() - min(began) if began else 0.0
 
-    async def evaluate(self, engine: Engine, request: Request, deadline: float) -> Verdict:
-        """The verdict; DeadlineError where there is no time for it."""
+    async def evaluate(
+        self, engine: Engine, request: Request, deadline: float, *, size: int = 0
+    ) -> Verdict:
+        """The verdict; DeadlineError where there is no time for it. `size`: bytes that came."""
         if self._hands_over:
+            if size > _LARGE and engine.meets_policies_of(_read_namespace(request), request):
+                raise SlowRequestError("a large object, and policies of its namespace")
             return await self._evaluate_quickly(engine, request, deadline)
         needs = engine.find_needs(request)
         if not needs & Needs.LOOKUPS:
@@ -136,8 +174,8 @@ class Evaluator:
     async def _evaluate_quickly(self, engine: Engine, request: Request, deadline: float) -> Verdict:
         """The verdict, where it costs little; SlowRequestError where it does not."""
         key = (request.kind, request.subresource, request.operation)
-        place = (key, str((request.admission or {}).get("namespace") or ""))
-        if self._handed and self._handed.get(place, 0.0) > time.monotonic():
+        asked = (key, _read_namespace(request))
+        if self._handed and self._handed.get(asked, 0.0) > time.monotonic():
             raise SlowRequestError("requests like this one took too long")
         try:
             needs = engine.find_needs(request)
@@ -147,30 +185,41 @@ class Evaluator:
                     return verdict
             return await self._evaluate_on_thread(engine, request, deadline, needs)
         except (SlowRequestError, TooSlowError) as error:
-            if len(self._handed) >= _MOST_SLOW:
-                self._handed.clear()
-            self._handed[place] = time.monotonic() + _HASTY_FOR
+            self._note_handed(asked)
             raise SlowRequestError(str(error)) from error
+
+    def _note_handed(self, asked: tuple[RequestClass, str]) -> None:
+        """Where two like it were slow, more are not tried here for a while.
+
+        One may have been chance, and would send all others of its namespace to wait with those that
+        take long.
+        """
+        now = time.monotonic()
+        if now - self._suspected.get(asked, -_RELATED) < _RELATED:
+            _make_room(self._handed)
+            self._handed[asked] = now + _HASTY_FOR
+        _make_room(self._suspected)
+        self._suspected[asked] = now
 
     def _evaluate_within(self, engine: Engine, request: Request, deadline: float) -> Verdict:
         """The verdict; TooSlowError after a few milliseconds of computing."""
         if self._alarm is None:
             return engine.evaluate(request, deadline=deadline)
-        token = is_brief.set(True)
+        token, other = is_brief.set(True), brief_seconds.set(QUICK_SECONDS)
         self._alarm.set_cpu(QUICK_SECONDS)
         try:
             verdict = engine.evaluate(request, deadline=deadline)
         finally:
             has_rung = self._alarm.clear_cpu()
             is_brief.reset(token)
+            brief_seconds.reset(other)
         if has_rung:
             # The rule that was interrupted is an error in this verdict.
             raise TooSlowError("the rules took too long")
         return verdict
 
     def _note_slow(self, key: RequestClass) -> None:
-        if len(self._slow) >= _MOST_SLOW:
-            self._slow.clear()
+        _make_room(self._slow)
         self._slow[key] = time.monotonic() + _HASTY_FOR
 
     async def _evaluate_on_thread(
@@ -183,19 +232,20 @@ class Evaluator:
         ticket = id(request)
         context = contextvars.copy_context()
         if self._guard is not None:
-            context.run(self._guard.begin_request, request, deadline - left * _MARGIN)
+            until = deadline - left * (_MARGIN + _SPREAD * next(self._turns) / _TURNS)
+            context.run(self._guard.begin_request, request, until)
         context.run(is_brief.set, self._hands_over)
         work = ThreadWork(lambda: context.run(engine.evaluate, request, deadline=deadline))
         context.run(interruption.set, work.interruption)
-        future = asyncio.get_running_loop().run_in_executor(lane.pool, work.run)
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(lane.pool, work.run)
         lane.began[ticket] = time.monotonic()
-        future.add_done_callback(lambda done: _end(lane, ticket, done))
+        answer: asyncio.Future[Verdict] = loop.create_future()
+        future.add_done_callback(lambda done: _end(lane, ticket, done, answer))
         if self._hands_over:
-            await _watch(work, future, deadline, lane.computing_seconds)
+            lane.watch(work, answer)
         try:
-            return await asyncio.wait_for(
-                asyncio.shield(future), max(deadline - time.monotonic(), 0.0)
-            )
+            return await asyncio.wait_for(answer, max(deadline - time.monotonic(), 0.0))
         except TimeoutError:
             raise work.interrupt() from None
 
@@ -204,23 +254,30 @@ class Evaluator:
             lane.pool.shutdown(wait=False, cancel_futures=True)
 
 
-async def _watch(
-    work: ThreadWork, future: "asyncio.Future[Verdict]", deadline: float, computing_seconds: float
+def _make_room(noted: "dict[Any, float]") -> None:
+    if len(noted) >= _MOST_SLOW:
+        noted.clear()
+
+
+def _read_namespace(request: Request) -> str:
+    return str((request.admission or {}).get("namespace") or "")
+
+
+def _end(
+    lane: _ThreadLane,
+    ticket: int,
+    done: "asyncio.Future[Verdict]",
+    answer: "asyncio.Future[Verdict]",
 ) -> None:
-    """Until it is done, or over; TooSlowError where it computes for too long."""
-    # Hundreds may wait for a registry: looking after each of them all the time would cost more.
-    pause = max(_LOOK_EVERY, computing_seconds)
-    while time.monotonic() < deadline:
-        done, _ = await asyncio.wait({future}, timeout=pause)
-        if done:
-            return
-        if work.computed > computing_seconds:
-            work.interrupt()
-            raise TooSlowError("the rules took too long")
-
-
-def _end(lane: _ThreadLane, ticket: int, done: "asyncio.Future[Verdict]") -> None:
     lane.began.pop(ticket, None)
-    if not done.cancelled():
-        # Looked at, so that nobody complains of an answer that came too late.
-        done.exception()
+    if done.cancelled():
+        answer.cancel()
+        return
+    # Looked at, so that nobody complains of an answer that came too late.
+    error = done.exception()
+    if answer.done():
+        return
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(done.result())

@@ -5,22 +5,32 @@ from pathlib import Path
 
 from lictor.assembly import compile_documents
 from lictor.cluster.flags import Flags
-from lictor.cluster.lookups import begin_request, count_seconds
+from lictor.cluster.lookups import begin_request, count_seconds, log_guest_line
 from lictor.cluster.registry_access import read_registry_settings
 from lictor.cluster.resource import find_resource
 from lictor.cluster.stored_policy import StoredPolicy
 from lictor.errors import LoadError
 from lictor.families.registry import Role, registry
 from lictor.files import is_object_file, list_files, read_bytes
+from lictor.http.addresses import HostResolver
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.load.policies import Loaded, Sourced, load_documents, refuse_errors
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
-from lictor.ports import DEFAULT_ACCESS, Lookups, NoLookups, RegistryAccess
+from lictor.ports import (
+    DEFAULT_ACCESS,
+    GuestLogLine,
+    Lookups,
+    NoLookups,
+    Registries,
+    RegistryAccess,
+)
 from lictor.raw import JsonObject
 from lictor.registry.image_data import describe_image
 from lictor.registry.registries import RemoteRegistries
 from lictor.serve.guarded_lookups import GuardedLookups
+
+_RESOLVE_SECONDS = 10.0
 
 
 class FileLookups(NoLookups):
@@ -29,9 +39,16 @@ class FileLookups(NoLookups):
     def __init__(self, flags: Flags | None = None) -> None:
         settings = read_registry_settings(flags or Flags())
         self._registries = RemoteRegistries(settings, remaining=count_seconds)
+        self._resolver = HostResolver()
 
-    def registries(self) -> RemoteRegistries:
+    def registries(self) -> Registries:
         return self._registries
+
+    def resolve_host(self, host: str) -> tuple[str, ...]:
+        return self._resolver.resolve(host, min(count_seconds(), _RESOLVE_SECONDS))
+
+    def log_line(self, line: GuestLogLine) -> None:
+        log_guest_line(line)
 
     def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
         return describe_image(self._registries, reference, access)

@@ -1,12 +1,21 @@
 """Lookups as rules may make them: never on the thread that answers requests."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from lictor.errors import LookupFailedError
+from lictor.errors import OtherThreadError
 from lictor.model.request import Request
-from lictor.ports import DEFAULT_ACCESS, ApiCall, Lookups, Registries, RegistryAccess
+from lictor.ports import (
+    DEFAULT_ACCESS,
+    ApiCall,
+    GuestLogLine,
+    Lookups,
+    ObjectQuery,
+    Registries,
+    RegistryAccess,
+    ResourceFacts,
+)
 from lictor.raw import Json, JsonObject
 
 
@@ -37,7 +46,7 @@ class GuardedLookups:
     def _let_pass(self) -> Lookups:
         if threading.get_ident() == self._thread:
             self._asked = True
-            raise LookupFailedError("asked on the thread that answers requests")
+            raise OtherThreadError("asked on the thread that answers requests")
         return self._inner
 
     def config_map(self, namespace: str, name: str) -> JsonObject:
@@ -65,6 +74,18 @@ class GuardedLookups:
 
     def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
         return self._let_pass().resources(api_version, kind, namespace)
+
+    def select_objects(self, query: ObjectQuery) -> Sequence[JsonObject]:
+        return self._let_pass().select_objects(query)
+
+    def describe_kind(self, api_version: str, kind: str) -> ResourceFacts:
+        return self._let_pass().describe_kind(api_version, kind)
+
+    def resolve_host(self, host: str) -> tuple[str, ...]:
+        return self._let_pass().resolve_host(host)
+
+    def log_line(self, line: GuestLogLine) -> None:
+        self._inner.log_line(line)
 
     def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:
         return self._inner.rule_values(policy, rule)

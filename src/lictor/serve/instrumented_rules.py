@@ -5,10 +5,17 @@ import time
 
 from msgspec.structs import replace
 
-from lictor.errors import EvaluationError, LictorError, TooLargeError
+from lictor.engine import RULE_TYPES
+from lictor.errors import (
+    EvaluationError,
+    LictorError,
+    OtherThreadError,
+    SlowRequestError,
+    TooLargeError,
+)
 from lictor.model.program import Case, CompiledRule, Program
 from lictor.model.request import Request
-from lictor.model.result import Result, Status
+from lictor.model.result import PolicyRef, Result, Status
 from lictor.serve.counters import SHORTEST, Histogram
 from lictor.serve.metrics import RequestLabels, RuleMetric
 
@@ -22,12 +29,14 @@ def instrument_rules(program: Program, metric: RuleMetric) -> Program:
     """The same program, whose rules are timed and cannot break each other."""
     return replace(
         program,
-        rules=tuple(_instrument(program.policy.key, rule, metric) for rule in program.rules),
+        rules=tuple(_instrument(program.policy, rule, metric) for rule in program.rules),
     )
 
 
-def _instrument(policy: str, rule: CompiledRule, metric: RuleMetric) -> CompiledRule:
+def _instrument(policy: PolicyRef, rule: CompiledRule, metric: RuleMetric) -> CompiledRule:
     inner = rule.check
+    # What the engine makes of an exception.
+    undecided = Result(policy, rule.name, RULE_TYPES[rule.phase], Status.ERROR)
     last = _LastObservation(metric)
     clock = time.perf_counter
 
@@ -35,17 +44,20 @@ def _instrument(policy: str, rule: CompiledRule, metric: RuleMetric) -> Compiled
         began = clock()
         try:
             answers = inner(case)
-        except (LictorError, RecursionError):
+        except (SlowRequestError, OtherThreadError):
+            # Asked again elsewhere: that answer counts.
             raise
         except Exception as error:
-            raise _describe(error, policy, rule.name) from error
+            metric.find(_find_request_labels(case.request), undecided).add(clock() - began)
+            if isinstance(error, LictorError | RecursionError):
+                raise
+            raise _describe(error, policy.key, rule.name) from error
         seconds = clock() - began
         request, labels = _LastRequest.pair
         if request is not case.request:
             labels = _find_request_labels(case.request)
         for answer in answers:
-            # Nearly always the same answer to the same kind of request: this runs for every
-            # rule.
+            # Nearly always the same answer to the same kind of request: this runs for every rule.
             if (
                 last.labels is labels
                 and last.status is answer.status

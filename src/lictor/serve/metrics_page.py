@@ -4,12 +4,13 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from lictor.cluster.metrics import INFO, METRICS, RULE_INFO
 from lictor.http.messages import HttpRequest, HttpResponse
+from lictor.release import VERSION
 from lictor.serve.counters import BUCKETS, Counters, Histogram, Labels, read_tables
-from lictor.serve.metrics import HELP, INFO, TIMED_ONCE
+from lictor.serve.metrics import TIMED_ONCE
 from lictor.serve.metrics_settings import MetricsSettings
 from lictor.serve.slots import ProcessSlot
 
@@ -28,9 +29,13 @@ class MetricsPage:
         self,
         slots: Iterable[ProcessSlot],
         settings: Callable[[], MetricsSettings] = MetricsSettings,
+        rules: Callable[[], Iterable[Labels]] = tuple,
     ) -> None:
+        """`rules`: the labels of all rules that this process knows, asked on its event loop."""
         self._slots = tuple(slots)
         self._settings = settings
+        self._list_rules = rules
+        self._rules: tuple[Labels, ...] = ()
         # One page at a time, however many ask.
         self._turn = asyncio.Lock()
 
@@ -39,6 +44,7 @@ class MetricsPage:
         if call.method != "GET" or call.path != "/metrics":
             return HttpResponse(HTTPStatus.NOT_FOUND)
         async with self._turn:
+            self._rules = tuple(self._list_rules())
             # Where there are thousands of series this takes seconds: requests go on.
             body = await asyncio.to_thread(self.render)
         return HttpResponse(HTTPStatus.OK, body, _CONTENT_TYPE)
@@ -62,8 +68,13 @@ class MetricsPage:
         for seconds, total in TIMED_ONCE.items():
             for labels, histogram in counters.histograms.get(seconds, {}).items():
                 counters.count(total, labels, histogram.count)
+        for labels in self._rules:
+            counters.set_gauge(RULE_INFO, 1, labels)
         settings = self._settings()
         shown = settings.shape(counters)
+        if RULE_INFO in shown.gauges:
+            # Also where rules of several policies are shown as one.
+            shown.gauges[RULE_INFO] = dict.fromkeys(shown.gauges[RULE_INFO], 1.0)
         yield _build_info()
         yield from _list_counters(shown.counters, settings)
         yield from _list_gauges(shown.gauges, settings)
@@ -82,8 +93,8 @@ def _add_libraries(registry: "CollectorRegistry") -> None:
 def _build_info() -> "Metric":
     from prometheus_client.core import GaugeMetricFamily
 
-    family = GaugeMetricFamily(INFO, HELP[INFO], labels=["version"])
-    family.add_metric([version("lictor")], 1)
+    family = GaugeMetricFamily(INFO, METRICS[INFO].help, labels=["version"])
+    family.add_metric([VERSION], 1)
     return family
 
 
@@ -94,7 +105,7 @@ def _list_counters(
 
     for name, table in counters.items():
         family = CounterMetricFamily(
-            name, HELP.get(name, name), labels=_labels_of(name, table, settings)
+            name, _describe(name), labels=_labels_of(name, table, settings)
         )
         for labels, value in table.items():
             family.add_metric(labels, value)
@@ -107,9 +118,7 @@ def _list_gauges(
     from prometheus_client.core import GaugeMetricFamily
 
     for name, table in gauges.items():
-        family = GaugeMetricFamily(
-            name, HELP.get(name, name), labels=_labels_of(name, table, settings)
-        )
+        family = GaugeMetricFamily(name, _describe(name), labels=_labels_of(name, table, settings))
         for labels, value in table.items():
             family.add_metric(labels, value)
         yield family
@@ -122,7 +131,7 @@ def _list_histograms(
 
     for name, table in histograms.items():
         family = HistogramMetricFamily(
-            name, HELP.get(name, name), labels=_labels_of(name, table, settings)
+            name, _describe(name), labels=_labels_of(name, table, settings)
         )
         for labels, histogram in table.items():
             family.add_metric(labels, list(_list_buckets(histogram, settings)), histogram.seconds)
@@ -135,6 +144,11 @@ def _list_buckets(histogram: Histogram, settings: MetricsSettings) -> Iterator[t
         total += count
         if end is None or end in settings.buckets:
             yield "+Inf" if end is None else str(end), total
+
+
+def _describe(name: str) -> str:
+    known = METRICS.get(name)
+    return known.help if known else name
 
 
 def _labels_of(

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import orjson
 
+from lictor.cluster.metrics import METRICS
 from lictor.raw import Json, JsonObject
 from lictor.serve.counters import BUCKETS, Counters, Histogram, Labels
-from lictor.serve.metrics import LABELS
 
 _NAMESPACE = "resource_namespace"
 
@@ -56,17 +56,20 @@ class MetricsSettings(msgspec.Struct, frozen=True):
 
     def list_labels(self, metric: str) -> tuple[str, ...] | None:
         """The names of the labels that are left; None where we do not know the metric."""
-        names = LABELS.get(metric)
-        hidden = self._find(metric).hidden
-        return None if names is None else tuple(each for each in names if each not in hidden)
+        known, hidden = METRICS.get(metric), self._find(metric).hidden
+        if known is None:
+            return None
+        return tuple(each for each in known.labels if each not in hidden)
 
     def _find(self, metric: str) -> Exposure:
-        return self.exposures.get(metric) or Exposure()
+        # Counters may be named as they stand on the page, too.
+        return self.exposures.get(metric) or self.exposures.get(f"{metric}_total") or Exposure()
 
     def _select(
         self, metric: str, table: Mapping[Labels, "float | Histogram"]
     ) -> "Iterator[tuple[Labels, Json]]":
-        exposure, names = self._find(metric), LABELS.get(metric, ())
+        exposure, known = self._find(metric), METRICS.get(metric)
+        names = known.labels if known else ()
         if not exposure.enabled:
             return
         place = names.index(_NAMESPACE) if _NAMESPACE in names else -1

@@ -7,15 +7,11 @@ import msgspec
 
 from lictor.cluster.flags import Flags
 from lictor.cluster.names import Names
+from lictor.http.limits import MAX_REVIEW
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.serve.file_policies import FilePolicies
 from lictor.serve.slots import ProcessSlot, SharedFlag
 
-# A review holds an object twice, of three megabytes each at most.
-MAX_BODY = 10 * 1024 * 1024
-# Angle brackets are written with six letters each: reviews up to here come from an API server, and
-# are refused by an answer.
-MAX_CUT = 64 * 1024 * 1024
 MAX_IN_FLIGHT = 512
 
 
@@ -31,7 +27,7 @@ class ServeOptions(msgspec.Struct, frozen=True):
     key: Path | None = None
     # Whose certificates clients must show; empty: anyone may ask.
     client_authorities: str = ""
-    max_body: int = MAX_BODY
+    max_body: int = MAX_REVIEW
     max_in_flight: int = MAX_IN_FLIGHT
     # A port for metrics that is bound already, instead of the one that the flags name.
     metrics: socket.socket | None = None

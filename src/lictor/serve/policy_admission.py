@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from lictor.families.registry import PolicyKind, registry
+from lictor.families.registry import PolicyKind, registry, resolve
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lint.catalog import as_lint_finding, flag
 from lictor.lint.context import lint_global_context
@@ -102,7 +102,14 @@ def review_policy(
     if is_untouched(document, old):
         # What is stored may always be labelled and deleted.
         return result.soften()
-    return result + review_change(document, old)
+    return result + review_change(document, old) + _review_own_change(document, old)
+
+
+def _review_own_change(document: JsonObject, old: JsonObject) -> ReviewResult:
+    kind = _find_kind(document)
+    if kind is None or not kind.review_change:
+        return ACCEPTED
+    return build_review_result(resolve(kind.review_change)(document, old))
 
 
 def _is_filled_in(fault: Finding, document: JsonObject) -> bool:

@@ -24,6 +24,7 @@ from lictor.report.admission_response import AnswerOptions, AnswerStyle
 from lictor.serve.counters import Counters
 from lictor.serve.instrumented_rules import instrument_rules
 from lictor.serve.metrics import RuleMetric
+from lictor.serve.tracing import trace_rules
 from lictor.serve.webhook_routes import WebhookRoute, read_path
 
 # The API server's paths are few; a forger's are many.
@@ -64,6 +65,8 @@ class PolicySet(msgspec.Struct, frozen=True):
     needs_roles: bool
     # Is a request refused that cannot be evaluated at all?
     fails_closed: bool
+    # Is the policy of this path not there, or not ready to be asked?
+    is_missing: bool = False
 
 
 class PolicySets:
@@ -145,6 +148,7 @@ class PolicySets:
             triggered=_build_engine(part.triggered for part in parts),
             needs_roles=any(map(_needs_roles, parts)),
             fails_closed=_is_closed(route, found),
+            is_missing=route.per_policy and not all(share.programs for share in shares or [_NONE]),
         )
 
     def _find_shares(
@@ -171,8 +175,12 @@ class PolicySets:
         for program in programs:
             asked = program if route.fine_grained else _limit(program, policy)
             split = _split(asked, route)
-            parts.append(_SplitRules(*(instrument_rules(each, metric) for each in split.each)))
+            parts.append(_SplitRules(*(self._instrument(each, metric) for each in split.each)))
         return _PolicyRules(programs, tuple(parts))
+
+    def _instrument(self, program: Program, metric: RuleMetric) -> Program:
+        instrumented = instrument_rules(program, metric)
+        return trace_rules(instrumented) if self._flags.enable_tracing else instrumented
 
 
 class _SplitRules(msgspec.Struct, frozen=True):
@@ -190,6 +198,9 @@ class _PolicyRules(msgspec.Struct, frozen=True):
 
     programs: tuple[Program, ...]
     parts: tuple[_SplitRules, ...]
+
+
+_NONE = _PolicyRules((), ())
 
 
 def _limit(program: Program, policy: StoredPolicy) -> Program:
@@ -222,6 +233,8 @@ def _split(program: Program, route: WebhookRoute) -> _SplitRules:
 
 
 def _is_asked(rule: CompiledRule, route: WebhookRoute) -> bool:
+    if route.per_policy:
+        return True
     if route.style is AnswerStyle.CEL_VALIDATING:
         # Digests are written first; signatures are verified when the object is final.
         return route.mutating == (rule.phase is Phase.MUTATE)
@@ -233,6 +246,7 @@ def _is_asked(rule: CompiledRule, route: WebhookRoute) -> bool:
 def _changes_answer(rule: CompiledRule, program: Program, route: WebhookRoute) -> bool:
     return (
         route.mutating
+        or route.is_audit
         or rule.action is Action.ENFORCE
         or rule.override is not None
         or program.emit_warning

@@ -8,12 +8,12 @@ from typing import Protocol
 
 import msgspec
 
+from lictor.cluster.metrics import QUEUE_DROPPED, QUEUE_LENGTH
 from lictor.errors import DeadlineError, SlowRequestError
 from lictor.model.request import Request
 from lictor.model.result import Status, Verdict
 from lictor.serve.counters import Counters
 from lictor.serve.evaluator import Evaluator
-from lictor.serve.metrics import QUEUE_DROPPED, QUEUE_LENGTH
 from lictor.serve.policy_sets import PolicySet
 from lictor.serve.slow_requests import SlowRequests
 

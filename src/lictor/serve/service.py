@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lictor.cluster.compile_trial import serve_trials, start_trials
+from lictor.cluster.serving_certificate import LiveCertificate, make_temporary
 from lictor.errors import UsageError
 from lictor.http.listener import open_port
 from lictor.serve.capacity import ProcessMemory, count_cores, divide_memory, find_memory
-from lictor.serve.certificate import LiveCertificate, make_temporary
 from lictor.serve.file_policies import FileLookups, FilePolicies
 from lictor.serve.metrics_page import FOLDER_VARIABLE
 from lictor.serve.options import Inherited, ServeOptions
 from lictor.serve.policy_webhooks import run_review
 from lictor.serve.probe import Probe, open_unix_socket
 from lictor.serve.slots import ProcessSlot, SharedFlag
+from lictor.serve.span_export import check_tracing
 from lictor.serve.supervisor import SupervisedProcess, Supervisor
-from lictor.serve.tracing import check_tracing
 
 if TYPE_CHECKING:
     from lictor.serve.worker import SideTask
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _BACKLOG = 1024
 # To finish what is under way; see the worker's own limits.
 _GRACE_SECONDS = 35.0
+# Where cores are short, what takes long waits for what is answered at once; see nice(1).
+_GIVES_WAY = 10
 # What every process needs sooner or later.
 _SHARED = (
     "httptools",
@@ -51,10 +53,24 @@ _SHARED_WITH_CLUSTER = (
 )
 
 
-def run_alone(options: ServeOptions, slot: ProcessSlot, side_task: "SideTask") -> None:
-    """Serve in this process, which someone else supervises, together with another task."""
+# Not the exporter for gRPC, whose library does not like forks.
+_SHARED_WITH_TRACING = (
+    "opentelemetry.exporter.otlp.proto.common.trace_encoder",
+    "opentelemetry.sdk.trace.export",
+    "opentelemetry.trace.propagation.tracecontext",
+)
+
+
+def run_alone(
+    options: ServeOptions, slot: ProcessSlot, departed: ProcessSlot, side_task: "SideTask"
+) -> None:
+    """Serve in this process, which someone else supervises, together with another task.
+
+    `departed`: where that supervisor keeps what processes counted that are no more.
+    """
     with _metrics_folder():
-        inherited = _prepare(options, (slot,), _find_share(options, 1, has_control=True))
+        share = _find_share(options, 1, has_control=True)
+        inherited = _prepare(options, (slot, departed), share)
         _preload(options)
         from lictor.serve.worker import run_worker
 
@@ -126,6 +142,7 @@ def _build_slow(
             lambda slot: run_worker(options, for_slow, slot),
             slot,
             patience=options.patience,
+            niceness=_GIVES_WAY,
         )
         for slot in slots
     )
@@ -137,7 +154,7 @@ def _build_trials(address: str, slot: ProcessSlot) -> SupervisedProcess:
     """One process that tries policies for all others: each of them would take as much memory."""
     listener = open_unix_socket(address, _BACKLOG)
     run = lambda _: serve_trials(listener, run_review)  # noqa: E731
-    return SupervisedProcess("trials", run, slot, ends_last=True)
+    return SupervisedProcess("trials", run, slot, ends_last=True, niceness=_GIVES_WAY)
 
 
 def _hold(control: Callable[[], None], share: int, trials: str) -> Callable[[], None]:
@@ -237,6 +254,8 @@ def _make_certificate() -> tuple[bytes, bytes]:
 def _preload(options: ServeOptions) -> None:
     """Import before the processes part: they share what is there already."""
     for name in _SHARED if options.policies else (*_SHARED, *_SHARED_WITH_CLUSTER):
+        import_module(name)
+    for name in _SHARED_WITH_TRACING if options.flags.enable_tracing else ():
         import_module(name)
 
 

@@ -4,8 +4,8 @@ import asyncio
 import time
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import orjson
 
@@ -14,11 +14,14 @@ from lictor.lang.written_size import ensure_room
 from lictor.model.request import Request
 from lictor.raw import JsonObject
 from lictor.report.admission_response import API_VERSION, AdmissionAnswer
+from lictor.serve.tracing import render_parent
 
 # That process evaluates one after the other: whoever comes later would wait in vain.
 _MOST_WAITING = 64
-# One namespace with slow policies must leave room for others.
+# One namespace with slow policies must leave room for others: so many of its requests are there at
+# once, and so many more wait for their turn.
 _MOST_OF_A_NAMESPACE = 4
+_MOST_IN_LINE = 16
 
 
 class SlowRequests:
@@ -27,44 +30,62 @@ class SlowRequests:
     def __init__(self, address: str) -> None:
         """`address`: the Unix socket on which that process listens; empty where there is none."""
         self._address = address
-        self._waiting: Counter[str] = Counter()
+        # Requests of each namespace: those that are there, and those in line.
+        self._asked: Counter[str] = Counter()
+        self._in_line: Counter[str] = Counter()
+        self._left = asyncio.Condition()
 
     async def ask(self, path: str, request: Request, deadline: float) -> AdmissionAnswer:
         """What that process answers; SlowRequestError where it does not, or has no time."""
         asked: JsonObject = request.admission or {}
         review = {"apiVersion": API_VERSION, "kind": "AdmissionReview", "request": asked}
-        left = deadline - time.monotonic()
-        with self._wait(str(asked.get("namespace") or "")):
-            try:
+        try:
+            async with (
+                asyncio.timeout_at(asyncio.get_running_loop().time() + deadline - time.monotonic()),
+                self._take_turn(str(asked.get("namespace") or "")),
+            ):
                 ensure_room(asked)
-                async with asyncio.timeout(left):
-                    target = f"{path}?timeout={max(int(left), 1)}s"
-                    response = await self._send(target, orjson.dumps(review))
-            except (OSError, EOFError, ValueError, LookupError, MemoryError) as error:
-                raise SlowRequestError("the rules take too long to be asked now") from error
-            except TimeoutError:
+                left = deadline - time.monotonic()
+                target = f"{path}?timeout={max(int(left), 1)}s"
+                response = await self._send(target, orjson.dumps(review))
+        except (OSError, EOFError, ValueError, LookupError, MemoryError) as error:
+            if isinstance(error, TimeoutError):
                 raise SlowRequestError("the rules took too long") from None
+            raise SlowRequestError("the rules take too long to be asked now") from error
         return _read_answer(response)
 
-    @contextmanager
-    def _wait(self, namespace: str) -> Iterator[None]:
-        is_full = self._waiting.total() >= _MOST_WAITING
-        if is_full or self._waiting[namespace] >= _MOST_OF_A_NAMESPACE:
-            raise SlowRequestError("too many requests at once that take long to judge")
-        self._waiting[namespace] += 1
+    @asynccontextmanager
+    async def _take_turn(self, namespace: str) -> AsyncIterator[None]:
+        async with self._left:
+            if self._is_full(namespace):
+                await self._stand_in_line(namespace)
+            self._asked[namespace] += 1
         try:
             yield
         finally:
-            self._waiting[namespace] -= 1
-            if not self._waiting[namespace]:
-                del self._waiting[namespace]
+            self._asked -= Counter((namespace,))
+            async with self._left:
+                self._left.notify_all()
+
+    def _is_full(self, namespace: str) -> bool:
+        is_full = self._asked.total() >= _MOST_WAITING
+        return is_full or self._asked[namespace] >= _MOST_OF_A_NAMESPACE
+
+    async def _stand_in_line(self, namespace: str) -> None:
+        if self._in_line[namespace] >= _MOST_IN_LINE or self._in_line.total() >= _MOST_WAITING:
+            raise SlowRequestError("too many requests at once that take long to judge")
+        self._in_line[namespace] += 1
+        try:
+            await self._left.wait_for(lambda: not self._is_full(namespace))
+        finally:
+            self._in_line -= Counter((namespace,))
 
     async def _send(self, target: str, body: bytes) -> JsonObject:
         reader, writer = await asyncio.open_unix_connection(self._address)
         try:
             head = (
                 f"POST {target} HTTP/1.1\r\nhost: slow\r\ncontent-type: application/json\r\n"
-                f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+                f"{render_parent()}content-length: {len(body)}\r\nconnection: close\r\n\r\n"
             )
             writer.write(head.encode() + body)
             await reader.readuntil(b"\r\n\r\n")
@@ -78,9 +99,12 @@ class SlowRequests:
 def _read_answer(response: JsonObject) -> AdmissionAnswer:
     """The opposite of `render_review`; what does not say that it is allowed is not."""
     patch = response.get("patch")
+    status: JsonObject = response.get("status") or {}
     return AdmissionAnswer(
         allowed=response.get("allowed") is True,
-        message=str((response.get("status") or {}).get("message") or ""),
+        message=str(status.get("message") or ""),
         warnings=tuple(response.get("warnings") or ()),
         patch=tuple(orjson.loads(b64decode(patch))) if patch else (),
+        status={name: status[name] for name in ("code", "details") if name in status},
+        audit_annotations=response.get("auditAnnotations") or {},
     )

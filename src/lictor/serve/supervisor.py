@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from lictor.cluster.metrics import RECYCLED, RESTARTS
 from lictor.serve.counters import Counters, read_tables
-from lictor.serve.metrics import RECYCLED, RESTARTS
 from lictor.serve.probe import Probe
 from lictor.serve.slots import ProcessSlot, SharedFlag
 
@@ -46,6 +46,8 @@ class SupervisedProcess(msgspec.Struct):
     is_vital: bool = False
     # Others need it to the end.
     ends_last: bool = False
+    # How far it gives way to the others where cores are short, as nice(1) counts.
+    niceness: int = 0
     # Takes its place where it has grown too large; nobody has this one's slot meanwhile.
     successor: "SupervisedProcess | None" = None
     pid: int = 0
@@ -75,6 +77,11 @@ class Supervisor:
         self._departed = departed
         # What processes counted that are no more.
         self._counters = Counters()
+        for process in self._processes:
+            # From zero on, so that the first time is an increase.
+            self._counters.count(RESTARTS, (process.name,), 0)
+            self._counters.count(RECYCLED, (process.name,), 0)
+        departed.write(self._counters.dump())
         self._grace = grace
         self._is_ending = is_ending or SharedFlag()
 
@@ -212,6 +219,9 @@ class Supervisor:
 
     def _end(self, *, waits_for_clients: bool = False) -> int:
         log.info("ending")
+        # Whoever says it twice means the same. Blocking it is not enough: threads of libraries that
+        # were begun before would take it, and end this process at once.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if waits_for_clients:
             self._is_ending.set()
         deadline = time.monotonic() + self._grace
@@ -255,6 +265,7 @@ def _run_child(process: SupervisedProcess) -> None:
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
         _die_with_parent()
+        os.nice(process.niceness)
         process.run(process.slot)
         code = 0
     except KeyboardInterrupt:

@@ -1,65 +1,176 @@
-"""What is recorded of answered requests besides the log line: OpenTelemetry spans and payloads."""
+"""What becomes of an admission in OpenTelemetry: a span, with the answers of rules as events."""
 
-import logging
+import time
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
+from contextvars import ContextVar
 from typing import Protocol
 
+import msgspec
+from msgspec.structs import replace
+
 from lictor.cluster.flags import Flags
-from lictor.errors import UsageError
+from lictor.http.messages import HttpRequest
 from lictor.load.review import Review
+from lictor.model.program import Case, CompiledRule, Program
+from lictor.model.result import PolicyRef, Result, Status
 from lictor.raw import Json, JsonObject
 from lictor.report.admission_response import AdmissionAnswer
 
-log = logging.getLogger(__name__)
-
-_LEFT_OUT = "**REDACTED**"
-
-
-class PayloadLog:
-    """What `--dumpPayload` and `--dumpPatches` write."""
-
-    def __init__(self, *, payload: bool, patches: bool) -> None:
-        self._payload = payload
-        self._patches = patches
-
-    def write(self, review: Review, answer: AdmissionAnswer) -> None:
-        """Log one request."""
-        is_secret = review.request.kind.kind == "Secret"
-        if self._payload:
-            request = review.request.admission or {}
-            shown = {
-                name: _redact(value) if is_secret and name in ("object", "oldObject") else value
-                for name, value in request.items()
-            }
-            log.info("admission request", extra={"uid": review.uid, "request": shown})
-        if self._patches and answer.patch:
-            patch: Json = _LEFT_OUT if is_secret else list(answer.patch)
-            log.info("admission patch", extra={"uid": review.uid, "patch": patch})
+PARENT = b"traceparent"
+# What the API server may send, where it traces requests itself.
+TRACE_HEADERS = frozenset((PARENT, b"tracestate"))
 
 
-def build_payload_log(*, payload: bool, patches: bool) -> PayloadLog | None:
-    """None where nobody asked for it."""
-    return PayloadLog(payload=payload, patches=patches) if payload or patches else None
+class RuleAnswer(msgspec.Struct, frozen=True):
+    """What a rule said, when, and how long it took."""
+
+    policy: PolicyRef
+    rule: str
+    status: Status
+    # Nanoseconds since 1970.
+    at: int
+    seconds: float
 
 
-def _redact(document: JsonObject | None) -> JsonObject | None:
-    """A Secret without what it holds, nor what kubectl noted of that."""
-    if not isinstance(document, dict):
+class OpenSpan(msgspec.Struct, frozen=True):
+    """A review that is being answered."""
+
+    span: Json
+    # By policy and rule: where rules are asked again on a thread, the last answer counts.
+    answers: dict[tuple[str, str, str], RuleAnswer]
+
+
+# The review that is answered in this context, where it is traced.
+_current: ContextVar[OpenSpan | None] = ContextVar("lictor_open_span", default=None)
+
+
+class Tracer(Protocol):
+    """Whoever wants to know of reviews and their answers."""
+
+    def begin(self, call: HttpRequest) -> None:
+        """A review has come, and is answered in this context."""
+        ...
+
+    def end(self, path: str, review: Review, answer: AdmissionAnswer) -> None:
+        """It was answered just now."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def build_tracer(flags: Flags) -> Tracer | None:
+    """Spans to a collector where the flags say so."""
+    if not flags.enable_tracing:
         return None
-    hidden = {
-        name: dict.fromkeys(value, _LEFT_OUT)
-        if name in ("data", "stringData") and isinstance(value, dict)
-        else value
-        for name, value in document.items()
-    }
-    metadata = hidden.get("metadata")
-    if isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict):
-        hidden["metadata"] = {
-            **metadata,
-            "annotations": dict.fromkeys(metadata["annotations"], _LEFT_OUT),
+    from lictor.serve.span_export import open_provider
+
+    provider = open_provider(flags)
+    return SpanTracer(provider.get_tracer("lictor.serve"), provider.shutdown)
+
+
+def render_parent() -> str:
+    """The header line with which another process continues the trace of now; else nothing."""
+    current = _current.get()
+    context = current.span.get_span_context() if current is not None else None
+    if context is None or not context.is_valid:
+        return ""
+    flags = f"{context.trace_flags:02x}"
+    return f"traceparent: 00-{context.trace_id:032x}-{context.span_id:016x}-{flags}\r\n"
+
+
+# --- answers of rules
+
+
+def trace_rules(program: Program) -> Program:
+    """The same program, whose rules note their answers where a review is traced."""
+    return replace(program, rules=tuple(_trace(program.policy, rule) for rule in program.rules))
+
+
+def _trace(policy: PolicyRef, rule: CompiledRule) -> CompiledRule:
+    inner = rule.check
+
+    def check(case: Case) -> tuple[Result, ...]:
+        current = _current.get()
+        if current is None or not current.span.is_recording():
+            return inner(case)
+        began = time.perf_counter()
+        told = [(rule.name, Status.ERROR)]
+        try:
+            answers = inner(case)
+            told = [(answer.rule, answer.status) for answer in answers]
+        finally:
+            seconds = time.perf_counter() - began
+            for name, status in told:
+                noted = RuleAnswer(policy, name, status, time.time_ns(), seconds)
+                current.answers[policy.kind, policy.key, name] = noted
+        return answers
+
+    return replace(rule, check=check)
+
+
+# --- spans
+
+
+class SpanTracer:
+    """A span for each admission, with the attributes that Kyverno gives its own."""
+
+    def __init__(self, tracer: Json, close: Callable[[], None] = lambda: None) -> None:
+        from opentelemetry.trace import SpanKind
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._tracer = tracer
+        self._close = close
+        self._kind = SpanKind.SERVER
+        self._read_parent = TraceContextTextMapPropagator().extract
+
+    def begin(self, call: HttpRequest) -> None:
+        headers = {
+            name.decode("ascii"): b",".join(values).decode("latin-1")
+            for name, values in call.headers.items()
+            if name in TRACE_HEADERS
         }
-    return hidden
+        # Where the API server traces the request, its span is ours' parent.
+        parent = self._read_parent(headers) if headers else None
+        span = self._tracer.start_span("ADMISSION", context=parent, kind=self._kind)
+        _current.set(OpenSpan(span, {}))
+
+    def end(self, path: str, review: Review, answer: AdmissionAnswer) -> None:
+        current = _current.get()
+        if current is None:
+            return
+        _current.set(None)
+        span, request = current.span, review.request.admission or {}
+        if span.is_recording():
+            operation = str(request.get("operation") or "")
+            span.update_name(f"ADMISSION {operation} {review.request.kind.kind}")
+            span.set_attributes(
+                {
+                    "http.target": path,
+                    **_describe(request, review),
+                    **_describe_answer(review.uid, answer),
+                }
+            )
+            for noted in current.answers.values():
+                span.add_event("policy", _describe_rule(noted), noted.at)
+        span.end()
+
+    def close(self) -> None:
+        """Send what is left."""
+        self._close()
+
+
+def _describe_rule(noted: RuleAnswer) -> dict[str, str | float]:
+    group, _, version = noted.policy.api_version.rpartition("/")
+    return {
+        "kyverno.policy.group": group,
+        "kyverno.policy.version": version,
+        "kyverno.policy.kind": noted.policy.kind,
+        "kyverno.policy.name": noted.policy.name,
+        "kyverno.policy.namespace": noted.policy.namespace,
+        "kyverno.rule.name": noted.rule,
+        "kyverno.rule.result": str(noted.status),
+        "kyverno.rule.seconds": round(noted.seconds, 6),
+    }
 
 
 _PAIRS = (
@@ -68,77 +179,6 @@ _PAIRS = (
     ("resource", ("group", "version", "resource")),
     ("requestResource", ("group", "version", "resource")),
 )
-
-
-class Tracer(Protocol):
-    """Whoever wants to know of answered reviews."""
-
-    def trace(self, path: str, review: Review, answer: AdmissionAnswer, began: int) -> None:
-        """Note a review that was answered just now; `began` is in nanoseconds since 1970."""
-        ...
-
-    def close(self) -> None: ...
-
-
-def check_tracing(flags: Flags) -> None:
-    """Before any process starts: is there what tracing needs?"""
-    if flags.enable_tracing and find_spec("opentelemetry.exporter") is None:
-        raise UsageError("--enableTracing needs OpenTelemetry: install lictor[tracing]")
-
-
-def build_tracer(flags: Flags) -> Tracer | None:
-    """Spans to a collector (OTLP over gRPC) where the flags say so."""
-    if not flags.enable_tracing:
-        return None
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    exporter = OTLPSpanExporter(
-        endpoint=f"{flags.tracing_address}:{flags.tracing_port}",
-        insecure=not flags.tracing_creds,
-        credentials=_read_credentials(flags.tracing_creds),
-    )
-    provider = TracerProvider(resource=Resource.create({"service.name": "kyverno"}))
-    provider.add_span_processor(BatchSpanProcessor(exporter))
-    return SpanTracer(provider.get_tracer("lictor.serve"), provider.shutdown)
-
-
-def _read_credentials(path: str) -> Json:
-    if not path:
-        return None
-    from pathlib import Path
-
-    import grpc  # type: ignore[import-untyped]  # it comes with the exporter
-
-    try:
-        return grpc.ssl_channel_credentials(Path(path).read_bytes())
-    except OSError as error:
-        raise UsageError(f"--tracingCreds: {error.strerror or error}") from error
-
-
-class SpanTracer:
-    """A span for each admission, with the attributes that Kyverno gives its own."""
-
-    def __init__(self, tracer: Json, close: Callable[[], None] = lambda: None) -> None:
-        self._tracer = tracer
-        self._close = close
-
-    def trace(self, path: str, review: Review, answer: AdmissionAnswer, began: int) -> None:
-        request = review.request.admission or {}
-        operation = str(request.get("operation") or "")
-        span = self._tracer.start_span(
-            f"ADMISSION {operation} {review.request.kind.kind}",
-            attributes={**_describe(request, review), **_describe_answer(review.uid, answer)},
-            start_time=began,
-        )
-        span.set_attribute("http.target", path)
-        span.end()
-
-    def close(self) -> None:
-        """Send what is left."""
-        self._close()
 
 
 def _describe(request: JsonObject, review: Review) -> dict[str, str | bool | Sequence[str]]:

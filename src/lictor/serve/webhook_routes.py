@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import msgspec
 
-from lictor.cluster.routes import FINE_GRAINED, find_path_kind
+from lictor.cluster.routes import FINE_GRAINED, find_path_kind, is_unique_name
 from lictor.report.admission_response import AnswerStyle
 
 _FAILURES = ("fail", "ignore")
@@ -39,6 +39,11 @@ class WebhookRoute(msgspec.Struct, frozen=True):
     skips_deletes: bool = False
     # Changes that the background makes for policies are not changed again.
     skips_own_changes: bool = False
+    # One policy that has this path for itself: settings exempt nobody from it, and where it is not
+    # there, nobody answers.
+    per_policy: bool = False
+    # Asked how the policy itself sees a request: its mode does not count.
+    is_audit: bool = False
 
 
 @lru_cache(maxsize=1024)
@@ -46,6 +51,10 @@ def read_path(path: str) -> WebhookRoute | InternalWebhook | None:
     """The route or the internal webhook of a path; None where there is none."""
     path = path.rstrip("/")
     first, *rest = path.strip("/").split("/")
+    if first in ("validate", "audit") and len(rest) == 1 and is_unique_name(rest[0]):
+        is_audit = first == "audit"
+        style = AnswerStyle.OWN_AUDIT if is_audit else AnswerStyle.OWN_PATH
+        return WebhookRoute(path, style, mutating=False, per_policy=True, is_audit=is_audit)
     if first in ("validate", "mutate"):
         return _read_classic(path, rest, mutating=first == "mutate")
     webhook = next((webhook for webhook in InternalWebhook if webhook.value == path), None)

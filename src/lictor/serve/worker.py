@@ -13,22 +13,24 @@ from collections.abc import Callable, Coroutine
 from typing import TypeAlias
 
 from lictor.cluster.compile_trial import start_trials
+from lictor.cluster.metrics import CONNECTIONS, CONNECTIONS_DROPPED, MEMORY
+from lictor.cluster.serving_certificate import LiveCertificate
 from lictor.errors import DeadlineError
-from lictor.http.limits import ListenerLimits
+from lictor.http.limits import MAX_CUT_REVIEW, ListenerLimits
 from lictor.http.listener import Listener
 from lictor.http.server import HttpServer, serve_port
 from lictor.serve.app import App
 from lictor.serve.capacity import ProcessMemory, offer_to_kernel
-from lictor.serve.certificate import LiveCertificate
 from lictor.serve.components import Components, build_components
 from lictor.serve.counters import Counters
 from lictor.serve.interrupts import SignalAlarm
-from lictor.serve.metrics import CONNECTIONS, CONNECTIONS_DROPPED, MEMORY
+from lictor.serve.metrics import list_rules, show_counters
 from lictor.serve.metrics_page import MetricsPage
-from lictor.serve.options import MAX_CUT, Inherited, ServeOptions
+from lictor.serve.options import Inherited, ServeOptions
+from lictor.serve.payload_log import build_payload_log
 from lictor.serve.policy_webhooks import run_review
 from lictor.serve.slots import ProcessSlot
-from lictor.serve.tracing import Tracer, build_payload_log, build_tracer
+from lictor.serve.tracing import TRACE_HEADERS, Tracer, build_tracer
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +123,7 @@ class _Worker:
         self._inherited = inherited
         self._slot = slot
         self._counters = Counters()
+        show_counters(self._counters)
         self._certificate = LiveCertificate(options.client_authorities)
         self._stop = asyncio.Event()
         self._listener: Listener | None = None
@@ -161,7 +164,8 @@ class _Worker:
             await asyncio.sleep(_TURN_SECONDS)
 
     async def _serve(self, components: Components) -> None:
-        tracer = build_tracer(self._options.flags)
+        # Its libraries take seconds to import on a busy machine: signs of life go on meanwhile.
+        tracer = await asyncio.to_thread(build_tracer, self._options.flags)
         app = self._build_app(components, tracer)
         tasks: list[asyncio.Task[None]] = []
         if self._slot.probe_socket is not None:
@@ -194,8 +198,9 @@ class _Worker:
             max_body=self._options.max_body,
             max_connections=min(max(share // _MEMORY_OF_CONNECTION, _LEAST_PLACES), _MOST_PLACES),
             knows_clients=bool(self._options.client_authorities) and not is_inside,
+            keeps_headers=TRACE_HEADERS if self._options.flags.enable_tracing else frozenset(),
         )
-        server.max_read = MAX_CUT
+        server.max_read = MAX_CUT_REVIEW
         server.max_held = max(share // _SHARE_OF_BODIES, 2 * self._options.max_body)
         context = None if is_inside else self._certificate.context
         bound, limits = self._inherited.listener, _limit_silent()
@@ -205,7 +210,12 @@ class _Worker:
 
     async def _show_metrics(self, components: Components) -> None:
         if self._inherited.metrics is not None:
-            page = MetricsPage(self._inherited.slots, lambda: components.backend.metrics)
+            store = components.state.policies
+            page = MetricsPage(
+                self._inherited.slots,
+                lambda: components.backend.metrics,
+                lambda: list_rules(store.policies, store.programs),
+            )
             server = HttpServer(page, max_body=0, max_connections=_METRICS_CONNECTIONS)
             await serve_port(self._inherited.metrics, server)
 
@@ -291,5 +301,6 @@ class _Worker:
 
     def _publish(self, components: Components) -> None:
         components.post_admission.measure()
+        components.backend.measure()
         if not self._slot.write(self._counters.dump()):
             log.warning("too many metrics to show")

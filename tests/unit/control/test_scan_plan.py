@@ -16,6 +16,10 @@ LABEL = "Object{metadata: Object.metadata{labels: Object.metadata.labels{a: 'b'}
 class Store:
     def __init__(self, *policies):
         self.policies = policies
+        self.fault = ""
+
+    def find_fault(self, _policy):
+        return self.fault
 
     def programs(self, policy):
         return compile_documents([policy.record])
@@ -38,6 +42,20 @@ def test_what_changes_others_is_reported_by_whoever_changed_them(existing, is_sc
     assert plan.is_scanned(entry) is is_scanned
     # What was reported when it happened stays as long as the policy is there.
     assert plan.is_alive(entry)
+
+
+def test_a_policy_that_can_be_asked_again_is():
+    """Its own form is the same: what it lacked has come."""
+    constraints = {"resourceRules": [resource_rule()]}
+    spec = {"matchConstraints": constraints, "validations": [{"expression": "true"}]}
+    store = Store(make("ValidatingPolicy", "v", spec))
+    planner, marks = ScanPlanner(store), []
+    for store.fault in ("no module", "no module", "", ""):
+        [candidate] = planner.build().judging
+        marks.append(candidate.mark)
+    assert marks[0] == marks[1]
+    assert marks[1] != marks[2]
+    assert marks[2] == marks[3]
 
 
 class CountedRule:

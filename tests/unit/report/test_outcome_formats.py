@@ -193,7 +193,7 @@ def test_sarif_of_verdicts(made):
     )
     assert location["physicalLocation"] == {
         "artifactLocation": {"uri": "a%20b/pods.yaml"},
-        "region": {"startLine": 12},
+        "region": {"startLine": 12, "startColumn": 1},
     }
     assert [result["level"] for result in run["results"]] == [
         "warning",

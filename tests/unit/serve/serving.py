@@ -25,6 +25,7 @@ from lictor.serve.metrics import TIMED_ONCE
 from lictor.serve.policy_sets import PolicyProvider, PolicySets
 from lictor.serve.policy_webhooks import InternalWebhooks, PolicyReviewer
 from lictor.serve.post_admission import AdmissionOutcome, PostAdmission, ResultSink
+from lictor.serve.tracing import Tracer
 
 PATHS = ("/validate/fail", "/validate/ignore", "/mutate/fail", "/mutate/ignore")
 
@@ -89,6 +90,7 @@ class Bench:
         guard: LookupGuard | None = None,
         capacity: int = 10,
         max_in_flight: int = 512,
+        tracer: Tracer | None = None,
     ) -> None:
         flags, names = flags or Flags(), Names()
         self.counters = Counters()
@@ -107,11 +109,19 @@ class Bench:
             self.counters,
             is_ready=lambda: self.state.is_ready,
             max_in_flight=max_in_flight,
+            tracer=tracer,
         )
 
-    async def post(self, path: str, review: JsonObject | bytes, query: bytes = b"") -> HttpResponse:
+    async def post(
+        self,
+        path: str,
+        review: JsonObject | bytes,
+        query: bytes = b"",
+        headers: Mapping[bytes, list[bytes]] | None = None,
+    ) -> HttpResponse:
         body = review if isinstance(review, bytes) else orjson.dumps(review)
-        return await self.app(HttpRequest("POST", path, query, b"application/json", body))
+        kept = dict(headers or {})
+        return await self.app(HttpRequest("POST", path, query, b"application/json", body, kept))
 
     def ask(self, path: str, review: JsonObject) -> JsonObject:
         """The response to one review."""

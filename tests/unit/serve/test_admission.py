@@ -18,12 +18,12 @@ from serving import (
 )
 
 from lictor.cluster.flags import Flags
+from lictor.cluster.metrics import NOT_EVALUATED, QUEUE_DROPPED, REQUESTS
 from lictor.errors import DeadlineError
 from lictor.lang.patch import parse_json_patch
 from lictor.model.program import Case
 from lictor.model.result import Result, Status
 from lictor.raw import JsonObject
-from lictor.serve.metrics import QUEUE_DROPPED, REFUSED_UNJUDGED, REQUESTS
 
 ADD_OWNER: JsonObject = {
     "name": "owner",
@@ -325,7 +325,7 @@ def test_a_request_without_time_follows_the_failure_policy(
     # What the engine raises between rules is what a clock beyond the deadline makes it raise.
     bench.evaluator._evaluate_here = _raise_deadline  # type: ignore[assignment]
     response = bench.ask(f"/validate/{failure_policy.lower()}", make_review())
-    assert bench.count(REFUSED_UNJUDGED) == 1
+    assert bench.count(NOT_EVALUATED) == 1
     if failure_policy == "Fail":
         assert not response["allowed"]
         assert "no time left" in response["status"]["message"]

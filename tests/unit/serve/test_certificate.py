@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lictor.cluster.keys import Algorithm, make_authority, make_serving
-from lictor.serve.certificate import LiveCertificate, make_temporary, read_secret
+from lictor.cluster.serving_certificate import LiveCertificate, make_temporary, read_secret
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)

@@ -14,6 +14,7 @@ from image_rules import HOST, ImageShop, by_key, make_pod, make_policy, signed_b
 from signing import make_key, push_image
 
 from lictor.assembly import compile_documents
+from lictor.cluster.metrics import METRICS
 from lictor.evaluate.verify_images.annotations import ANNOTATION
 from lictor.evaluate.verify_images.outcome_cache import OutcomeCache
 from lictor.lang.patch import compile_json_patch, parse_json_patch
@@ -21,7 +22,6 @@ from lictor.report.events import EventOptions, build_events
 from lictor.serve.counters import read_tables
 from lictor.serve.file_policies import FilePolicies
 from lictor.serve.guarded_lookups import GuardedLookups
-from lictor.serve.metrics import LABELS
 
 ALICE, BOB = make_key(), make_key()
 V1 = f"{HOST}/app:v1"
@@ -156,7 +156,7 @@ def test_verifications_are_counted(worker, shop):
     found = read_tables(worker.bench.counters.dump())
     assert found is not None
     results = {
-        dict(zip(LABELS[name], labels, strict=True))["rule_result"]
+        dict(zip(METRICS[name].labels, labels, strict=True))["rule_result"]
         for name, labels, _ in found.histograms
         if "imageVerify" in labels
     }

@@ -1,16 +1,26 @@
 """What is counted, and the page that shows it for all processes together."""
 
 import asyncio
+import re
 import socket
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 from serving import Bench, make_policy, make_review, require_label, write_policies
 
+from lictor.cluster.metrics import (
+    METRICS,
+    NOT_EVALUATED,
+    QUEUE_DROPPED,
+    QUEUE_LENGTH,
+    REQUESTS,
+    RULE_INFO,
+    RULE_SECONDS,
+)
 from lictor.http.messages import HttpRequest
 from lictor.http.server import HttpServer, serve_port
 from lictor.serve.counters import BUCKETS, MAX_SERIES, Counters, read_tables
-from lictor.serve.metrics import QUEUE_LENGTH, REQUESTS, RULE_SECONDS
+from lictor.serve.metrics import list_rules, show_counters
 from lictor.serve.metrics_page import MetricsPage
 from lictor.serve.slots import ProcessSlot
 
@@ -139,3 +149,60 @@ def test_the_page_has_few_places_for_clients() -> None:
     assert page.startswith(b"HTTP/1.1 200")
     assert b"kyverno_info" in page
     assert count <= 4
+
+
+def test_what_should_never_happen_begins_at_zero() -> None:
+    counters = Counters()
+    show_counters(counters)
+    found = _show(counters)
+    reasons = {
+        dict(labels)["reason"]: value
+        for (name, labels), value in found.items()
+        if name == f"{NOT_EVALUATED}_total"
+    }
+    assert reasons == dict.fromkeys(METRICS[NOT_EVALUATED].values, 0)
+
+
+def test_every_reason_that_is_counted_is_declared() -> None:
+    """Else its first time would not be seen."""
+    source = Path(__file__).parents[3] / "src" / "lictor" / "serve"
+    app, admission = (source / "app.py").read_text(), (source / "admission.py").read_text()
+    counted = set(re.findall(r"give_up\([^\"]*\"(\w+)\"", admission))
+    counted |= set(re.findall(r"NOT_EVALUATED, \(\"(\w+)\"", app))
+    assert counted == set(METRICS[NOT_EVALUATED].values)
+    lost = (source / "post_admission.py").read_text()
+    counted = set(re.findall(r"reason(?:: str)?\s?=\s?\"(\w+)\"|QUEUE_DROPPED, \(\"(\w+)\"", lost))
+    assert {one or other for one, other in counted} == set(METRICS[QUEUE_DROPPED].values)
+
+
+def test_each_rule_of_each_policy_is_shown(tmp_path: Path) -> None:
+    rules = (require_label("team"), require_label("tier", "Audit"))
+    store = write_policies(tmp_path, make_policy("teams", *rules, background=False))
+    page = MetricsPage([], rules=lambda: list_rules(store.policies, store.programs))
+    reply = asyncio.run(page(HttpRequest("GET", "/metrics", b"", b"", b"")))
+    found = [
+        sample.labels
+        for family in text_string_to_metric_families(reply.body.decode())
+        for sample in family.samples
+        if sample.name == RULE_INFO and sample.value == 1
+    ]
+    assert {each["policy_name"] for each in found} == {"teams"}
+    assert {"need-team", "need-tier"} <= {each["rule_name"] for each in found}
+    assert {each["rule_type"] for each in found} == {"validate"}
+    assert {each["status_ready"] for each in found} == {"true"}
+    assert {each["policy_background_mode"] for each in found} == {"false"}
+
+
+def test_a_rule_that_cannot_decide_is_counted(tmp_path: Path) -> None:
+    """It raises, and the engine makes a result of that: nobody counted those."""
+    condition = {"key": "{{ parse_json(request.object.metadata.name) }}", "operator": "Equals", "value": "x"}  # fmt: skip
+    validate = {"failureAction": "Enforce", "deny": {"conditions": {"all": [condition]}}}
+    rule = {**require_label("team"), "validate": validate}
+    bench = Bench(write_policies(tmp_path, make_policy("undecided", rule)))
+    bench.ask("/validate/fail", make_review())
+    results = [
+        dict(key)["rule_result"]
+        for (name, key), value in _show(bench.counters).items()
+        if name == "kyverno_policy_results_total" and value == 1
+    ]
+    assert results == ["error"]

@@ -3,9 +3,9 @@
 import orjson
 import pytest
 
+from lictor.cluster.metrics import QUEUE_LENGTH, REQUESTS, REVIEW_SECONDS
 from lictor.raw import JsonObject
 from lictor.serve.counters import BUCKETS, Counters
-from lictor.serve.metrics import QUEUE_LENGTH, REQUESTS, REVIEW_SECONDS
 from lictor.serve.metrics_page import MetricsPage
 from lictor.serve.metrics_settings import read_metrics_settings
 from lictor.serve.slots import ProcessSlot
@@ -76,3 +76,11 @@ def test_bad_boundaries_are_told_and_change_nothing() -> None:
     settings = read_metrics_settings(_read(bucketBoundaries="soon"))
     assert settings.buckets == set(BUCKETS)
     assert settings.problems
+
+
+@pytest.mark.parametrize("name", [REQUESTS, f"{REQUESTS}_total"])
+def test_counters_are_known_with_and_without_their_end(name: str) -> None:
+    """Kyverno's usual ConfigMap names them as they stand on the page."""
+    exposure = orjson.dumps({name: {"disabledLabelDimensions": ["resource_namespace"]}}).decode()
+    settings = read_metrics_settings({"data": {"metricsExposure": exposure}})
+    assert "resource_namespace" not in (settings.list_labels(REQUESTS) or ())

@@ -8,7 +8,7 @@ from serving import make_review
 
 from lictor.load.review import load_review
 from lictor.report.admission_response import AdmissionAnswer
-from lictor.serve.tracing import build_payload_log
+from lictor.serve.payload_log import build_payload_log
 
 SECRET = {
     "apiVersion": "v1",

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from lictor.cluster.metrics import RECYCLED, RESTARTS
 from lictor.serve.counters import Counters, read_tables
-from lictor.serve.metrics import RECYCLED, RESTARTS
 from lictor.serve.slots import ProcessSlot
 from lictor.serve.supervisor import SupervisedProcess, Supervisor
 
@@ -49,9 +49,11 @@ def _ignore_the_end(slot: ProcessSlot) -> None:
 class _Run:
     """A supervisor in a process of its own, as it is in life."""
 
-    def __init__(self, child: Child, *, patience: float = 0.0, grace: float = 5.0) -> None:
+    def __init__(
+        self, child: Child, *, patience: float = 0.0, grace: float = 5.0, niceness: int = 0
+    ) -> None:
         self.slot, self.departed = ProcessSlot(65536), ProcessSlot(65536)
-        post = SupervisedProcess("child", child, self.slot, patience=patience)
+        post = SupervisedProcess("child", child, self.slot, patience=patience, niceness=niceness)
         supervisor = Supervisor([post], self.departed, grace=grace)
         context = multiprocessing.get_context("fork")
         self.process = context.Process(target=lambda: os._exit(supervisor.run()))
@@ -91,6 +93,18 @@ def test_what_hangs_is_replaced() -> None:
     run = _Run(_hang, patience=0.3)
     run.wait(lambda: run.count(RESTARTS) >= 1)
     run.end()
+
+
+def _tell_niceness(slot: ProcessSlot) -> None:
+    slot.write(str(os.nice(0)).encode())
+    _wait_for_end(slot)
+
+
+def test_what_takes_long_gives_way() -> None:
+    run = _Run(_tell_niceness, niceness=3)
+    run.wait(lambda: bool(run.slot.read()))
+    assert int(run.slot.read()) == min(os.nice(0) + 3, 19)
+    assert run.end() == 0
 
 
 def _grow(slot: ProcessSlot) -> None:

@@ -14,6 +14,7 @@ import pytest
 from serving import Bench, Notes, make_policy, make_review, require_label, write_policies
 
 from lictor.cluster.keys import Algorithm, KeyPair, make_authority, make_serving, write_certificates
+from lictor.cluster.serving_certificate import LiveCertificate
 from lictor.cluster.update_requests import build_update_request
 from lictor.engine import Engine
 from lictor.errors import DeadlineError, LookupFailedError
@@ -25,7 +26,6 @@ from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
 from lictor.serve import evaluator as judging
-from lictor.serve.certificate import LiveCertificate
 from lictor.serve.evaluator import Evaluator
 from lictor.serve.interrupts import SignalAlarm
 from lictor.serve.result_sinks import list_updates

@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
-from functools import cache
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from lictor.cluster.cleanup_policies import CleanupTarget
+from lictor.cluster.metrics import open_counter, open_gauge
 from lictor.cluster.resource import Resource
 from lictor.control.cleanup.sweep import Page, Sweep, SweepContext, Undecided, name_object
 from lictor.control.context import EmitEvent
@@ -19,13 +18,7 @@ from lictor.raw import JsonObject
 from lictor.report import events
 from lictor.report.events import Event, EventReason, EventSource, ObjectReference
 
-if TYPE_CHECKING:
-    from prometheus_client import Counter, Gauge
-
-
-_POLICY_LABELS = ("policy_type", "policy_namespace", "policy_name")
-_MORE_LABELS = ("resource_namespace", "deletion_propagation")
-_TTL_LABELS = ("resource_group", "resource_version", "resource_resource")
+_TTL = "kyverno_ttl_controller"
 
 
 def count_deleted(program: CleanupProgram, resource: Resource, namespace: str) -> None:
@@ -40,22 +33,22 @@ def count_failed(program: CleanupProgram, resource: Resource, namespace: str) ->
 
 def count_expired(resource: Resource, namespace: str) -> None:
     """An object was deleted as its time to live was over."""
-    _ttl_counter("deletedobjects").labels(*_name(resource), namespace).inc()
+    open_counter(f"{_TTL}_deletedobjects").labels(*_name(resource), namespace).inc()
 
 
 def count_unexpired(resource: Resource, namespace: str) -> None:
     """An object whose time to live is over could not be deleted."""
-    _ttl_counter("errors").labels(*_name(resource), namespace).inc()
+    open_counter(f"{_TTL}_errors").labels(*_name(resource), namespace).inc()
 
 
 def show_ttl_watch(resource: Resource) -> None:
     """Objects of this collection are watched for the time-to-live label."""
-    _ttl_gauge().labels(*_name(resource)).set(1)
+    open_gauge(f"{_TTL}_info").labels(*_name(resource)).set(1)
 
 
 def hide_ttl_watch(resource: Resource) -> None:
     """Objects of this collection are no longer watched."""
-    _ttl_gauge().labels(*_name(resource)).set(0)
+    open_gauge(f"{_TTL}_info").labels(*_name(resource)).set(0)
 
 
 def _name(resource: Resource) -> tuple[str, str, str]:
@@ -65,7 +58,8 @@ def _name(resource: Resource) -> tuple[str, str, str]:
 def _count_policy(what: str, program: CleanupProgram, resource: Resource, namespace: str) -> None:
     policy = program.policy
     is_cel = registry().of_result(policy).is_listed
-    _policy_counter("deleting" if is_cel else "cleanup", what).labels(
+    controller = "deleting" if is_cel else "cleanup"
+    open_counter(f"kyverno_{controller}_controller_{what}").labels(
         policy.kind,
         policy.namespace,
         policy.name,
@@ -73,43 +67,6 @@ def _count_policy(what: str, program: CleanupProgram, resource: Resource, namesp
         namespace,
         program.propagation,
     ).inc()
-
-
-@cache
-def _policy_counter(controller: str, what: str) -> "Counter":
-    from prometheus_client import Counter
-
-    thing = "resource" if controller == "deleting" else "resource_kind"
-    return Counter(
-        f"kyverno_{controller}_controller_{what}",
-        _describe(what),
-        (*_POLICY_LABELS, thing, *_MORE_LABELS),
-    )
-
-
-@cache
-def _ttl_counter(what: str) -> "Counter":
-    from prometheus_client import Counter
-
-    return Counter(
-        f"kyverno_ttl_controller_{what}", _describe(what), (*_TTL_LABELS, "resource_namespace")
-    )
-
-
-@cache
-def _ttl_gauge() -> "Gauge":
-    from prometheus_client import Gauge
-
-    return Gauge(
-        "kyverno_ttl_controller_info",
-        "Collections in which objects are deleted when their time to live is over.",
-        _TTL_LABELS,
-        multiprocess_mode="livemax",
-    )
-
-
-def _describe(what: str) -> str:
-    return "Number of deleted objects." if what == "deletedobjects" else "Number of failures."
 
 
 log = logging.getLogger(__name__)

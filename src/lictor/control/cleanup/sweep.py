@@ -34,10 +34,13 @@ from lictor.model.request import Request
 from lictor.ports import (
     DEFAULT_ACCESS,
     ApiCall,
+    GuestLogLine,
     HttpLimits,
     Lookups,
+    ObjectQuery,
     Registries,
     RegistryAccess,
+    ResourceFacts,
 )
 from lictor.raw import Json, JsonObject
 
@@ -99,6 +102,20 @@ class SweepLookups:
     def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
         key = ("resources", api_version, kind, namespace)
         return self._remember(key, lambda: self._lookups.resources(api_version, kind, namespace))
+
+    def select_objects(self, query: ObjectQuery) -> Sequence[JsonObject]:
+        key = ("select", query)
+        return self._remember(key, lambda: self._lookups.select_objects(query))
+
+    def describe_kind(self, api_version: str, kind: str) -> ResourceFacts:
+        key = ("kind", api_version, kind)
+        return self._remember(key, lambda: self._lookups.describe_kind(api_version, kind))
+
+    def resolve_host(self, host: str) -> tuple[str, ...]:
+        return self._remember(("host", host), lambda: self._lookups.resolve_host(host))
+
+    def log_line(self, line: GuestLogLine) -> None:
+        self._lookups.log_line(line)
 
     def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:
         return self._lookups.rule_values(policy, rule)

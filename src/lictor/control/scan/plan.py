@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TypeAlias
+from zlib import crc32
 
 import msgspec
 import orjson
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from lictor.assembly import compile_documents
 from lictor.cluster.cache import Cache
 from lictor.cluster.client import Client
+from lictor.cluster.existing_objects import concerns, evaluate_now
 from lictor.cluster.flags import Flags
 from lictor.cluster.resource import (
     VALIDATING_ADMISSION_BINDING,
@@ -20,7 +22,6 @@ from lictor.cluster.resource import (
 )
 from lictor.cluster.store import PolicyStore
 from lictor.cluster.stored_policy import StoredPolicy
-from lictor.control.context import evaluate_now
 from lictor.control.native_policies.objects import mutating_binding, mutating_policy
 from lictor.control.scan.progress import hash_text
 from lictor.engine import Engine
@@ -28,7 +29,7 @@ from lictor.families.registry import resolve
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.load.policies import load_documents
 from lictor.model.program import CompiledRule, Phase, Program
-from lictor.model.request import GroupVersionKind, Operation, Request
+from lictor.model.request import GroupVersionKind, Request
 from lictor.model.result import Result, RuleType, Status
 from lictor.ports import Lookups
 from lictor.raw import JsonObject
@@ -141,7 +142,8 @@ class KindPlan(msgspec.Struct, frozen=True):
 
     def judge(self, request: Request) -> list[Result]:
         """The results of all policies for an existing object."""
-        results = list(evaluate_now(self.engine, request).results)
+        # Policies that change requests judge here what is there already.
+        results = list(evaluate_now(self.engine, replace(request, background=True)).results)
         for engine in self.mutating:
             results += _evaluate_mutation(engine, request)
         return results
@@ -235,6 +237,9 @@ class ScanPlanner:
 
     def _check(self, policy: StoredPolicy, known: _Known | None) -> _Known:
         programs, mark = self._store.programs(policy), self._store.mark(policy)
+        # A policy that could not be asked, and now can be, has other results without any change.
+        fault = self._store.find_fault(policy)
+        mark += f"!{crc32(fault.encode()):x}" if fault else ""
         is_asked = (
             policy.background
             and not policy.is_native
@@ -327,18 +332,13 @@ def _changes_others(policy: StoredPolicy) -> bool:
 
 def _keys(program: Program) -> Iterable[tuple[str, str, str]]:
     policy = program.policy
-    return [(policy.source, policy.key, rule.name) for rule in program.rules]
+    return [(policy.source, policy.reported_name, rule.name) for rule in program.rules]
 
 
 def _is_everywhere(policy: StoredPolicy) -> bool:
     """Is a policy never asked in the background, whatever its settings say?"""
     skips = policy.kind.skips_scan
     return bool(skips) and policy.record is not None and bool(resolve(skips)(policy.record))
-
-
-def concerns(program: Program, kind: GroupVersionKind) -> bool:
-    """Can any rule of the program be about this kind?"""
-    return any(rule.select(kind, "", Operation.CREATE) is not None for rule in program.rules)
 
 
 def _evaluate_mutation(engine: Engine, request: Request) -> list[Result]:

@@ -4,17 +4,12 @@ import threading
 import time
 from array import array
 from datetime import UTC, datetime
-from functools import cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import orjson
 
+from lictor.cluster.metrics import open_counter, open_gauge
 from lictor.cluster.resource import Resource
-
-if TYPE_CHECKING:
-    from prometheus_client import Gauge
-
 
 _EMPTY = 0
 _REMOVED = 1
@@ -119,15 +114,6 @@ class ScannedObjects:
 
 # Where a member's Lease tells how far it is.
 NOTE = "lictor.io/scan"
-_WORDS = {
-    "kinds": "Kinds of objects that are followed.",
-    "running": "Kinds that are being read from beginning to end just now.",
-    "seen": "Objects that were looked at.",
-    "judged": "Objects that were judged, because they or the policies had changed.",
-    "written": "Reports that were created, changed or removed.",
-    "refused": "Reports that the API server did not take.",
-    "finished_timestamp_seconds": "When a kind was last read to its end.",
-}
 
 
 class ScanProgress:
@@ -140,6 +126,8 @@ class ScanProgress:
         self.written = 0
         self.refused = 0
         self.finished_at = 0.0
+        # What the counters of metrics have been told.
+        self._shown: dict[str, int] = {}
         # Kinds that are read just now: how many objects have been looked at, and how many wait.
         self._passes: dict[Resource, tuple[int, int]] = {}
 
@@ -179,21 +167,19 @@ class ScanProgress:
 
     def show(self) -> None:
         """Into the metrics."""
-        counts = (
-            self.kinds, self.running, self.seen, self.judged, self.written, self.refused,
-            self.finished_at,
-        )  # fmt: skip
-        for name, count in zip(_WORDS, counts, strict=True):
-            _gauge(name).set(count)
+        open_gauge("lictor_scan_kinds").set(self.kinds)
+        open_gauge("lictor_scan_running").set(self.running)
+        open_gauge("lictor_scan_finished_timestamp_seconds").set(self.finished_at)
+        counts = {
+            "objects_read": self.seen,
+            "objects_evaluated": self.judged,
+            "reports_written": self.written,
+            "reports_refused": self.refused,
+        }
+        for name, count in counts.items():
+            open_counter(f"lictor_scan_{name}").inc(count - self._shown.get(name, 0))
+        self._shown = counts
 
 
 def _write_time(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else ""
-
-
-# On first use: the multi-process mode is chosen by the environment when the library is imported.
-@cache
-def _gauge(name: str) -> "Gauge":
-    from prometheus_client import Gauge
-
-    return Gauge(f"lictor_scan_{name}", _WORDS[name], multiprocess_mode="mostrecent")

@@ -217,8 +217,11 @@ class StatusWriter:
         """Check every policy."""
         live = set()
         for policy in self._store.policies:
-            # Another controller writes when policies that delete ran last.
-            if policy.kind.role is Role.POLICY:
+            # Other controllers write when policies that delete ran last, and how far those are
+            # that have servers of their own.
+            path = policy.kind.path
+            is_bound = path is not None and path.per_policy
+            if policy.kind.role is Role.POLICY and not is_bound:
                 live.add(policy.uid)
                 await self._check(policy)
         self._facts.faults.forget(live)

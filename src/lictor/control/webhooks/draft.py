@@ -149,7 +149,7 @@ def build_fixed(names: Names, flags: Flags, settings: Settings) -> list[Configur
     """The configurations about policies, exceptions, global context and the heartbeat."""
     timeout = clamp_timeout(flags.webhook_timeout)
     listed = [kind for kind in registry().kinds if kind.is_listed and not kind.is_native]
-    shared = [kind for kind in listed if kind.path is not None and not kind.path.segment]
+    shared = [kind for kind in listed if kind.path is not None and kind.path.is_shared]
     validate = WebhookDraft(
         names.webhook_entry("validate-policy"),
         "/policyvalidate",

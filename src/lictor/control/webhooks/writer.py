@@ -240,7 +240,7 @@ class ConfigurationWriter:
             await self._client.create(resource, wanted)
             log.info("webhook configuration created", extra={"configuration": name})
             return True
-        merged = _keep_rules(observed, wanted) if keep_rules else _replace_parts(observed, wanted)
+        merged = _keep_rules(observed, wanted) if keep_rules else replace_parts(observed, wanted)
         if merged == observed:
             return False
         await self._client.replace(resource, merged)
@@ -274,7 +274,7 @@ class ConfigurationWriter:
         return [build_owner_reference(CLUSTER_ROLE.api_version, CLUSTER_ROLE.kind, role)]
 
 
-def _replace_parts(observed: JsonObject, wanted: JsonObject) -> JsonObject:
+def replace_parts(observed: JsonObject, wanted: JsonObject) -> JsonObject:
     """What is there, with all that we decide about put right."""
     metadata = dict(observed["metadata"])
     for part in ("labels", "annotations", "ownerReferences"):

@@ -64,8 +64,8 @@ def compile_images(
         )
         for index, extractor in enumerate(extractors)
     }
-    usual = {field: _watch_usual(field, language) for field in _CONTAINERS}
     wants = _compile_references(references, language)
+    usual = {field: _watch_usual(field, wants, language) for field in _CONTAINERS}
 
     def find(request: Request, activate: Callable[[], Activation]) -> dict[str, list[str]]:
         kind = request.kind
@@ -75,13 +75,16 @@ def compile_images(
             found = {name: each(request.resource, path) for name, each in usual.items()}
         if own:
             activation = activate()
-            found |= {name: _read_images(e(activation), name) for name, e in own.items()}
-        return {name: [image for image in images if wants(image)] for name, images in found.items()}
+            listed = {name: _read_images(e(activation), name) for name, e in own.items()}
+            found |= {name: list(filter(wants, images)) for name, images in listed.items()}
+        return found
 
     return find
 
 
-def _watch_usual(field: str, language: ExpressionCompiler) -> _FindUsual:
+def _watch_usual(
+    field: str, wants: Callable[[str], bool], language: ExpressionCompiler
+) -> _FindUsual:
     """The images of the containers in a field, without an expression: every Pod has them."""
 
     def find(resource: JsonObject, path: tuple[str, ...]) -> list[str]:
@@ -89,7 +92,8 @@ def _watch_usual(field: str, language: ExpressionCompiler) -> _FindUsual:
         for key in path:
             node = _enter(node, key)
         listed = node.get(field, []) if isinstance(node, dict) else []
-        return _read_images([_enter(each, "image") for each in _expect_list(listed, field)], field)
+        images = [_enter(each, "image") for each in _expect_list(listed, field)]
+        return list(filter(wants, _read_images(images, field)))
 
     return language.watch(f"images.{field}", find)
 
@@ -135,13 +139,13 @@ def _compile_reference(
 ) -> Callable[[str], bool]:
     where = f"matchImageReferences[{index}]"
     if reference.glob:
-        return compile_wildcard(reference.glob)
+        return language.watch(where, compile_wildcard(reference.glob))
     if not reference.expression:
         raise CompileError("either glob or expression must be set", where=where)
-    holds = ExpressionCompiler(image_environment(), watch=language.watch).condition(
+    holds = ExpressionCompiler(image_environment()).condition(
         reference.expression, f"{where}.expression"
     )
-    return lambda image: holds(make_activation({"ref": image}))
+    return language.watch(where, lambda image: holds(make_activation({"ref": image})))
 
 
 class ImagePolicyParts(msgspec.Struct, frozen=True):

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from lictor.errors import NotProvidedError
+from lictor.evaluate.admission_request import describe_request, read_metadata_text
 from lictor.lang.cel.environment import Activation, make_activation
 from lictor.lang.cel.library.authorization import authorizer, request_resource
 from lictor.model.program import Case
-from lictor.model.request import Caller, GroupVersionKind, Request
+from lictor.model.request import GroupVersionKind, Request
 from lictor.ports import Lookups
 from lictor.raw import Json, JsonObject
 
@@ -56,34 +57,7 @@ class RequestViews(msgspec.Struct, frozen=True):
 
     def describe(self, request: Request) -> JsonObject:
         """The AdmissionRequest: as it came, or as an API server would have sent it."""
-        if request.admission is not None:
-            both = {"object": request.object, "oldObject": request.old_object}
-            return {**request.admission, **both}
-        kind = request.kind
-        own = {"group": kind.group, "version": kind.version, "kind": kind.kind}
-        resource = {
-            "group": kind.group,
-            "version": kind.version,
-            "resource": self.name_resource(kind),
-        }
-        described = {
-            "uid": "",
-            "kind": own,
-            "resource": resource,
-            "requestKind": own,
-            "requestResource": resource,
-            "name": _metadata_text(request, "name"),
-            "namespace": _metadata_text(request, "namespace"),
-            "operation": str(request.operation),
-            "userInfo": _describe_caller(request.caller),
-            "object": request.object,
-            "oldObject": request.old_object,
-            "dryRun": False,
-            "options": None,
-        }
-        if request.subresource:
-            described["subResource"] = described["requestSubResource"] = request.subresource
-        return described
+        return describe_request(request, self.name_resource)
 
     def _values(self, request: Request, needs: frozenset[str]) -> JsonObject:
         values: JsonObject = {
@@ -156,22 +130,4 @@ def namespace_of(request: Request) -> str:
     if request.admission is not None:
         given = request.admission.get("namespace")
         return given if isinstance(given, str) else ""
-    return _metadata_text(request, "namespace")
-
-
-def _metadata_text(request: Request, field: str) -> str:
-    metadata = request.resource.get("metadata")
-    value = metadata.get(field) if isinstance(metadata, dict) else None
-    return value if isinstance(value, str) else ""
-
-
-def _describe_caller(caller: Caller | None) -> JsonObject:
-    if caller is None:
-        return {}
-    described: JsonObject = {
-        "username": caller.username,
-        "uid": caller.uid,
-        "groups": list(caller.groups),
-        "extra": dict(caller.extra),
-    }
-    return {name: value for name, value in described.items() if value}
+    return read_metadata_text(request, "namespace")

@@ -360,6 +360,11 @@ class CheckedPod:
         return f"spec.ephemeralContainers[{position - self.regulars}]"
 
 
+# Made now, not when threads first read one at the same time: msgspec would crash.
+for _each in (Pod, PodController, CronJob):
+    msgspec.json.Decoder(_each)
+
+
 def _read_template(resource: Json) -> tuple[PodSpec | None, PodMetadata | None]:
     workload = msgspec.convert(resource, PodController)
     template = workload.spec.template if workload.spec else None

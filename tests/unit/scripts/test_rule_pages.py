@@ -1,0 +1,35 @@
+"""The pages of checks: up to date, and their examples say what they should."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from lictor.lint.catalog import CHECKS
+from lictor.lint.run import lint_texts
+from lictor.offline.records import FILE_RECORDS
+
+sys.path.append(str(Path(__file__).parents[3] / "scripts"))
+from make_rules import FOLDER, build_pages, complete, read_examples
+
+CODES = {check.code for check in CHECKS.values()}
+
+
+def find_codes(part):
+    text = complete(part)
+    report = lint_texts([("example.yaml", text.encode())], FILE_RECORDS)
+    return {CHECKS[finding.check].code for finding in report.findings}
+
+
+@pytest.mark.parametrize(("code", "example"), read_examples().items(), ids=list(read_examples()))
+def test_examples_say_what_they_should(code, example):
+    assert code in CODES
+    assert code in find_codes(example["wrong"])
+    if "right" in example:
+        assert find_codes(example["right"]) == set()
+
+
+def test_pages_are_up_to_date():
+    """`python scripts/make_rules.py` writes them."""
+    found = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
+    assert found == build_pages()
