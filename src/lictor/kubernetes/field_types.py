@@ -4,6 +4,7 @@ Unlike the forms of `lang.kind_schema`, which say how things are merged, these s
 written.
 """
 
+from collections.abc import Mapping
 from functools import cache
 
 from lictor.kubernetes.facts import NO_FACTS, find_type_name, load_section, load_type_facts
@@ -22,7 +23,10 @@ _SCALARS: dict[str, frozenset[type]] = {
 class FieldType:
     """What may stand at a place. One without any parts takes anything."""
 
-    __slots__ = ("element", "fields", "is_quantity", "kept", "others", "scalar", "silent")
+    __slots__ = (
+        *("description", "element", "enums", "fields", "is_quantity"),
+        *("kept", "others", "scalar", "silent"),
+    )
 
     def __init__(self) -> None:
         # Types of scalars that may stand here.
@@ -36,6 +40,10 @@ class FieldType:
         self.silent: frozenset[str] = frozenset()
         # ... and lists and maps that are there though they are empty.
         self.kept: frozenset[str] = frozenset()
+        # The words that some of the fields take, by field; others are refused.
+        self.enums: Mapping[str, tuple[str, ...]] = NO_FACTS.enums
+        # What authors of custom kinds say of it; Kubernetes' own kinds say nothing here.
+        self.description = ""
 
     @property
     def is_map(self) -> bool:
@@ -76,6 +84,7 @@ def link_type(name: str) -> FieldType:
         facts = load_type_facts().get(name, NO_FACTS)
         place.silent = frozenset(facts.silent)
         place.kept = frozenset(facts.required)
+        place.enums = facts.enums
     return place
 
 

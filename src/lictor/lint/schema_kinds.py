@@ -5,6 +5,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from lictor.kubernetes.custom_schemas import read_custom_type
 from lictor.kubernetes.facts import load_section
 from lictor.kubernetes.field_types import ANYTHING, FieldType, find_field_type, find_metadata
 from lictor.lang.kind_selector import compile_kind_selector, parse_kind_selector
@@ -50,6 +51,12 @@ class KnownSchemas:
         found = self._find_custom((api_version, kind)) or find_field_type(api_version, kind)
         return found or _unknown_object()
 
+    def list_all(self) -> Iterator[tuple[str, str]]:
+        """apiVersion and kind of everything that is known."""
+        for version, kinds in load_section("kinds").items():
+            yield from ((version, kind) for kind in kinds)
+        yield from self._custom
+
     def has_custom(self, api_version: str, kind: str) -> bool:
         """Does one of the given definitions define it?"""
         return (api_version, kind) in self._custom
@@ -85,7 +92,7 @@ class KnownSchemas:
 
     def _find_custom(self, key: tuple[str, str]) -> FieldType | None:
         if key in self._custom and key not in self._read:
-            self._read[key] = _read_object(self._custom[key])
+            self._read[key] = read_custom_type(self._custom[key])
         return self._read.get(key)
 
 
@@ -109,46 +116,3 @@ def _list_versions(definition: Field) -> Iterator[tuple[str, str, str, JsonObjec
         schema = version["schema"]["openAPIV3Schema"]
         if group and kind and version["name"].text and schema.is_object:
             yield group, kind, version["name"].text, schema.value
-
-
-def _read_object(schema: JsonObject) -> FieldType:
-    place = _read_schema(schema)
-    if place.fields:
-        text = FieldType()
-        text.scalar = frozenset((str,))
-        place.fields |= {"apiVersion": text, "kind": text, "metadata": find_metadata()}
-    return place
-
-
-_SCALARS = {
-    "string": frozenset((str,)),
-    "integer": frozenset((int,)),
-    "number": frozenset((int, float)),
-    "boolean": frozenset((bool,)),
-}
-
-
-def _read_schema(schema: Json) -> FieldType:
-    if not isinstance(schema, dict) or schema.get("x-kubernetes-int-or-string"):
-        return ANYTHING
-    if schema.get("x-kubernetes-embedded-resource"):
-        return ANYTHING
-    place = FieldType()
-    match schema.get("type"):
-        case "array":
-            place.element = _read_schema(schema.get("items"))
-        case "object":
-            _read_properties(place, schema)
-        case str() as word if word in _SCALARS:
-            place.scalar = _SCALARS[word]
-    return place
-
-
-def _read_properties(place: FieldType, schema: JsonObject) -> None:
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
-        place.fields = {name: _read_schema(inner) for name, inner in properties.items()}
-    if schema.get("x-kubernetes-preserve-unknown-fields"):
-        place.others = ANYTHING
-    elif schema.get("additionalProperties"):
-        place.others = _read_schema(schema["additionalProperties"])

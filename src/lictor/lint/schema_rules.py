@@ -55,14 +55,15 @@ def list_loop_scopes(rule: Field, subject: RuleSubject) -> list[LoopScope]:
 
 
 def _open_loop(loop: Field, roots: FieldTypes, subject: RuleSubject) -> Iterator[LoopScope]:
-    elements = _list_elements(_infer_text(loop["list"].text, roots)) or NOTHING_KNOWN
+    elements = _list_elements(infer_types(loop["list"].text, roots)) or NOTHING_KNOWN
     scope = LoopScope(loop, elements, _make_roots(subject.types, elements))
     yield scope
     for inner in loop["foreach"].each():
         yield from _open_loop(inner, scope.roots, subject)
 
 
-def _infer_text(text: str, roots: FieldTypes) -> FieldTypes:
+def infer_types(text: str, roots: FieldTypes) -> FieldTypes:
+    """What an expression answers, asked of these roots; empty where nobody knows."""
     try:
         return _Trace().infer(parse(text), roots) if text and "{{" not in text else ()
     except SyntaxFaultError:
@@ -81,20 +82,25 @@ def _make_root(each: FieldType, element: FieldType) -> FieldType:
     return root
 
 
+def find_roots(path: FieldPath, subject: RuleSubject, scopes: Iterable[LoopScope]) -> FieldTypes:
+    """What the variables look like that an expression at a path may ask for."""
+    inner = [scope.roots for scope in scopes if scope.holds(path)]
+    return inner[-1] if inner else _make_roots(subject.types, NOTHING_KNOWN)
+
+
 def check_paths(
     rule: Field, subject: RuleSubject, scopes: Iterable[LoopScope]
 ) -> Iterator[Finding]:
     """Expressions that ask for fields which the objects do not have."""
-    outside = _make_roots(subject.types, NOTHING_KNOWN)
     for field in list_rule_fields(rule, KnownVariables()):
         # Where any name may be known, the root is something else: an answer, an attestation.
         if field.variables.names is None:
             continue
-        roots = [scope.roots for scope in scopes if scope.holds(field.part.path)]
+        roots = find_roots(field.part.path, subject, scopes)
         for text, offset in list_expressions(field.part, is_query=field.is_query):
             trace = _Trace(field.part, offset, subject.label)
             try:
-                trace.infer(parse(text), roots[-1] if roots else outside)
+                trace.infer(parse(text), roots)
             except SyntaxFaultError:
                 continue  # That it does not parse is told where expressions are checked.
             yield from trace.findings
@@ -285,13 +291,14 @@ def _check_patches(mutate: Field, subject: RuleSubject, schemas: KnownSchemas) -
     for target in targets:
         yield from _check_kind(target, schemas)
     if targets:
-        subject = _read_targets(targets, schemas)
+        subject = read_target_subject(targets, schemas)
     for body in (mutate, *list_loops(mutate["foreach"])):
         yield from check_value(body["patchStrategicMerge"], subject, ValueUse.PATCH)
         yield from check_pointers(body["patchesJson6902"], subject)
 
 
-def _read_targets(targets: list[Field], schemas: KnownSchemas) -> RuleSubject:
+def read_target_subject(targets: list[Field], schemas: KnownSchemas) -> RuleSubject:
+    """What targets with apiVersion and kind are, of mutations and of generate rules."""
     kinds = dict.fromkeys((each["apiVersion"].text, each["kind"].text) for each in targets)
     types = tuple(schemas.of_kind(*kind) for kind in kinds)
     return RuleSubject(" or ".join(dict.fromkeys(kind for _, kind in kinds)), types)
@@ -306,7 +313,7 @@ def list_loops(loops: Field) -> Iterator[Field]:
 
 def _check_generated(generate: Field, schemas: KnownSchemas) -> Iterator[Finding]:
     for body in (generate, *list_loops(generate["foreach"])):
-        subject = _read_targets([body], schemas)
+        subject = read_target_subject([body], schemas)
         yield from _check_kind(body, schemas)
         yield from _check_object_name(body)
         yield from check_value(body["data"], subject, ValueUse.OBJECT)

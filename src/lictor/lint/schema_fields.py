@@ -1,0 +1,182 @@
+"""Which fields may stand at a place of an object, and what is each for? Asked by editors.
+
+A place is given by types and a path below them. The types come from `KnownSchemas`:
+
+    schemas = KnownSchemas(definitions)                  # CustomResourceDefinitions, as plain JSON
+    types = (schemas.of_kind("apps/v1", "Deployment"),)  # one kind, built-in or of a definition
+    types = schemas.of_match(Field(rule)).types          # what the match of a rule selects
+
+    list_fields(types, ("spec", "template", "spec"))     # containers, volumes, hostNetwork, ...
+    find_field_help(types, ("spec", "replicas"))         # SchemaField("replicas", "integer")
+
+`find_object_place` says of a path in a policy (`spec.rules[0].validate.pattern.spec`) which types
+and path that is: patterns, patches, generated data, also within foreach. `find_expression_types`
+says what an expression within `{{ }}` answers there: the fields of that may follow its dot.
+"""
+
+import msgspec
+
+from lictor.kubernetes.field_types import FieldType
+from lictor.lang.pattern.anchor import parse_anchor
+from lictor.lint.field import Field
+from lictor.lint.schema_kinds import FieldTypes, KnownSchemas
+from lictor.lint.schema_rules import (
+    find_roots,
+    infer_types,
+    list_loop_scopes,
+    read_target_subject,
+)
+from lictor.lint.schema_values import find_field
+from lictor.model.finding import FieldPath
+from lictor.raw import Json
+
+
+class SchemaField(msgspec.Struct, frozen=True):
+    """A field as an editor shows it. Several kinds that have it may differ: the first one tells."""
+
+    name: str
+    # In words: `string`, `integer`, `boolean`, `quantity`, `object`, `map of string`,
+    # `list of object`, `any value`.
+    type: str
+    # The words that it takes; empty where any are taken.
+    values: tuple[str, ...] = ()
+    is_required: bool = False
+    # What the author of a custom kind says of it; empty for built-in kinds.
+    description: str = ""
+
+
+class ObjectPlace(msgspec.Struct, frozen=True):
+    """A place within an object: the kinds it may be of, and the path from its root."""
+
+    types: FieldTypes
+    path: FieldPath
+
+
+def find_types(types: FieldTypes, path: FieldPath) -> FieldTypes:
+    """What may stand at a path, a number for any element of a list; empty where nobody knows.
+
+    Keys may have anchors, as patterns have: `=(spec)` is `spec`.
+    """
+    for step in path:
+        if isinstance(step, int):
+            types = tuple(each.element for each in types if each.element is not None)
+        else:
+            types = find_field(types, _read_name(step))
+    return types
+
+
+def _read_name(key: str) -> str:
+    anchor = parse_anchor(key)
+    return key if anchor is None else anchor.key
+
+
+def list_fields(types: FieldTypes, path: FieldPath = ()) -> tuple[SchemaField, ...]:
+    """The fields that may stand at a path, each once, in the order of the schema.
+
+    Empty where nothing is known, where no object stands, and of maps with keys of one's choice.
+    """
+    listed: dict[str, SchemaField] = {}
+    for place in find_types(types, path):
+        for name in place.fields:
+            listed.setdefault(name, _describe(place, name))
+    return tuple(listed.values())
+
+
+def find_field_help(types: FieldTypes, path: FieldPath) -> SchemaField | None:
+    """What the field at a path is; None where nobody knows it, and of elements of lists."""
+    if not path or isinstance(path[-1], int):
+        return None
+    name = _read_name(path[-1])
+    for place in find_types(types, path[:-1]):
+        if name in place.fields:
+            return _describe(place, name)
+        if place.others is not None:
+            return SchemaField(name, name_type(place.others), description=place.others.description)
+    return None
+
+
+def _describe(place: FieldType, name: str) -> SchemaField:
+    field = place.fields[name]
+    return SchemaField(
+        name,
+        name_type(field),
+        tuple(place.enums.get(name, ())),
+        name in place.kept,
+        field.description,
+    )
+
+
+_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+def name_type(place: FieldType) -> str:
+    """A type in the words of Kubernetes' documentation."""
+    if place.element is not None:
+        return f"list of {name_type(place.element)}"
+    if place.is_quantity:
+        return "quantity"
+    if place.scalar is not None:
+        kinds = place.scalar - {int} if place.scalar == {int, float} else place.scalar - {float}
+        return " or ".join(_NAMES[each] for each in _NAMES if each in kinds)
+    if place.is_map and place.others is not None:
+        return f"map of {name_type(place.others)}"
+    return "object" if place.fields or place.others is not None else "any value"
+
+
+def list_kinds(schemas: KnownSchemas) -> tuple[tuple[str, str], ...]:
+    """All kinds, each with its apiVersion: `("Deployment", "apps/v1")`; custom kinds come last."""
+    return tuple((kind, version) for version, kind in schemas.list_all())
+
+
+# --- places of policies in which objects are written
+
+
+def find_object_place(policy: Json, path: FieldPath, schemas: KnownSchemas) -> ObjectPlace | None:
+    """The object that a path of a classic policy leads into; None where it leads elsewhere.
+
+    `spec.rules[0].validate.pattern.spec.hostNetwork` is `spec.hostNetwork` of what the rule
+    matches, and `spec.rules[0].mutate.targets[0].kind` is of no object.
+    """
+    rule = _find_rule(policy, path)
+    for part, types in _list_objects(rule, schemas) if rule is not None else ():
+        if path[: len(part.path)] == part.path:
+            return ObjectPlace(types, path[len(part.path) :])
+    return None
+
+
+def _find_rule(policy: Json, path: FieldPath) -> Field | None:
+    rules = Field(policy)["spec"]["rules"].each()
+    return next((rule for rule in rules if rule.path == path[:3]), None)
+
+
+def _list_objects(rule: Field, schemas: KnownSchemas) -> list[tuple[Field, FieldTypes]]:
+    """Where objects are written in a rule, and of which types they are."""
+    subject = schemas.of_match(rule)
+    scopes = list_loop_scopes(rule, subject)
+    targets = list(rule["mutate"]["targets"].each())
+    changed = read_target_subject(targets, schemas) if targets else subject
+    bodies = [(rule["validate"], subject.types), *((each.loop, each.elements) for each in scopes)]
+    objects = [
+        (part, types)
+        for body, types in bodies
+        for part in (body["pattern"], *body["anyPattern"].each())
+    ]
+    for body in (rule["mutate"], rule["generate"], *(each.loop for each in scopes)):
+        objects.append((body["patchStrategicMerge"], changed.types))
+        objects.append((body["data"], read_target_subject([body], schemas).types))
+    return objects
+
+
+def find_expression_types(
+    policy: Json, path: FieldPath, expression: str, schemas: KnownSchemas
+) -> FieldTypes:
+    """What an expression at a path of a classic policy answers; empty where nobody knows.
+
+    `request.object.spec.containers[0]` in a rule about Pods answers a container, and `element`
+    within a foreach an element of its list.
+    """
+    rule = _find_rule(policy, path)
+    if rule is None:
+        return ()
+    subject = schemas.of_match(rule)
+    return infer_types(expression, find_roots(path, subject, list_loop_scopes(rule, subject)))
