@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -127,7 +128,13 @@ class LintFile(msgspec.Struct, frozen=True):
     content: bytes
 
     def lines(self) -> list[str]:
-        return decode_text(self.content, self.source).split("\n")
+        return _split_lines(self.content, self.source)
+
+
+# The findings of a file are located one after the other.
+@lru_cache(maxsize=1)
+def _split_lines(content: bytes, source: str) -> list[str]:
+    return decode_text(content, source).split("\n")
 
 
 class LintObject(msgspec.Struct, frozen=True):

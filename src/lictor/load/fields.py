@@ -6,7 +6,7 @@ as `msgspec` wants it: nulls left out, as an API server leaves them out.
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -54,6 +54,12 @@ def _write(value: float) -> str:
 
 def suggest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """The known word that is most like this one, whatever the case; empty where none is."""
+    return _suggest(word, tuple(known), cutoff)
+
+
+# The same mistake is often made in many places, and found anew with each edit.
+@lru_cache(maxsize=256)
+def _suggest(word: str, known: tuple[str, ...], cutoff: float) -> str:
     folded = {name.lower(): name for name in known}
     close = get_close_matches(word.lower(), folded, n=1, cutoff=cutoff)
     return folded[close[0]] if close else ""

@@ -1,11 +1,12 @@
 """Text into plain JSON: YAML and JSON as Kubernetes reads them, document by document.
 
 A broken document does not stop the ones after it. Where a value stands in the file is only worked
-out when someone asks, by composing that one document again.
+out when someone asks, by composing that one document again; the last one so composed is kept.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, islice
 from typing import TypeAlias
 
@@ -80,15 +81,21 @@ class Document:
 
     def compose(self) -> Node | None:
         """Its nodes, with their places in the text; None where it is JSON that YAML is not."""
-        try:
-            return next(islice(compose(self._chunk.text), self._index, None), None)
-        except YamlFault:
-            return None
+        return _compose_again(self._chunk, self._index)
 
     def where(self, path: Path = ()) -> str:
         """The same for people: `file:line:column`."""
         line, column = self.position(path)
         return f"{self.source}:{line}:{column}"
+
+
+# One document's findings are located one after the other.
+@lru_cache(maxsize=1)
+def _compose_again(chunk: _Chunk, index: int) -> Node | None:
+    try:
+        return next(islice(compose(chunk.text), index, None), None)
+    except YamlFault:
+        return None
 
 
 def decode_text(data: str | bytes, source: str) -> str:

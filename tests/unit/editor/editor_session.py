@@ -1,7 +1,6 @@
 """An editor for tests: pygls' client, which speaks the protocol to a real `lictor lsp` over stdio."""
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -106,10 +105,9 @@ class EditorSession:
         return list(self.wait(self.client.text_document_code_action_async(params)))
 
     def cpu_seconds(self) -> float:
-        """What the server's process has used, from the kernel."""
-        pid = self.client._server.pid
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """What the threads of the server have used, from the kernel."""
+        tasks = Path(f"/proc/{self.client._server.pid}/task")
+        return sum(int(each.read_text().split()[0]) for each in tasks.glob("*/schedstat")) / 1e9
 
 
 def apply_action(text: str, action: types.CodeAction, uri: str) -> str:

@@ -136,6 +136,8 @@ def authorization_environment(mode: str) -> Environment:
     return Environment(mode, _KYVERNO, {"object": DYN}, authorization_overloads(mode))
 
 
+# Asked for each variable at each expression of a policy.
+@lru_cache(maxsize=1024)
 def slot_name(slot: Slot) -> str:
     """The identifier that stands for a policy's variable of this type."""
     kind, index = slot

@@ -58,10 +58,19 @@ class Variables(msgspec.Struct, frozen=True):
     """The variables declared so far, by name. A later one of the same name hides the earlier.
 
     `counts` tells how many of each type there were, hidden ones too: others may use those.
+    `names` are those that the checker knows the variables by.
     """
 
     declared: Mapping[str, CompiledVariable] = {}
     counts: Mapping[CelType, int] = {}
+    names: Mapping[str, str] = {}
+
+    def used_by(self, rewritten: Rewritten) -> tuple[CompiledVariable, ...]:
+        """The variables that an expression uses itself."""
+        texts = {edit.text for edit in rewritten.edits}
+        if not texts:
+            return ()
+        return tuple(self.declared[name] for name, text in self.names.items() if text in texts)
 
     @property
     def kinds(self) -> Mapping[str, CelType]:
@@ -259,7 +268,11 @@ def declare_variable(
     code, kind, used = _check(text, environment, variables)
     count = variables.counts.get(kind, 0)
     variable = CompiledVariable(name, text, (kind, count), code, used, _measure(code, used, text))
-    return Variables({**variables.declared, name: variable}, {**variables.counts, kind: count + 1})
+    return Variables(
+        {**variables.declared, name: variable},
+        {**variables.counts, kind: count + 1},
+        {**variables.names, name: slot_name(variable.slot)},
+    )
 
 
 def serialize_expression(
@@ -285,9 +298,8 @@ def _rewrite(
     text: str, environment: Environment, variables: Variables
 ) -> tuple[Rewritten, tuple[CompiledVariable, ...]]:
     _refuse_forbidden(text, environment)
-    slots = {name: slot_name(variable.slot) for name, variable in variables.declared.items()}
-    rewritten = rewrite_expression(text, slots, environment.rewrites)
-    return rewritten, _used(rewritten, variables)
+    rewritten = rewrite_expression(text, variables.names, environment.rewrites)
+    return rewritten, variables.used_by(rewritten)
 
 
 def _refuse_forbidden(text: str, environment: Environment) -> None:
@@ -298,11 +310,6 @@ def _refuse_forbidden(text: str, environment: Environment) -> None:
         if token.text in environment.forbidden and not (before and before.text == "."):
             told = f"undeclared reference to '{token.text}'"
             raise SyntaxFaultError(told, text=text, position=token.start)
-
-
-def _used(rewritten: Rewritten, variables: Variables) -> tuple[CompiledVariable, ...]:
-    texts = {edit.text for edit in rewritten.edits}
-    return tuple(each for each in variables.declared.values() if slot_name(each.slot) in texts)
 
 
 @lru_cache(maxsize=4096)

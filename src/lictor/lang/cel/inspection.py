@@ -95,8 +95,8 @@ def inspect_expression(
     rewritten, serialized = serialize_expression(text, environment, variables)
     scope: dict[str, Form | None] = {"request": _request_form(), **(forms or {})}
     scope.setdefault("namespaceObject", find_form("v1", "Namespace"))
-    for name, variable in variables.declared.items():
-        scope[slot_name(variable.slot)] = scope.get(f"variables.{name}")
+    for variable in variables.used_by(rewritten):
+        scope[slot_name(variable.slot)] = scope.get(f"variables.{variable.name}")
     inspector = _Inspector(read_tree(serialized), rewritten)
     form = inspector.visit(inspector.tree.root, scope)
     return Inspection(tuple(inspector.findings), form)

@@ -9,6 +9,7 @@ about one, the value is made a map first.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -42,11 +43,17 @@ class CelToken(msgspec.Struct, frozen=True):
 
 def read_tokens(text: str) -> list[CelToken]:
     """All tokens but blanks and comments. What is odd becomes a sign: the parser will complain."""
-    return [
+    return list(_read_tokens(text))
+
+
+# An expression is read when it is checked, compiled, and looked into for each kind of object.
+@lru_cache(maxsize=512)
+def _read_tokens(text: str) -> tuple[CelToken, ...]:
+    return tuple(
         CelToken(match.lastgroup or "sign", match.group(), match.start())
         for match in _TOKEN.finditer(text)
         if match.lastgroup != "space"
-    ]
+    )
 
 
 def find_close(tokens: list[CelToken], index: int) -> int:

@@ -38,7 +38,8 @@ class Tree(msgspec.Struct, frozen=True):
     places: dict[int, int] = {}
 
 
-@lru_cache(maxsize=64)
+# As many as an editor's file may hold: with each edit all but one are as they were.
+@lru_cache(maxsize=512)
 def read_tree(checked: bytes) -> Tree:
     """Decode a serialized checked expression."""
     message = _message(dict(fields(checked)).get(2, b""))
