@@ -140,7 +140,10 @@ def is_asked(policy: StoredPolicy, *, mutating: bool) -> bool:
     if not is_served(policy):
         return False
     if policy.kind.is_asked:
-        return bool(resolve(policy.kind.is_asked)(policy.record, mutating=mutating))
+        test = resolve(policy.kind.is_asked)
+        return policy.derive(
+            ("is_asked", mutating), lambda: bool(test(policy.record, mutating=mutating))
+        )
     path = policy.kind.path
     return path is not None and (path.mutating if mutating else path.validating)
 

@@ -5,6 +5,7 @@ All of this follows from the policies alone and is worked out once, until they c
 
 import asyncio
 import gc
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -13,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.cluster.flags import Flags
-from lictor.cluster.routes import find_policies, is_served, list_routes
+from lictor.cluster.routes import find_policies, list_routes
 from lictor.cluster.stored_policy import StoredPolicy
 from lictor.engine import Engine
 from lictor.families.registry import resolve
@@ -29,10 +30,12 @@ from lictor.serve.webhook_routes import WebhookRoute, read_path
 
 # The API server's paths are few; a forger's are many.
 _MAX_POLICY_SETS = 512
-# Warming takes no more of the thread that answers, while policies keep changing; nor does it rest
-# for more seconds than these.
-_WARMING_SHARE = 0.05
+# Building takes no more of a processor, while policies keep changing; nor does it rest for more
+# seconds than these.
+_BUILDING_SHARE = 0.2
 _LONGEST_REST = 4.0
+# While sets are built, requests must not wait long for the interpreter.
+_SWITCH_SECONDS = 0.001
 # So long after the last change of a policy its closures are set aside.
 _QUIET = 2.0
 
@@ -68,9 +71,17 @@ class PolicySet(msgspec.Struct, frozen=True):
     # Is the policy of this path not there, or not ready to be asked?
     is_missing: bool = False
 
+    @property
+    def has_policies(self) -> bool:
+        engines = (self.blocking, self.audit, self.triggered)
+        return any(engine.programs for engine in engines)
+
 
 class PolicySets:
-    """The policy sets by path, kept until a policy changes."""
+    """The policy sets by path. After a change, those of before answer until the new ones are there.
+
+    Where nobody keeps them warm, they are built when a request asks for them.
+    """
 
     def __init__(self, store: PolicyProvider, counters: Counters, flags: Flags) -> None:
         self._store = store
@@ -80,17 +91,17 @@ class PolicySets:
         # By path and policy: what was made of programs that are still the same.
         self._shares: dict[str, dict[tuple[str, str], _PolicyRules]] = {}
         self._changed = asyncio.Event()
+        self._is_kept_warm = False
         # Has every policy been compiled once?
         self.is_warm = False
-        store.listen(self._forget)
+        store.listen(self._note_change)
 
     async def keep_warm(self) -> None:
-        """Compile policies before requests ask for them; until cancelled."""
+        """Build policy sets before requests ask for them; until cancelled."""
+        self._is_kept_warm = True
         while True:
             self._changed.clear()
-            began = time.thread_time()
-            await self._warm_all()
-            effort = time.thread_time() - began
+            effort = await self._build_all()
             self.is_warm = True
             try:
                 await asyncio.wait_for(self._changed.wait(), _QUIET)
@@ -98,7 +109,7 @@ class PolicySets:
                 self._set_aside()
                 await self._changed.wait()
             # Where hundreds of policies come one after the other, others must have their turn.
-            await asyncio.sleep(min(effort / _WARMING_SHARE, _LONGEST_REST))
+            await asyncio.sleep(min(effort / _BUILDING_SHARE, _LONGEST_REST))
 
     def _set_aside(self) -> None:
         """Keep the collector from walking through all compiled policies while requests wait.
@@ -108,20 +119,34 @@ class PolicySets:
         """
         gc.freeze()
 
-    async def _warm_all(self) -> None:
-        for policy in self._store.policies:
-            if is_served(policy):
-                self._store.programs(policy)
-                # Requests come first.
-                await asyncio.sleep(0)
-        for configured in list_routes(self._store.policies, self._flags):
-            route = read_path(configured.path)
-            if isinstance(route, WebhookRoute):
-                self.open(route)
-                await asyncio.sleep(0)
+    async def _build_all(self) -> float:
+        """Build the sets of all paths anew beside other work; the CPU seconds that it took."""
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        try:
+            # A forger's paths stand for no policies: nothing is built for them before they ask.
+            asked = [path for path, known in self.by_path.items() if known.has_policies]
+            made, effort = await asyncio.to_thread(self._build_paths, asked)
+        finally:
+            sys.setswitchinterval(usual)
+        self.by_path = made
+        return effort
 
-    def _forget(self) -> None:
-        self.by_path.clear()
+    def _build_paths(self, asked: Iterable[str]) -> tuple[dict[str, PolicySet], float]:
+        """The sets of the paths that were asked, and of those that the policies are served on."""
+        began = time.thread_time()
+        policies = self._store.policies
+        served = [route.path for route in list_routes(policies, self._flags)]
+        made: dict[str, PolicySet] = {}
+        for path in dict.fromkeys((*served, *asked)):
+            route = read_path(path)
+            if isinstance(route, WebhookRoute) and len(made) < _MAX_POLICY_SETS:
+                made[path] = self._build(route, policies)
+        return made, time.thread_time() - began
+
+    def _note_change(self) -> None:
+        if not self._is_kept_warm:
+            self.by_path.clear()
         self._changed.set()
 
     def open(self, route: WebhookRoute) -> PolicySet:
@@ -130,23 +155,24 @@ class PolicySets:
         if policy_set is None:
             if len(self.by_path) >= _MAX_POLICY_SETS:
                 self.by_path.clear()
-            policy_set = self.by_path[route.path] = self._build(route)
+            policy_set = self.by_path[route.path] = self._build(route, self._store.policies)
         return policy_set
 
-    def _build(self, route: WebhookRoute) -> PolicySet:
-        found = find_policies(
-            route.path, self._store.policies, fine_grained=self._flags.auto_update_webhooks
-        )
+    def _build(self, route: WebhookRoute, policies: Sequence[StoredPolicy]) -> PolicySet:
+        found = find_policies(route.path, policies, fine_grained=self._flags.auto_update_webhooks)
         shares = self._find_shares(route, found)
         parts = [part for share in shares for part in share.parts]
-        answer_options = _build_answer_options(route, found, [part.blocking for part in parts])
+        any_operation = frozenset(each for share in shares for each in share.any_operation)
+        answer_options = _build_answer_options(
+            route, found, [part.blocking for part in parts], any_operation
+        )
         return PolicySet(
             route,
             answer_options,
             blocking=_build_engine(part.blocking for part in parts),
             audit=_build_engine(part.audit for part in parts),
             triggered=_build_engine(part.triggered for part in parts),
-            needs_roles=any(map(_needs_roles, parts)),
+            needs_roles=any(share.needs_roles for share in shares),
             fails_closed=_is_closed(route, found),
             is_missing=route.per_policy and not all(share.programs for share in shares or [_NONE]),
         )
@@ -176,7 +202,17 @@ class PolicySets:
             asked = program if route.fine_grained else _limit(program, policy)
             split = _split(asked, route)
             parts.append(_SplitRules(*(self._instrument(each, metric) for each in split.each)))
-        return _PolicyRules(programs, tuple(parts))
+        return _PolicyRules(
+            programs,
+            tuple(parts),
+            needs_roles=any(map(_needs_roles, parts)),
+            any_operation=tuple(
+                (part.blocking.policy.key, rule.name)
+                for part in parts
+                for rule in part.blocking.rules
+                if rule.any_operation
+            ),
+        )
 
     def _instrument(self, program: Program, metric: RuleMetric) -> Program:
         instrumented = instrument_rules(program, metric)
@@ -198,6 +234,9 @@ class _PolicyRules(msgspec.Struct, frozen=True):
 
     programs: tuple[Program, ...]
     parts: tuple[_SplitRules, ...]
+    needs_roles: bool = False
+    # Rules that can change the answer and name no operations, with the key of their policy.
+    any_operation: tuple[tuple[str, str], ...] = ()
 
 
 _NONE = _PolicyRules((), ())
@@ -269,15 +308,12 @@ def _is_closed(route: WebhookRoute, policies: Iterable[StoredPolicy]) -> bool:
 
 
 def _build_answer_options(
-    route: WebhookRoute, policies: Iterable[StoredPolicy], programs: Sequence[Program]
+    route: WebhookRoute,
+    policies: Iterable[StoredPolicy],
+    programs: Sequence[Program],
+    any_operation: frozenset[tuple[str, str]],
 ) -> AnswerOptions:
     warning = frozenset(program.policy.key for program in programs if program.emit_warning)
-    any_operation = frozenset(
-        (program.policy.key, rule.name)
-        for program in programs
-        for rule in program.rules
-        if rule.any_operation
-    )
     if route.fails_closed is not None:
         closed = route.fails_closed
         return AnswerOptions(route.style, lambda _: closed, warning, any_operation)

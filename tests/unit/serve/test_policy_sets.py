@@ -1,16 +1,21 @@
 """Which rules judge before the answer, which after it, and which are triggers."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from serving import make_policy, require_label, write_policies
 
 from lictor.cluster.flags import Flags
+from lictor.cluster.stored_policy import StoredPolicy
 from lictor.engine import Engine
+from lictor.kubernetes.resource_names import ResourceNames
+from lictor.model.program import Program
 from lictor.raw import JsonObject
 from lictor.report.admission_response import AnswerStyle
 from lictor.serve.counters import Counters
-from lictor.serve.policy_sets import PolicySet, PolicySets
+from lictor.serve.policy_sets import PolicyProvider, PolicySet, PolicySets
 from lictor.serve.webhook_routes import InternalWebhook, WebhookRoute, read_path
 
 MATCH: JsonObject = {"any": [{"resources": {"kinds": ["Pod"]}}]}
@@ -220,9 +225,66 @@ def test_policies_that_did_not_change_are_not_made_anew(tmp_path: Path) -> None:
     store = write_policies(tmp_path, make_policy("p", ENFORCE), make_policy("q", AUDIT))
     policy_sets = PolicySets(store, Counters(), Flags())
     first = policy_sets.open(route)
-    policy_sets._forget()
+    policy_sets._note_change()
     second = policy_sets.open(route)
     assert second is not first
     assert [id(each) for each in second.blocking.programs] == [
         id(each) for each in first.blocking.programs
     ]
+
+
+class _Policies:
+    """Policies that a test replaces; whoever listens is told."""
+
+    def __init__(self, store: PolicyProvider) -> None:
+        self.store = store
+        self.tell: Callable[[], None] = lambda: None
+
+    @property
+    def policies(self) -> tuple[StoredPolicy, ...]:
+        return self.store.policies
+
+    @property
+    def names(self) -> ResourceNames:
+        return self.store.names
+
+    def programs(self, policy: StoredPolicy) -> tuple[Program, ...]:
+        return self.store.programs(policy)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        self.tell = listener
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    raise TimeoutError
+
+
+def test_the_sets_of_before_answer_until_new_ones_are_there(tmp_path: Path) -> None:
+    route, forged = read_path("/validate/fail"), read_path("/validate/fail/finegrained/nobody")
+    assert isinstance(route, WebhookRoute)
+    assert isinstance(forged, WebhookRoute)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+
+    async def run() -> None:
+        policies = _Policies(write_policies(tmp_path / "a", make_policy("p", ENFORCE)))
+        policy_sets = PolicySets(policies, Counters(), Flags())
+        warming = asyncio.create_task(policy_sets.keep_warm())
+        await _until(lambda: policy_sets.is_warm)
+        first = policy_sets.by_path[route.path]
+        policy_sets.open(forged)
+        policies.store = write_policies(tmp_path / "b", make_policy("q", ENFORCE))
+        policies.tell()
+        # Nobody who asks now has to wait.
+        assert policy_sets.open(route) is first
+        await _until(lambda: policy_sets.open(route) is not first)
+        assert [p.policy.name for p in policy_sets.open(route).blocking.programs] == ["q"]
+        # What a forger asked for is not built again until it is asked for.
+        assert list(policy_sets.by_path) == [route.path]
+        warming.cancel()
+
+    asyncio.run(run())

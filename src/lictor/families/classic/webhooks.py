@@ -33,24 +33,29 @@ def limit_to_named_kinds(program: Program, policy: Policy) -> Program:
     a Pod for its ephemeral containers. A webhook that serves many policies asks each only about
     what it names: `Pod/*` are the subresources, and nothing but `*/*` is everything.
     """
-    tests = {phase: _compile_phase(program, policy, phase) for phase in Phase}
-    if not any(tests.values()):
+    # Rules that are made for controllers name no subresources that the written ones do not name.
+    if not any(selector.subresource for selector in _list_selectors(policy.spec.rules)):
         return program
+    rules = expand_rules(policy)
+    tests = {phase: _compile_phase(program, rules, phase) for phase in Phase}
     return replace(
         program, rules=tuple(_address(rule, tests[rule.phase]) for rule in program.rules)
     )
 
 
-def _compile_phase(program: Program, policy: Policy, phase: Phase) -> _Names | None:
-    """What the rules of one phase name together; None where they name no subresources."""
-    names = {rule.name for rule in program.rules if rule.phase is phase}
-    selectors = [
+def _list_selectors(rules: Iterable[Rule]) -> list[KindSelector]:
+    return [
         parse_kind_selector(kind)
-        for rule in expand_rules(policy)
-        if rule.name in names
+        for rule in rules
         for described in list_descriptions(rule.match)
         for kind in described.kinds
     ]
+
+
+def _compile_phase(program: Program, rules: Iterable[Rule], phase: Phase) -> _Names | None:
+    """What the rules of one phase name together; None where they name no subresources."""
+    names = {rule.name for rule in program.rules if rule.phase is phase}
+    selectors = _list_selectors(rule for rule in rules if rule.name in names)
     if not any(selector.subresource for selector in selectors):
         return None
     tests = [_compile_selector(selector) for selector in selectors]
