@@ -18,6 +18,7 @@ from lictor.engine import Engine
 from lictor.errors import LictorError
 from lictor.lint.exceptions import lint_cleanup, lint_exception
 from lictor.lint.policy import lint_policy
+from lictor.lint.schema_kinds import KnownSchemas
 from lictor.load.policies import Loaded, load_documents
 from lictor.model.program import CleanupProgram
 from lictor.model.request import Caller, Operation, Request
@@ -311,9 +312,14 @@ def _make_lint(source: Source) -> Parts:
 
 
 def _lint(body: Json) -> None:
-    for lint in (lint_policy, lint_cleanup, lambda found: lint_exception(found, {})):
-        for fault in lint(body):
-            assert type(fault.message) is str
+    schemas = KnownSchemas()
+    found = (
+        *lint_policy(body, schemas),
+        *lint_cleanup(body, schemas),
+        *lint_exception(body, {}, schemas),
+    )
+    for fault in found:
+        assert type(fault.message) is str
 
 
 ENGINE_TARGETS = (

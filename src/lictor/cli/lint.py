@@ -14,6 +14,7 @@ from lictor.release import VERSION
 if TYPE_CHECKING:
     from lictor.lint.render import LintReport
     from lictor.offline.lint_files import FixedFile
+    from lictor.raw import Json
 
 _FORMATS = ("full", "text", "json", "sarif", "github", "gitlab")
 _EXAMPLES = """\
@@ -29,6 +30,10 @@ lictor lint --select LIC4,unknown-field --ignore LIC410 policies/
 # Show what can be put right by itself, then do it
 lictor lint --diff policies/
 lictor lint --fix policies/
+
+# Policies about custom resources: by the definitions in files, or by those of a cluster
+lictor lint --crds crds/ policies/
+lictor lint --cluster policies/
 
 # Which mistakes are there, and how often?
 lictor lint --statistics policies/
@@ -52,6 +57,12 @@ cat policy.yaml | lictor lint -"""
 @click.option("--fix", is_flag=True, help="Put right what can be, without changing a verdict.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: guesses, too.")
 @click.option("--diff", is_flag=True, help="Show what --fix would change; exits with 1 if any.")
+@slice_option(
+    "--crds", "crds", help="Files or folders with the CustomResourceDefinitions of custom kinds."
+)
+@click.option("--cluster", is_flag=True, help="Use the CustomResourceDefinitions of a cluster.")
+@click.option("--kubeconfig", default="", help="Path to the kubeconfig file, with --cluster.")
+@click.option("--context", default="", help="Context of the kubeconfig file, with --cluster.")
 @click.option("--statistics", is_flag=True, help="Only how often each check found something.")
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 def lint(  # noqa: PLR0913  (one for each option)
@@ -63,6 +74,10 @@ def lint(  # noqa: PLR0913  (one for each option)
     fix: bool,
     unsafe_fixes: bool,
     diff: bool,
+    crds: tuple[str, ...],
+    cluster: bool,
+    kubeconfig: str,
+    context: str,
     statistics: bool,
     strict: bool,
 ) -> int:
@@ -72,24 +87,37 @@ def lint(  # noqa: PLR0913  (one for each option)
     Settings come from the nearest lictor.toml or pyproject.toml, and a line's own from a comment:
     # lictor: ignore[LIC101]
     """
-    from lictor.offline.lint_files import fix_paths, lint_paths, save_fixed
+    from lictor.offline.lint_files import fix_paths, lint_paths, read_definitions, save_fixed
     from lictor.offline.lint_settings import choose_start, combine, find_lint_settings
 
     settings = find_lint_settings(choose_start(arguments))
     selection = combine(settings, select, ignore)
+    definitions = read_definitions((*settings.crds, *crds))
+    if cluster or kubeconfig or context:
+        definitions += _ask_cluster(kubeconfig, context, is_asked=cluster)
     if diff:
-        _, fixed = fix_paths(arguments, selection, unsafe=unsafe_fixes)
+        _, fixed = fix_paths(arguments, selection, definitions, unsafe=unsafe_fixes)
         return _show_differences(fixed)
     if fix:
-        report, fixed = fix_paths(arguments, selection, unsafe=unsafe_fixes)
+        report, fixed = fix_paths(arguments, selection, definitions, unsafe=unsafe_fixes)
         save_fixed(fixed)
         click.echo(
             f"{len(fixed)} files put right" if len(fixed) != 1 else "1 file put right", err=True
         )
     else:
-        report = lint_paths(arguments, selection)
+        report = lint_paths(arguments, selection, definitions)
     _print_report(report, form, statistics=statistics)
     return 1 if report.errors or ((strict or settings.strict) and report.warnings) else 0
+
+
+def _ask_cluster(kubeconfig: str, context: str, *, is_asked: bool) -> "tuple[Json, ...]":
+    from lictor.cli.live_cluster import LiveCluster
+    from lictor.errors import UsageError
+
+    if not is_asked:
+        raise UsageError("--kubeconfig and --context say which cluster: add --cluster")
+    with LiveCluster(kubeconfig, context) as cluster:
+        return cluster.read_definitions()
 
 
 def _print_report(report: "LintReport", form: str | None, *, statistics: bool) -> None:

@@ -23,10 +23,10 @@ from lictor.cluster.config import load_config
 from lictor.cluster.discovery import Collection, ServedKinds
 from lictor.cluster.flags import Flags
 from lictor.cluster.lookups import ClusterLookups
-from lictor.cluster.resource import NAMESPACE, Resource
+from lictor.cluster.resource import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Resource
 from lictor.cluster.store import list_exception_resources, list_policy_resources
 from lictor.control.cleanup.sweep import SweepLookups
-from lictor.errors import NotFoundError
+from lictor.errors import ApiError, LookupFailedError, NotFoundError
 from lictor.offline.lookups import GivenObjects, choose_given, describe_given_image
 from lictor.offline.requests import GivenValues
 from lictor.offline.sources import SourceText
@@ -81,6 +81,16 @@ class LiveCluster:
         if self._served is None:
             self._served = self.ask(ServedKinds(self.client).read())
         return self._served
+
+    def read_definitions(self) -> tuple[Json, ...]:
+        """The CustomResourceDefinitions of the cluster."""
+        try:
+            return tuple(self.ask(self.client.list(CUSTOM_RESOURCE_DEFINITION)))
+        except ApiError as error:
+            # Without them, fields of custom kinds would go unchecked unnoticed.
+            raise LookupFailedError(
+                f"cannot read the CustomResourceDefinitions of the cluster: {error}"
+            ) from error
 
     def ask(self, question: Coroutine[None, None, T]) -> T:
         """Wait for the answer of a coroutine."""

@@ -18,6 +18,7 @@ from lictor.lang.cel.inspection import ExpressionIssue, inspect_expression
 from lictor.lang.cel.rewriting import CelToken, read_tokens
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
+from lictor.lint.schema_values import list_near
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding, TextOffset
 
@@ -145,4 +146,7 @@ def _tell(check: str, part: Field, issue: ExpressionIssue) -> Finding:
     meant = suggest(issue.name, issue.known) if issue.name else ""
     offset = TextOffset(part.text, issue.position)
     finding = flag(check, part.path, issue.message, meant, offset)
-    return finding.with_code("undefined-field", issue.name) if issue.name else finding
+    if not issue.name:
+        return finding
+    near = list_near(issue.name, issue.known)
+    return finding.with_code("undefined-field", issue.name, *near)

@@ -1,6 +1,6 @@
 """Checks of CEL policies, and of the CEL expressions in classic policies."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,14 +13,20 @@ from lictor.lang.schedule import compile_schedule
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.images import check_image_policy
-from lictor.lint.resource_rules import check_constraints, list_forms, require_rules
+from lictor.lint.resource_rules import (
+    ObjectForms,
+    check_constraints,
+    list_forms,
+    make_object_forms,
+    require_rules,
+)
 from lictor.lint.rules import check_name
+from lictor.lint.schema_kinds import KnownSchemas, list_matched_kinds
 from lictor.model.finding import Finding
 from lictor.model.program import Phase
 from lictor.raw import Json
 
 if TYPE_CHECKING:
-    from lictor.kubernetes.schemas import Form
     from lictor.lang.cel.environment import Environment
     from lictor.lint.cel_expressions import ExpressionContext
 
@@ -82,7 +88,7 @@ _BLIND = ("validating", "image")
 _CONSTRAINED = ("matchConstraints", "targetMatchConstraints")
 
 
-def lint_cel_policy(body: Json, names: ResourceNames) -> list[Finding]:
+def lint_cel_policy(body: Json, names: ResourceNames, schemas: KnownSchemas) -> list[Finding]:
     """What is wrong with a policy of one of the CEL kinds, as plain JSON of any shape."""
     policy = Field(body)
     kind, spec = _find_kind(policy), policy["spec"]
@@ -91,7 +97,8 @@ def lint_cel_policy(body: Json, names: ResourceNames) -> list[Finding]:
         findings += _check_subject(spec, kind, names)
         findings += _check_content(spec, kind)
         findings += _check_names(spec)
-        findings += _check_expressions(policy, kind, names)
+        forms = list_forms(spec, _subject(spec), names, schemas)
+        findings += _check_expressions(policy, kind, forms)
     return findings
 
 
@@ -151,13 +158,11 @@ def _check_names(spec: Field) -> Iterator[Finding]:
 # --- expressions
 
 
-def _check_expressions(policy: Field, kind: PolicyKind, names: ResourceNames) -> list[Finding]:
+def _check_expressions(policy: Field, kind: PolicyKind, forms: ObjectForms) -> list[Finding]:
     from lictor.lint.cel_expressions import ExpressionContext, check_unused
 
     spec = policy["spec"]
-    plain = ExpressionContext(
-        choose_environment(policy, kind), forms=list_forms(_subject(spec), names)
-    )
+    plain = ExpressionContext(choose_environment(policy, kind), forms=forms)
     context, findings = plain.declare(spec["variables"])
     asking = plain if kind.cel_profile in _BLIND else context
     if spec["targetMatchConstraints"]:
@@ -222,14 +227,7 @@ def _check_image_references(spec: Field) -> Iterator[Finding]:
     yield from check_cel_fields((CelField(part, ("bool",)) for part in references), context)
 
 
-# Where a kind without group and version is looked for.
-_USUAL_VERSIONS = (
-    *("v1", "apps/v1", "batch/v1", "networking.k8s.io/v1", "rbac.authorization.k8s.io/v1"),
-    *("policy/v1", "autoscaling/v2", "storage.k8s.io/v1", "apiextensions.k8s.io/v1"),
-)
-
-
-def check_rule_cel(rule: Field) -> Iterator[Finding]:
+def check_rule_cel(rule: Field, schemas: KnownSchemas) -> Iterator[Finding]:
     """What is wrong with the expressions of a rule."""
     cel, conditions = rule["validate"]["cel"], rule["celPreconditions"]
     if not cel and not conditions:
@@ -239,9 +237,8 @@ def check_rule_cel(rule: Field) -> Iterator[Finding]:
 
     has_params = bool(cel["paramKind"]) and bool(cel["paramRef"])
     environment = kubernetes_environment(has_params=has_params)
-    context, findings = ExpressionContext(environment, forms=_list_rule_forms(rule)).declare(
-        cel["variables"]
-    )
+    forms = make_object_forms(schemas.find_forms(list_matched_kinds(rule)), cel, schemas)
+    context, findings = ExpressionContext(environment, forms=forms).declare(cel["variables"])
     fields = [
         *_list_rule_cel(cel),
         *(CelField(c["expression"], _BOOL) for c in conditions.each()),
@@ -272,21 +269,3 @@ def _list_rule_cel(cel: Field) -> Iterator[CelField]:
         yield CelField(expression["messageExpression"], ("string",))
     for annotation in cel["auditAnnotations"].each():
         yield CelField(annotation["valueExpression"], ("string", "null_type"))
-
-
-def _list_rule_forms(rule: Field) -> "tuple[Mapping[str, Form], ...]":
-    """What `object` looks like for each kind of the match; nothing where one is unknown."""
-    from lictor.kubernetes.schemas import find_form
-
-    match = rule["match"]
-    filters = [match, *match["any"].each(), *match["all"].each()]
-    kinds = [kind for each in filters for kind in each["resources"]["kinds"].texts]
-    forms = []
-    for kind in kinds:
-        version, _, name = kind.rpartition("/")
-        versions = (version,) if version else _USUAL_VERSIONS
-        found = next((f for v in versions if (f := find_form(v, name)) is not None), None)
-        if found is None:
-            return ()
-        forms.append({"object": found, "oldObject": found})
-    return tuple(forms)

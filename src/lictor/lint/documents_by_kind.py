@@ -46,27 +46,27 @@ def lint_document(kind: PolicyKind, body: Json, context: LintContext) -> Iterabl
 
 def check_classic_policy(body: Json, context: LintContext) -> Iterable[Finding]:
     """A policy of which rules have names."""
-    found = [*lint_policy(body), *check_rule_schemas(body, context.schemas)]
+    found = [*lint_policy(body, context.schemas), *check_rule_schemas(body, context.schemas)]
     if not context.asks_behaviour:
         return found
     return [*found, *check_behaviour(body, context.cluster_roles, context.find_names())]
 
 
-def check_cleanup(body: Json, _: LintContext) -> Iterable[Finding]:
+def check_cleanup(body: Json, context: LintContext) -> Iterable[Finding]:
     """A cleanup policy."""
-    return lint_cleanup(body)
+    return lint_cleanup(body, context.schemas)
 
 
 def check_exception(body: Json, context: LintContext) -> Iterable[Finding]:
     """An exception from classic policies."""
-    return lint_exception(body, context.rules)
+    return lint_exception(body, context.rules, context.schemas)
 
 
 def check_cel_policy(body: Json, context: LintContext) -> Iterable[Finding]:
     """A policy in CEL: the engine of that language is loaded here."""
     from lictor.lint.cel_policies import lint_cel_policy
 
-    found = lint_cel_policy(body, context.find_names())
+    found = lint_cel_policy(body, context.find_names(), context.schemas)
     return [*found, *check_cel_behaviour(body)] if context.asks_behaviour else found
 
 

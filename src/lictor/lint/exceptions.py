@@ -23,6 +23,8 @@ from lictor.lint.field import Field
 from lictor.lint.match import MatchLimits, check_match
 from lictor.lint.resource_rules import check_constraints
 from lictor.lint.rules import check_control, check_name
+from lictor.lint.schema_kinds import KnownSchemas
+from lictor.lint.schema_names import check_matched_kinds
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding
 from lictor.raw import Json
@@ -119,7 +121,7 @@ def _is_namespaced(policy: Field) -> bool:
     return kind is not None and kind.namespaced
 
 
-def lint_cleanup(body: Json) -> list[Finding]:
+def lint_cleanup(body: Json, schemas: KnownSchemas) -> list[Finding]:
     """What is wrong with a cleanup policy."""
     policy = Field(body)
     spec = policy["spec"]
@@ -135,6 +137,7 @@ def lint_cleanup(body: Json) -> list[Finding]:
         *_check_schedule(spec["schedule"]),
         *check_match(spec["match"], limits),
         *check_match(spec["exclude"], excluding),
+        *check_matched_kinds(spec, schemas),
         *check_contradictions(spec),
         *check_conditions(spec["conditions"]),
         *check_context(spec["context"], spec),
@@ -159,7 +162,7 @@ def _check_sources(context: Field) -> Iterator[Finding]:
             yield flag("bad-context", entry[name].path, message)
 
 
-def lint_exception(body: Json, known: KnownRules) -> list[Finding]:
+def lint_exception(body: Json, known: KnownRules, schemas: KnownSchemas) -> list[Finding]:
     """What is wrong with a PolicyException; `known` are the rules of the given policies, if any."""
     exception = Field(body)
     spec = exception["spec"]
@@ -171,6 +174,7 @@ def lint_exception(body: Json, known: KnownRules) -> list[Finding]:
     findings = [
         *check_name(exception["metadata"]["name"], "exception"),
         *check_match(spec["match"], limits),
+        *check_matched_kinds(spec, schemas),
         *check_conditions(spec["conditions"]),
         *check_expressions(list_exception_fields(spec)),
     ]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from lictor.lang.pattern.anchor import parse_anchor
 from lictor.lint.documents import LintFile, LintObject, list_objects
 from lictor.lint.text_edits import (
     TextEdit,
@@ -270,6 +271,8 @@ _SPEC_FIELDS: dict[str, Callable[[_SpecEntry], list[TextEdit] | None]] = {
 
 
 def _follow_suggestion(document: YamlText, finding: Finding, text: str) -> Fix | None:
+    if finding.check == "unknown-property":
+        return _correct_property(document, finding, text)
     if not finding.suggestion or not re.fullmatch(r"[\w./-]+", finding.suggestion):
         return None
     if finding.check in _GUESSED_KEYS and finding.path:
@@ -283,3 +286,40 @@ def _follow_suggestion(document: YamlText, finding: Finding, text: str) -> Fix |
         edit = TextEdit(at, word.end(), finding.suggestion)
         return Fix(f"write {finding.suggestion}", (edit,), is_safe=False)
     return None
+
+
+# What may stand between the place that a finding names and the field it is about: the dot or
+# bracket of an expression, the steps of a pointer.
+_BEFORE_PROPERTY = r"""(?:/[^\s"']*?/|/|\??\.\??|\[\??["'])?"""
+
+
+def _correct_property(document: YamlText, finding: Finding, text: str) -> Fix | None:
+    """Write the field that was meant, where exactly one is near."""
+    if len(finding.arguments) != 2:
+        return None
+    name, meant = finding.arguments
+    if finding.offset is None:
+        at = _find_key(document, finding.path, name, meant)
+    else:
+        at = find_line(text, finding.location.line) + finding.location.column - 1
+    wanted = re.compile(rf"{_BEFORE_PROPERTY}({re.escape(name)})(?![\w-])")
+    found = None if at is None else wanted.match(text, at)
+    if found is None:
+        return None
+    edit = TextEdit(found.start(1), found.end(1), meant)
+    return Fix(f"write {meant}", (edit,), is_safe=False)
+
+
+def _find_key(document: YamlText, path: FieldPath, name: str, meant: str) -> int | None:
+    """Where the name of a key begins, behind quotes and anchors; None where both would stand."""
+    parent = find_value(document.root, path[:-1])
+    entry = find_entry(parent, str(path[-1]))
+    if entry is None or not isinstance(parent, MappingNode):
+        return None
+    others = (parse_anchor(str(key.value)) for key, _ in parent.value)
+    if any(anchor is not None and anchor.key == meant for anchor in others):
+        return None
+    if find_entry(parent, meant) is not None:
+        return None
+    at = document.text.find(name, document.begin(entry[0]), document.end(entry[0]))
+    return at if at >= 0 else None

@@ -9,7 +9,7 @@ from lictor.lang.label_selector import Requirement, find_selector_fault
 from lictor.lang.wildcard import has_wildcard
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
-from lictor.lint.kinds import SUBRESOURCE_KINDS, is_cluster_wide, known_kinds
+from lictor.lint.kinds import SUBRESOURCE_KINDS, is_cluster_wide
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding
 
@@ -198,22 +198,6 @@ def _check_kind(part: Field, limits: MatchLimits) -> Iterator[Finding]:
     elif limits.is_namespaced and is_cluster_wide(selector.group, kind):
         message = f"{kind} belongs to no namespace: a namespaced policy never sees one"
         yield flag("bad-scope", part.path, message)
-    elif not has_wildcard(kind) and kind not in known_kinds():
-        known = _suggest_kind(kind)
-        if known:
-            message = f'there is no kind "{kind}": kinds are written in CamelCase, and in singular'
-            yield flag("unknown-resource", part.path, message, known)
-
-
-def _suggest_kind(kind: str) -> str:
-    """A known kind that differs only in case or plural, or by one slip of the pen."""
-    folded = kind.lower()
-    for known in known_kinds():
-        if folded in (known.lower(), f"{known.lower()}s", f"{known.lower()}es"):
-            return known
-    # Of a long word, two letters in the wrong order too.
-    cutoff = 0.88 if len(kind) > 7 else 0.93
-    return suggest(kind, known_kinds(), cutoff) if len(kind) > 5 else ""
 
 
 def _check_callers(each: Field, limits: MatchLimits) -> Iterator[Finding]:

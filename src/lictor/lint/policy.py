@@ -26,6 +26,8 @@ from lictor.lint.rules import (
     check_rule_names,
     check_validate,
 )
+from lictor.lint.schema_kinds import KnownSchemas
+from lictor.lint.schema_names import check_matched_kinds
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding
 from lictor.raw import Json
@@ -174,7 +176,6 @@ _RULE_CHECKS = (
     check_patterns,
     check_json_patches,
     check_pod_security,
-    check_rule_cel,
 )
 _NO_CALLERS = "background scans know of no caller: set spec.background to false"
 
@@ -189,7 +190,7 @@ class _Facts(msgspec.Struct, frozen=True):
     changes_existing: bool
 
 
-def lint_policy(body: Json) -> list[Finding]:
+def lint_policy(body: Json, schemas: KnownSchemas) -> list[Finding]:
     """What is wrong with a classic policy, as plain JSON of any shape."""
     policy = Field(body)
     rules = policy["spec"]["rules"]
@@ -201,6 +202,8 @@ def lint_policy(body: Json) -> list[Finding]:
     for rule in rules.each():
         findings.extend(finding for check in _RULE_CHECKS for finding in check(rule))
         findings.extend(_check_with_facts(rule, facts))
+        findings.extend(check_matched_kinds(rule, schemas))
+        findings.extend(check_rule_cel(rule, schemas))
     return findings
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
+from typing import TypeAlias
 
 from lictor.kubernetes.resource_names import ResourceNames, ResourceType, builtin_names
-from lictor.kubernetes.schemas import Form, find_form
+from lictor.kubernetes.schemas import Form
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
 from lictor.lint.match import check_selector
+from lictor.lint.schema_kinds import KnownSchemas
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding
 
@@ -44,16 +46,18 @@ def _check_whole(rule: Field, *, needs_operations: bool) -> Iterator[Finding]:
 
 def _check_resources(rule: Field, names: ResourceNames) -> Iterator[Finding]:
     groups, versions = rule["apiGroups"].texts, rule["apiVersions"].texts
-    # Of other groups, only what given definitions tell is known.
-    if not groups or not all(map(builtin_names().knows_group, groups)):
+    if not groups or not all(map(names.knows_group, groups)):
         return
+    # Of other groups, definitions may be missing.
+    is_whole = all(map(builtin_names().knows_group, groups))
     for part in rule["resources"].each():
         resource = part.text.partition("/")[0]
         if not resource or resource == "*":
             continue
         found = [f for g in groups if (f := names.of_resource(g, "", resource)) is not None]
         if not found:
-            yield _tell_unknown(part, resource, groups, names)
+            finding = _tell_unknown(part, resource, groups, names)
+            yield from [finding] if is_whole or finding.suggestion else []
         elif "*" not in versions:
             yield from _check_versions(rule["apiVersions"], found, names)
 
@@ -91,20 +95,44 @@ def _check_versions(
             yield flag("unknown-resource", part.path, message, meant)
 
 
-def list_forms(constraints: Field, names: ResourceNames) -> tuple[Mapping[str, Form], ...]:
-    """What `object` looks like for each kind that the rules name; nothing where one is unknown."""
-    forms = [form for rule in constraints["resourceRules"].each() for form in _read(rule, names)]
-    if not forms or any(form is None for form in forms):
-        return ()
-    return tuple({"object": form, "oldObject": form} for form in forms if form is not None)
+# What `object` and others look like: one mapping for each kind that a policy is about.
+ObjectForms: TypeAlias = tuple[Mapping[str, Form], ...]
 
 
-def _read(rule: Field, names: ResourceNames) -> Iterator[Form | None]:
+def list_forms(
+    spec: Field, constraints: Field, names: ResourceNames, schemas: KnownSchemas
+) -> ObjectForms:
+    """What expressions see of each kind that the rules name; nothing where one is unknown."""
+    rules = constraints["resourceRules"].each()
+    forms = [form for rule in rules for form in _read(rule, names, schemas)]
+    known = [form for form in forms if form is not None]
+    return make_object_forms(known if len(known) == len(forms) else (), spec, schemas)
+
+
+def make_object_forms(forms: Iterable[Form], holder: Field, schemas: KnownSchemas) -> ObjectForms:
+    """With the form of `params`, where `holder` names their kind and it is known."""
+    kind = holder["paramKind"]
+    params = schemas.find_form(kind["apiVersion"].text, kind["kind"].text)
+    given = {} if params is None else {"params": params}
+    found = tuple({"object": form, "oldObject": form, **given} for form in forms)
+    return found or ((given,) if given else ())
+
+
+def _read(rule: Field, names: ResourceNames, schemas: KnownSchemas) -> Iterator[Form | None]:
     parts = (rule["apiGroups"].texts, rule["apiVersions"].texts, rule["resources"].texts)
     for group, version, resource in product(*parts):
         found = names.of_resource(group, version, resource)
         if found is not None:
-            yield find_form(found.api_version, found.kind)
+            for each in _list_versions(found, names):
+                yield schemas.find_form(each.api_version, each.kind)
         elif "*" in resource or "/" in resource or not builtin_names().knows_group(group):
             yield None
         # What is left does not exist, and that has been told.
+
+
+def _list_versions(found: ResourceType, names: ResourceNames) -> list[ResourceType]:
+    """The resource itself; all its versions where a rule names any of them."""
+    if found.version != "*":
+        return [found]
+    wanted = (found.group, found.resource)
+    return [each for each in names.known if (each.group, each.resource) == wanted]

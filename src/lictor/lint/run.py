@@ -33,25 +33,26 @@ def lint_texts(
     file_records: Mapping[str, type[msgspec.Struct]],
     read_files: ReadFiles | None = None,
     selection: LintSelection | None = None,
+    definitions: Iterable[Json] = (),
 ) -> LintReport:
     """Lint files, given as path and content.
 
     `file_records` has the records of `OFFLINE_KINDS`. Without `read_files`, the files that tests
-    name are not looked into.
+    name are not looked into. `definitions` are CustomResourceDefinitions, besides those in files.
     """
     chooser = CheckChooser(selection or LintSelection())
     files = [read_file(source, content) for source, content in texts]
     inputs = TestInputs(files, read_files)
     items = [item for file in files for item in list_objects(file)]
-    definitions = tuple(p.body for p in items if p.kind == "CustomResourceDefinition")
+    known = (*definitions, *list_definitions(items))
     linter = _Linter(
         file_records,
         _list_known(files),
         inputs,
         _assign_roles(files, inputs),
         frozenset((p.kind, p.name) for p in items if p.record is not None and not p.is_classic),
-        definitions,
-        KnownSchemas(definitions),
+        known,
+        KnownSchemas(known),
         tuple(item.body for item in items if item.kind == "ClusterRole"),
     )
     findings = [finding for file in files for finding in chooser.keep(linter.lint(file))]
@@ -59,6 +60,11 @@ def lint_texts(
     named = {finding.location.file for finding in findings}
     sources = {file.source: file.content for file in files if file.source in named}
     return LintReport(tuple(findings), len(files), unchecked, sources)
+
+
+def list_definitions(items: Iterable[LintObject]) -> list[Json]:
+    """The CustomResourceDefinitions among objects."""
+    return [item.body for item in items if item.kind == "CustomResourceDefinition"]
 
 
 def _list_known(files: Iterable[LintFile]) -> KnownRules:

@@ -5,10 +5,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from lictor.kubernetes.custom_schemas import read_custom_type
+from lictor.kubernetes.custom_schemas import read_custom_form, read_custom_type
 from lictor.kubernetes.facts import load_section
 from lictor.kubernetes.field_types import ANYTHING, FieldType, find_field_type, find_metadata
-from lictor.lang.kind_selector import compile_kind_selector, parse_kind_selector
+from lictor.kubernetes.schemas import Form, find_form
+from lictor.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
 from lictor.lint.field import Field
 from lictor.lint.match import list_filters
@@ -39,23 +40,43 @@ class KnownSchemas:
     """Types by kind. Never changed; types of CRDs are read when first asked for."""
 
     def __init__(self, definitions: Iterable[Json] = ()) -> None:
+        # apiVersion and kind -> the schema; empty where the definition has none.
         self._custom = {
             (f"{group}/{name}", kind): version
             for definition in definitions
             for group, kind, name, version in _list_versions(Field(definition))
         }
-        self._read: dict[tuple[str, str], FieldType] = {}
+        self._types: dict[tuple[str, str], FieldType] = {}
+        self._forms: dict[tuple[str, str], Form] = {}
 
     def of_kind(self, api_version: str, kind: str) -> FieldType:
         """The type of a kind; of one that nobody knows, only the metadata are known."""
         found = self._find_custom((api_version, kind)) or find_field_type(api_version, kind)
         return found or _unknown_object()
 
+    def find_form(self, api_version: str, kind: str) -> Form | None:
+        """What expressions in CEL see of a kind; None where nobody knows."""
+        key = (api_version, kind)
+        if not self._custom.get(key):
+            return find_form(api_version, kind)
+        if key not in self._forms:
+            self._forms[key] = read_custom_form(self._custom[key])
+        return self._forms[key]
+
     def list_all(self) -> Iterator[tuple[str, str]]:
         """apiVersion and kind of everything that is known."""
         for version, kinds in load_section("kinds").items():
             yield from ((version, kind) for kind in kinds)
         yield from self._custom
+
+    def list_custom(self, group: str = "*") -> dict[str, list[str]]:
+        """The versions of the given definitions by kind; `*` stands for any group."""
+        found: dict[str, list[str]] = {}
+        for api_version, kind in self._custom:
+            own, version = _split(api_version)
+            if group in ("*", own):
+                found.setdefault(kind, []).append(version)
+        return found
 
     def has_custom(self, api_version: str, kind: str) -> bool:
         """Does one of the given definitions define it?"""
@@ -66,34 +87,47 @@ class KnownSchemas:
         selector = parse_kind_selector(text)
         if selector.subresource:
             return NOTHING_KNOWN
-        if has_wildcard(selector.kind):
-            return (_unknown_object(),)
-        fits = compile_kind_selector(selector)
-        versions = [
-            version
-            for version, kind in self._list_served(selector.kind)
-            if fits(*_split(version), kind, "")
-        ]
+        versions = self._list_versions(selector)
         return tuple(self.of_kind(v, selector.kind) for v in versions) or (_unknown_object(),)
+
+    def find_forms(self, kinds: Iterable[str]) -> tuple[Form, ...]:
+        """The forms of kinds as a match names them; none at all where one of them is not known."""
+        forms: list[Form | None] = []
+        for text in kinds:
+            selector = parse_kind_selector(text)
+            versions = [] if selector.subresource else self._list_versions(selector)
+            forms += [self.find_form(version, selector.kind) for version in versions] or [None]
+        known = tuple(form for form in forms if form is not None)
+        return known if len(known) == len(forms) else ()
 
     def of_match(self, rule: Field) -> RuleSubject:
         """What the match of a rule selects."""
-        filters = list_filters(rule["match"])
-        kinds = dict.fromkeys(k for each in filters for k in each["resources"]["kinds"].texts)
+        kinds = list_matched_kinds(rule)
         types = tuple(t for kind in kinds for t in self.of_selector(kind))
         names = [parse_kind_selector(kind).kind for kind in kinds]
         return RuleSubject(" or ".join(dict.fromkeys(names)), types or NOTHING_KNOWN)
 
-    def _list_served(self, kind: str) -> Iterator[tuple[str, str]]:
-        for version, kinds in load_section("kinds").items():
-            if kind in kinds:
-                yield version, kind
-        yield from (each for each in self._custom if each[1] == kind)
+    def _list_versions(self, selector: KindSelector) -> list[str]:
+        """The versions in which there is a kind; none where it has a wildcard."""
+        if has_wildcard(selector.kind):
+            return []
+        fits = compile_kind_selector(selector)
+        return [
+            version
+            for version, kind in self.list_all()
+            if kind == selector.kind and fits(*_split(version), kind, "")
+        ]
 
     def _find_custom(self, key: tuple[str, str]) -> FieldType | None:
-        if key in self._custom and key not in self._read:
-            self._read[key] = read_custom_type(self._custom[key])
-        return self._read.get(key)
+        if self._custom.get(key) and key not in self._types:
+            self._types[key] = read_custom_type(self._custom[key])
+        return self._types.get(key)
+
+
+def list_matched_kinds(rule: Field) -> tuple[str, ...]:
+    """What the match of a rule names, each once."""
+    filters = list_filters(rule["match"])
+    return tuple(dict.fromkeys(k for each in filters for k in each["resources"]["kinds"].texts))
 
 
 def _split(api_version: str) -> tuple[str, str]:
@@ -114,5 +148,8 @@ def _list_versions(definition: Field) -> Iterator[tuple[str, str, str, JsonObjec
     group, kind = spec["group"].text, spec["names"]["kind"].text
     for version in spec["versions"].each():
         schema = version["schema"]["openAPIV3Schema"]
-        if group and kind and version["name"].text and schema.is_object:
-            yield group, kind, version["name"].text, schema.value
+        if not group or not kind or not version["name"].text or version["served"].value is False:
+            continue
+        # Where anything is kept, the schema does not say what there is.
+        is_told = schema.is_object and not spec["preserveUnknownFields"].is_true
+        yield group, kind, version["name"].text, schema.value if is_told else {}

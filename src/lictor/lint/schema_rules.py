@@ -12,13 +12,12 @@ from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.jmespath.parser import parse
 from lictor.lang.jmespath.syntax import Node, NodeKind
 from lictor.lang.patch import parse_json_patch
-from lictor.lang.wildcard import has_wildcard
 from lictor.lint.catalog import flag
 from lictor.lint.expressions import KnownVariables, list_expressions, list_rule_fields
 from lictor.lint.field import Field
-from lictor.lint.kinds import known_kinds
 from lictor.lint.rules import check_object_name
 from lictor.lint.schema_kinds import NOTHING_KNOWN, FieldTypes, KnownSchemas, RuleSubject, is_known
+from lictor.lint.schema_names import check_target_kind
 from lictor.lint.schema_values import (
     ValueUse,
     check_amounts,
@@ -27,7 +26,6 @@ from lictor.lint.schema_values import (
     find_field,
     tell_unknown,
 )
-from lictor.load.fields import suggest
 from lictor.model.finding import FieldPath, Finding, TextOffset
 from lictor.raw import Json
 
@@ -289,7 +287,7 @@ def _check_patterns(body: Field, subject: RuleSubject) -> Iterator[Finding]:
 def _check_patches(mutate: Field, subject: RuleSubject, schemas: KnownSchemas) -> Iterator[Finding]:
     targets = list(mutate["targets"].each())
     for target in targets:
-        yield from _check_kind(target, schemas)
+        yield from check_target_kind(target, schemas)
     if targets:
         subject = read_target_subject(targets, schemas)
     for body in (mutate, *list_loops(mutate["foreach"])):
@@ -314,24 +312,9 @@ def list_loops(loops: Field) -> Iterator[Field]:
 def _check_generated(generate: Field, schemas: KnownSchemas) -> Iterator[Finding]:
     for body in (generate, *list_loops(generate["foreach"])):
         subject = read_target_subject([body], schemas)
-        yield from _check_kind(body, schemas)
+        yield from check_target_kind(body, schemas)
         yield from _check_object_name(body)
         yield from check_value(body["data"], subject, ValueUse.OBJECT)
-
-
-def _check_kind(target: Field, schemas: KnownSchemas) -> Iterator[Finding]:
-    """A kind that its group does not have, where all kinds of the group are known."""
-    group, kind = target["apiVersion"].text.rpartition("/")[0], target["kind"].text
-    known = {name for name, groups in known_kinds().items() if group in groups}
-    if not kind or not builtin_names().knows_group(group) or not is_plain(kind):
-        return
-    if kind not in known and not schemas.has_custom(target["apiVersion"].text, kind):
-        elsewhere = [other for other in known_kinds().get(kind, {}) if other]
-        message = f'{group or "v1"} has no kind "{kind}"'
-        if elsewhere:
-            message += f'; "{elsewhere[0]}" has one'
-        meant = "" if elsewhere else suggest(kind, known) or suggest(kind, known_kinds())
-        yield flag("unknown-resource", target["kind"].path, message, meant)
 
 
 # Their names are segments of paths: nearly anything goes.
@@ -345,8 +328,3 @@ def _check_object_name(target: Field) -> Iterator[Finding]:
         return
     for part in (target["name"], target["namespace"]):
         yield from check_object_name(part)
-
-
-def is_plain(text: str) -> bool:
-    """A text that holds neither variables nor wildcards."""
-    return "{{" not in text and "$(" not in text and not has_wildcard(text)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from enum import StrEnum
 
 import msgspec
@@ -115,7 +116,18 @@ def tell_unknown(
     """A field that none of the types has."""
     known = {field for each in types for field in each.fields}
     message = f'{label} has no field "{".".join((*names, name))}"'
-    return flag("unknown-property", part.path, message, suggest(name, known))
+    finding = flag("unknown-property", part.path, message, suggest(name, known))
+    return finding.with_code("unknown-property", name, *list_near(name, known))
+
+
+# From here on, a word is taken for another one with a slip of the pen.
+_NEAR = 0.8
+
+
+def list_near(name: str, known: Iterable[str]) -> list[str]:
+    """The known words that are so like this one that it may be a slip; at most two."""
+    folded = {each.lower(): each for each in known}
+    return [folded[word] for word in get_close_matches(name.lower(), folded, n=2, cutoff=_NEAR)]
 
 
 def describe_types(types: FieldTypes) -> str:

@@ -8,10 +8,11 @@ import msgspec
 
 from lictor.errors import LoadError, LookupFailedError, UsageError
 from lictor.files import is_visible, is_yaml, list_files
+from lictor.lint.documents import list_objects
 from lictor.lint.documents import read_file as read_lint_file
 from lictor.lint.fixes import MOST_ROUNDS, fix_text
 from lictor.lint.render import LintReport
-from lictor.lint.run import lint_texts
+from lictor.lint.run import lint_texts, list_definitions
 from lictor.lint.selection import LintSelection
 from lictor.model.finding import Finding
 from lictor.offline.records import FILE_RECORDS
@@ -25,6 +26,7 @@ from lictor.offline.sources import (
     read_policies,
     resolve_path,
 )
+from lictor.raw import Json
 
 # Hidden folders are others' business, but for the one in which tests are kept.
 _TEST_FOLDER = ".kyverno-test"
@@ -61,9 +63,31 @@ def read_named(path: str, source: str) -> list[tuple[str, bytes]] | None:
         raise LookupFailedError(str(error)) from error
 
 
-def lint_paths(paths: Sequence[str], selection: LintSelection | None = None) -> LintReport:
+def read_definitions(paths: Sequence[str]) -> tuple[Json, ...]:
+    """The CustomResourceDefinitions in files and folders; a path without any is an error."""
+    return tuple(each for path in paths for each in _read_definitions(path))
+
+
+def _read_definitions(path: str) -> list[Json]:
+    found: list[Json] = []
+    for source, content in _read_texts([path]):
+        file = read_lint_file(source, content)
+        for finding in file.findings:
+            raise LoadError(str(finding))
+        found += list_definitions(list_objects(file))
+    if not found:
+        # Whoever names a path means schemas: without one, fields would go unchecked unnoticed.
+        raise LoadError(f"no CustomResourceDefinition was found in {path}")
+    return found
+
+
+def lint_paths(
+    paths: Sequence[str],
+    selection: LintSelection | None = None,
+    definitions: Sequence[Json] = (),
+) -> LintReport:
     """Everything that is wrong with the files that the paths name."""
-    report = lint_texts(_read_texts(paths), FILE_RECORDS, read_named, selection)
+    report = lint_texts(_read_texts(paths), FILE_RECORDS, read_named, selection, definitions)
     if not report.files:
         # Nothing was looked at: that is no pass.
         raise LoadError(f"no YAML files were found in {', '.join(paths)}")
@@ -79,13 +103,17 @@ class FixedFile(msgspec.Struct, frozen=True):
 
 
 def fix_paths(
-    paths: Sequence[str], selection: LintSelection | None = None, *, unsafe: bool = False
+    paths: Sequence[str],
+    selection: LintSelection | None = None,
+    definitions: Sequence[Json] = (),
+    *,
+    unsafe: bool = False,
 ) -> tuple[LintReport, list[FixedFile]]:
     """What can be put right by itself, and what is wrong after that; no file is written."""
     before = dict(_read_texts(paths))
     texts = dict(before)
     for _ in range(MOST_ROUNDS):
-        report = lint_texts(texts.items(), FILE_RECORDS, read_named, selection)
+        report = lint_texts(texts.items(), FILE_RECORDS, read_named, selection, definitions)
         changed = _fix_once(texts, report, unsafe=unsafe)
         if not changed:
             break

@@ -22,6 +22,8 @@ class LintSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     per_file_ignores: dict[str, tuple[str, ...]] = {}
     # Whether warnings count as errors.
     strict: bool = False
+    # Files and folders with CustomResourceDefinitions, from the folder of the settings.
+    crds: tuple[str, ...] = ()
 
 
 class _SettingsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,4 +75,5 @@ def _read(path: Path, table: JsonObject) -> LintSettings:
         CheckChooser(combine(settings, (), ()))
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{path}: {error}") from error
-    return settings
+    crds = tuple(str(path.parent / each) for each in settings.crds)
+    return msgspec.structs.replace(settings, crds=crds)

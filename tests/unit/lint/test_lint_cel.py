@@ -6,6 +6,7 @@ from lictor.kubernetes.resource_names import builtin_names
 from lictor.lint.cel_policies import lint_cel_policy
 from lictor.lint.exceptions import lint_binding, lint_cel_exception
 from lictor.lint.policy import lint_policy
+from lictor.lint.schema_kinds import KnownSchemas
 
 NAMES = builtin_names()
 PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
@@ -30,7 +31,8 @@ def checks(text):
 
 def look(body):
     return [
-        (fault.check, fault.message, fault.suggestion) for fault in lint_cel_policy(body, NAMES)
+        (fault.check, fault.message, fault.suggestion)
+        for fault in lint_cel_policy(body, NAMES, KnownSchemas())
     ]
 
 
@@ -183,7 +185,7 @@ def test_each_kind_has_its_own_rules(kind, spec, check):
         ("MutatingPolicy", {"mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{spec: Object.spec{a: 1, b: 'x'}}"}}]}),
         ("GeneratingPolicy", {"generate": [{"expression": "generator.Apply('a', [])"}]}),
         ("DeletingPolicy", {"schedule": "* * * * *", "conditions": [{"name": "a", "expression": "object.metadata.name == ''"}]}),
-        ("ValidatingAdmissionPolicy", {**checks("params.x == 1"), "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}),
+        ("ValidatingAdmissionPolicy", {**checks("params.data.x == '1'"), "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}),
         ("ValidatingAdmissionPolicy", checks("authorizer.group('').resource('pods').check('get').allowed()")),
         ("ImageValidatingPolicy", {**checks("images.containers.all(i, i != '')"), "matchImageReferences": [{"expression": "ref == ''"}]}),
         ("ImageValidatingPolicy", {**checks("true"), "attestors": [{"name": "a", "cosign": {"keyless": {"identities": [{"issuer": ""}], "roots": "r"}}}]}),
@@ -195,7 +197,7 @@ def test_each_kind_has_its_own_words(kind, spec):
 
 @pytest.mark.parametrize("body", [None, [], 1, {}, {"spec": []}, {"spec": {"validations": 1}}, {"kind": 1, "spec": {"variables": [1, {}], "matchConstraints": "x"}}])  # fmt: skip
 def test_odd_documents_do_no_harm(body):
-    lint_cel_policy(body, NAMES)
+    lint_cel_policy(body, NAMES, KnownSchemas())
     lint_binding(body, (), NAMES)
     lint_cel_exception(body, ())
 
@@ -256,7 +258,7 @@ def test_classic_rules(rule, found):
     match = {"any": [{"resources": {"kinds": ["Pod"], "operations": ["CREATE"]}}]}
     rules = [{"name": "r", "match": match, **rule}]
     body = {"kind": "ClusterPolicy", "metadata": {"name": "p"}, "spec": {"rules": rules}}
-    assert [fault.check for fault in lint_policy(body)] == found
+    assert [fault.check for fault in lint_policy(body, KnownSchemas())] == found
 
 
 def test_conditions_of_the_webhook():
@@ -267,5 +269,5 @@ def test_conditions_of_the_webhook():
         "webhookConfiguration": {"matchConditions": [{"name": "a", "expression": "requst == 1"}]},
     }
     body = {"kind": "ClusterPolicy", "metadata": {"name": "p"}, "spec": spec}
-    (fault,) = lint_policy(body)
+    (fault,) = lint_policy(body, KnownSchemas())
     assert (fault.check, fault.path[-1]) == ("bad-expression", "expression")

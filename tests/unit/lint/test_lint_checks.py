@@ -13,6 +13,7 @@ from lictor.lint.expressions import (
 )
 from lictor.lint.field import Field
 from lictor.lint.policy import lint_policy
+from lictor.lint.schema_kinds import KnownSchemas
 from lictor.lint.test_files import TestInventory, lint_test
 
 INNER = KnownVariables(names=frozenset(["team"]), has_element=True, has_target=True)
@@ -159,7 +160,7 @@ POD = {"kinds": ["Pod"]}
 )  # fmt: skip
 def test_match_and_exclude(match, exclude, found):
     fields = {"match": match} if exclude is None else {"match": match, "exclude": exclude}
-    assert names(lint_policy(policy(rule(**fields)))) == found
+    assert names(lint_policy(policy(rule(**fields)), KnownSchemas())) == found
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_match_and_exclude(match, exclude, found):
     ],
 )  # fmt: skip
 def test_policies(document, found):
-    assert sorted(names(lint_policy(document))) == sorted(found)
+    assert sorted(names(lint_policy(document, KnownSchemas()))) == sorted(found)
 
 
 @pytest.mark.parametrize(
@@ -209,9 +210,9 @@ def test_policies(document, found):
 )  # fmt: skip
 def test_nothing_crashes(body):
     faults = [
-        *lint_policy(body),
-        *lint_cleanup(body),
-        *lint_exception(body, {"p": ["r"]}),
+        *lint_policy(body, KnownSchemas()),
+        *lint_cleanup(body, KnownSchemas()),
+        *lint_exception(body, {"p": ["r"]}, KnownSchemas()),
         *lint_test(body, TestInventory()),
     ]
     assert all(fault.check in CHECKS for fault in faults)
@@ -255,4 +256,4 @@ def test_results_of_tests(result, found):
 def test_schedules(schedule, found):
     spec = {"schedule": schedule, "match": filters(POD)}
     document = {"kind": "ClusterCleanupPolicy", "metadata": {"name": "c"}, "spec": spec}
-    assert names(lint_cleanup(document)) == found
+    assert names(lint_cleanup(document, KnownSchemas())) == found

@@ -151,3 +151,45 @@ def test_only_the_document_of_the_finding_changes():
     check(
         f"# one\n---\n{other}---\n{old}---\n{other}", f"# one\n---\n{other}---\n{new}---\n{other}"
     )
+
+
+MATCHED = """\
+spec:
+  rules:
+  - name: check
+    match: {any: [{resources: {kinds: [Pod]}}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("    validate: {message: no, pattern: {spec: {=(hostNetwrk): false}}}\n", "hostNetwork"),
+        ('    validate: {message: no, pattern: {spec: {"hostNetwrk": false}}}\n', "hostNetwork"),
+        ("    validate:\n      message: no\n      pattern:\n        spec:\n          hostNetwrk: false # never\n", "hostNetwork"),
+        ('    validate: {message: "{{ request.object.spec.hostNetwrk }}", deny: {}}\n', "hostNetwork"),
+        ("    validate: {message: no, cel: {expressions: [{expression: \"!object.spec.hostNetwrk\"}]}}\n", "hostNetwork"),
+        ("    validate: {message: no, cel: {expressions: [{expression: \"!object.spec.?hostNetwrk.orValue(false)\"}]}}\n", "hostNetwork"),
+        ("    mutate:\n      patchesJson6902: |-\n        - {op: add, path: /spec/hostNetwrk, value: false}\n", "hostNetwork"),
+        ("    mutate: {patchStrategicMerge: {spec: {+(hostNetwrk): false}}}\n", "hostNetwork"),
+    ],
+)  # fmt: skip
+def test_fields_that_are_nearly_one_of_the_kind(wrong, right):
+    before = HEAD + MATCHED + wrong
+    assert fix(before) == before
+    check(before, before.replace("hostNetwrk", right), unsafe=True)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        # Two are near: hostPID and hostIPC. None is near. The right one stands there already.
+        "{hostPIC: false}",
+        "{nodes: x}",
+        "{hostNetwrk: false, hostNetwork: true}",
+        "{hostNetwrk: false, =(hostNetwork): true}",
+    ],
+)
+def test_fields_that_may_be_any(pattern):
+    text = HEAD + MATCHED + f"    validate: {{message: no, pattern: {{spec: {pattern}}}}}\n"
+    assert fix(text, unsafe=True) == text
