@@ -81,6 +81,9 @@ class _Compiler(msgspec.Struct, frozen=True):
 
 
 def _every(conditions: Sequence[Conditions], separator: str) -> Conditions:
+    if len(conditions) == 1:
+        return conditions[0]
+
     def holds(scope: Scope) -> Answer:
         messages = []
         for condition in conditions:

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 
 import orjson
 
-from lictor.errors import CompileError, EvaluationError, UnknownKeyError
-from lictor.lang.jmespath import FoldingBudget, compile_query, parse_query
+from lictor.errors import CompileError, EvaluationError, TooLargeError, UnknownKeyError
+from lictor.lang.jmespath import FoldingBudget, NativeInteger, Query, compile_query, parse_query
 from lictor.lang.template import CompiledDocument, Fill, compile_document
 from lictor.lang.written_size import ensure_room
 from lictor.raw import Json, JsonObject
@@ -167,7 +167,14 @@ class Expressions:
         if "request.object" not in text:
             return plain
         deleting = self.query(text.replace("request.object", "request.oldObject"))
-        return lambda scope: (deleting if _is_delete(scope) else plain)(scope)
+
+        def fill(scope: Mapping[str, Json]) -> Json:
+            request = scope["request"]
+            if isinstance(request, dict) and request.get("operation") == "DELETE":
+                return deleting(scope)
+            return plain(scope)
+
+        return fill
 
     def template(self, text: str) -> CompiledDocument:
         return self.document(text)
@@ -194,14 +201,20 @@ class Expressions:
         return _told(query, text)
 
 
-def _told(query: Callable[[Json], Json], text: str) -> Fill:
+def _told(query: Query, text: str) -> Fill:
+    # Not by way of the query's own call: this runs for every expression of every rule.
+    run = query.run
+
     def fill(scope: Mapping[str, Json]) -> Json:
         try:
-            return query(scope)
+            result = run(scope)
+        except RecursionError as error:
+            raise TooLargeError(f"{text}: the value is nested too deeply") from error
         except UnknownKeyError as error:
             raise UnknownKeyError(f"failed to resolve {text}: {error}") from error
         except EvaluationError as error:
             raise EvaluationError(f"failed to resolve {text}: {error}") from error
+        return int(result) if type(result) is NativeInteger else result
 
     return fill
 
@@ -211,11 +224,6 @@ def _failing(message: str) -> Fill:
         raise EvaluationError(message)
 
     return fill
-
-
-def _is_delete(scope: Mapping[str, Json]) -> bool:
-    request = scope["request"]
-    return isinstance(request, dict) and request.get("operation") == "DELETE"
 
 
 def _place(path: tuple[str, ...]) -> str:

@@ -10,7 +10,7 @@ from lictor.evaluate.conditions import ask, compile_conditions
 from lictor.evaluate.context import compile_foreach_context
 from lictor.evaluate.namespace_bounds import check_kind, check_namespace
 from lictor.evaluate.rule_context import RuleContext, RuleOutcome
-from lictor.evaluate.validate import element_values
+from lictor.evaluate.validate import ElementNames
 from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.label_selector import compile_label_selector, read_requirements
 from lictor.model.policy import ForEachGenerate, Generate
@@ -77,7 +77,7 @@ def _compile_loop(block: ForEachGenerate, setting: RuleContext, where: str) -> M
         for index, element in enumerate(found if isinstance(found, list) else [found]):
             if element is None:
                 continue
-            scope = case.scope.child(**element_values(element, index, 0))
+            scope = case.scope.child(**ElementNames.at(0).bind(element, index))
             scope = enter(scope) if enter is not None else scope
             if asks is None or ask(asks, scope, "failed to evaluate preconditions")[0]:
                 yield from make(case.with_scope(scope))

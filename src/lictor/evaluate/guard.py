@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import EvaluationError, LictorError
-from lictor.evaluate.conditions import Conditions, ask, compile_conditions
+from lictor.evaluate.conditions import Conditions, compile_conditions
 from lictor.evaluate.context import Enter
 from lictor.evaluate.expressions import Expressions
 from lictor.evaluate.rule_context import RuleContext, RuleOutcome
@@ -183,7 +183,10 @@ def _guard_preconditions(check: Check, asks: Conditions, setting: RuleContext) -
     unmet = setting.fixed(Status.SKIP, "preconditions not met")
 
     def guarded(case: Case) -> tuple[Result, ...]:
-        holds, text = ask(asks, case.scope, "failed to evaluate preconditions")
+        try:
+            holds, text = asks(case.scope)
+        except EvaluationError as error:
+            raise EvaluationError(f"failed to evaluate preconditions: {error}") from error
         if holds:
             return check(case)
         if not text and unmet is not None:

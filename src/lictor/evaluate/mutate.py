@@ -12,7 +12,7 @@ from lictor.evaluate.expressions import remember_compiled
 from lictor.evaluate.namespace_bounds import check_same_object
 from lictor.evaluate.rule_context import RuleContext, RuleOutcome
 from lictor.evaluate.targets import ExistingTarget, compile_targets
-from lictor.evaluate.validate import element_values
+from lictor.evaluate.validate import ElementNames
 from lictor.lang.patch import ConditionNotMet, compile_json_patch, compile_overlay, parse_json_patch
 from lictor.lang.template import CompiledDocument
 from lictor.lang.written_size import check_written, measure_written
@@ -230,7 +230,7 @@ class _Loop:
     def _change_one(
         self, scope: Scope, before: JsonObject, element: Json, index: int
     ) -> JsonObject:
-        inner = scope.child(**element_values(element, index, self._nesting))
+        inner = scope.child(**ElementNames.at(self._nesting).bind(element, index))
         if self._enter is not None:
             inner = self._enter(inner)
         if self._asks is not None:

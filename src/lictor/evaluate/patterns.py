@@ -14,7 +14,7 @@ from lictor.lang.pattern import (
     explain_fault,
     resolve_references,
 )
-from lictor.model.program import Case
+from lictor.model.program import Case, Check
 from lictor.model.result import Failure, Result, Status
 from lictor.raw import Json
 
@@ -30,7 +30,7 @@ def compile_pattern_check(
     document = setting.expressions.document(resolve_references(pattern))
     if not document.is_constant:
         judge = compile_patterns(pattern, None, message, setting)
-        return lambda case: _answer(setting, case, judge(case, case.request.object))
+        return answer_by(judge, setting)
     compare = compile_comparison(document.constant)
     text = f"validation rule '{setting.rule}' passed."
     passed = setting.fixed(Status.PASS, text)
@@ -60,8 +60,26 @@ def compile_patterns(
     return _compile_any(any_pattern, message, setting)
 
 
-def _answer(setting: RuleContext, case: Case, outcome: RuleOutcome | None) -> tuple[Result, ...]:
-    return () if outcome is None else (setting.result(case, outcome),)
+def answer_by(judge: Judge, setting: RuleContext) -> Check:
+    """The check that asks this judge about the whole object."""
+    is_fixed = setting.is_fixed
+    # What was fine is nearly always the same outcome again: its result is made once. One pair, as
+    # threads share it.
+    known: tuple[RuleOutcome | None, tuple[Result, ...]] = (None, ())
+
+    def check(case: Case) -> tuple[Result, ...]:
+        nonlocal known
+        outcome = judge(case, case.request.object)
+        if outcome is None:
+            return ()
+        last, results = known
+        if outcome is not last:
+            results = (setting.result(case, outcome),)
+            if is_fixed and outcome.status is Status.PASS:
+                known = outcome, results
+        return results
+
+    return check
 
 
 def _compile_one(pattern: Json, message: Message, setting: RuleContext) -> Judge:
@@ -80,6 +98,7 @@ def _compile_one(pattern: Json, message: Message, setting: RuleContext) -> Judge
 def _compile_any(any_pattern: Json, message: Message, setting: RuleContext) -> Judge:
     tests = _compile_tests(any_pattern, setting, single=False)
     rule = setting.rule
+    passed: dict[int, RuleOutcome] = {}
 
     def judge(case: Case, subject: Json) -> RuleOutcome | None:
         if subject is None:
@@ -88,9 +107,10 @@ def _compile_any(any_pattern: Json, message: Message, setting: RuleContext) -> J
         for index, test in enumerate(tests(case)):
             mismatch = test(subject)
             if mismatch is None:
-                return RuleOutcome(
-                    Status.PASS, f"validation rule '{rule}' anyPattern[{index}] passed."
-                )
+                if index not in passed:
+                    told = f"validation rule '{rule}' anyPattern[{index}] passed."
+                    passed[index] = RuleOutcome(Status.PASS, told)
+                return passed[index]
             mismatches.append((index, mismatch))
         return _judge_all(case, mismatches, message, rule)
 

@@ -66,9 +66,14 @@ class RuleContext(msgspec.Struct, frozen=True):
             exceptions=exceptions,
         )
 
+    @property
+    def is_fixed(self) -> bool:
+        """Does an outcome become the same result for all requests?"""
+        return self.override is None and self.properties.is_constant
+
     def fixed(self, status: Status, message: str) -> tuple[Result] | None:
         """An answer that is the same for all requests, made beforehand; None where none can be."""
-        if self.override is not None or not self.properties.is_constant:
+        if not self.is_fixed:
             return None
         return (
             Result(

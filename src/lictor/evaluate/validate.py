@@ -2,19 +2,25 @@
 
 from collections.abc import Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import EvaluationError, UnknownKeyError
-from lictor.evaluate.conditions import Conditions, ask, compile_conditions
+from lictor.evaluate.conditions import HOLDS, Conditions, compile_conditions
 from lictor.evaluate.context import Enter, compile_foreach_context
-from lictor.evaluate.patterns import Judge, compile_pattern_check, compile_patterns
+from lictor.evaluate.patterns import (
+    Judge,
+    answer_by,
+    compile_pattern_check,
+    compile_patterns,
+)
 from lictor.evaluate.rule_context import Message, RuleContext, RuleOutcome, compile_message
 from lictor.lang.json_type import name_json_type
 from lictor.lang.template import Fill
 from lictor.model.policy import Deny, ForEachValidate, Validate
 from lictor.model.program import Case, Check
-from lictor.model.result import Result, Status
-from lictor.raw import Json
+from lictor.model.result import Status
+from lictor.raw import Json, JsonObject
 
 _RULE_PASSED = RuleOutcome(Status.PASS, "rule passed")
 
@@ -24,13 +30,7 @@ def compile_validate(validate: Validate, setting: RuleContext) -> Check:
     message = compile_message(validate.message, setting)
     if validate.deny is None and validate.pattern is not None:
         return compile_pattern_check(validate.pattern, message, setting)
-    judge = _compile_body(validate, message, setting, "validate")
-
-    def check(case: Case) -> tuple[Result, ...]:
-        outcome = judge(case, case.request.object)
-        return () if outcome is None else (setting.result(case, outcome),)
-
-    return check
+    return answer_by(_compile_body(validate, message, setting, "validate"), setting)
 
 
 def _compile_body(
@@ -52,11 +52,10 @@ def _compile_deny(deny: Deny, message: Message, setting: RuleContext, where: str
     passed = RuleOutcome(Status.PASS, f"validation rule '{setting.rule}' passed.")
 
     def judge(case: Case, _: Json) -> RuleOutcome | None:
-        denied, text = (
-            (True, "")
-            if conditions is None
-            else ask(conditions, case.scope, "failed to check deny conditions")
-        )
+        try:
+            denied, text = HOLDS if conditions is None else conditions(case.scope)
+        except EvaluationError as error:
+            raise EvaluationError(f"failed to check deny conditions: {error}") from error
         if not denied:
             return passed
         return RuleOutcome(Status.FAIL, message.of_denial(case, text, setting))
@@ -101,7 +100,7 @@ class _Loop:
     ) -> None:
         self._list: Fill = setting.expressions.query(block.list)
         self._scoped = block.element_scope
-        self._nesting = where.count(".foreach[") - 1
+        self._names = ElementNames.at(where.count(".foreach[") - 1)
         self._enter: Enter | None = compile_foreach_context(block.context, setting)
         self._asks: Conditions | None = compile_conditions(
             block.preconditions,
@@ -140,7 +139,7 @@ class _Loop:
                 "cannot use elementScope=true foreach rules for elements that are not maps, "
                 f"found {name_json_type(element)}"
             )
-        scope = case.scope.child(**element_values(element, index, self._nesting))
+        scope = case.scope.child(**self._names.bind(element, index))
         if self._enter is not None:
             scope = self._enter(scope)
         if self._asks is not None:
@@ -153,11 +152,21 @@ class _Loop:
         return self._judge(case.with_scope(scope), element if scoped else subject)
 
 
-def element_values(element: Json, index: int, nesting: int) -> dict[str, Json]:
-    """The variables of one pass of a foreach."""
-    return {
-        "element": element,
-        f"element{nesting}": element,
-        "elementIndex": index,
-        f"elementIndex{nesting}": index,
-    }
+class ElementNames(msgspec.Struct, frozen=True):
+    """How the variables of a foreach are called: each nesting has names of its own, too."""
+
+    element: str
+    index: str
+
+    @classmethod
+    def at(cls, nesting: int) -> "ElementNames":
+        return cls(f"element{nesting}", f"elementIndex{nesting}")
+
+    def bind(self, element: Json, index: int) -> JsonObject:
+        """The variables of one pass."""
+        return {
+            "element": element,
+            self.element: element,
+            "elementIndex": index,
+            self.index: index,
+        }

@@ -40,8 +40,10 @@ class Scope(dict[str, Json]):
 
     def child(self, **values: Json) -> "Scope":
         """A scope with more values; the new ones hide the old."""
-        made = Scope(self, {k: v for k, v in self._loaders.items() if k not in values})
+        made = Scope(self, self._loaders)
         made.update(values)
+        for name in made._loaders.keys() & values.keys():
+            del made._loaders[name]
         return made
 
     def lazy(self, loaders: Mapping[str, Loader]) -> "Scope":

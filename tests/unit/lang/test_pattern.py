@@ -17,6 +17,7 @@ def judge(pattern, resource):
 
 
 CONTAINERS = {"containers": [{"(image)": "nginx*", "pull": "Always"}]}
+PRIVILEGED = {"spec": {"containers": [{"=(security)": {"=(privileged)": "false"}}]}}
 
 OUTCOMES = [
     # maps
@@ -51,6 +52,28 @@ OUTCOMES = [
         {"containers": [{"image": "redis"}, {"image": "nginx", "pull": "Always"}]},
         "pass",
     ),
+    # maps of one key, inside each other
+    (PRIVILEGED, {"spec": {"containers": []}}, "pass"),
+    (PRIVILEGED, {"spec": {"containers": [{}, {"security": {}}]}}, "pass"),
+    (
+        PRIVILEGED,
+        {"spec": {"containers": [{"security": {"privileged": False}}, {"security": None}]}},
+        "/spec/containers/1/security/",
+    ),
+    (
+        PRIVILEGED,
+        {"spec": {"containers": [{}, {"security": {"privileged": True}}]}},
+        "/spec/containers/1/security/privileged/",
+    ),
+    (PRIVILEGED, {"spec": {"containers": [{}, "x"]}}, "/spec/containers/1/"),
+    (PRIVILEGED, {"spec": {"containers": {}}}, "/spec/containers/"),
+    (PRIVILEGED, {"spec": None}, "/spec/"),
+    ({"a": {"=(b)": {"c": "x"}}}, {"a": {}}, "pass"),
+    ({"a": {"=(b)": {"c": "x"}}}, {"a": {"b": {}}}, "/a/b/c/"),
+    ({"a": {"=(b)": {"c": "x"}}}, {"a": {"b": {"c": ["x", "x"]}}}, "pass"),
+    ({"a": {"=(b)": {"c": "x"}}}, {"a": {"b": {"c": ["x", "y"]}}}, "/a/b/c/"),
+    ({"=(a)": {"b": {"(c)": 1, "d": 2}}}, {"a": {"b": {"c": 3}}}, "skip"),
+    ({"=(a)": {"b": {"(c)": 1, "d": 2}}}, {"a": {"b": {"c": 1}}}, "/a/b/d/"),
     # an anchored key that is nowhere makes a failure elsewhere an error
     ({"l": [{"(a)": 1}, {}], "m": 2}, {"l": [{"b": 1}], "m": 3}, "skip"),
     (

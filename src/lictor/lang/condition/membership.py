@@ -17,55 +17,78 @@ from lictor.raw import Json
 
 Holds = Callable[[Json], bool]
 One = Callable[[str], bool | None]
+Many = Callable[[list[Json]], bool | None]
 Contains = Callable[[str], bool]
 Quantifier = Callable[[Iterable[bool]], bool]
 
 
 def build_in(value: Json) -> Holds:
     """Build In (old): every key is in the value, without wildcards."""
-    return _join(_compile_one(value, ranges=False), _compile_old_many(value, negated=False))
+    return _join(
+        lambda: _compile_one(value, ranges=False),
+        lambda: _compile_old_many(value, negated=False),
+    )
 
 
 def build_not_in(value: Json) -> Holds:
     """Build NotIn (old): some key is not in the value, without wildcards."""
-    one = _compile_one(value, ranges=False)
-    return _join(one, _compile_old_many(value, negated=True), negated=True)
+    return _join(
+        lambda: _compile_one(value, ranges=False),
+        lambda: _compile_old_many(value, negated=True),
+        negated=True,
+    )
 
 
 def build_any_in(value: Json) -> Holds:
     """Build AnyIn: some key is in the value."""
-    return _join(_compile_one(value), _compile_many(_widen(value), any, negated=False))
+    return _join(
+        lambda: _compile_one(value), lambda: _compile_many(_widen(value), any, negated=False)
+    )
 
 
 def build_any_not_in(value: Json) -> Holds:
     """Build AnyNotIn: some key is not in the value."""
-    many = _compile_many(_widen(value), any, negated=True)
-    return _join(_compile_one(value), many, negated=True)
+    return _join(
+        lambda: _compile_one(value),
+        lambda: _compile_many(_widen(value), any, negated=True),
+        negated=True,
+    )
 
 
 def build_all_in(value: Json) -> Holds:
     """Build AllIn: every key is in the value."""
-    return _join(_compile_one(value), _compile_many(value, all, negated=False))
+    return _join(lambda: _compile_one(value), lambda: _compile_many(value, all, negated=False))
 
 
 def build_all_not_in(value: Json) -> Holds:
     """Build AllNotIn: no key is in the value."""
-    many = _compile_many(value, all, negated=True)
-    return _join(_compile_one(value), many, negated=True)
+    return _join(
+        lambda: _compile_one(value), lambda: _compile_many(value, all, negated=True), negated=True
+    )
 
 
-def _join(one: One, many: Callable[[list[Json]], bool | None], *, negated: bool = False) -> Holds:
-    """Join what to do with a single key and with a list of keys."""
+def _join(
+    compile_one: Callable[[], One], compile_many: Callable[[], Many], *, negated: bool = False
+) -> Holds:
+    """Join what to do with a single key and with a list of keys.
+
+    Each is compiled for the first key of its sort: where the value is known only when a request
+    comes, there is but one key to ask about.
+    """
+    one: One | None = None
+    many: Many | None = None
 
     def holds(key: Json) -> bool:
+        nonlocal one, many
         if isinstance(key, list):
+            if many is None:
+                many = compile_many()
             return many(key) is True
-        if isinstance(key, str):
-            found = one(key)
-        elif isinstance(key, (int, float)):
-            found = one(print_value(key))
-        else:
+        if not isinstance(key, (str, int, float)):
             return False
+        if one is None:
+            one = compile_one()
+        found = one(key if isinstance(key, str) else print_value(key))
         return found is not None and found is not negated
 
     return holds
@@ -99,11 +122,14 @@ def _answer_nothing(key: Json) -> bool | None:  # noqa: ARG001
 def _compile_contains(texts: list[str]) -> Contains:
     """Look for a text among others, where either side may be a wildcard pattern."""
     known = frozenset(texts)
-    patterns = tuple(compile_wildcard(text) for text in texts if has_wildcard(text))
+    patterns: tuple[Contains, ...] | None = None
 
     def contains(text: str) -> bool:
+        nonlocal patterns
         if text in known:
             return True
+        if patterns is None:
+            patterns = tuple(compile_wildcard(each) for each in texts if has_wildcard(each))
         for matches in patterns:
             if matches(text):
                 return True
@@ -127,9 +153,7 @@ def _read_members(text: str, *, lenient: bool) -> list[str] | None:
     return texts if all(isinstance(member, str) for member in texts) else None
 
 
-def _compile_many(
-    value: Json, quantify: Quantifier, *, negated: bool
-) -> Callable[[list[Json]], bool | None]:
+def _compile_many(value: Json, quantify: Quantifier, *, negated: bool) -> Many:
     test = _compile_test(value, quantify, negated=negated)
     if test is None and not isinstance(value, str):
         return _answer_nothing
@@ -170,7 +194,7 @@ def _compile_range_test(value: str, quantify: Quantifier, *, negated: bool) -> C
     return lambda key: not is_within(key)
 
 
-def _compile_old_many(value: Json, *, negated: bool) -> Callable[[list[Json]], bool | None]:
+def _compile_old_many(value: Json, *, negated: bool) -> Many:
     members = _read_members(value, lenient=False) if isinstance(value, str) else value
     if not isinstance(members, list) or not all(isinstance(item, str) for item in members):
         members = None

@@ -115,6 +115,7 @@ __all__ = [
     "FUNCTIONS",
     "FoldingBudget",
     "FunctionSpec",
+    "NativeInteger",
     "Query",
     "compile_query",
     "parse_query",

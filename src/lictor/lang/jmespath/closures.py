@@ -108,7 +108,7 @@ def fetch_strict(keys: tuple[str, ...]) -> Run:
 
 def fetch_root(keys: tuple[str, ...]) -> Run:
     """Fetch from an object whose entries may load when first asked for; null where a key lacks."""
-    first, rest = keys[0], fetch_lenient(keys[1:])
+    first, rest = keys[0], keys[1:]
 
     def fetch(value: Json) -> Json:
         if not isinstance(value, dict):
@@ -118,7 +118,11 @@ def fetch_root(keys: tuple[str, ...]) -> Run:
             found = value[first]
         except KeyError:
             return None
-        return rest(found)
+        for key in rest:
+            if not isinstance(found, dict):
+                return None
+            found = found.get(key)
+        return found
 
     return fetch
 
@@ -135,6 +139,17 @@ def fetch_lenient(keys: tuple[str, ...]) -> Run:
                 return None
             value = value.get(key)
         return value
+
+    return fetch
+
+
+def fetch_each(keys: tuple[str, ...]) -> Run:
+    """Fetch several keys of one object, null for each that lacks: `[a, b, c]`."""
+
+    def fetch(value: Json) -> Json:
+        if isinstance(value, dict):
+            return list(map(value.get, keys))
+        return None if value is None else [None] * len(keys)
 
     return fetch
 
@@ -160,13 +175,20 @@ def project(source: Run, each: Run | None) -> Run:
 
     def projection(value: Json) -> Json:
         items = source(value)
-        if not isinstance(items, list):
-            return None
-        if each is None:
-            return [item for item in items if item is not None]
-        return [result for item in items if (result := each(item)) is not None]
+        return _apply(each, items) if isinstance(items, list) else None
 
     return projection
+
+
+def _apply(each: Run | None, items: list[Json]) -> list[Json]:
+    if each is None:
+        return [item for item in items if item is not None]
+    results = []
+    for item in items:
+        result = each(item)
+        if result is not None:
+            results.append(result)
+    return results
 
 
 def filter_items(source: Run, condition: Run, each: Run | None) -> Run:
@@ -188,20 +210,41 @@ def flatten(source: Run) -> Run:
     """Put the elements of arrays within an array in their place, one level deep."""
 
     def flat(value: Json) -> Json:
-        items = source(value)
-        if not isinstance(items, list):
+        try:
+            items = source(value)
+        except EvaluationError:
+            # As for all of these projections: any fault of what they look at is null.
             return None
-        result: list[Json] = []
-        for item in items:
-            if isinstance(item, list):
-                result.extend(item)
-            else:
-                result.append(item)
-            if len(result) > MAX_ITEMS:
-                raise TooLargeError("the result of [] would be too large")
-        return result
+        return _flatten(items) if isinstance(items, list) else None
 
     return flat
+
+
+def project_flat(source: Run, each: Run | None) -> Run:
+    """The same, and `each` applied to every element: the usual thing after `[]`, in one call."""
+
+    def projection(value: Json) -> Json:
+        try:
+            items = source(value)
+        except EvaluationError:
+            return None
+        return _apply(each, _flatten(items)) if isinstance(items, list) else None
+
+    return projection
+
+
+def _flatten(items: list[Json]) -> list[Json]:
+    result: list[Json] = []
+    for item in items:
+        if isinstance(item, list):
+            result.extend(item)
+            if len(result) > MAX_ITEMS:
+                break
+        else:
+            result.append(item)
+    if len(result) > MAX_ITEMS:
+        raise TooLargeError("the result of [] would be too large")
+    return result
 
 
 def project_values(source: Run, each: Run | None) -> Run:

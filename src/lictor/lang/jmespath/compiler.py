@@ -15,12 +15,14 @@ from lictor.lang.jmespath.closures import (
     Run,
     compile_call,
     cut,
+    fetch_each,
     fetch_lenient,
     fetch_root,
     fetch_strict,
     filter_items,
     flatten,
     project,
+    project_flat,
     project_values,
 )
 from lictor.lang.jmespath.functions import FUNCTIONS, FunctionSpec, JmesPathHost
@@ -185,6 +187,8 @@ class Compiler:
         return item
 
     def _multi_select_list(self, node: Node, *, root: bool) -> Run:
+        if not root and all(child.kind is NodeKind.FIELD for child in node.children):
+            return fetch_each(tuple(child.value for child in node.children))
         runs = tuple(self.lenient(child, root=root) for child in node.children)
         return lambda value: None if value is None else [run(value) for run in runs]
 
@@ -224,7 +228,8 @@ class Compiler:
 
         def either(value: Json) -> Json:
             first = left(value)
-            return right(value) if is_false(first) else first
+            # What is true for Python is true here; of the rest, only numbers are.
+            return first if first or not is_false(first) else right(value)
 
         return either
 
@@ -250,6 +255,8 @@ class Compiler:
     def _projection(self, node: Node, *, root: bool) -> Run:
         left, right = node.children
         each = None if right.kind is NodeKind.IDENTITY else self.lenient(right)
+        if left.kind is NodeKind.FLATTEN:
+            return project_flat(self.lenient(left.children[0], root=root), each)
         return project(self.lenient(left, root=root), each)
 
     def _filter(self, node: Node, *, root: bool) -> Run:
@@ -258,7 +265,7 @@ class Compiler:
         return filter_items(_forgive(self.lenient(left, root=root)), self.lenient(condition), each)
 
     def _flatten(self, node: Node, *, root: bool) -> Run:
-        return flatten(_forgive(self.lenient(node.children[0], root=root)))
+        return flatten(self.lenient(node.children[0], root=root))
 
     def _value_projection(self, node: Node, *, root: bool) -> Run:
         left, right = node.children

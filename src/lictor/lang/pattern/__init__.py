@@ -6,8 +6,8 @@ Variables are filled in before; no policy is known here, and no resource is chan
 from collections.abc import Callable
 
 from lictor.lang.pattern.anchor import check_shape, resolve_references
-from lictor.lang.pattern.mismatch import Mismatch, PatternFault
-from lictor.lang.pattern.tree import Comparison, Seen, compile_node
+from lictor.lang.pattern.mismatch import Comparison, Mismatch, PatternFault, Seen
+from lictor.lang.pattern.tree import compile_node
 from lictor.raw import Json
 
 __all__ = [

@@ -183,3 +183,21 @@ def holds_anchors(pattern: Json) -> bool:
                 return True
         return any(holds_anchors(value) for value in pattern.values())
     return isinstance(pattern, list) and any(holds_anchors(value) for value in pattern)
+
+
+# The only maps whose keys may hold wildcards, and only below `metadata`.
+_TAGS = frozenset(("labels", "annotations"))
+
+
+class MismatchPath(msgspec.Struct, frozen=True):
+    """Where in the pattern a map stands, which decides whether its keys are special."""
+
+    is_metadata: bool = False
+    is_tags: bool = False
+
+    def enter(self, key: str) -> "MismatchPath":
+        is_tags = self.is_metadata and key in _TAGS
+        return MismatchPath(is_metadata=key == "metadata", is_tags=is_tags)
+
+
+ANYWHERE = MismatchPath()

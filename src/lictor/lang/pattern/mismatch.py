@@ -45,6 +45,8 @@ class MismatchKind(IntEnum):
 
 
 Describe = Callable[[str], str]
+# Which anchored keys were there, as written in the pattern.
+Seen = dict[str, bool]
 
 
 class PatternFault(msgspec.Struct):
@@ -85,6 +87,9 @@ class PatternFault(msgspec.Struct):
         if self.skips or undecided:
             path = ""
         return Mismatch(path, self.tell, self.expected, self.found, self.skips)
+
+
+Comparison = Callable[[Json, Seen], PatternFault | None]
 
 
 def differ_in_value(expected: Json, found: Json) -> PatternFault:

@@ -9,11 +9,27 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from lictor.lang.pattern.anchor import CHECKED, Modifier, holds_anchors, parse_anchor, strip_anchor
+from lictor.lang.pattern.anchor import (
+    ANYWHERE,
+    CHECKED,
+    MismatchPath,
+    Modifier,
+    holds_anchors,
+    parse_anchor,
+    strip_anchor,
+)
+from lictor.lang.pattern.chain import (
+    compile_chain,
+    compile_leaf_chain,
+    compile_list_of_leaf_chains,
+    find_chain,
+)
 from lictor.lang.pattern.go_values import name_type
 from lictor.lang.pattern.mismatch import (
+    Comparison,
     MismatchKind,
     PatternFault,
+    Seen,
     differ_in_structure,
     differ_in_value,
     forbid_value,
@@ -27,26 +43,6 @@ from lictor.lang.pattern.mismatch import (
 from lictor.lang.pattern.scalar import Predicate, compile_scalar
 from lictor.lang.wildcard import compile_wildcard, has_wildcard
 from lictor.raw import Json
-
-Seen = dict[str, bool]
-Comparison = Callable[[Json, Seen], PatternFault | None]
-
-# The only maps whose keys may hold wildcards, and only below `metadata`.
-_TAGS = frozenset(("labels", "annotations"))
-
-
-class MismatchPath(msgspec.Struct, frozen=True):
-    """Where in the pattern a map stands, which decides whether its keys are special."""
-
-    is_metadata: bool = False
-    is_tags: bool = False
-
-    def enter(self, key: str) -> "MismatchPath":
-        is_tags = self.is_metadata and key in _TAGS
-        return MismatchPath(is_metadata=key == "metadata", is_tags=is_tags)
-
-
-ANYWHERE = MismatchPath()
 
 
 class PatternEntry(msgspec.Struct, frozen=True, eq=False):
@@ -63,7 +59,12 @@ class PatternEntry(msgspec.Struct, frozen=True, eq=False):
 def compile_node(pattern: Json, place: MismatchPath = ANYWHERE) -> Comparison:
     """Turn any part of a pattern, whose shape was checked, into a check."""
     if isinstance(pattern, dict):
-        return _compile_map(pattern, place)
+        chain = find_chain(pattern, place)
+        if not chain.steps:
+            return _compile_map(pattern, place)
+        if isinstance(chain.end, (dict, list)):
+            return compile_chain(chain, compile_node(chain.end, chain.place))
+        return compile_leaf_chain(chain, compile_scalar(chain.end))
     if isinstance(pattern, list):
         return _compile_list(pattern)
     return _compile_leaf(compile_scalar(pattern), pattern)
@@ -201,13 +202,16 @@ def _compile_anchored_map(
         recorded, anchored, plain = plan if find_plan is None else find_plan(value)
         for raw, key in recorded:
             seen[raw] = key in value or seen.get(raw, False)
-        skips: list[PatternFault] = []
+        # Made where something is wrong, which is rare.
+        skips: list[PatternFault] | None = None
         applied = False
         for key, modifier, judge, absence in anchored:
             fault = judge(value[key], seen) if key in value else absence
             if fault is None:
                 applied = True
-            elif _outweighs(_lift(fault, key, modifier), skips):
+                continue
+            skips = skips or []
+            if _outweighs(_lift(fault, key, modifier), skips):
                 return fault
         if skips and (not applied or _is_condition_among(skips)):
             return gather(skips)
@@ -281,6 +285,9 @@ def _compile_list(pattern: list[Json]) -> Comparison:
         return _compile_empty(pattern)
     if isinstance(pattern[0], dict):
         # Kyverno looks at the first element only; so do all who wrote policies for it.
+        chain = find_chain(pattern[0], ANYWHERE)
+        if chain.steps and not isinstance(chain.end, (dict, list)):
+            return compile_list_of_leaf_chains(pattern, chain, compile_scalar(chain.end))
         return _compile_list_of_maps(pattern, compile_node(pattern[0]))
     if isinstance(pattern[0], list):
         return _compile_list_of_lists(pattern, [compile_node(item) for item in pattern])
@@ -311,7 +318,7 @@ def _compile_list_of_maps(pattern: Json, judge: Comparison) -> Comparison:
     def check(value: Json, seen: Seen) -> PatternFault | None:
         if not isinstance(value, list):
             return lack_list(pattern, value)
-        skips: list[PatternFault] = []
+        skips: list[PatternFault] | None = None
         for index, item in enumerate(value):
             fault = judge(item, seen)
             if fault is None:
@@ -319,7 +326,7 @@ def _compile_list_of_maps(pattern: Json, judge: Comparison) -> Comparison:
             fault.below(str(index))
             if not fault.skips:
                 return fault
-            skips.append(fault)
+            skips = [*(skips or ()), fault]
         return gather(skips) if skips and len(skips) == len(value) else None
 
     return check
