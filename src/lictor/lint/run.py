@@ -1,7 +1,7 @@
 """Lints files: sorts their documents, runs the checks on each, and locates what they find."""
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -20,6 +20,7 @@ from lictor.lint.documents import (
 )
 from lictor.lint.documents_by_kind import LintContext, lint_document
 from lictor.lint.exceptions import KnownRules
+from lictor.lint.policy_conflicts import find_conflicts
 from lictor.lint.render import LintReport
 from lictor.lint.schema_kinds import KnownSchemas
 from lictor.lint.selection import CheckChooser, LintSelection, drop_ignored
@@ -55,6 +56,7 @@ def lint_texts(
         KnownSchemas(known),
         tuple(item.body for item in items if item.kind == "ClusterRole"),
     )
+    linter.conflicts = find_conflicts(items, linter.resource_names())
     findings = [finding for file in files for finding in chooser.keep(linter.lint(file))]
     unchecked = sum(item.is_raw for item in items)
     named = {finding.location.file for finding in findings}
@@ -89,12 +91,15 @@ class _Linter(msgspec.Struct):
     schemas: KnownSchemas
     cluster_roles: tuple[Json, ...]
     seen: set[tuple[Location, FieldPath, str]] = msgspec.field(default_factory=set)
+    # By file, what is only seen where policies are looked at together.
+    conflicts: Mapping[str, Sequence[Finding]] = msgspec.field(default_factory=dict)
 
     def lint(self, file: LintFile) -> list[Finding]:
         """Everything wrong with a file, in the order of lines, each thing once."""
         findings = [*file.findings, *check_duplicates(file)]
         for item in list_objects(file):
             findings.extend(self._lint_object(item))
+        findings.extend(self.conflicts.get(file.source, ()))
         findings = drop_ignored(file, findings)
         findings.sort(key=lambda finding: (finding.location.line, finding.location.column))
         return [finding for finding in findings if self._is_new(finding)]

@@ -28,7 +28,7 @@ _RULE = """\
         spec:
           containers:
           - name: "*"
-            resources: {{limits: {{memory: "<=1Gi"}}}}
+            resources: {{limits: {{shop.example/card-{number}: "<=1Gi"}}}}
 """
 CLASSIC = _CLASSIC + "".join(_RULE.format(number=number) for number in range(25))
 # Three mistakes in each rule.

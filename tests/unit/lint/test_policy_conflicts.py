@@ -1,0 +1,294 @@
+"""Policies that contradict or repeat each other: what is told is what the engine does."""
+
+import json
+import re
+import time
+
+import pytest
+import yaml
+
+import lictor
+from lictor.lint.run import lint_texts
+from lictor.offline.records import FILE_RECORDS
+
+
+def find(*policies, check=None):
+    """By check, the findings for policies that stand in files of their own."""
+    texts = [(f"{n}.yaml", yaml.safe_dump(each).encode()) for n, each in enumerate(policies, 1)]
+    found = lint_texts(texts, FILE_RECORDS).findings
+    checks = ("policy-conflict", "policy-subsumed")
+    return [each for each in found if each.check in checks and check in (None, each.check)]
+
+
+def classic(name, validate, kinds=("Deployment",), action="Audit", spec=None, **fields):
+    resources = fields.pop("resources", {})
+    match = {"any": [{"resources": {"kinds": list(kinds), **resources}}]}
+    rule = {"name": name, "match": match, "validate": {"message": "no", **validate}, **fields}
+    spec = {"validationFailureAction": action, "rules": [rule], **(spec or {})}
+    return make("kyverno.io/v1", "ClusterPolicy", name, spec)
+
+
+def make(api_version, kind, name, spec):
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def pattern(**spec):
+    return {"pattern": {"spec": spec}}
+
+
+def deny(key, operator, value):
+    condition = {"key": f"{{{{ {key} }}}}", "operator": operator, "value": value}
+    return {"deny": {"conditions": {"any": [condition]}}}
+
+
+def cel(name, *expressions, resources=("apps", "deployments"), operations=("CREATE",), **spec):
+    group, plural = resources
+    rule = {"apiGroups": [group], "apiVersions": ["v1"], "resources": [plural]}
+    spec = {
+        "matchConstraints": {"resourceRules": [{**rule, "operations": list(operations)}]},
+        "validations": [{"expression": each, "message": "no"} for each in expressions],
+        **spec,
+    }
+    return make("policies.kyverno.io/v1", "ValidatingPolicy", name, spec)
+
+
+def native(name, *expressions, **fields):
+    policy = cel(name, *expressions, **fields)
+    return {
+        **policy,
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{policy['kind'][:10]}AdmissionPolicy",
+    }
+
+
+REPLICAS = "request.object.spec.replicas"
+MANY = classic("many", pattern(replicas=">=3"))
+POD = ("Pod",)
+
+
+def judge(policy, resource):
+    engine = lictor.Engine(lictor.parse_policies(policy))
+    return engine.evaluate(resource).results[0].status
+
+
+def read_example(message):
+    """The resource that a message shows."""
+    start = message.index('{"apiVersion"')
+    return json.JSONDecoder().raw_decode(message[start:])[0]
+
+
+CONTRADICTIONS = [
+    (MANY, classic("few", pattern(replicas="<=2"))),
+    (MANY, classic("few", pattern(replicas=1))),
+    (MANY, classic("few", deny(REPLICAS, "GreaterThan", 2), kinds=("Deployment", "StatefulSet"))),
+    (MANY, cel("few", "object.spec.replicas < 3")),
+    (MANY, cel("few", "!has(object.spec.replicas) || object.spec.replicas <= 2")),
+    (MANY, cel("few", "has(object.spec.replicas) ? 2 >= object.spec.replicas : true")),
+    (MANY, native("few", "object.spec.replicas in [1, 2]")),
+    (MANY, classic("few", {"cel": {"expressions": [{"expression": "object.spec.replicas == 1"}]}})),
+    (MANY, classic("none", {"pattern": {"spec": {"X(replicas)": None}}})),
+    (
+        classic("on", pattern(hostNetwork=True), POD),
+        classic("off", pattern(**{"=(hostNetwork)": False}), POD),
+    ),
+    (
+        classic("on", pattern(securityContext={"runAsUser": ">0"}), POD),
+        classic("off", {"pattern": {"spec": {"X(securityContext)": None}}}, POD),
+    ),
+    (
+        classic("a", {"anyPattern": [pattern(type=each)["pattern"] for each in ("A", "B")]}, ("Service",)),
+        classic("b", pattern(type="C | D"), ("Service",)),
+    ),
+    (
+        classic("a", pattern(containers=[{"image": "here/*"}]), POD),
+        classic("b", pattern(containers=[{"image": "there/*"}]), POD),
+    ),
+    (
+        classic("a", pattern(replicas=">=3"), resources={"namespaces": ["prod-*"]}),
+        classic("b", pattern(replicas="<3"), resources={"namespaces": ["*-shop", "prod-?"]}),
+    ),
+    (
+        classic("a", pattern(replicas=">=3"), resources={"selector": {"matchLabels": {"tier": "web"}}}),
+        classic("b", pattern(replicas="<3"), resources={"namespaceSelector": {"matchLabels": {"env": "dev"}}}),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), CONTRADICTIONS)
+def test_contradictions_are_found(one, other):
+    [finding] = find(one, other, check="policy-conflict")
+    assert finding.location.file == "2.yaml"
+    assert "(1.yaml:" in finding.message
+
+
+@pytest.mark.parametrize(("one", "other"), CONTRADICTIONS[:-1])
+def test_the_example_is_refused_and_so_is_its_repair(one, other):
+    [finding] = find(one, other, check="policy-conflict")
+    resource = read_example(finding.message)
+    assert (judge(one, resource), judge(other, resource)) == ("pass", "fail")
+    with_value = re.search(r"; with ([\w.\[\]]+): (.+), that refuses it$", finding.message)
+    without = re.search(r"; without ([\w.\[\]]+), that refuses it$", finding.message)
+    path = (with_value or without)[1].replace("[]", "").split(".")
+    parent = resource
+    for step in path[:-1]:
+        parent = parent[step][0] if step == "containers" else parent[step]
+    if with_value:
+        parent[path[-1]] = json.loads(with_value[2])
+    else:
+        parent.pop(path[-1])
+    assert (judge(one, resource), judge(other, resource)) == ("fail", "pass")
+
+
+ONLY_ON_UPDATE = {"resources": {"operations": ["UPDATE"]}}
+LABELLED = {
+    "all": [
+        {"key": "{{ request.object.metadata.labels.x || '' }}", "operator": "Equals", "value": "y"}
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (MANY, classic("few", pattern(replicas="<=3"))),
+        (MANY, classic("few", pattern(replicas="<=2"), kinds=("StatefulSet",))),
+        (MANY, classic("many", pattern(replicas="<=2"))),  # of the same name: it takes its place
+        (MANY, classic("few", pattern(replicas="<=2"), preconditions=LABELLED)),
+        (MANY, classic("few", {"pattern": {"spec": {"(paused)": True, "replicas": "<=2"}}})),
+        (classic("a", pattern(replicas=1), **ONLY_ON_UPDATE), cel("b", "object.spec.replicas == 2")),
+        (
+            classic("a", pattern(replicas=1), resources={"namespaces": ["a"]}),
+            classic("b", pattern(replicas=2), resources={"namespaces": ["b*"]}),
+        ),
+        (
+            classic("a", pattern(replicas=1)),
+            classic("b", pattern(replicas=2), exclude={"any": [{"resources": {"kinds": ["Deployment"]}}]}),
+        ),
+        (
+            # What has another label is asked about by nobody.
+            classic("a", {"pattern": {"metadata": {"labels": {"x": "1"}}}}, resources={"selector": {"matchLabels": {"x": "?"}}}),
+            classic("b", {"pattern": {"metadata": {"labels": {"x": "2"}}}}, resources={"selector": {"matchLabels": {"x": "?"}}}),
+        ),
+        (
+            classic("a", pattern(**{"=(initContainers)": [{"image": "here/*"}]}), POD),
+            classic("b", pattern(**{"=(initContainers)": [{"image": "there/*"}]}), POD),
+        ),
+        (MANY, cel("few", "object.spec.replicas < 3", failurePolicy="Ignore")),
+        (MANY, cel("few", "object.spec.replicas < int('3')")),
+    ],
+)  # fmt: skip
+def test_no_contradiction_is_told(one, other):
+    assert find(one, other, check="policy-conflict") == []
+
+
+def test_rules_of_one_policy_contradict_each_other():
+    policy = classic("both", pattern(replicas=">=3"))
+    second = classic("few", pattern(replicas="<=2"))["spec"]["rules"][0]
+    policy["spec"]["rules"].append(second)
+    [finding] = find(policy)
+    assert "rule 'both' of ClusterPolicy both (line " in finding.message
+
+
+SUBSUMED = [
+    (MANY, classic("some", pattern(replicas=">=2"))),
+    (MANY, classic("some", pattern(replicas=">1"), resources={"namespaces": ["shop"]})),
+    (MANY, classic("some", deny(f"{REPLICAS} || `1`", "LessThan", 2))),
+    (MANY, cel("some", "object.spec.replicas > 1", validationActions=["Audit"])),
+    (MANY, classic("same", pattern(replicas=">=3"))),
+    (
+        classic("a", pattern(hostNetwork=False, hostPID=False), POD),
+        classic("b", pattern(**{"=(hostNetwork)": "false"}), POD),
+    ),
+    (
+        classic("a", pattern(containers=[{"image": "here/*"}]), POD),
+        cel("b", "object.spec.containers.all(c, !c.image.startsWith('there/'))",
+            resources=("", "pods"), validationActions=["Audit"]),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("strong", "weak"), SUBSUMED)
+def test_what_says_nothing_new_is_found(strong, weak):
+    [finding] = find(strong, weak)
+    assert (finding.check, finding.location.file) == ("policy-subsumed", "2.yaml")
+    resource = read_example(finding.message)
+    assert (judge(strong, resource), judge(weak, resource)) == ("fail", "fail")
+
+
+def test_the_weaker_one_is_told_of_wherever_it_stands():
+    weak = classic("some", pattern(replicas=">=2"))
+    [finding] = find(weak, MANY)
+    assert finding.location.file == "1.yaml"
+    assert "(2.yaml:" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("strong", "weak"),
+    [
+        (classic("a", pattern(replicas=">=2")), classic("b", pattern(replicas=">=2", paused=False))),
+        # One refuses where the other only reports.
+        (MANY, classic("some", pattern(replicas=">=2"), action="Enforce")),
+        (MANY, cel("some", "object.spec.replicas > 1")),
+        # The other is not asked about all of it.
+        (MANY, classic("some", pattern(replicas=">=2"), kinds=("Deployment", "StatefulSet"))),
+        (classic("a", pattern(replicas=3), preconditions=LABELLED), classic("b", pattern(replicas=">2"))),
+        (classic("a", pattern(replicas=3), spec={"background": False}), classic("b", pattern(replicas=">2"))),
+        (
+            classic("a", pattern(replicas=3), exclude={"any": [{"resources": {"namespaces": ["x"]}}]}),
+            classic("b", pattern(replicas=">2")),
+        ),
+        # Those who make Pods are asked about by one of them only.
+        (
+            classic("a", pattern(hostNetwork=False), ("Pod", "Service")),
+            classic("b", pattern(**{"=(hostNetwork)": "false"}), POD),
+        ),
+        # A policy of Kubernetes itself refuses nothing without a binding.
+        (native("a", "object.spec.replicas == 3", operations=["*"]), classic("b", pattern(replicas=">2"))),
+    ],
+)  # fmt: skip
+def test_what_says_something_new_is_left_alone(strong, weak):
+    found = find(strong, weak, check="policy-subsumed")
+    assert [each for each in found if each.location.file == "2.yaml"] == []
+
+
+def test_an_exception_makes_a_policy_refuse_less():
+    weak = classic("some", pattern(replicas=">=2"))
+    exception = make(
+        "kyverno.io/v2",
+        "PolicyException",
+        "x",
+        {"exceptions": [{"policyName": "many", "ruleNames": ["many"]}], "match": {"any": [{"resources": {"kinds": ["Deployment"]}}]}},
+    )  # fmt: skip
+    assert find(MANY, weak)
+    assert find(MANY, weak, exception) == []
+
+
+def test_a_bound_policy_of_kubernetes_counts():
+    strong = native("three", "object.spec.replicas == 3", operations=["*"])
+    weak = classic("some", pattern(replicas=">2"), resources={"operations": ["CREATE"]})
+    binding = make(
+        "admissionregistration.k8s.io/v1",
+        "ValidatingAdmissionPolicyBinding",
+        "x",
+        {"policyName": "three", "validationActions": ["Deny"]},
+    )
+    assert [each.check for each in find(strong, weak, binding)] == ["policy-subsumed"]
+
+
+def test_a_comment_lets_it_pass():
+    text = yaml.safe_dump_all([MANY, classic("few", pattern(replicas="<=2"))])
+    line = next(line for line in text.splitlines() if "<=2" in line)
+    quiet = text.replace(line, f"{line}  # lictor: ignore[LIC609]")
+    findings = lint_texts([("a.yaml", quiet.encode())], FILE_RECORDS).findings
+    assert {each.check for each in findings} == {"deprecated"}
+
+
+def test_many_policies_take_no_time_for_each_pair():
+    policies = []
+    for number in range(500):
+        policy = classic(f"p{number}", pattern(replicas=f">={number % 7}"), action="Audit")
+        policies.append((f"{number}.yaml", yaml.safe_dump(policy).encode()))
+    before = time.process_time()
+    found = lint_texts(policies, FILE_RECORDS).findings
+    assert time.process_time() - before < 8
+    assert {each.check for each in found if each.check.startswith("policy-")} == {"policy-subsumed"}
