@@ -112,7 +112,7 @@ def read_bytes(path: str) -> bytes:
     """The content of a file or of a pipe such as `<(command)`; an error names it."""
     try:
         found = os.stat(path)
-        _refuse_devices(path, found)
+        refuse_devices(path, found)
         if found.st_size > MAX_BYTES:
             raise LoadError(f"larger than {MAX_BYTES} bytes", where=path)
         with open(path, "rb") as stream:
@@ -134,7 +134,8 @@ def read_bounded(stream: BinaryIO, where: str) -> bytes:
     return b"".join(chunks)
 
 
-def _refuse_devices(path: str, found: os.stat_result) -> None:
+def refuse_devices(path: str, found: os.stat_result) -> None:
+    """Raise LoadError for a device, unless it is the one that is always empty."""
     is_device = stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode)
     # `/dev/null` is an empty file by tradition; others never end, or are somebody's keyboard.
     if is_device and found.st_rdev != os.stat(os.devnull).st_rdev:

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lictor.cli.apply_output import ApplyPrinter, PrinterFlags, print_summary, print_unusable
+from lictor.cli.apply_output import (
+    ApplyPrinter,
+    PrinterFlags,
+    print_summary,
+    print_unusable,
+    track,
+)
 from lictor.cli.color import wants_color
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes, slice_option
 from lictor.errors import LoadError
@@ -20,14 +26,12 @@ from lictor.offline.apply_plan import (
     parse_ttl,
 )
 from lictor.offline.apply_run import ApplyPlan, ApplyRun
-from lictor.offline.input_files import (
-    read_resource_texts,
-)
 from lictor.offline.policies import (
     LoadedPolicies,
     load_policy_files,
 )
 from lictor.offline.repositories import GitAccess
+from lictor.offline.resource_inputs import ResourceInputs, WatchShards, open_resources
 from lictor.offline.sources import (
     PolicySource,
     read_policies,
@@ -198,12 +202,12 @@ def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
     printer.add_files(files)
     policies = _load_policies(flags, printer, live)
     paths = flags.resource_paths if live is None else live.files
-    texts = tuple(read_resource_texts(paths, printer.say))
+    inputs = ResourceInputs(open_resources(paths, printer.say), watch=_choose_watch(flags))
     if live is None:
-        plan = make_plan(flags, policies, texts)
+        plan = make_plan(flags, policies, inputs)
     else:
         stored = () if flags.policies else live.load_exceptions()
-        plan = live.complete(make_plan(flags, policies, texts, stored))
+        plan = live.complete(make_plan(flags, policies, inputs, stored))
     for ignored in plan.requests.values.ignored_settings:
         click.echo(f"warning: --set {ignored}: not of the form NAME=VALUE, ignored", err=True)
     more = tuple(file.options for file in files)
@@ -217,6 +221,13 @@ def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
     if options.output is ApplyOutput.TEXT and not flags.quiet:
         print_summary(printer)
     return choose_exit_code(printer.counts, flags, printer)
+
+
+def _choose_watch(flags: ApplyFlags) -> WatchShards:
+    """Who is told how far reading got: nobody who wants to hear of nothing but failures."""
+    if flags.quiet:
+        return lambda shards, _: shards
+    return lambda shards, size: track(shards, size, "Reading", measure=lambda shard: shard.size)
 
 
 def _check_count(application: ApplyRun, paths: tuple[str, ...]) -> None:

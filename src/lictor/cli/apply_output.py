@@ -1,10 +1,11 @@
 """Prints what `apply` found: text, table, report, exceptions, Markdown, JUnit, SARIF or HTML."""
 
+import pickle
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TextIO, TypeVar, assert_never
+from typing import IO, TYPE_CHECKING, Final, TextIO, TypeVar, assert_never
 
 import click
 import msgspec
@@ -21,6 +22,7 @@ from lictor.offline.apply_outputs import (
 )
 from lictor.offline.apply_plan import OutputFile
 from lictor.offline.apply_run import ApplyRun, DocumentResult
+from lictor.offline.inputs import choose_folder
 from lictor.offline.policies import LoadedPolicies
 from lictor.offline.sources import SourceText
 from lictor.release import VERSION
@@ -30,6 +32,9 @@ from lictor.report.outcomes import TestOutcome
 from lictor.report.policy_report import ReportFormat, stream_report
 from lictor.report.summary import Counts, render_counts
 from lictor.report.yaml_text import render_yaml
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Item = TypeVar("Item")
 
@@ -43,9 +48,13 @@ def track(
     total: int | None = None,
     label: str = "Working",
     *,
+    measure: Callable[[Item], int] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Item]:
-    """Give the items on; after a second, show on stderr how far we are."""
+    """Give the items on; after a second, show on stderr how far we are, and how long it may take.
+
+    The total is a number of items, or of bytes if there is a measure for them.
+    """
     # Where results go to a terminal too, they show how far we are, and a bar would cut into them.
     if not _is_terminal(sys.stderr) or _is_terminal(sys.stdout):
         yield from items
@@ -53,36 +62,40 @@ def track(
     waiting = iter(items)
     deadline = clock() + PATIENCE_SECONDS
     done = 0
-    for item in waiting:
+    for count, item in enumerate(waiting, 1):
         yield item
-        done += 1
-        if done % _STRIDE == 0 and clock() > deadline:
+        done += measure(item) if measure else 1
+        if count % _STRIDE == 0 and clock() > deadline:
             break
     else:
         return
-    yield from _track_visibly(waiting, total, label, done)
+    with _show_progress(in_bytes=measure is not None) as progress:
+        task = progress.add_task(label, total=total, completed=done)
+        for item in waiting:
+            yield item
+            progress.advance(task, measure(item) if measure else 1)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def _track_visibly(
-    items: Iterator[Item], total: int | None, label: str, done: int
-) -> Iterator[Item]:
+def _show_progress(*, in_bytes: bool) -> "Progress":
+    from rich import progress
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console = Console(stderr=True)
-    # Rich would take stdout for its own, and print to the bar's stream what belongs into a file.
-    with Progress(
-        *columns, TimeElapsedColumn(), console=console, transient=True, redirect_stdout=False
-    ) as progress:
-        task = progress.add_task(label, total=total, completed=done)
-        for item in items:
-            yield item
-            progress.advance(task)
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn() if in_bytes else progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left"),
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        # Rich would take stdout for its own, and print to its stream what belongs into a file.
+        redirect_stdout=False,
+    )
 
 
 _DIVIDER = "-" * 70
@@ -119,6 +132,44 @@ def _create(path: str) -> TextIO:
         raise UsageError(f"failed to create file ({path}: {error.strerror})") from error
 
 
+# Formats that are written as results come; the others hold all of them anyway.
+_STREAMED: Final = frozenset(
+    {ApplyOutput.TEXT, ApplyOutput.REPORT, ApplyOutput.EXCEPTIONS, ApplyOutput.GITHUB}
+)
+_HELD_OUTPUTS: Final = 1000
+
+
+class OutputSpool:
+    """Outputs that wait for their file: in memory while they are few, else in a temporary file."""
+
+    def __init__(self, output: ApplyOutput) -> None:
+        self._is_streamed = output in _STREAMED
+        self._held: list[ResourceOutput] = []
+        self._file: IO[bytes] | None = None
+
+    def add(self, outputs: Sequence[ResourceOutput]) -> None:
+        """Take some more."""
+        self._held += outputs
+        if self._is_streamed and len(self._held) >= _HELD_OUTPUTS:
+            if self._file is None:
+                import tempfile
+
+                self._file = tempfile.TemporaryFile(dir=choose_folder())  # noqa: SIM115
+            pickle.dump(self._held, self._file, pickle.HIGHEST_PROTOCOL)
+            self._held = []
+
+    def take_all(self) -> Iterator[ResourceOutput]:
+        """All of them; nothing is kept."""
+        if self._file is not None:
+            with self._file as file:
+                end = file.tell()
+                file.seek(0)
+                while file.tell() < end:
+                    yield from pickle.load(file)  # noqa: S301  (we wrote it)
+        held, self._held = self._held, []
+        yield from held
+
+
 class PrinterFlags(msgspec.Struct, frozen=True):
     """How outputs are shown, whatever their form."""
 
@@ -142,7 +193,7 @@ class ApplyPrinter:
         self._out: TextIO | None = None
         self._files: ObjectFiles | None = None
         # Each with the outputs that are for it.
-        self._more: list[tuple[ApplyPrinter, list[ResourceOutput]]] = []
+        self._more: list[tuple[ApplyPrinter, OutputSpool]] = []
         self.counts = Counts()
         # Of all policies, for formats that show them.
         self.policy_texts: tuple[SourceText, ...] = ()
@@ -159,7 +210,7 @@ class ApplyPrinter:
         for file in files:
             printer = ApplyPrinter(file.options, replace(self._flags, color=False))
             printer.write_to(file.path)
-            self._more.append((printer, []))
+            self._more.append((printer, OutputSpool(file.options.output)))
 
     def _print(self, text: str) -> None:
         """Results: what a program reads."""
@@ -171,11 +222,14 @@ class ApplyPrinter:
 
     def print_all(self, application: ApplyRun, ttl: int) -> None:
         """Run, and print everything."""
-        judged = self._count(track(application.run(), application.count, "Judging"))
+        results = application.run()
+        if not self.is_quiet:
+            results = track(results, application.count, "Judging")
+        judged = self._count(results)
         self.print_outputs((each for found in judged for each in found.outputs), ttl)
-        for printer, outputs in self._more:
+        for printer, spool in self._more:
             printer.policy_texts = self.policy_texts
-            printer.print_outputs(outputs, ttl)
+            printer.print_outputs(spool.take_all(), ttl)
 
     def print_outputs(self, outputs: Iterable[ResourceOutput], ttl: int) -> None:
         """Print outputs in the form that was chosen, and close the file that they go to."""
@@ -190,7 +244,7 @@ class ApplyPrinter:
             case ApplyOutput.EXCEPTIONS:
                 self._print_exceptions(outputs, ttl)
             case ApplyOutput.SARIF | ApplyOutput.GITHUB:
-                self._print(_render_located(outputs, options))
+                self._print_located(outputs)
             case ApplyOutput.HTML:
                 self._print_html(outputs)
             case ApplyOutput.TABLE | ApplyOutput.MARKDOWN | ApplyOutput.JUNIT:
@@ -204,6 +258,8 @@ class ApplyPrinter:
         for found in judged:
             if found.problem:
                 click.echo(f"failed to apply policies on resource ({found.problem})", err=True)
+                # What could not be read was not judged: that is no success.
+                self.counts += Counts(errors=1)
             for note in found.notes:
                 if note not in self._notes and not self.is_quiet:
                     self._notes.add(note)
@@ -211,7 +267,7 @@ class ApplyPrinter:
             for output in found.outputs:
                 self.counts += output.counts
             for (_, kept), outputs in zip(self._more, found.more, strict=False):
-                kept.extend(outputs)
+                kept.add(outputs)
             yield found
 
     def _print_text(self, outputs: Iterable[ResourceOutput]) -> None:
@@ -270,6 +326,14 @@ class ApplyPrinter:
         for exception in build_exceptions(verdicts, ttl, audit_warn=self._options.audit_warn):
             text = render_json(exception) if is_json else render_yaml(exception)
             self._print(f"{text}\n" if is_json else f"---\n{text}\n")
+
+    def _print_located(self, outputs: Iterable[ResourceOutput]) -> None:
+        if self._options.output is ApplyOutput.SARIF:
+            self._print(_render_located(outputs, self._options))
+            return
+        for output in outputs:
+            if output.failures is not None:
+                self._print(_render_located((output,), self._options))
 
     def _print_html(self, outputs: Iterable[ResourceOutput]) -> None:
         from lictor.offline.html_report import HtmlReport

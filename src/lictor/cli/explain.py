@@ -21,7 +21,7 @@ from lictor.offline.policies import (
     load_exceptions,
 )
 from lictor.offline.requests import GivenValues, RequestFactory
-from lictor.offline.resources import LazyResources
+from lictor.offline.resources import LazyResources, find_in_texts
 from lictor.offline.sources import read_file
 from lictor.report.explanation import (
     MAX_SHOWN,
@@ -83,7 +83,8 @@ def explain(  # noqa: PLR0913  (one parameter per flag)
     values = load_values_file(values_file) if values_file else None
     texts = tuple(read_resource_texts(resource))
     caller = load_caller(userinfo) if userinfo else None
-    labels = read_namespace_labels(texts)
+    find = find_in_texts(texts)
+    labels = read_namespace_labels(find)
     requests = RequestFactory(GivenValues(values, settings), caller, labels)
     policies = load_explained_policies(arguments)
     params = tuple(load_resource_files(parameter_resource))
@@ -93,7 +94,7 @@ def explain(  # noqa: PLR0913  (one parameter per flag)
         objects=params or None,
         crds=policies.crds,
         registries=registries,
-        judged=LazyResources(texts),
+        judged=LazyResources(find),
     )
     given = load_context(context_file, given) if context_file else given
     exceptions = (*policies.exceptions, *load_exceptions(map(read_file, exception)))

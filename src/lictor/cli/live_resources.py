@@ -247,7 +247,7 @@ class LiveRun(msgspec.Struct, frozen=True):
         self, plan: ApplyPlan, options: OutputOptions, more: tuple[OutputOptions, ...] = ()
     ) -> ApplyRun:
         """The run on the given files, or else on the resources of the cluster."""
-        if self.files or plan.payloads:
+        if self.files or plan.modes:
             return ApplyRun(plan, options, more)
         started = time.monotonic()
         application = ClusterApplyRun(plan, (options, *more), self.cluster, self.choice, _warn)

@@ -7,7 +7,7 @@ from lictor.errors import UsageError
 from lictor.lang.duration import parse_duration
 from lictor.model.metadata import PolicyRecord
 from lictor.offline.apply_outputs import ApplyOutput, OutputOptions
-from lictor.offline.apply_run import ApplyPlan, select_documents
+from lictor.offline.apply_run import ApplyPlan
 from lictor.offline.input_files import (
     load_caller,
     load_context,
@@ -17,16 +17,17 @@ from lictor.offline.input_files import (
     read_definitions,
     read_namespace_labels,
 )
+from lictor.offline.inputs import KeptInput
 from lictor.offline.lookups import GivenObjects, choose_registries
 from lictor.offline.policies import (
     LoadedPolicies,
     load_exceptions,
 )
 from lictor.offline.requests import GivenValues, RequestFactory
+from lictor.offline.resource_inputs import ResourceInputs
 from lictor.offline.resources import LazyResources
 from lictor.offline.sources import (
     STDIN,
-    SourceText,
     read_any,
     read_file,
 )
@@ -199,26 +200,29 @@ def check_flags(flags: ApplyFlags) -> None:
 def make_plan(
     flags: ApplyFlags,
     policies: LoadedPolicies,
-    texts: tuple[SourceText, ...],
+    inputs: ResourceInputs,
     exceptions: tuple[PolicyRecord, ...] = (),
 ) -> ApplyPlan:
     """Load what the flags name; `exceptions` are those of a cluster."""
     caller = load_caller(flags.userinfo, accept_outdated=True) if flags.userinfo else None
     payloads = {"JSON": flags.json, "HTTP": flags.http_payload, "Envoy": flags.envoy_payload}
+    for mode, paths in payloads.items():
+        for text in map(read_any, paths):
+            inputs.add(KeptInput(text.path, text.content), mode)
     return ApplyPlan(
         policies=policies,
-        texts=texts,
-        requests=RequestFactory(_read_values(flags), caller, read_namespace_labels(texts)),
-        given=_collect_objects(flags, policies, texts),
-        exceptions=(*_find_exceptions(flags, policies, texts), *exceptions),
-        payloads={mode: tuple(map(read_any, paths)) for mode, paths in payloads.items() if paths},
+        inputs=inputs,
+        requests=RequestFactory(_read_values(flags), caller, read_namespace_labels(inputs.find)),
+        given=_collect_objects(flags, policies, inputs),
+        exceptions=(*_find_exceptions(flags, policies, inputs), *exceptions),
+        modes=tuple(mode for mode, paths in payloads.items() if paths),
         continue_on_fail=flags.continue_on_fail,
         processes=flags.parallel,
     )
 
 
 def _collect_objects(
-    flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[SourceText, ...]
+    flags: ApplyFlags, policies: LoadedPolicies, inputs: ResourceInputs
 ) -> GivenObjects:
     """The objects that policies may find, change, copy or take as parameters."""
     params = tuple(load_resource_files(flags.parameter_resource))
@@ -227,13 +231,13 @@ def _collect_objects(
     definitions = (
         *policies.crds,
         *load_definitions([flags.crd_path] if flags.crd_path.strip() else ()),
-        *read_definitions(select_documents(texts, b"CustomResourceDefinition")),
+        *read_definitions(inputs.select(b"CustomResourceDefinition")),
     )
     given = GivenObjects(
         objects=targets if target_paths or params else None,
         params=params,
         crds=definitions,
-        judged=LazyResources(texts),
+        judged=LazyResources(inputs.find),
         registries=choose_registries(network=flags.registry, layout=flags.image_layout),
     )
     return load_context(flags.context_file, given) if flags.context_file else given
@@ -245,10 +249,10 @@ def _read_values(flags: ApplyFlags) -> GivenValues:
 
 
 def _find_exceptions(
-    flags: ApplyFlags, policies: LoadedPolicies, texts: tuple[SourceText, ...]
+    flags: ApplyFlags, policies: LoadedPolicies, inputs: ResourceInputs
 ) -> tuple[PolicyRecord, ...]:
     if flags.exceptions_with_resources or flags.exceptions_within_resources:
-        found = load_exceptions(select_documents(texts, b"PolicyException"))
+        found = load_exceptions(inputs.select(b"PolicyException"))
     else:
         found = load_exceptions(map(read_file, flags.exception + flags.exceptions))
     return (*found, *policies.exceptions) if flags.exceptions_within_policies else found

@@ -1,57 +1,42 @@
 """A run of `apply`: policies are compiled once, documents evaluated one by one."""
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from lictor.engine import Engine
-from lictor.errors import LictorError
+from lictor.errors import LictorError, LoadError
 from lictor.families.registry import registry
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Needs
 from lictor.model.result import Verdict
 from lictor.offline.apply_outputs import OutputOptions, ResourceOutput, compile_output
 from lictor.offline.lookups import GivenObjects, OfflineLookups
-from lictor.offline.parallel import choose_processes, map_chunks, split_evenly
+from lictor.offline.parallel import choose_processes, map_chunks
 from lictor.offline.policies import LoadedPolicies
 from lictor.offline.programs import compile_for_payloads, compile_given, report_guessed_names
 from lictor.offline.requests import RequestFactory
-from lictor.offline.resources import (
-    DocumentSpan,
-    find_documents,
-    leave_tool_files,
-    parse_payloads,
-    parse_resources,
-)
-from lictor.offline.result_locations import LocateResult, ResultLocations, locate_nowhere
+from lictor.offline.resource_inputs import ResourceInputs
+from lictor.offline.resources import DocumentText, parse_document, parse_payloads
+from lictor.offline.result_locations import LocateResult, locate_nowhere, locate_results
+from lictor.offline.shards import Shard
 from lictor.offline.sources import SourceText
 from lictor.ports import Lookups
 from lictor.raw import JsonObject
 from lictor.report.summary import Counts
 
-_CHUNK_SIZE = 25
+_CHUNK = 25
 # Where registries are asked, documents wait at the same time instead of one after the other.
-_WAITING_CHUNK_SIZE = 256
+_WAITING_CHUNK = 256
 _WAITING_THREADS = 64
 # Resources are trees without cycles: looking for garbage more often finds nothing.
 _COLLECT_AFTER = 100_000
 
 
-class DocumentPosition(msgspec.Struct, frozen=True):
-    """The position of a document: which text, where in it, and what kind of payload it is."""
-
-    text: int
-    span: DocumentSpan
-    # Empty for resources; for payloads the mode of the policies that judge them.
-    mode: str = ""
-
-
 class DocumentResult(msgspec.Struct, frozen=True):
-    """The output for one document, its position, and the error if it could not be evaluated."""
+    """The output for one document, and the error if it could not be evaluated."""
 
-    # None where it comes from no file.
-    place: DocumentPosition | None
     outputs: tuple[ResourceOutput, ...] = ()
     # For each further form of output, in the order in which they were asked for.
     more: tuple[tuple[ResourceOutput, ...], ...] = ()
@@ -64,12 +49,13 @@ class ApplyPlan(msgspec.Struct, frozen=True):
     """What to evaluate, with which policies, and how."""
 
     policies: LoadedPolicies
-    texts: tuple[SourceText, ...]
+    # What is evaluated: resources, and payloads with the mode of the policies that judge them.
+    inputs: ResourceInputs
     requests: RequestFactory
     given: GivenObjects = msgspec.field(default_factory=GivenObjects)
     exceptions: tuple[PolicyRecord, ...] = ()
-    # Texts that are no resources, by the mode of the policies that judge them.
-    payloads: Mapping[str, tuple[SourceText, ...]] = msgspec.field(default_factory=dict)
+    # The modes of payloads.
+    modes: tuple[str, ...] = ()
     continue_on_fail: bool = False
     # Zero: as many processes as pay off.
     processes: int = 0
@@ -88,24 +74,17 @@ class ApplyRun:
         self._make_more = tuple(map(compile_output, more))
         self._engines = _make_engines(plan)
         self._tell_guess = report_guessed_names(plan.policies, plan.given)
-        sources = [("", plan.texts), *plan.payloads.items()]
-        self.texts = tuple(text for _, texts in sources for text in texts)
-        self._locations = ResultLocations(self.texts)
-        modes = [mode for mode, texts in sources for _ in texts]
-        self.places: list[DocumentPosition] = []
-        # What was left out, and why.
-        self.skipped: list[str] = []
-        for index, (text, mode) in enumerate(zip(self.texts, modes, strict=True)):
-            spans = find_documents(text.content)
-            if not mode:
-                spans, skipped = leave_tool_files(text, spans)
-                self.skipped += skipped
-            self.places += [DocumentPosition(index, span, mode) for span in spans]
+        self.inputs = plan.inputs
+
+    @property
+    def skipped(self) -> list[str]:
+        """What was left out, and why."""
+        return self.inputs.skipped
 
     @property
     def count(self) -> int:
         """The number of documents."""
-        return len(self.places)
+        return self.inputs.count
 
     @property
     def rule_count(self) -> int:
@@ -127,11 +106,11 @@ class ApplyRun:
     def run(self) -> Iterator[DocumentResult]:
         """Judge every document, in order; memory does not grow with their number."""
         waits = self._asks_registries()
-        chunks = split_evenly(self.places, _WAITING_CHUNK_SIZE if waits else _CHUNK_SIZE)
-        processes = choose_processes(len(self.places), self._plan.processes)
+        chunks = list(_group_shards(self.inputs.shards, _WAITING_CHUNK if waits else _CHUNK))
+        processes = choose_processes(self.count, self._plan.processes)
         gc.freeze()
         gc.set_threshold(_COLLECT_AFTER)
-        judge = self._judge_chunk_on_threads if waits else self._judge_chunk
+        judge = self._judge_on_threads if waits else self.judge_shards
         for answers in map_chunks(judge, chunks, processes):
             yield from answers
 
@@ -143,39 +122,47 @@ class ApplyRun:
             for rule in program.rules
         )
 
-    def _judge_chunk_on_threads(self, places: Sequence[DocumentPosition]) -> list[DocumentResult]:
+    def _judge_on_threads(self, shards: Sequence[Shard]) -> list[DocumentResult]:
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(min(_WAITING_THREADS, len(places))) as pool:
-            return list(pool.map(self._judge, places))
+        with ThreadPoolExecutor(_WAITING_THREADS) as pool:
+            found = (pool.map(self._judge, self._read(shard)) for shard in shards)
+            return [result for results in list(found) for result in results]
 
-    def _judge_chunk(self, places: Sequence[DocumentPosition]) -> list[DocumentResult]:
-        return [self._judge(place) for place in places]
+    def judge_shards(self, shards: Sequence[Shard]) -> list[DocumentResult]:
+        """The results of all documents of some shards, in order."""
+        return [self._judge(task) for shard in shards for task in self._read(shard)]
 
-    def _judge(self, place: DocumentPosition) -> DocumentResult:
-        text = self.texts[place.text]
+    def _read(self, shard: Shard) -> Iterator["_Task"]:
+        mode = self.inputs.modes[shard.source]
+        try:
+            for document in self.inputs.read(shard):
+                yield _Task(mode, document)
+        except LoadError as error:
+            yield _Task(mode, DocumentText(self.inputs.inputs[shard.source].path, b""), error)
+
+    def _judge(self, task: "_Task") -> DocumentResult:
         notes: list[str] = []
         try:
-            verdicts = list(self._judge_text(text, place, notes))
+            if task.fault is not None:
+                raise task.fault
+            verdicts = list(self._judge_document(task.document, task.mode, notes))
         except LictorError as error:
             if not self._plan.continue_on_fail:
                 raise
-            return DocumentResult(place, problem=str(error))
-        locate = self._locations.of_document(place.text, place.span)
+            return DocumentResult(problem=str(error))
+        locate = locate_results(task.document)
         located = [(verdict, locate(number)) for number, verdict in enumerate(verdicts)]
-        return self._make_result(place, located, tuple(notes))
+        return self._make_result(located, tuple(notes))
 
     def _make_result(
-        self,
-        place: DocumentPosition | None,
-        located: Sequence[tuple[Verdict, LocateResult]],
-        notes: tuple[str, ...] = (),
+        self, located: Sequence[tuple[Verdict, LocateResult]], notes: tuple[str, ...] = ()
     ) -> DocumentResult:
         outputs, *more = (
             tuple(make(verdict, locate) for verdict, locate in located)
             for make in (self._make_output, *self._make_more)
         )
-        return DocumentResult(place, outputs, tuple(more), notes=notes)
+        return DocumentResult(outputs, tuple(more), notes=notes)
 
     def _judge_object(self, resource: JsonObject) -> DocumentResult:
         """For an object that comes from no file."""
@@ -185,23 +172,22 @@ class ApplyRun:
         except LictorError as error:
             if not self._plan.continue_on_fail:
                 raise
-            return DocumentResult(None, problem=str(error))
-        return self._make_result(None, ((verdict, locate_nowhere),))
+            return DocumentResult(problem=str(error))
+        return self._make_result(((verdict, locate_nowhere),))
 
-    def _judge_text(
-        self, text: SourceText, place: DocumentPosition, notes: list[str]
+    def _judge_document(
+        self, document: DocumentText, mode: str, notes: list[str]
     ) -> Iterator[Verdict]:
-        if place.mode:
-            engine = self._engines[place.mode]
-            part = SourceText(text.path, text.content[place.span.start : place.span.end])
+        if mode:
+            engine = self._engines[mode]
+            part = SourceText(document.path, document.content)
             yield from (
-                engine.evaluate(payload.make_request(place.mode))
-                for payload in parse_payloads(part)
+                engine.evaluate(payload.make_request(mode)) for payload in parse_payloads(part)
             )
             return
         requests, engine = self._plan.requests, self._engines[""]
         adapt = requests.adapt
-        for resource in parse_resources(text.content, place.span, text.path):
+        for resource in parse_document(document):
             if self._plan.given.judged is not None:
                 self._plan.given.judged.judge(resource)
             request = requests.make_request(resource)
@@ -211,21 +197,32 @@ class ApplyRun:
             yield engine.evaluate(request, adapt=adapt)
 
 
+class _Task(msgspec.Struct, frozen=True):
+    """A document to judge, or why it could not be read."""
+
+    mode: str
+    document: DocumentText
+    fault: LoadError | None = None
+
+
+def _group_shards(shards: Iterable[Shard], documents: int) -> Iterator[list[Shard]]:
+    """The shards in groups of so many documents at least: a file may hold just one."""
+    group: list[Shard] = []
+    for shard in shards:
+        group.append(shard)
+        if sum(each.count for each in group) >= documents:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
 def _make_engines(plan: ApplyPlan) -> dict[str, Engine]:
     """The engine for resources, and one for each kind of payload."""
     lookups = plan.lookups or OfflineLookups(plan.requests.values, plan.given)
     policies, exceptions, given = plan.policies, plan.exceptions, plan.given
     engines = {"": Engine(compile_given(policies, exceptions, lookups, given))}
-    for mode in plan.payloads:
+    for mode in plan.modes:
         chosen = policies.of_mode(mode)
         engines[mode] = Engine(compile_for_payloads(chosen, exceptions, lookups, given))
     return engines
-
-
-def select_documents(texts: Iterable[SourceText], word: bytes) -> Iterator[SourceText]:
-    """The documents that hold a word, each as a text of its own; nothing is parsed."""
-    for text in texts:
-        for span in find_documents(text.content):
-            part = text.content[span.start : span.end]
-            if word in part:
-                yield SourceText(text.path, part)

@@ -16,7 +16,6 @@ from lictor.offline.lookups import GivenObjects, OfflineLookups
 from lictor.offline.policies import LoadedPolicies
 from lictor.offline.programs import choose_options
 from lictor.offline.requests import RequestFactory
-from lictor.offline.resources import load_resources
 from lictor.ports import Lookups
 from lictor.raw import Json, JsonObject
 from lictor.report.resource_name import name_resource
@@ -79,8 +78,8 @@ def list_cleanups(plan: ApplyPlan, find_resources: FindResources | None = None) 
 
 
 def _read_given(plan: ApplyPlan) -> FindResources:
-    resources = [r for text in plan.texts for r in load_resources(text.content, text.path)]
-    return lambda _: resources
+    """Read again for each policy: they are not held, as there may be many."""
+    return lambda _: plan.inputs.list_resources()
 
 
 def _list_policies(

@@ -1,7 +1,7 @@
 """Loads values, user info, context and cluster resource files, and CustomResourceDefinitions."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final, TypeVar
 
 import msgspec
@@ -23,10 +23,12 @@ from lictor.offline.records import (
     UserInfo,
     Values,
 )
+from lictor.offline.resource_inputs import tell_unreadable
 from lictor.offline.resources import (
-    LazyResources,
+    FindDocuments,
     find_documents,
     leave_tool_files,
+    parse_document,
     parse_resources,
 )
 from lictor.offline.sources import (
@@ -143,7 +145,6 @@ def read_cluster_resource(data: str | bytes, source: str) -> ClusterResource:
     return _load_first(data, source, ClusterResource)
 
 
-_DIVIDER = "-" * 70
 _OUTDATED = "uses a deprecated schema - please migrate to the latest format"
 
 
@@ -238,11 +239,7 @@ def read_resource_texts(
         try:
             yield from map(read_any, locate_resources((path,)))
         except LictorError as error:
-            # With the first path gone nothing might be judged at all, and a folder that gives
-            # nothing is the wrong one: no success must come of that.
-            if say is None or number == 0 or os.path.isdir(path):
-                raise
-            say(f"\n{_DIVIDER}\nfailed to load resources: {path}. \nerror: {error}\n{_DIVIDER}")
+            tell_unreadable(path, number, error, say)
 
 
 def load_resource_files(
@@ -259,15 +256,16 @@ def load_resource_files(
             yield from parse_resources(text.content, span, text.path)
 
 
-def read_namespace_labels(texts: Iterable[SourceText]) -> dict[str, Mapping[str, str]]:
-    """The labels of the Namespaces in texts, with the one that the API server adds."""
+def read_namespace_labels(find: FindDocuments) -> dict[str, Mapping[str, str]]:
+    """The labels of the Namespaces in files, with the one that the API server adds."""
     found: dict[str, Mapping[str, str]] = {}
-    for text in texts:
-        if b"Namespace" not in text.content:
-            continue
-        for each in LazyResources((text,), b"Namespace").resources:
-            metadata = each["metadata"]
-            name, labels = metadata.get("name"), metadata.get("labels") or {}
-            if (each["apiVersion"], each["kind"]) == ("v1", "Namespace") and isinstance(name, str):
-                found[name] = {**labels, "kubernetes.io/metadata.name": name}
+    for document in find(b"Namespace", False):  # noqa: FBT003
+        # A broken document is told where it is judged.
+        with suppress(LoadError):
+            for each in parse_document(document):
+                metadata = each["metadata"]
+                name, labels = metadata.get("name"), metadata.get("labels") or {}
+                is_namespace = (each["apiVersion"], each["kind"]) == ("v1", "Namespace")
+                if is_namespace and isinstance(name, str):
+                    found[name] = {**labels, "kubernetes.io/metadata.name": name}
     return found

@@ -29,6 +29,7 @@ from lictor.raw import Json, JsonObject
 
 _CORE_PATH = re.compile(r"^/api/(?P<version>[^/]+)/(?P<rest>.+)$")
 _GROUP_PATH = re.compile(r"^/apis/(?P<group>[^/]+)/(?P<version>[^/]+)/(?P<rest>.+)$")
+_PLURALS = ("ies", "es", "s")
 _KIND_PLURALS = {"Endpoints": "endpoints"}
 
 
@@ -52,10 +53,11 @@ class GivenObjects(msgspec.Struct, frozen=True):
     # What is itself judged in this run: it answers what nothing else does.
     judged: LazyResources | None = None
 
-    @property
-    def others(self) -> Sequence[JsonObject]:
-        """What is judged beside the resource that is judged now."""
-        return () if self.judged is None else self.judged.others
+    def others(self, word: str, *, ignore_case: bool = False) -> Sequence[JsonObject]:
+        """What is judged beside the resource that is judged now: objects that hold a word."""
+        if self.judged is None:
+            return ()
+        return self.judged.others(word.encode(), ignore_case=ignore_case)
 
 
 class OfflineLookups:
@@ -66,7 +68,7 @@ class OfflineLookups:
         self._given = given or GivenObjects()
 
     def config_map(self, namespace: str, name: str) -> JsonObject:
-        known = (*(self._given.cluster or ()), *self._given.others)
+        known = (*(self._given.cluster or ()), *self._given.others("ConfigMap"))
         for found in _select(known, "v1", "ConfigMap", namespace):
             if _metadata(found).get("name") == name:
                 return found
@@ -79,15 +81,28 @@ class OfflineLookups:
         is_service = bool(call.service_url) or call.method != "GET"
         if cluster is not None and is_service:
             raise LookupFailedError(f"no service to call offline: {call.service_url}")
+        path = "" if is_service else call.url_path
+        known = (*(cluster or ()), *self._list_others(path))
         try:
-            known = (*(cluster or ()), *self._given.others)
-            return _answer_path("" if is_service else call.url_path, known)
+            return _answer_path(path, known)
         except LookupFailedError as error:
             if cluster is not None:
                 raise
             # Of what nobody gave, nobody can say that a cluster does not have it.
             asked = call.url_path or call.service_url
             raise NotProvidedError(f"no cluster to ask for {asked}") from error
+
+    def _list_others(self, url_path: str) -> Sequence[JsonObject]:
+        """What is judged and may be of the kind that a path names."""
+        found = _parse_path(url_path)
+        if found is None or not found.plural:
+            return ()
+        named = builtin_names().of_resource(found.group, found.version, found.plural)
+        if named is not None and guess_plural(named.kind) == found.plural:
+            return self._given.others(named.kind)
+        # A plural ends in s, es or ies; how its kind is written, only the kind itself says.
+        ending = next((each for each in _PLURALS if found.plural.endswith(each)), "")
+        return self._given.others(found.plural.removesuffix(ending), ignore_case=True)
 
     def global_reference(self, name: str, namespace: str) -> Json:  # noqa: ARG002
         raise NotProvidedError(f"global context entry {name} was not given")
@@ -101,7 +116,7 @@ class OfflineLookups:
     def resource(self, api_version: str, kind: str, namespace: str, name: str) -> JsonObject | None:
         if (api_version, kind) == ("v1", "Namespace"):
             given = self._values.namespace(name)
-            given = given or _find_name(self._given.others, api_version, kind, name)
+            given = given or _find_name(self._given.others(kind), api_version, kind, name)
             if given is not None:
                 return given
         for found in self.resources(api_version, kind, namespace):
@@ -269,18 +284,35 @@ def _metadata(resource: JsonObject) -> JsonObject:
     return found if isinstance(found, dict) else {}
 
 
-def _answer_path(url_path: str, resources: Sequence[JsonObject]) -> Json:
-    parts = urlsplit(url_path)
-    found = _CORE_PATH.match(parts.path) or _GROUP_PATH.match(parts.path)
+class _ApiPath(msgspec.Struct, frozen=True):
+    """What a path of the Kubernetes API names; no name means all of them."""
+
+    group: str
+    version: str
+    namespace: str
+    plural: str
+    name: str
+
+
+def _parse_path(url_path: str) -> _ApiPath | None:
+    path = urlsplit(url_path).path
+    found = _CORE_PATH.match(path) or _GROUP_PATH.match(path)
     if found is None:
-        raise LookupFailedError(f"{url_path} is not a path of the Kubernetes API")
+        return None
     named = found.groupdict()
-    group, version = named.get("group") or "", named["version"]
-    namespace, plural, name = _split_rest([unquote(n) for n in named["rest"].split("/") if n])
-    of_kind = [r for r in resources if _is_of(r, group, version, plural)]
+    rest = _split_rest([unquote(n) for n in named["rest"].split("/") if n])
+    return _ApiPath(named.get("group") or "", named["version"], *rest)
+
+
+def _answer_path(url_path: str, resources: Sequence[JsonObject]) -> Json:
+    asked = _parse_path(url_path)
+    if asked is None:
+        raise LookupFailedError(f"{url_path} is not a path of the Kubernetes API")
+    namespace = asked.namespace
+    of_kind = [r for r in resources if _is_of(r, asked.group, asked.version, asked.plural)]
     kept = [r for r in of_kind if not namespace or _metadata(r).get("namespace") == namespace]
-    if name:
-        return _find_named(kept, name, url_path)
+    if asked.name:
+        return _find_named(kept, asked.name, url_path)
     if not of_kind:
         raise LookupFailedError(f"nothing was given for {url_path}")
     return _make_list(kept, of_kind[0])

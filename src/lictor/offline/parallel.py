@@ -65,11 +65,6 @@ def map_chunks(
             os.waitpid(process, 0)
 
 
-def split_evenly(tasks: Sequence[Task], size: int) -> list[Sequence[Task]]:
-    """The tasks in chunks of at most `size`."""
-    return [tasks[start : start + size] for start in range(0, len(tasks), size)]
-
-
 def _start_worker(
     work: Callable[[Sequence[Task]], Answer],
     chunks: Sequence[Sequence[Task]],

@@ -3,13 +3,13 @@
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from typing import Final, TypeAlias
 
 import msgspec
 
-from lictor.errors import LoadError
+from lictor.errors import LoadError, LookupFailedError
 from lictor.load.yaml import iter_documents
 from lictor.model.finding import FieldPath
 from lictor.model.request import GroupVersionKind, Request
@@ -57,6 +57,8 @@ _CONTENT = re.compile(rb"^[ \t]*[^#\s]", re.MULTILINE)
 # Maps that Helm charts leave empty (`annotations:`); a null there means an empty map.
 _MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "data", "stringData"})
 _MAX_DEPTH = 200
+# Resources that answer lookups are held in memory, at about ten times the size of their text.
+MAX_ANSWERING_BYTES: Final = 64 << 20
 
 
 class DocumentSpan(msgspec.Struct, frozen=True):
@@ -64,6 +66,16 @@ class DocumentSpan(msgspec.Struct, frozen=True):
 
     start: int
     end: int
+
+
+class DocumentText(msgspec.Struct, frozen=True):
+    """The text of one document, and where in its file it stands."""
+
+    path: str
+    content: bytes
+    # The lines of the file before it, and the characters of its first line before it.
+    line: int = 0
+    column: int = 0
 
 
 def find_documents(content: bytes) -> list[DocumentSpan]:
@@ -85,14 +97,15 @@ _TOOL_FILE = re.compile(r"(?:.*[-_.])?values(?:[-_.].*)?\.ya?ml|kustomization\.y
 
 
 def leave_tool_files(
-    text: SourceText, spans: list[DocumentSpan]
+    text: SourceText, spans: list[DocumentSpan], lines_before: int = 0
 ) -> tuple[list[DocumentSpan], list[str]]:
     """The documents but for settings of Helm, Kustomize and `test`, and what to say of those."""
     is_named = _TOOL_FILE.fullmatch(os.path.basename(text.path)) is not None
     if not is_named and not any(group.encode() in text.content for group in _TOOL_GROUPS):
         return spans, []
     skipped = [span for span in spans if _is_tool_file(text, span, is_named=is_named)]
-    lines = (text.content.count(b"\n", 0, span.start) + 1 for span in skipped)
+    first = lines_before + 1
+    lines = (text.content.count(b"\n", 0, span.start) + first for span in skipped)
     warnings = [f"{text.path}:{line}: is no resource but a tool's file, skipped" for line in lines]
     return [span for span in spans if span not in skipped], warnings
 
@@ -121,6 +134,16 @@ def parse_resources(content: bytes, span: DocumentSpan, path: str) -> Iterator[J
         raise _move_down(error, path, skipped) from error
 
 
+def parse_document(document: DocumentText) -> Iterator[JsonObject]:
+    """The same for a document by itself."""
+    path = document.path
+    try:
+        for found in iter_documents(document.content, path):
+            yield from _take_resources(found.body, f"{path}:{found.line}")
+    except LoadError as error:
+        raise _move_down(error, path, document.line, document.column) from error
+
+
 def list_resource_paths(body: Json) -> Iterator[tuple[FieldPath, Json]]:
     """Where in a document its resources stand, in the order in which they are read."""
     if isinstance(body, dict) and body.get("kind") == "List" and body.get("apiVersion") == "v1":
@@ -139,37 +162,73 @@ def load_resources(content: bytes, path: str) -> Iterator[JsonObject]:
         yield from parse_resources(content, span, path)
 
 
-class LazyResources:
-    """The resources of texts, read when someone first asks for them."""
+# The documents that hold a word, in any case where it is not to be the same.
+FindDocuments: TypeAlias = Callable[[bytes, bool], Iterable[DocumentText]]
 
-    def __init__(self, texts: Iterable[SourceText], word: bytes = b"") -> None:
-        self._texts = texts
-        # Only documents that hold this are read.
-        self._word = word
+
+def find_in_texts(texts: Sequence[SourceText]) -> FindDocuments:
+    """The documents of texts that are in memory."""
+
+    def find(word: bytes, ignore_case: bool) -> Iterator[DocumentText]:  # noqa: FBT001
+        for text in texts:
+            for span in find_documents(text.content):
+                part = text.content[span.start : span.end]
+                if holds_word(part, word, ignore_case=ignore_case):
+                    yield DocumentText(text.path, part)
+
+    return find
+
+
+def holds_word(content: bytes, word: bytes, *, ignore_case: bool) -> bool:
+    """Whether a word stands in a text."""
+    return word in content or (ignore_case and word.lower() in content.lower())
+
+
+class LazyResources:
+    """What is judged answers lookups too: read when someone first asks for such objects."""
+
+    def __init__(self, find: FindDocuments) -> None:
+        self._find = find
+        # None where there is too much of it.
+        self._known: dict[tuple[bytes, bool], tuple[JsonObject, ...] | None] = {}
+        self._size = 0
         # Documents are judged on several threads.
         self._judged = threading.local()
-
-    @cached_property
-    def resources(self) -> tuple[JsonObject, ...]:
-        """All of them; a broken document is told where it is judged."""
-        return tuple(each for text in self._texts for each in self._read(text))
-
-    def _read(self, text: SourceText) -> Iterator[JsonObject]:
-        for span in find_documents(text.content):
-            if text.content.find(self._word, span.start, span.end) < 0:
-                continue
-            with suppress(LoadError):
-                yield from parse_resources(text.content, span, text.path)
+        self._lock = threading.Lock()
 
     def judge(self, resource: JsonObject) -> None:
         """Which resource is judged from now on, on this thread."""
         self._judged.key = _identify(resource)
 
-    @property
-    def others(self) -> list[JsonObject]:
-        """All but the one that is judged: while it is created, a cluster does not have it yet."""
+    def others(self, word: bytes, *, ignore_case: bool = False) -> list[JsonObject]:
+        """The objects whose documents hold a word, and maybe more.
+
+        All but the one that is judged: while it is created, a cluster does not have it yet.
+        """
+        with self._lock:
+            if (word, ignore_case) not in self._known:
+                self._known[word, ignore_case] = self._read(word, ignore_case=ignore_case)
+        found = self._known[word, ignore_case]
+        if found is None:
+            raise LookupFailedError(
+                f"more than {MAX_ANSWERING_BYTES} bytes of the given resources could answer: give "
+                "those that policies ask for by --context-file, and judge the others in parts"
+            )
         own = getattr(self._judged, "key", None)
-        return [each for each in self.resources if _identify(each) != own]
+        return [each for each in found if _identify(each) != own]
+
+    def _read(self, word: bytes, *, ignore_case: bool) -> tuple[JsonObject, ...] | None:
+        found: list[JsonObject] = []
+        size = self._size
+        for document in self._find(word, ignore_case):
+            size += len(document.content)
+            if size > MAX_ANSWERING_BYTES:
+                return None
+            # A broken document is told where it is judged.
+            with suppress(LoadError):
+                found.extend(parse_document(document))
+        self._size = size
+        return tuple(found)
 
 
 def _identify(resource: JsonObject) -> tuple[Json, ...]:
@@ -178,11 +237,14 @@ def _identify(resource: JsonObject) -> tuple[Json, ...]:
     return (resource["apiVersion"], resource["kind"], *names)
 
 
-def _move_down(error: LoadError, path: str, lines: int) -> LoadError:
-    found = re.fullmatch(r":(\d+)(.*)", error.where.removeprefix(path), re.DOTALL)
+def _move_down(error: LoadError, path: str, lines: int, columns: int = 0) -> LoadError:
+    found = re.fullmatch(r":(\d+)(?::(\d+))?(.*)", error.where.removeprefix(path), re.DOTALL)
     if found is None:
         return error
-    return LoadError(error.message, where=f"{path}:{int(found[1]) + lines}{found[2]}")
+    # Only the first line of a document may begin behind something else.
+    moved = columns if found[1] == "1" else 0
+    column = f":{int(found[2]) + moved}" if found[2] else ""
+    return LoadError(error.message, where=f"{path}:{int(found[1]) + lines}{column}{found[3]}")
 
 
 def _take_resources(parsed: Json, where: str) -> Iterator[JsonObject]:

@@ -11,8 +11,7 @@ from lictor.lang.yaml.nodes import find_node
 from lictor.load.yaml import Document, iter_documents
 from lictor.model.finding import FieldPath, Location
 from lictor.model.result import Result
-from lictor.offline.resources import DocumentSpan, list_resource_paths
-from lictor.offline.sources import SourceText
+from lictor.offline.resources import DocumentText, list_resource_paths
 from lictor.raw import Json
 
 # Where a result points; None where its resource comes from no file.
@@ -35,54 +34,41 @@ class _Place(msgspec.Struct, frozen=True):
     resource: Json
 
 
-class ResultLocations:
-    """Finds results in texts. Only what failed is looked for: nothing is composed before."""
+def locate_results(document: DocumentText) -> Callable[[int], LocateResult]:
+    """For a number of a resource in a document, the function that finds its results.
 
-    def __init__(self, texts: tuple[SourceText, ...]) -> None:
-        self._texts = texts
-        # By text: an offset, and the lines before it.
-        self._counted: dict[int, tuple[int, int]] = {}
+    Only what failed is looked for: nothing is composed before.
+    """
+    places: list[_Place] = []
 
-    def of_document(self, text: int, span: DocumentSpan) -> Callable[[int], LocateResult]:
-        """For a number of a resource in the document, the function that finds its results."""
-        places: list[_Place] = []
+    def of_resource(number: int) -> LocateResult:
+        def locate(result: Result) -> Location | None:
+            if not places:
+                places.extend(_list_places(document))
+            return _locate(document, places[number], result)
 
-        def of_resource(number: int) -> LocateResult:
-            def locate(result: Result) -> Location | None:
-                if not places:
-                    places.extend(self._list_places(text, span))
-                return self._locate(text, span, places[number], result)
+        return locate
 
-            return locate
+    return of_resource
 
-        return of_resource
 
-    def _list_places(self, text: int, span: DocumentSpan) -> Iterator[_Place]:
-        source = self._texts[text]
-        part = source.content[span.start : span.end]
-        for document in iter_documents(part, source.path):
-            root = document.compose()
-            for path, resource in list_resource_paths(document.body):
-                yield _Place(document, root, path, resource)
+def _list_places(document: DocumentText) -> Iterator[_Place]:
+    for found in iter_documents(document.content, document.path):
+        root = found.compose()
+        for path, resource in list_resource_paths(found.body):
+            yield _Place(found, root, path, resource)
 
-    def _locate(self, text: int, span: DocumentSpan, place: _Place, result: Result) -> Location:
-        skipped = self._count_lines(text, span.start)
-        file = self._texts[text].path
-        if place.root is None:
-            return Location(file, skipped + place.document.line)
-        failed = result.failure.path if result.failure is not None else ""
-        path = (*place.path, *find_field(place.resource, failed))
-        mark = find_node(place.root, path).start_mark
-        return Location(file, skipped + place.document.first_line + mark.line, mark.column + 1)
 
-    def _count_lines(self, text: int, offset: int) -> int:
-        """The lines before an offset; counts on from the last one asked for."""
-        position, lines = self._counted.get(text, (0, 0))
-        if offset < position:
-            position, lines = 0, 0
-        lines += self._texts[text].content.count(b"\n", position, offset)
-        self._counted[text] = (offset, lines)
-        return lines
+def _locate(document: DocumentText, place: _Place, result: Result) -> Location:
+    if place.root is None:
+        return Location(document.path, document.line + place.document.line)
+    failed = result.failure.path if result.failure is not None else ""
+    path = (*place.path, *find_field(place.resource, failed))
+    mark = find_node(place.root, path).start_mark
+    line = place.document.first_line + mark.line
+    # Only the first line of a document may begin behind something else.
+    column = mark.column + 1 + (document.column if line == 1 else 0)
+    return Location(document.path, document.line + line, column)
 
 
 def find_field(resource: Json, path: str) -> FieldPath:

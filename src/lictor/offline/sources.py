@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -50,11 +51,16 @@ def read_file(path: str) -> SourceText:
     return SourceText(path, read_bytes(path))
 
 
-def read_stdin() -> SourceText:
-    """Read what is piped in."""
+def open_stdin() -> BinaryIO:
+    """What is piped in, not read yet."""
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("'-' means standard input, but nothing is piped in")
-    return SourceText(STDIN, read_bounded(sys.stdin.buffer, "standard input"))
+    return sys.stdin.buffer
+
+
+def read_stdin() -> SourceText:
+    """Read what is piped in."""
+    return SourceText(STDIN, read_bounded(open_stdin(), "standard input"))
 
 
 def fetch_url(url: str) -> SourceText:

@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 from lictor.errors import LoadError
-from lictor.offline.parallel import WorkerError, choose_processes, map_chunks, split_evenly
+from lictor.offline.parallel import WorkerError, choose_processes, map_chunks
+
+
+def split_evenly(tasks: list[int], size: int) -> list[list[int]]:
+    return [tasks[start : start + size] for start in range(0, len(tasks), size)]
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 7])

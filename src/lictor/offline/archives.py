@@ -1,0 +1,187 @@
+"""The files in tar and zip archives, and what gzip compressed, as inputs. Nothing is extracted.
+
+What an archive is, its first bytes tell, not its name. All that is taken from one is bounded: how
+much it unpacks to, by how many times it grows, and how many files it holds.
+"""
+
+import io
+import struct
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
+
+from lictor.errors import LoadError
+from lictor.files import OBJECT_ENDINGS, is_visible
+from lictor.offline.inputs import (
+    CopyBounds,
+    Input,
+    TemporaryCopy,
+    copy_stream,
+)
+
+if TYPE_CHECKING:
+    from tarfile import TarInfo
+    from zipfile import ZipInfo
+
+MEMBER_ENDINGS: Final = (*OBJECT_ENDINGS, ".jsonl", ".ndjson")
+MAX_UNPACKED_BYTES: Final = 16 << 30
+# Manifests shrink to a fiftieth; a file that grows by more than this was made to fill disks.
+MAX_GROWTH: Final = 250
+# Below this, growth harms nobody.
+_HARMLESS_BYTES: Final = 16 << 20
+MAX_MEMBERS: Final = 200_000
+# Headers and directories of archives are read at once.
+_MAX_READ: Final = 16 << 20
+_BLOCK: Final = 512
+_GZIP: Final = b"\x1f\x8b"
+_ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
+
+
+def unpack(given: Input, *, keep: bool = True) -> Iterator[Input]:
+    """The files in an archive, in its order; anything else as it is."""
+    head = given.read(0, min(_BLOCK, given.size))
+    if head.startswith(_GZIP):
+        given = _decompress(given, keep=keep)
+        head = given.read(0, min(_BLOCK, given.size))
+    if head.startswith(_ZIP):
+        yield from _check_count(_read_zip(given), given.path)
+    elif head[257:262] == b"ustar":
+        yield from _check_count(_read_tar(given), given.path)
+    else:
+        yield given
+
+
+def _check_count(found: Iterator[Input], archive: str) -> Iterator[Input]:
+    count = 0
+    for each in found:
+        count += 1
+        if count > MAX_MEMBERS:
+            raise LoadError(f"holds more than {MAX_MEMBERS} files", where=archive)
+        yield each
+    if not count:
+        endings = ", ".join(MEMBER_ENDINGS)
+        raise LoadError(f"there are no files with resources in it ({endings})", where=archive)
+
+
+class _InputStream(io.RawIOBase):
+    """An input as the file that readers of archives expect."""
+
+    def __init__(self, given: Input) -> None:
+        self._given = given
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._given.size}
+        self._position = max(starts[whence] + offset, 0)
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(self._given.size - self._position, 0)
+        size = left if size < 0 else min(size, left)
+        if size > _MAX_READ:
+            message = f"has a header or directory of {size} bytes, more than {_MAX_READ}"
+            raise LoadError(message, where=self._given.path)
+        found = self._given.read(self._position, self._position + size)
+        self._position += size
+        return found
+
+
+def _open(given: Input) -> BinaryIO:
+    return cast("BinaryIO", _InputStream(given))
+
+
+def _choose_bounds(archive: Input) -> CopyBounds:
+    """How many bytes may come out of an archive."""
+    limit = min(max(archive.size * MAX_GROWTH, _HARMLESS_BYTES), MAX_UNPACKED_BYTES)
+    refusal = (
+        f"unpacks to more than {limit} bytes: an archive may grow {MAX_GROWTH} times, and to "
+        f"{MAX_UNPACKED_BYTES} bytes; give its files instead"
+    )
+    return CopyBounds(limit, refusal)
+
+
+def _decompress(given: Input, *, keep: bool) -> Input:
+    import gzip
+    import zlib
+
+    bounds = _choose_bounds(given)
+    try:
+        with gzip.GzipFile(fileobj=_open(given)) as stream:
+            return copy_stream(cast("BinaryIO", stream), given.path, bounds, keep=keep)
+    except EOFError as error:
+        raise LoadError("the compressed file is cut off", where=given.path) from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise LoadError(f"is no sound gzip file ({error})", where=given.path) from error
+
+
+def _is_wanted(name: str, archive: str) -> bool:
+    """Whether a file holds resources; LoadError where its name leads elsewhere."""
+    path = PurePosixPath(name.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts:
+        raise LoadError(f"{name[:200]!r} leads out of the archive", where=archive)
+    return name.endswith(MEMBER_ENDINGS) and all(map(is_visible, path.parts))
+
+
+def _read_tar(given: Input) -> Iterator[Input]:
+    import tarfile
+
+    try:
+        with tarfile.open(fileobj=_open(given), mode="r:") as archive:
+            for member in archive:
+                if member.isdir():
+                    continue
+                if _is_wanted(member.name, given.path):
+                    yield _take_member(given, member)
+            _check_end(given, archive.offset)
+    except (tarfile.TarError, struct.error, ValueError, EOFError) as error:
+        raise LoadError(f"is no sound tar archive ({error})", where=given.path) from error
+
+
+def _take_member(given: Input, member: "TarInfo") -> Input:
+    path = f"{given.path}/{member.name}"
+    if not member.isreg() or member.sparse is not None:
+        raise LoadError("is a link or no plain file: it is not followed", where=path)
+    if member.offset_data + member.size > given.size:
+        raise LoadError("the archive is cut off in the middle of this file", where=path)
+    return given.part(path, member.offset_data, member.size)
+
+
+def _check_end(given: Input, offset: int) -> None:
+    """An archive ends with a block of zeros; without it, nobody knows what else was in it."""
+    block = given.read(min(offset, given.size), min(offset + _BLOCK, given.size))
+    if len(block) < _BLOCK or block.strip(b"\0"):
+        raise LoadError("the archive is cut off", where=given.path)
+
+
+def _read_zip(given: Input) -> Iterator[Input]:
+    import zipfile
+    import zlib
+
+    copy, bounds = TemporaryCopy(), _choose_bounds(given)
+    try:
+        with zipfile.ZipFile(_open(given)) as archive:
+            for member in archive.infolist():
+                if member.is_dir() or not _is_wanted(member.filename, given.path):
+                    continue
+                path = f"{given.path}/{member.filename}"
+                _check_member(member, path)
+                start = copy.size
+                with archive.open(member) as stream:
+                    copy.add(cast("BinaryIO", stream), path, bounds)
+                yield copy.part(path, start)
+    except (zipfile.BadZipFile, zlib.error, EOFError, struct.error, NotImplementedError) as error:
+        raise LoadError(f"is no sound zip archive ({error})", where=given.path) from error
+
+
+def _check_member(member: "ZipInfo", where: str) -> None:
+    if member.flag_bits & 1:
+        raise LoadError("is encrypted", where=where)
+    # The upper half holds the mode of Unix, where a link is 0o12.
+    if member.external_attr >> 28 == 0o12:
+        raise LoadError("is a link or no plain file: it is not followed", where=where)

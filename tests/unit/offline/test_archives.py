@@ -1,0 +1,159 @@
+"""Archives give their files as inputs, within bounds, and never what lies elsewhere."""
+
+import gzip
+import io
+import json
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from lictor.errors import LoadError
+from lictor.offline.archives import unpack
+from lictor.offline.inputs import Input, KeptInput, open_input
+from lictor.offline.resource_inputs import ResourceInputs
+
+PODS = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{n}"}} for n in range(6)]
+FILES = {
+    "README.md": b"no resources",
+    "a/first.yaml": b"".join(b"---\n" + json.dumps(pod).encode() + b"\n" for pod in PODS[:2]),
+    "a/.hidden.yaml": b"kind: [",
+    "b/list.json": json.dumps({"kind": "List", "items": PODS[2:4], "apiVersion": "v1"}).encode(),
+    "c.jsonl": b"".join(json.dumps(pod).encode() + b"\n" for pod in PODS[4:]),
+}
+
+
+def make_tar(files: dict[str, bytes], mode: Literal["w", "w:gz"] = "w") -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode=mode) as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return made.getvalue()
+
+
+def make_zip(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", method) as archive:
+        archive.mkdir("a")
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+def read_all(found: Input) -> bytes:
+    return found.read(0, found.size)
+
+
+ARCHIVES = {
+    "tar": make_tar(FILES),
+    "tar.gz": make_tar(FILES, "w:gz"),
+    "zip": make_zip(FILES),
+    "stored zip": make_zip(FILES, zipfile.ZIP_STORED),
+}
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+@pytest.mark.parametrize("content", ARCHIVES.values(), ids=ARCHIVES)
+def test_the_files_of_an_archive_are_judged(
+    tmp_path: Path, content: bytes, *, is_file: bool
+) -> None:
+    (tmp_path / "odd-name").write_bytes(content)
+    path = str(tmp_path / "odd-name")
+    found = ResourceInputs(unpack(open_input(path, keep=not is_file), keep=not is_file))
+    paths = [each.path.removeprefix(path) for each in found.inputs]
+    assert paths == ["/a/first.yaml", "/b/list.json", "/c.jsonl"]
+    assert list(found.list_resources()) == [
+        {**pod, "metadata": {**pod["metadata"], "namespace": "default"}} for pod in PODS
+    ]
+
+
+def test_a_compressed_file_is_read() -> None:
+    (found,) = unpack(KeptInput("f", gzip.compress(FILES["c.jsonl"])))
+    assert (found.path, read_all(found)) == ("f", FILES["c.jsonl"])
+
+
+LARGE = b"x" * (300 << 10)
+POD = b"kind: Pod\n"
+
+
+def make_tar_of(member: tarfile.TarInfo) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        archive.addfile(member)
+    return made.getvalue()
+
+
+def make_link(name: str, kind: bytes) -> bytes:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, "/etc/passwd"
+    return make_tar_of(member)
+
+
+def make_zipped_link() -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        member = zipfile.ZipInfo("a.yaml")
+        member.external_attr = 0o120777 << 16
+        archive.writestr(member, "/etc/passwd")
+    return made.getvalue()
+
+
+def make_encrypted() -> bytes:
+    content = bytearray(make_zip({"a.yaml": POD}))
+    content[content.index(b"PK\x01\x02", 100) + 8] |= 1
+    return bytes(content)
+
+
+def damage(content: bytes, offset: int) -> bytes:
+    return content[:offset] + bytes([content[offset] ^ 0xFF]) + content[offset + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (make_tar({"../a.yaml": POD}), "leads out of the archive"),
+        (make_tar({"a/../../b.txt": POD}), "leads out of the archive"),
+        (make_tar({"/etc/a.yaml": POD}), "leads out of the archive"),
+        (make_zip({"../a.yaml": POD}), "leads out of the archive"),
+        (make_zip({"a\\..\\..\\b.yaml": POD}), "leads out of the archive"),
+        (make_link("a.yaml", tarfile.SYMTYPE), "f/a.yaml: is a link"),
+        (make_link("a.yaml", tarfile.LNKTYPE), "f/a.yaml: is a link"),
+        (make_link("a.yaml", tarfile.FIFOTYPE), "f/a.yaml: is a link or no plain file"),
+        (make_zipped_link(), "f/a.yaml: is a link"),
+        (make_encrypted(), "f/a.yaml: is encrypted"),
+        (make_tar({"README.md": b""}), "no files with resources"),
+        (make_zip({"README.md": b""}), "no files with resources"),
+        # Cut off, at every place that a reader may take for the end.
+        (make_tar({"a.yaml": LARGE})[:10_000], "cut off"),
+        (make_tar({"a.yaml": LARGE})[: 512 + len(LARGE)], "cut off"),
+        (make_tar({"a.yaml": POD, "b.yaml": POD})[:1024], "cut off"),
+        (make_tar({"a.yaml": POD, "b.yaml": POD})[:1300], "cut off|no sound tar"),
+        (make_tar({"a.yaml": LARGE}, "w:gz")[:-20], "cut off"),
+        (gzip.compress(LARGE)[:-4], "cut off"),
+        (make_zip({"a.yaml": LARGE})[:-30], "no sound zip"),
+        (make_zip({"a.yaml": LARGE}, zipfile.ZIP_STORED)[: 200 << 10], "no sound zip"),
+        # Damaged.
+        (damage(gzip.compress(os.urandom(5000)), 2500), "no sound gzip|cut off"),
+        (damage(make_zip({"a.yaml": LARGE}, zipfile.ZIP_STORED), 9000), "no sound zip"),
+        # Made to fill disks.
+        (gzip.compress(bytes(64 << 20)), "unpacks to more than 16777216 bytes"),
+        (make_zip({"a.yaml": bytes(64 << 20)}), "unpacks to more than 16777216 bytes"),
+        (make_zip({f"{n}.yaml": bytes(4 << 20) for n in range(5)}), "unpacks to more than"),
+    ],
+)
+def test_what_is_refused(content: bytes, message: str) -> None:
+    with pytest.raises(LoadError, match=message):
+        list(unpack(KeptInput("f", content)))
+
+
+def test_a_header_that_claims_to_be_huge_is_not_read() -> None:
+    member = tarfile.TarInfo("a.yaml")
+    member.type, member.size = tarfile.XHDTYPE, 100 << 20
+    content = member.tobuf(tarfile.USTAR_FORMAT) + bytes(100 << 20)
+    with pytest.raises(LoadError, match="header or directory of"):
+        list(unpack(KeptInput("f", content)))
