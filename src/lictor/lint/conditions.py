@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from lictor.lang.condition import OPERATORS
+from lictor.lang.pattern.scalar import read_duration, read_quantity
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
+from lictor.lint.schema_values import is_no_amount, refuse_amount
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding
 
@@ -14,43 +16,55 @@ _REPLACED = {
     "Equal": "Equals",
     "NotEqual": "NotEquals",
 }
+_DURATION = "Duration"
+_ORDERS = ("GreaterThan", "LessThan", _DURATION)
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
 
 def check_rule_conditions(rule: Field) -> Iterator[Finding]:
     """All conditions of a rule."""
-    yield from check_conditions(rule["preconditions"])
-    yield from check_conditions(rule["validate"]["deny"]["conditions"])
-    for body in ("validate", "mutate", "generate"):
-        yield from _check_loops(rule[body]["foreach"])
-    for target in rule["mutate"]["targets"].each():
-        yield from check_conditions(target["preconditions"])
+    for conditions in list_rule_conditions(rule):
+        yield from check_conditions(conditions)
     for verification in rule["verifyImages"].each():
-        yield from check_conditions(verification["validate"]["deny"]["conditions"])
         for attestation in verification["attestations"].each():
             for conditions in attestation["conditions"].each():
                 yield from check_conditions(conditions)
 
 
-def _check_loops(loops: Field) -> Iterator[Finding]:
+def list_rule_conditions(rule: Field) -> Iterator[Field]:
+    """Where a rule has conditions about what its variables are; attestations have their own."""
+    yield rule["preconditions"]
+    yield rule["validate"]["deny"]["conditions"]
+    for body in ("validate", "mutate", "generate"):
+        yield from _list_loop_conditions(rule[body]["foreach"])
+    for target in rule["mutate"]["targets"].each():
+        yield target["preconditions"]
+    for verification in rule["verifyImages"].each():
+        yield verification["validate"]["deny"]["conditions"]
+
+
+def _list_loop_conditions(loops: Field) -> Iterator[Field]:
     for loop in loops.each():
-        yield from check_conditions(loop["preconditions"])
-        yield from check_conditions(loop["deny"]["conditions"])
-        yield from _check_loops(loop["foreach"])
+        yield loop["preconditions"]
+        yield loop["deny"]["conditions"]
+        yield from _list_loop_conditions(loop["foreach"])
 
 
 def check_conditions(conditions: Field) -> Iterator[Finding]:
     """A list of conditions, or an object of any and all, or a list of such objects."""
-    if conditions.is_object:
-        for name in ("any", "all"):
-            for condition in conditions[name].each():
-                yield from _check_condition(condition)
-    elif conditions.is_list:
-        for entry in conditions.each():
-            nested = entry["any"] or entry["all"]
-            yield from check_conditions(entry) if nested else _check_condition(entry)
-    elif conditions:
+    if conditions and not conditions.is_object and not conditions.is_list:
         yield flag("bad-condition", conditions.path, "expected any or all with conditions")
+    for condition in list_conditions(conditions):
+        yield from _check_condition(condition)
+
+
+def list_conditions(conditions: Field) -> Iterator[Field]:
+    """Every single condition."""
+    for name in ("any", "all"):
+        yield from conditions[name].each()
+    for entry in conditions.each():
+        nested = entry["any"] or entry["all"]
+        yield from list_conditions(entry) if nested else (entry,)
 
 
 def _check_condition(condition: Field) -> Iterator[Finding]:
@@ -61,8 +75,24 @@ def _check_condition(condition: Field) -> Iterator[Finding]:
         if condition[name].value is None or (name == "operator" and not condition[name].text):
             yield flag("bad-condition", condition.path, f'the condition has no "{name}"')
     yield from _check_operator(condition["operator"])
+    yield from _check_amount(condition)
     if condition["key"].text.replace(" ", "") == "{{request.operation}}":
         yield from _check_operations(condition["value"])
+
+
+def _check_amount(condition: Field) -> Iterator[Finding]:
+    """An operator that compares amounts, with something that is none: it holds for nothing."""
+    operator, value = condition["operator"].text, condition["value"]
+    if operator.startswith(_ORDERS) and is_no_amount(value.text):
+        yield refuse_amount(value)
+    # The older operators know durations only.
+    elif operator.startswith(_DURATION) and _is_quantity_only(value.text):
+        message = f'{operator} compares durations (1h, 30s), and "{value.text}" is none'
+        yield flag("bad-quantity", value.path, message)
+
+
+def _is_quantity_only(text: str) -> bool:
+    return read_quantity(text) is not None and read_duration(text) is None
 
 
 def _check_operator(operator: Field) -> Iterator[Finding]:

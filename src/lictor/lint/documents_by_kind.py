@@ -16,7 +16,7 @@ from lictor.lint.exceptions import (
 )
 from lictor.lint.policy import lint_policy
 from lictor.lint.schema_kinds import KnownSchemas
-from lictor.lint.schema_rules import check_rule_schemas
+from lictor.lint.schema_rules import check_cleanup_schemas, check_rule_schemas
 from lictor.model.finding import Finding
 from lictor.raw import Json
 
@@ -54,7 +54,10 @@ def check_classic_policy(body: Json, context: LintContext) -> Iterable[Finding]:
 
 def check_cleanup(body: Json, context: LintContext) -> Iterable[Finding]:
     """A cleanup policy."""
-    return lint_cleanup(body, context.schemas)
+    return [
+        *lint_cleanup(body, context.schemas),
+        *check_cleanup_schemas(body, context.schemas),
+    ]
 
 
 def check_exception(body: Json, context: LintContext) -> Iterable[Finding]:

@@ -20,13 +20,9 @@ from lictor.kubernetes.field_types import FieldType
 from lictor.lang.pattern.anchor import parse_anchor
 from lictor.lint.field import Field
 from lictor.lint.schema_kinds import FieldTypes, KnownSchemas
-from lictor.lint.schema_rules import (
-    find_roots,
-    infer_types,
-    list_loop_scopes,
-    read_target_subject,
-)
+from lictor.lint.schema_paths import infer_types
 from lictor.lint.schema_values import find_field
+from lictor.lint.schema_variables import find_roots, list_scopes, read_target_subject
 from lictor.model.finding import FieldPath
 from lictor.raw import Json
 
@@ -152,16 +148,16 @@ def _find_rule(policy: Json, path: FieldPath) -> Field | None:
 def _list_objects(rule: Field, schemas: KnownSchemas) -> list[tuple[Field, FieldTypes]]:
     """Where objects are written in a rule, and of which types they are."""
     subject = schemas.of_match(rule)
-    scopes = list_loop_scopes(rule, subject)
+    loops = [each for each in list_scopes(rule, subject, schemas) if each.is_loop]
     targets = list(rule["mutate"]["targets"].each())
     changed = read_target_subject(targets, schemas) if targets else subject
-    bodies = [(rule["validate"], subject.types), *((each.loop, each.elements) for each in scopes)]
+    bodies = [(rule["validate"], subject.types), *((each.part, each.elements) for each in loops)]
     objects = [
         (part, types)
         for body, types in bodies
         for part in (body["pattern"], *body["anyPattern"].each())
     ]
-    for body in (rule["mutate"], rule["generate"], *(each.loop for each in scopes)):
+    for body in (rule["mutate"], rule["generate"], *(each.part for each in loops)):
         objects.append((body["patchStrategicMerge"], changed.types))
         objects.append((body["data"], read_target_subject([body], schemas).types))
     return objects
@@ -178,5 +174,5 @@ def find_expression_types(
     rule = _find_rule(policy, path)
     if rule is None:
         return ()
-    subject = schemas.of_match(rule)
-    return infer_types(expression, find_roots(path, subject, list_loop_scopes(rule, subject)))
+    scopes = list_scopes(rule, schemas.of_match(rule), schemas)
+    return infer_types(expression, find_roots(path, scopes), are_variables=True)

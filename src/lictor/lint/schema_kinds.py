@@ -1,6 +1,7 @@
 """What do the objects that a rule is about look like? Built-in kinds, and those of given CRDs."""
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Final, TypeAlias
 
 import msgspec
@@ -8,6 +9,7 @@ import msgspec
 from lictor.kubernetes.custom_schemas import read_custom_form, read_custom_type
 from lictor.kubernetes.facts import load_section
 from lictor.kubernetes.field_types import ANYTHING, FieldType, find_field_type, find_metadata
+from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.kubernetes.schemas import Form, find_form
 from lictor.lang.kind_selector import KindSelector, compile_kind_selector, parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
@@ -40,14 +42,20 @@ class KnownSchemas:
     """Types by kind. Never changed; types of CRDs are read when first asked for."""
 
     def __init__(self, definitions: Iterable[Json] = ()) -> None:
+        self._definitions = tuple(definitions)
         # apiVersion and kind -> the schema; empty where the definition has none.
         self._custom = {
             (f"{group}/{name}", kind): version
-            for definition in definitions
+            for definition in self._definitions
             for group, kind, name, version in _list_versions(Field(definition))
         }
         self._types: dict[tuple[str, str], FieldType] = {}
         self._forms: dict[tuple[str, str], Form] = {}
+
+    @cached_property
+    def names(self) -> ResourceNames:
+        """Which kind is behind the name of a resource, also of the given definitions."""
+        return builtin_names().with_crds(self._definitions)
 
     def of_kind(self, api_version: str, kind: str) -> FieldType:
         """The type of a kind; of one that nobody knows, only the metadata are known."""

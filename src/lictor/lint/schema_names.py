@@ -10,6 +10,7 @@ from lictor.lint.field import Field
 from lictor.lint.kinds import known_kinds
 from lictor.lint.match import list_filters
 from lictor.lint.schema_kinds import KnownSchemas
+from lictor.lint.schema_variables import parse_api_path
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding
 
@@ -94,6 +95,17 @@ def _tell_absent(target: Field, known: Iterable[str]) -> Finding:
         message += f'; "{elsewhere[0]}" has one'
     meant = "" if elsewhere else suggest(kind, known) or suggest(kind, known_kinds())
     return flag(_CHECK, target["kind"].path, message, meant)
+
+
+def check_called_resource(url_path: Field, schemas: KnownSchemas) -> Iterator[Finding]:
+    """A resource that the API server does not have, where those of its group are known."""
+    path = parse_api_path(url_path.text)
+    if path is None or not path.is_plain or not builtin_names().knows_group(path.group):
+        return
+    if schemas.names.of_resource(path.group, path.version, path.resource) is None:
+        known = [each.resource for each in schemas.names.known if each.group == path.group]
+        message = f'there is no resource "{path.resource}" in the group "{path.group}"'
+        yield flag(_CHECK, url_path.path, message, suggest(path.resource, known))
 
 
 def is_plain(text: str) -> bool:

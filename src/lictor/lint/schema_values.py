@@ -164,7 +164,7 @@ def _check_leaf(part: Field, types: FieldTypes, place: _Place) -> Iterator[Findi
     leaves = tuple(each.element or each for each in types)
     if is_known(leaves) and not any(_may_fit(value, each) for each in leaves):
         if isinstance(value, str) and any(each.is_quantity for each in leaves):
-            yield _refuse_amount(part)
+            yield refuse_amount(part)
         else:
             yield _refuse(part, leaves, place, _write(value))
 
@@ -217,7 +217,7 @@ def check_amounts(pattern: Field) -> Iterator[Finding]:
         if leaf.text[:1] in ("<", ">") and not _is_filled_in(leaf.text):
             words = [split_operator(word) for word in _list_words(leaf.text)]
             if any(sign and sign != "!" and is_no_amount(operand) for sign, operand in words):
-                yield _refuse_amount(leaf)
+                yield refuse_amount(leaf)
 
 
 def is_no_amount(operand: str) -> bool:
@@ -227,22 +227,35 @@ def is_no_amount(operand: str) -> bool:
 
 
 _SUFFIXES = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "k", "M", "G", "T", "P", "E", "m", "u", "n")
-_WRITTEN = re.compile(r"^([<>=!]*\s*[0-9.]+)\s*([A-Za-z]+)$")
+_WRITTEN = re.compile(r"^([<>=!]*\s*)([0-9.]+)\s*([A-Za-z]+)$")
+# What people write for parts of a time; Go's durations know hours, minutes and seconds.
+_TIMES = {
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), (1, "s")),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), (1, "m")),
+    **dict.fromkeys(("hr", "hrs", "hour", "hours"), (1, "h")),
+    **dict.fromkeys(("d", "day", "days"), (24, "h")),
+    **dict.fromkeys(("w", "week", "weeks"), (168, "h")),
+}
 
 
-def _refuse_amount(part: Field) -> Finding:
+def refuse_amount(part: Field) -> Finding:
+    """A text that was meant as an amount, and is none."""
     message = f'"{part.text}" holds neither a number nor a quantity (1Gi, 500m) nor a duration (1h)'
     return flag("bad-quantity", part.path, message, suggest_amount(part.text))
 
 
 def suggest_amount(text: str) -> str:
-    """`1Gib` was meant as `1Gi`, and `500mb` as `500M`; empty where nobody can tell."""
+    """`1Gib` was meant as `1Gi`, `500mb` as `500M`, `2d` as `48h`; empty where nobody can tell."""
     written = _WRITTEN.match(text)
     if written is None:
         return ""
-    unit = written[2].lower().removesuffix("ytes").removesuffix("yte").removesuffix("b")
+    sign, number, word = written.groups()
+    if word.lower() in _TIMES and number.isdigit():
+        factor, unit = _TIMES[word.lower()]
+        return f"{sign}{int(number) * factor}{unit}"
+    unit = word.lower().removesuffix("ytes").removesuffix("yte").removesuffix("b")
     meant = next((each for each in _SUFFIXES if each.lower() == unit), "")
-    return f"{written[1]}{meant}" if meant else ""
+    return f"{sign}{number}{meant}" if meant else ""
 
 
 # --- values that become part of an object
@@ -259,7 +272,7 @@ def _check_literal(part: Field, types: FieldTypes, place: _Place) -> Iterator[Fi
         return
     is_amount = isinstance(value, str) and all(each.is_quantity for each in types)
     if is_amount and read_quantity(value) is None:
-        yield _refuse_amount(part)
+        yield refuse_amount(part)
 
 
 def _takes(each: FieldType, value: Json) -> bool:
