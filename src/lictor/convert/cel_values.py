@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.convert.cel_tests import Atom, Test, all_of, compare, render
+from lictor.convert.pod_places import choose_pod_field, name_pod_field, pod_variables
 from lictor.convert.writing import field, is_name, optional_field, quote, wrap
 from lictor.kubernetes.schemas import Form, find_form
 
@@ -202,6 +203,8 @@ class ResourceRoot(msgspec.Struct, frozen=True):
     operation: str = ""
     # Variables cannot be used: what they stand for is written out.
     inline: bool = False
+    # The Pod is named by variables that stand for its place in objects of all kinds.
+    shared: bool = False
 
     @property
     def place(self) -> CelValue:
@@ -228,6 +231,8 @@ class ResourceRoot(msgspec.Struct, frozen=True):
         shape = self.shape
         for step in (*pod, name):
             shape = shape.step(step)
+        if self.shared:
+            return CelValue(self._shared_field(name), shape, label=name)
         if self.root == EITHER:
             expression = _choose_field(pod, name)
             text = f"({expression})" if self.inline else f"variables.{name}"
@@ -237,6 +242,20 @@ class ResourceRoot(msgspec.Struct, frozen=True):
             return CelValue(text, shape, label=name)
         chain = f"(has({text}) ? optional.of({text}) : optional.none())"
         return CelValue(text, shape, (Atom(f"has({text})"),), chain, label=name)
+
+    def _shared_field(self, name: str) -> str:
+        if not self.inline:
+            return name_pod_field(self.root, name)
+        return f"({choose_pod_field(self.place.text, name)})"
+
+    def variables(self, *, is_strict: bool = False) -> dict[str, str]:
+        """The variables that paths from here may refer to."""
+        made = {"resource": _EITHER} if self.root == EITHER else {}
+        if self.shared:
+            return {**made, **pod_variables(self.root, is_strict=is_strict)}
+        if self.root != EITHER or self.pod is None:
+            return made
+        return {**made, **{name: _choose_field(self.pod, name) for name in _MOVED}}
 
 
 def _not_null(place: CelValue) -> CelValue:
@@ -256,13 +275,6 @@ def find_shape(kinds: list[tuple[str, str]]) -> ValueShape:
     forms = [find_form(api_version, kind) for api_version, kind in kinds]
     known = [form for form in forms if form is not None]
     return ValueShape(tuple(known)) if forms and len(known) == len(forms) else ANYTHING
-
-
-def either_variables(pod: tuple[str, ...] | None) -> dict[str, str]:
-    """The variables that EITHER refers to."""
-    if pod is None:
-        return {"resource": _EITHER}
-    return {"resource": _EITHER, **{name: _choose_field(pod, name) for name in _MOVED}}
 
 
 def _choose_field(pod: tuple[str, ...], name: str) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
-from lictor.convert.plan import ConversionContext
+from lictor.convert.plan import ConversionContext, PolicyForm
 from lictor.errors import CompileError
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.model.policy import Policy
@@ -40,11 +41,27 @@ _DOES = {
 def convert_policy(
     policy: Policy, target: ConversionTarget, names: ResourceNames, groups: Iterable[str] = ()
 ) -> Conversion:
-    """Convert a policy; CompileError says what in it has no equivalent."""
+    """Convert a policy, in its shortest form; CompileError says what in it has no equivalent."""
+    return list_conversions(policy, target, names, groups)[0]
+
+
+def list_conversions(
+    policy: Policy, target: ConversionTarget, names: ResourceNames, groups: Iterable[str] = ()
+) -> list[Conversion]:
+    """The forms that a policy can take, the shortest first."""
+    context = ConversionContext(policy, names, tuple(groups))
     try:
-        return _convert(policy, target, ConversionContext(policy, names, tuple(groups)))
+        forms = [_convert(policy, target, replace(context, form=form)) for form in PolicyForm]
     except RecursionError as error:
         raise CompileError("nested too deeply", where=policy.metadata.name) from error
+    *short, long = forms
+    if _measure(long) < _measure(short[0]):
+        return [long, *short]
+    return [form for index, form in enumerate(forms) if form not in forms[:index]]
+
+
+def _measure(form: Conversion) -> tuple[int, int]:
+    return len(form.documents), len(str(form.documents))
 
 
 def _convert(policy: Policy, target: ConversionTarget, context: ConversionContext) -> Conversion:

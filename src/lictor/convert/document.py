@@ -1,7 +1,8 @@
-"""The parts of a CEL policy: grouped rules, metadata, constraints, conditions, expressions."""
+"""The parts of a CEL policy: triggers of rules, metadata, constraints, conditions, expressions."""
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -10,8 +11,9 @@ from lictor.convert.cel_tests import FALSE, TRUE, Test, render
 from lictor.convert.cel_values import ResourceRoot, find_shape
 from lictor.convert.condition import translate_conditions
 from lictor.convert.context import bind_context
-from lictor.convert.plan import ConversionContext, RulePlan, plan_validate
-from lictor.convert.selection import ResolvedKind, resource_rules, select, translate_match
+from lictor.convert.plan import ConversionContext
+from lictor.convert.rule_group import RuleGroup
+from lictor.convert.selection import ResolvedKind, resource_rules, select, translate_match_for
 from lictor.convert.value import ExpressionScope
 from lictor.convert.writing import PolicyVariables
 from lictor.errors import CompileError
@@ -22,78 +24,13 @@ from lictor.model.policy import Policy, Rule
 from lictor.model.result import Action
 from lictor.raw import JsonObject
 
-_VARIABLE = re.compile(r"\bvariables\.([A-Za-z_][A-Za-z0-9_]*)")
 _MADE = "autogen-"
 
 
-class RuleGroup(msgspec.Struct, frozen=True):
-    """The parts of one CEL policy."""
-
-    rules: tuple[str, ...]
-    kinds: tuple[ResolvedKind, ...]
-    operations: tuple[str, ...]
-    pod: tuple[str, ...] | None
-    namespace_selector: JsonObject | None
-    conditions: tuple[tuple[str, str], ...]
-    variables: tuple[tuple[str, str], ...]
-    validations: tuple[JsonObject, ...]
-    audit_annotations: tuple[JsonObject, ...]
-    params: JsonObject | None
-    action: Action
-
-    @property
-    def texts(self) -> list[str]:
-        """All expressions, in order."""
-        return [
-            *(text for _, text in self.conditions),
-            *(text for _, text in self.variables),
-            *(str(each.get(k, "")) for each in self.validations for k in _EXPRESSIONS),
-            *(str(each["valueExpression"]) for each in self.audit_annotations),
-        ]
+RuleInPod: TypeAlias = tuple[Rule, tuple[str, ...] | None]
 
 
-_EXPRESSIONS = ("expression", "messageExpression")
-
-
-def group_rules(context: ConversionContext) -> tuple[list[RuleGroup], tuple[str, ...]]:
-    """The validate rules of a policy, with those for pod controllers, in groups."""
-    plans, hoisted = _plan_all(context)
-    groups: list[RuleGroup] = []
-    for plan in plans:
-        known = [*hoisted[plan.pod].expressions.items(), *plan.variables]
-        made = _group(plan, tuple(_used(plan, known)))
-        place = next((i for i, each in enumerate(groups) if _agree(each, made)), None)
-        if place is None:
-            groups.append(made)
-        else:
-            groups[place] = _merge(groups[place], made)
-    notes = [f"rule {plan.rule}: {note}" for plan in plans for note in plan.notes]
-    guesses = {kind.kind: kind for plan in plans for kind in plan.kinds if kind.guessed}
-    notes += [
-        f"nobody told the resource name of {kind.kind}: {kind.resource} is the usual plural"
-        for kind in guesses.values()
-    ]
-    return groups, tuple(dict.fromkeys(notes))
-
-
-def _plan_all(
-    context: ConversionContext,
-) -> tuple[list[RulePlan], dict[tuple[str, ...] | None, PolicyVariables]]:
-    hoisted: dict[tuple[str, ...] | None, PolicyVariables] = {}
-    plans = []
-    for rule, pod in list_rules(context):
-        if rule.validate is None:
-            continue
-        try:
-            plans.append(
-                plan_validate(rule, pod, hoisted.setdefault(pod, PolicyVariables()), context)
-            )
-        except CompileError as error:
-            raise CompileError(error.message, where=f"rule {rule.name}") from error
-    return plans, hoisted
-
-
-def list_rules(context: ConversionContext) -> Iterator[tuple[Rule, tuple[str, ...] | None]]:
+def list_rules(context: ConversionContext) -> Iterator[RuleInPod]:
     """All rules, each with the path of the Pod that it is about; None if it is about none."""
     written = context.policy.spec.rules
     rules = expand_rules(context.policy)
@@ -108,56 +45,9 @@ def list_rules(context: ConversionContext) -> Iterator[tuple[Rule, tuple[str, ..
             yield rule, IN_TEMPLATE.path
 
 
-def _used(plan: RulePlan, known: list[tuple[str, str]]) -> Iterable[tuple[str, str]]:
-    texts = [str(each.get(k, "")) for each in plan.validations for k in _EXPRESSIONS]
-    texts += [text for _, text in plan.variables]
-    texts += [str(each["valueExpression"]) for each in plan.audit_annotations]
-    wanted: set[str] = set()
-    pending = {name for text in texts for name in _VARIABLE.findall(text)}
-    expressions = dict(known)
-    while pending:
-        name = pending.pop()
-        wanted.add(name)
-        pending |= set(_VARIABLE.findall(expressions.get(name, ""))) - wanted
-    return [(name, text) for name, text in known if name in wanted]
-
-
-def _group(plan: RulePlan, variables: tuple[tuple[str, str], ...]) -> RuleGroup:
-    return RuleGroup(
-        (plan.rule,),
-        plan.kinds,
-        plan.operations,
-        plan.pod,
-        plan.namespace_selector,
-        plan.conditions,
-        variables,
-        plan.validations,
-        plan.audit_annotations,
-        plan.params,
-        plan.action,
-    )
-
-
-def _agree(one: RuleGroup, other: RuleGroup) -> bool:
-    fields = ("kinds", "operations", "pod", "namespace_selector", "conditions", "params", "action")
-    if any(getattr(one, field) != getattr(other, field) for field in fields):
-        return False
-    mine = dict(one.variables)
-    keys = {each["key"] for each in one.audit_annotations}
-    return all(mine.get(name, text) == text for name, text in other.variables) and not any(
-        each["key"] in keys for each in other.audit_annotations
-    )
-
-
-def _merge(one: RuleGroup, other: RuleGroup) -> RuleGroup:
-    variables = {**dict(one.variables), **dict(other.variables)}
-    return msgspec.structs.replace(
-        one,
-        rules=(*one.rules, *other.rules),
-        variables=tuple(variables.items()),
-        validations=(*one.validations, *other.validations),
-        audit_annotations=(*one.audit_annotations, *other.audit_annotations),
-    )
+def split_made_name(rule: str) -> str:
+    """The name of the rule from which a rule for Pod controllers was made."""
+    return rule.removeprefix(f"{_MADE}cronjob-").removeprefix(_MADE)
 
 
 _ROLES = "rbac.authorization.k8s.io"
@@ -209,7 +99,7 @@ def find_trigger(
         raise CompileError("a rule that concerns no request")
     asked = [ask(operation) for operation in operations]
     condition = asked[0] if all(test == asked[0] for test in asked) else ask("")
-    match = translate_match(rule, selection.kinds, subject)
+    match = translate_match_for(rule, selection.kinds, subject, operations)
     return RuleTrigger(
         selection.kinds,
         operations,
@@ -229,8 +119,10 @@ def _name(match: Test, asked: Test, rule: Rule) -> Iterable[tuple[str, str]]:
 
 _NOT_COPIED = frozenset((ANNOTATION, "kubectl.kubernetes.io/last-applied-configuration"))
 _LONG_LINE = 90
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[()\[\]{}]| && | \|\| | \+ |.', re.DOTALL)
-_BREAKS = (" && ", " || ", " + ")
+_TOKEN = re.compile(
+    r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[()\[\]{}]| && | \|\| | \+ | : |.""", re.DOTALL
+)
+_BREAKS = (" && ", " || ", " + ", " : ")
 
 
 def write_metadata(policy: Policy, name: str) -> JsonObject:
@@ -246,21 +138,6 @@ def write_metadata(policy: Policy, name: str) -> JsonObject:
     return metadata
 
 
-def name_group(policy: Policy, group: RuleGroup, groups: Iterable[RuleGroup]) -> str:
-    """The name of a group's policy: the old name, with a suffix if there are several groups."""
-    name = policy.metadata.name
-    siblings = [each for each in groups if each.pod == group.pod or not (each.pod and group.pod)]
-    alike = [each for each in siblings if bool(each.pod) == bool(group.pod)]
-    parts = [name]
-    if len(alike) > 1:
-        rule = group.rules[0]
-        parts.append(rule.removeprefix("autogen-cronjob-").removeprefix("autogen-"))
-    if group.pod:
-        parts.append("cronjobs" if "jobTemplate" in group.pod else "controllers")
-    made = "-".join(parts).lower()
-    return re.sub(r"[^a-z0-9.-]+", "-", made)[:253].strip("-.")
-
-
 def write_constraints(group: RuleGroup) -> JsonObject:
     """`matchConstraints`."""
     constraints: JsonObject = {"resourceRules": resource_rules(group.kinds, group.operations)}
@@ -273,7 +150,9 @@ def write_expressions(policy: Policy, group: RuleGroup) -> JsonObject:
     """Conditions, variables, validations and audit annotations."""
     spec: JsonObject = {}
     configuration = policy.spec.webhook_configuration
-    conditions = [{"name": name, "expression": fold(text)} for name, text in group.conditions]
+    conditions: list[JsonObject] = [
+        {"name": name, "expression": fold(render(test))} for name, test in group.conditions
+    ]
     if configuration is not None:
         conditions += [
             {"name": each.name, "expression": each.expression}
@@ -319,11 +198,34 @@ def _fold_all(validation: JsonObject) -> JsonObject:
 
 
 def fold(text: str) -> str:
-    """Break a long expression at its outermost `&&` and `||`."""
-    if len(text) <= _LONG_LINE or "\n" in text:
-        return text
-    depth, made = 0, []
+    """Break a long expression at its outermost `&&`, `||`, `+` and `:`, and what is left again."""
+    return text if "\n" in text else "\n".join(_fold_lines(text, ""))
+
+
+def _fold_lines(text: str, indent: str) -> Iterator[str]:
+    pieces, depth = _break(text) if len(text) > _LONG_LINE else ([text], 0)
+    inner = f"{indent}  " if depth else indent
+    for index, piece in enumerate(pieces):
+        at = inner if index else indent
+        if len(pieces) == 1:
+            yield f"{at}{piece}"
+        else:
+            yield from _fold_lines(piece, at)
+
+
+def _break(text: str) -> tuple[list[str], int]:
+    """The pieces, and how many brackets are open around them."""
+    depth, found = 0, []
+    at = 0
     for piece in _TOKEN.findall(text):
+        at += len(piece)
         depth += (piece in "([{") - (piece in ")]}")
-        made.append(f"{piece.rstrip()}\n" if depth == 0 and piece in _BREAKS else piece)
-    return "".join(made)
+        if piece in _BREAKS:
+            found.append((depth, at))
+    if not found:
+        return [text], 0
+    least = min(level for level, _ in found)
+    ends = [end for level, end in found if level == least]
+    starts = [0, *ends]
+    pieces = [text[a:b].rstrip() for a, b in zip(starts, [*ends, len(text)], strict=True)]
+    return pieces, least

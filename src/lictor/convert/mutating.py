@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from lictor.convert.body import plain_filler
 from lictor.convert.cel_tests import TRUE, Test, render
 from lictor.convert.cel_values import CelValue
@@ -15,6 +13,12 @@ from lictor.convert.document import (
     write_failure_policy,
     write_metadata,
     write_timeout,
+)
+from lictor.convert.mutation_parts import (
+    MutationPart,
+    group_parts,
+    list_variables,
+    merge_parts,
 )
 from lictor.convert.overlay import PatchFields, read_overlay, split
 from lictor.convert.patching import (
@@ -36,16 +40,6 @@ from lictor.model.policy import Mutate, Policy, Rule
 from lictor.raw import JsonObject
 
 
-class _Part(msgspec.Struct, frozen=True):
-    """One rule: its trigger, a further condition, and its mutations."""
-
-    rule: str
-    pod: tuple[str, ...] | None
-    trigger: RuleTrigger
-    gate: Test
-    mutations: tuple[JsonObject, ...]
-
-
 def convert_to_mutating(
     context: ConversionContext,
 ) -> tuple[tuple[JsonObject, ...], tuple[str, ...]]:
@@ -58,10 +52,13 @@ def convert_to_mutating(
             parts.append(_convert_rule(rule, pod, context))
         except CompileError as error:
             raise CompileError(error.message, where=f"rule {rule.name}") from error
-    return tuple(_write_all(context.policy, parts)), ()
+    groups = merge_parts(parts) if context.short else group_parts(parts)
+    return tuple(_write_all(context.policy, groups)), ()
 
 
-def _convert_rule(rule: Rule, pod: tuple[str, ...] | None, context: ConversionContext) -> _Part:
+def _convert_rule(
+    rule: Rule, pod: tuple[str, ...] | None, context: ConversionContext
+) -> MutationPart:
     mutate = rule.mutate
     if mutate is None:
         raise CompileError("not a mutate rule")
@@ -72,7 +69,7 @@ def _convert_rule(rule: Rule, pod: tuple[str, ...] | None, context: ConversionCo
     # The subject here is the whole object: patches go where they say.
     trigger = find_trigger(rule, pod, PolicyVariables(inline=True), context)
     gate, mutations = _translate(mutate, trigger)
-    return _Part(rule.name, pod, trigger, gate, tuple(mutations))
+    return MutationPart(rule.name, pod, trigger, gate, tuple(mutations))
 
 
 def _translate(mutate: Mutate, trigger: RuleTrigger) -> tuple[Test, list[JsonObject]]:
@@ -100,7 +97,7 @@ def _root(trigger: RuleTrigger) -> CelValue:
 
 
 def _json_patch(text: str) -> JsonObject:
-    return {"patchType": "JSONPatch", "jsonPatch": {"expression": fold(text)}}
+    return {"patchType": "JSONPatch", "jsonPatch": {"expression": text}}
 
 
 def _write_operations(node: PatchFields, root: CelValue, trigger: RuleTrigger) -> str:
@@ -119,29 +116,12 @@ def _is_templated(kinds: tuple[ResolvedKind, ...]) -> bool:
 # --- documents
 
 
-def _write_all(policy: Policy, parts: list[_Part]) -> Iterator[JsonObject]:
-    groups: list[list[_Part]] = []
-    for part in parts:
-        same = next((group for group in groups if _agree(group[0], part)), None)
-        if same is None:
-            groups.append([part])
-        else:
-            same.append(part)
+def _write_all(policy: Policy, groups: list[list[MutationPart]]) -> Iterator[JsonObject]:
     for group in groups:
         yield _write(policy, group, _name(policy, group, groups))
 
 
-def _agree(one: _Part, other: _Part) -> bool:
-    mine, others = one.trigger, other.trigger
-    return one.pod == other.pod and (
-        mine.kinds,
-        mine.operations,
-        mine.conditions,
-        mine.namespace_selector,
-    ) == (others.kinds, others.operations, others.conditions, others.namespace_selector)
-
-
-def _name(policy: Policy, group: list[_Part], groups: list[list[_Part]]) -> str:
+def _name(policy: Policy, group: list[MutationPart], groups: list[list[MutationPart]]) -> str:
     pod = group[0].pod
     alike = [each for each in groups if bool(each[0].pod) == bool(pod)]
     alike = [each for each in alike if not pod or each[0].pod == pod]
@@ -154,13 +134,13 @@ def _name(policy: Policy, group: list[_Part], groups: list[list[_Part]]) -> str:
     return name.lower()
 
 
-def _write(policy: Policy, group: list[_Part], name: str) -> JsonObject:
+def _write(policy: Policy, group: list[MutationPart], name: str) -> JsonObject:
     trigger = group[0].trigger
     conditions = [{"name": key, "expression": fold(text)} for key, text in trigger.conditions]
     mutations = [each for part in group for each in part.mutations]
-    if len(group) == 1 and group[0].gate != TRUE:
+    if len(group) == 1 and group[0].gate != TRUE and "variables." not in render(group[0].gate):
         conditions.append({"name": "anchors", "expression": fold(render(group[0].gate))})
-    elif len(group) > 1:
+    else:
         mutations = [_gated(each, part.gate) for part in group for each in part.mutations]
     kinds = tuple(kind for kind in trigger.kinds if not kind.subresource or _sees_all(mutations))
     constraints: JsonObject = {
@@ -174,12 +154,15 @@ def _write(policy: Policy, group: list[_Part], name: str) -> JsonObject:
     }
     if conditions:
         spec["matchConditions"] = conditions
+    variables = list_variables([str(mutation) for mutation in mutations])
+    if variables:
+        spec["variables"] = [{"name": n, "expression": fold(t)} for n, t in variables.items()]
     if not policy.spec.background:
         spec["evaluation"] = {"background": {"enabled": False}}
     if [kind.path for kind in kinds] == ["pods"]:
         # There are policies of their own for controllers, where the classic policy has such rules.
         spec["autogen"] = {"podControllers": {"controllers": []}}
-    spec["mutations"] = mutations
+    spec["mutations"] = [_fold(mutation) for mutation in mutations]
     prefix = "Namespaced" if policy.kind == "Policy" else ""
     return {
         "apiVersion": API_VERSION,
@@ -187,6 +170,15 @@ def _write(policy: Policy, group: list[_Part], name: str) -> JsonObject:
         "metadata": write_metadata(policy, name),
         "spec": spec,
     }
+
+
+def _fold(mutation: JsonObject) -> JsonObject:
+    field = _find_field(mutation)
+    return {**mutation, field: {"expression": fold(mutation[field]["expression"])}}
+
+
+def _find_field(mutation: JsonObject) -> str:
+    return "jsonPatch" if "jsonPatch" in mutation else "applyConfiguration"
 
 
 def _sees_all(mutations: list[JsonObject]) -> bool:
@@ -197,7 +189,7 @@ def _sees_all(mutations: list[JsonObject]) -> bool:
 def _gated(mutation: JsonObject, gate: Test) -> JsonObject:
     if gate == TRUE:
         return mutation
-    field = "jsonPatch" if "jsonPatch" in mutation else "applyConfiguration"
+    field = _find_field(mutation)
     nothing = "[]" if field == "jsonPatch" else "Object{}"
     text = f"({render(gate)}) ? {mutation[field]['expression']} : {nothing}"
     return {**mutation, field: {"expression": text}}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
 
 import msgspec
 from msgspec.structs import replace
@@ -10,17 +11,27 @@ from lictor.convert.body import translate_fails
 from lictor.convert.cel_tests import (
     FALSE,
     TRUE,
+    Atom,
     Test,
     all_of,
+    any_of,
     compare,
     negate,
     render,
 )
-from lictor.convert.cel_values import EITHER, CelValue, ResourceRoot, either_variables, find_shape
+from lictor.convert.cel_values import EITHER, CelValue, LoopNames, ResourceRoot, find_shape
 from lictor.convert.condition import translate_conditions
 from lictor.convert.context import bind_context
+from lictor.convert.pod_places import EACH, LOOPED, list_both, pod_variables, share_text
 from lictor.convert.query import translate_text
-from lictor.convert.selection import ResolvedKind, RuleSelection, select, translate_match
+from lictor.convert.selection import (
+    ResolvedKind,
+    RuleSelection,
+    select,
+    translate_match,
+    translate_match_for,
+)
+from lictor.convert.simplify import simplify
 from lictor.convert.value import ExpressionScope, as_cel_value
 from lictor.convert.writing import PolicyVariables
 from lictor.errors import CompileError
@@ -59,6 +70,16 @@ def _as_text(place: CelValue) -> str:
 _ROLES = "rbac.authorization.k8s.io"
 
 
+class PolicyForm(StrEnum):
+    """How much of a policy is written out."""
+
+    SHORT = "short"
+    # The same, but a Pod template without metadata is an error.
+    STRICT = "strict"
+    # A policy for each place of a Pod, except where Kyverno makes them itself.
+    LONG = "long"
+
+
 class ConversionContext(msgspec.Struct, frozen=True):
     """What all rules of a conversion share."""
 
@@ -68,6 +89,12 @@ class ConversionContext(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] = ()
     # Kyverno's own functions may be used.
     kyverno: bool = True
+    form: PolicyForm = PolicyForm.SHORT
+
+    @property
+    def short(self) -> bool:
+        """Whether as few policies, and as little in them, are written as possible."""
+        return self.form is not PolicyForm.LONG
 
 
 class RulePlan(msgspec.Struct, frozen=True):
@@ -78,7 +105,7 @@ class RulePlan(msgspec.Struct, frozen=True):
     operations: tuple[str, ...]
     pod: tuple[str, ...] | None = None
     namespace_selector: JsonObject | None = None
-    conditions: tuple[tuple[str, str], ...] = ()
+    conditions: tuple[tuple[str, Test], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     validations: tuple[JsonObject, ...] = ()
     audit_annotations: tuple[JsonObject, ...] = ()
@@ -88,16 +115,25 @@ class RulePlan(msgspec.Struct, frozen=True):
 
 
 def plan_validate(
-    rule: Rule, pod: tuple[str, ...] | None, hoisted: PolicyVariables, context: ConversionContext
+    rule: Rule,
+    pod: tuple[str, ...] | None,
+    hoisted: PolicyVariables,
+    context: ConversionContext,
+    *,
+    shared: bool = False,
 ) -> RulePlan:
-    """A validate rule; CompileError says what has no equivalent."""
+    """A validate rule; CompileError says what has no equivalent.
+
+    `shared`: its expressions name the Pod by variables, wherever it is in the object.
+    """
     validate = rule.validate
     if validate is None:
         raise CompileError("not a validate rule")
     selection = select(rule, context.names, context.groups)
-    if validate.cel is not None:
-        return plan_cel(rule, pod, selection, context)
-    return _Planner(rule, validate, pod, hoisted, context, selection).plan()
+    if validate.cel is None:
+        return _Planner(rule, validate, pod, hoisted, context, selection, shared).plan()
+    plan = plan_cel(rule, pod, selection, context)
+    return share_plan(plan, hoisted) if shared else plan
 
 
 class _Planner(msgspec.Struct, frozen=True):
@@ -107,27 +143,28 @@ class _Planner(msgspec.Struct, frozen=True):
     hoisted: PolicyVariables
     context: ConversionContext
     selection: RuleSelection
+    shared: bool = False
 
     def plan(self) -> RulePlan:
         operations = self._operations()
         if not operations:
             raise CompileError("a rule that can never fail")
         subject = self._subject(operations)
-        if subject.root == EITHER:
-            for name, text in either_variables(self.pod).items():
-                self.hoisted.expressions.setdefault(name, text)
+        is_strict = self.context.form is PolicyForm.STRICT
+        for name, text in subject.variables(is_strict=is_strict).items():
+            self.hoisted.expressions.setdefault(name, text)
         match = self._for_each(operations, subject, self._match)
         asked = self._for_each(operations, subject, self._asked)
         fails = self._relaxed(operations, subject)
         message, notes = translate_message(self.validate, self._scope(subject))
-        validation = {"expression": render(negate(fails)), **message}
+        validation = {"expression": render(self._plain(negate(fails))), **message}
         return RulePlan(
             self.rule.name,
             self.selection.kinds,
             operations,
             self.pod,
             self.selection.namespace_selector,
-            tuple(_conditions((("match", match), ("preconditions", asked)))),
+            tuple(self._conditions((("match", match), ("preconditions", asked)))),
             (),
             (validation,),
             action=base_action(self.context.policy, self.rule),
@@ -164,7 +201,7 @@ class _Planner(msgspec.Struct, frozen=True):
     @property
     def _base(self) -> ResourceRoot:
         kinds = [(kind.api_version, kind.kind) for kind in self._kinds]
-        return ResourceRoot(shape=find_shape(kinds), pod=self.pod)
+        return ResourceRoot(shape=find_shape(kinds), pod=self.pod, shared=self.shared)
 
     def _subject(self, operations: tuple[str, ...]) -> ResourceRoot:
         if "DELETE" not in operations:
@@ -178,6 +215,7 @@ class _Planner(msgspec.Struct, frozen=True):
         scope = ExpressionScope(
             subject,
             self.hoisted if hoisted is None else hoisted,
+            names=LoopNames(LOOPED if subject.root == EACH else ()),
             wildcards=all(kind.group == _ROLES for kind in self._kinds),
             kyverno=self.context.kyverno,
         )
@@ -195,8 +233,17 @@ class _Planner(msgspec.Struct, frozen=True):
 
     # --- parts
 
+    def _plain(self, test: Test) -> Test:
+        return simplify(test) if self.context.short else test
+
+    def _conditions(self, named: Iterable[tuple[str, Test]]) -> Iterable[tuple[str, Test]]:
+        for name, test in named:
+            if (plain := self._plain(test)) != TRUE:
+                yield name, plain
+
     def _match(self, subject: ResourceRoot) -> Test:
-        return translate_match(self.rule, self._kinds, replace(subject, inline=True))
+        # A controller is matched by its own name and labels, not by those of its Pods.
+        return translate_match(self.rule, self._kinds, replace(subject, inline=True, pod=None))
 
     def _asked(self, subject: ResourceRoot) -> Test:
         scope = self._scope(replace(subject, inline=True), PolicyVariables(inline=True))
@@ -213,28 +260,53 @@ class _Planner(msgspec.Struct, frozen=True):
             return fails
         if "UPDATE" not in operations or not self._concerns_old():
             return fails
-        return all_of((fails, negate(self._was_bad(operations))))
+        is_update = self._is_update(operations)
+        in_one = self._compare_objects(operations, subject) if self.context.short else None
+        if in_one is not None:
+            return negate(any_of((in_one[0], all_of((is_update, negate(in_one[1]), in_one[2])))))
+        return all_of((fails, negate(all_of((is_update, self._was_bad())))))
 
     def _concerns_old(self) -> bool:
         """In Kyverno a rule with preconditions, or about subresources only, never does."""
         return self.rule.preconditions is None and not all(each.subresource for each in self._kinds)
 
-    def _was_bad(self, operations: tuple[str, ...]) -> Test:
+    def _is_update(self, operations: tuple[str, ...]) -> Test:
+        if set(operations) - {"CREATE", "UPDATE"}:
+            return compare("request.operation", "==", '"UPDATE"')
+        return TRUE
+
+    def _was_bad(self) -> Test:
         # Kyverno judges the old object as if it were created now, by nobody it knows.
         old = replace(self._base, root="oldObject", operation="CREATE")
-        before = all_of((self._match(old), self._fails(old)))
-        is_update = (
-            compare("request.operation", "==", '"UPDATE"')
-            if set(operations) - {"CREATE", "UPDATE"}
-            else TRUE
-        )
-        return all_of((is_update, compare("oldObject", "!=", "null"), before))
+        before = all_of((self._old_matches(), self._fails(old)))
+        return all_of((compare("oldObject", "!=", "null"), before))
 
+    def _old_matches(self) -> Test:
+        return self._match(replace(self._base, root="oldObject", operation="UPDATE"))
 
-def _conditions(named: Iterable[tuple[str, Test]]) -> Iterable[tuple[str, str]]:
-    for name, test in named:
-        if test != TRUE:
-            yield name, render(test)
+    def _compare_objects(
+        self, operations: tuple[str, ...], subject: ResourceRoot
+    ) -> tuple[Test, Test, Test] | None:
+        """The new object is right, the old one was, and the old one matches; told in one go.
+
+        None where both are not asked the same.
+        """
+        each = replace(self._base, root=EACH)
+        asked = self._for_each(operations, each, self._fails)
+        if asked != self._fails(replace(each, operation="CREATE")):
+            return None
+        good = simplify(negate(asked))
+        used = [n for n in LOOPED if re.search(rf"(?<![\w.]){n}\b", render(good))]
+        if len(used) != 1:
+            return None
+        (name,) = used
+        both = list_both(subject.root, name)
+        if name != EACH:
+            both = self.hoisted.add(f"{name}s", both)
+        # What is not there is not wrong.
+        right = render(any_of((compare(name, "==", "null"), good)))
+        told = self.hoisted.add("isRight", f"{both}.map({name}, {right})")
+        return Atom(f"{told}[0]"), Atom(f"{told}[1]"), self._old_matches()
 
 
 def plan_cel(
@@ -263,19 +335,38 @@ def plan_cel(
 
 def _write_cel_conditions(
     rule: Rule, pod: tuple[str, ...] | None, selection: RuleSelection, operations: tuple[str, ...]
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, Test]]:
     kinds = [(kind.api_version, kind.kind) for kind in selection.kinds]
     root = EITHER if "DELETE" in operations else "object"
     subject = ResourceRoot(root, find_shape(kinds), pod, inline=True)
-    match = translate_match(rule, selection.kinds, subject)
+    match = translate_match_for(rule, selection.kinds, subject, operations)
     if match != TRUE:
-        yield "match", render(match)
+        yield "match", match
     scope = bind_context(rule.context, ExpressionScope(subject, PolicyVariables(inline=True)))
     asked = translate_conditions(rule.preconditions, scope)
     if asked != TRUE:
-        yield "preconditions", render(asked)
+        yield "preconditions", asked
     for condition in rule.cel_preconditions:
-        yield condition.name, condition.expression
+        yield condition.name, Atom(condition.expression, risky=True)
+
+
+def share_plan(plan: RulePlan, hoisted: PolicyVariables) -> RulePlan:
+    """The plan of a rule in CEL, with variables that name the Pod."""
+    known = pod_variables("object", is_strict=True)
+    if any(hoisted.expressions.setdefault(name, text) != text for name, text in known.items()):
+        raise CompileError("other rules of the policy do not need all of the Pod")
+    if set(hoisted.expressions) & {name for name, _ in plan.variables}:
+        raise CompileError("a variable of the rule has the name of one that is needed")
+    return replace(
+        plan,
+        variables=tuple((name, share_text(text)) for name, text in plan.variables),
+        validations=tuple(map(_share_all, plan.validations)),
+        audit_annotations=tuple(map(_share_all, plan.audit_annotations)),
+    )
+
+
+def _share_all(part: JsonObject) -> JsonObject:
+    return {k: share_text(v) if k.lower().endswith("expression") else v for k, v in part.items()}
 
 
 def _validations(validate: Validate, cel: Cel) -> Iterator[JsonObject]:

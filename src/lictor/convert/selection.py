@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.convert.cel_tests import (
     FALSE,
     TRUE,
     Atom,
+    SettledTest,
     Test,
     all_of,
     any_of,
@@ -214,6 +216,20 @@ def translate_match(rule: Rule, kinds: Iterable[ResolvedKind], subject: Resource
     return all_of((wanted.matched(rule.match), negate(unwanted)))
 
 
+def translate_match_for(
+    rule: Rule,
+    kinds: Iterable[ResolvedKind],
+    subject: ResourceRoot,
+    operations: Iterable[str],
+) -> Test:
+    """The same where only these operations come; without them where they make no difference."""
+    # A controller is matched by its own name and labels, not by those of its Pods.
+    outer = replace(subject, pod=None)
+    given = tuple(kinds)
+    made = [translate_match(rule, given, replace(outer, operation=each)) for each in operations]
+    return made[0] if all(test == made[0] for test in made) else translate_match(rule, given, outer)
+
+
 class _Filters(msgspec.Struct, frozen=True):
     subject: ResourceRoot
     kinds: frozenset[str]
@@ -240,7 +256,9 @@ class _Filters(msgspec.Struct, frozen=True):
 
     def _resource(self, wanted: ResourceDescription, *, forgiving: bool) -> Iterable[Test]:
         yield self._kind(wanted)
-        if wanted.operations:
+        if wanted.operations and self.subject.operation:
+            yield SettledTest(self.subject.operation in wanted.operations)
+        elif wanted.operations:
             yield Atom(f"request.operation in {literal(list(wanted.operations))}")
         for names in ((wanted.name,) if wanted.name else (), wanted.names):
             if names:

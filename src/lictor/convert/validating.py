@@ -5,9 +5,6 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from lictor.convert.document import (
-    RuleGroup,
-    group_rules,
-    name_group,
     write_actions,
     write_constraints,
     write_expressions,
@@ -15,7 +12,9 @@ from lictor.convert.document import (
     write_metadata,
     write_timeout,
 )
+from lictor.convert.grouping import group_rules
 from lictor.convert.plan import ConversionContext
+from lictor.convert.rule_group import RuleGroup, name_group
 from lictor.convert.selection import ResolvedKind
 from lictor.errors import CompileError
 from lictor.families.admission_policy import VALIDATING_KIND
@@ -92,16 +91,18 @@ def convert_to_validating(
     for group in groups:
         if group.params is not None:
             raise CompileError("paramKind: a ValidatingPolicy has no parameters")
-    return tuple(_write_all(context.policy, groups)), notes
+    return tuple(_write_all(context.policy, groups, is_short=context.short)), notes
 
 
-def _write_all(policy: Policy, groups: Sequence[RuleGroup]) -> Iterator[JsonObject]:
+def _write_all(
+    policy: Policy, groups: Sequence[RuleGroup], *, is_short: bool
+) -> Iterator[JsonObject]:
     folded: set[int] = set()
     for group in groups:
         if id(group) in folded:
             continue
         name = name_group(policy, group, groups)
-        if not _is_about_pods(group):
+        if not _is_about_pods(group) or (is_short and "UPDATE" in group.operations):
             yield _write(policy, group, name)
             continue
         twins = [each for each in groups if _is_twin(group, each)]

@@ -15,6 +15,7 @@ from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
     from lictor.convert.comparison import FormComparison
+    from lictor.convert.conversion import Conversion
 
 
 class ConvertedPolicy(msgspec.Struct, frozen=True):
@@ -45,17 +46,29 @@ class PolicyConverter:
     def convert(self, policy: Policy) -> ConvertedPolicy:
         """The new policies, and how they compare with the old one."""
         from lictor.convert.comparison import render_comparison, render_documents, render_refusal
-        from lictor.convert.conversion import convert_policy
+        from lictor.convert.conversion import list_conversions
 
         name = policy.metadata.name
         try:
-            made = convert_policy(policy, self._target, self._names, self._groups)
+            forms = list_conversions(policy, self._target, self._names, self._groups)
         except CompileError as error:
             return ConvertedPolicy("", (render_refusal(name, str(error)),), agrees=False)
-        comparison = self._compare(policy, made.documents)
+        made, comparison = self._choose(policy, forms)
         messages = tuple(render_comparison(name, comparison, made.notes))
         text = render_documents(made.documents, as_json=self._as_json)
         return ConvertedPolicy(text, messages, agrees=not comparison.differences)
+
+    def _choose(
+        self, policy: Policy, forms: "list[Conversion]"
+    ) -> "tuple[Conversion, FormComparison]":
+        """The shortest form that decides as the policy does; else the one that differs least."""
+        compared = []
+        for form in forms:
+            comparison = self._compare(policy, form.documents)
+            if not comparison.differences:
+                return form, comparison
+            compared.append((form, comparison))
+        return min(compared, key=lambda each: len(each[1].differences))
 
     def _compare(self, policy: Policy, documents: tuple[JsonObject, ...]) -> "FormComparison":
         from lictor.assembly import compile_documents

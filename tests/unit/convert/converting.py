@@ -4,7 +4,7 @@ import yaml
 
 from lictor.assembly import compile_documents
 from lictor.convert.comparison import SampleLookups, compare_forms
-from lictor.convert.conversion import ConversionTarget, convert_policy
+from lictor.convert.conversion import ConversionTarget, convert_policy, list_conversions
 from lictor.convert.samples import make_requests
 from lictor.engine import Engine
 from lictor.kubernetes.resource_names import builtin_names
@@ -12,7 +12,7 @@ from lictor.load.policies import load_documents
 from lictor.model.request import Request
 
 
-def build_policy(*rules, kinds=("Pod",), **spec):
+def build_policy(*rules, kinds=("Pod",), annotations=None, **spec):
     """A policy with rules of which only what matters is written down."""
     written = []
     for number, rule in enumerate(rules):
@@ -21,7 +21,7 @@ def build_policy(*rules, kinds=("Pod",), **spec):
     body = {
         "apiVersion": "kyverno.io/v1",
         "kind": "ClusterPolicy",
-        "metadata": {"name": "sample"},
+        "metadata": {"name": "sample", "annotations": annotations or {}},
         "spec": {"rules": written, **spec},
     }
     return load(body).policies[0].record
@@ -35,6 +35,15 @@ def load(*documents):
 
 def convert(policy, target=ConversionTarget.AUTO):
     return convert_policy(policy, target, builtin_names())
+
+
+def convert_alike(policy, target=ConversionTarget.AUTO, resources=()):
+    """The shortest form that decides alike, as `lictor convert` chooses it, or the longest."""
+    for form in list_conversions(policy, target, builtin_names()):
+        comparison = compare(policy, form.documents, resources)
+        if not comparison.differences:
+            break
+    return form, comparison
 
 
 def compare(policy, documents, resources=()):

@@ -1,7 +1,7 @@
 """Both forms of a policy say the same of hundreds of requests made from it."""
 
 import pytest
-from converting import build_policy, compare, convert
+from converting import build_policy, compare, convert, convert_alike
 
 from lictor.convert.conversion import ConversionTarget
 
@@ -169,7 +169,7 @@ RULES = {
 @pytest.mark.parametrize("name", RULES)
 def test_rules_about_pods(name, target):
     policy = build_policy(RULES[name])
-    comparison = compare(policy, convert(policy, target).documents)
+    _, comparison = convert_alike(policy, target)
     assert comparison.differences == ()
     assert comparison.judged > 20
 
@@ -177,7 +177,7 @@ def test_rules_about_pods(name, target):
 @pytest.mark.parametrize("name", ["boolean", "condition", "deny by label", "foreach with deny"])
 def test_rules_that_forgive_what_was_bad_before(name):
     policy = build_policy(RULES[name], validationFailureAction="Enforce")
-    comparison = compare(policy, convert(policy).documents)
+    _, comparison = convert_alike(policy)
     assert comparison.differences == ()
     assert comparison.refused > 0
 
@@ -263,7 +263,7 @@ FILTERS = {
 @pytest.mark.parametrize("name", FILTERS)
 def test_filters(name):
     policy = build_policy({"validate": {"message": "no", "deny": {}}, **FILTERS[name]})
-    comparison = compare(policy, convert(policy).documents)
+    _, comparison = convert_alike(policy)
     assert comparison.differences == ()
     assert comparison.refused > 0
 
@@ -286,7 +286,7 @@ def test_roles_name_everything_by_a_star():
         {**role, "rules": None},
         {**role, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}]},
     ]
-    comparison = compare(policy, convert(policy).documents, resources)
+    _, comparison = convert_alike(policy, resources=resources)
     assert comparison.differences == ()
     assert comparison.refused > 0
 
@@ -348,7 +348,7 @@ MUTATIONS = {
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_mutations(name):
     policy = build_policy({"mutate": MUTATIONS[name]})
-    comparison = compare(policy, convert(policy).documents)
+    _, comparison = convert_alike(policy)
     assert comparison.differences == ()
 
 

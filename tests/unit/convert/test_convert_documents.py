@@ -1,7 +1,7 @@
 """What the new policies look like, and which policies are refused for which reason."""
 
 import pytest
-from converting import build_policy, compare, convert, translate
+from converting import build_policy, compare, convert, convert_alike, translate
 
 from lictor.convert.conversion import ConversionTarget
 from lictor.errors import CompileError
@@ -13,8 +13,8 @@ DENY = {"validate": {"message": "no", "deny": {}}}
 @pytest.mark.parametrize(
     ("validate", "expected"),
     [
-        ({"pattern": {"spec": {"type": "!NodePort"}}}, 'has(object.spec.type) && object.spec.type != "NodePort"'),
-        ({"pattern": {"spec": {"=(type)": "!NodePort"}}}, '!has(object.spec.type) || object.spec.type != "NodePort"'),
+        ({"pattern": {"spec": {"type": "!NodePort"}}}, 'object.spec.?type.orValue("NodePort") != "NodePort"'),
+        ({"pattern": {"spec": {"=(type)": "!NodePort"}}}, 'object.spec.?type.orValue("") != "NodePort"'),
         ({"pattern": {"spec": {"X(externalIPs)": "null"}}}, "!has(object.spec.externalIPs)"),
         (
             {"pattern": {"spec": {"ports": [{"port": "1-10"}]}}},
@@ -30,37 +30,60 @@ def test_expressions(validate, expected):
     assert translate({"message": "no", **validate}) == expected
 
 
-def test_policies_about_pods_use_the_twins_that_kyverno_makes():
-    documents = convert(build_policy(LABEL)).documents
-    names = [document["metadata"]["name"] for document in documents]
-    assert names == ["sample", "sample-ephemeralcontainers", "sample-replicationcontrollers"]
-    assert documents[0]["spec"]["autogen"]["podControllers"]["controllers"] == [
-        "cronjobs", "daemonsets", "deployments", "jobs", "replicasets", "statefulsets",
+def test_one_policy_covers_pods_and_all_that_makes_pods():
+    (document,) = convert(build_policy(LABEL)).documents
+    spec = document["spec"]
+    rules = spec["matchConstraints"]["resourceRules"]
+    assert sorted(name for rule in rules for name in rule["resources"]) == [
+        "cronjobs", "daemonsets", "deployments", "jobs", "pods", "pods/ephemeralcontainers",
+        "replicasets", "replicationcontrollers", "statefulsets",
     ]  # fmt: skip
+    assert [each["name"] for each in spec["variables"]] == ["podMetadata"]
+    assert "autogen" not in spec
 
 
-def test_policies_for_the_api_server_come_with_bindings_and_one_for_each_place_of_a_pod():
+def test_kyvernos_own_variants_are_used_where_they_cover_all():
+    policy = build_policy(
+        {
+            **LABEL,
+            "match": {"any": [{"resources": {"kinds": ["Pod"], "operations": ["CREATE"]}}]},
+        },
+        annotations={"pod-policies.kyverno.io/autogen-controllers": "Deployment,CronJob"},
+    )
+    (document,) = convert_alike(policy)[0].documents
+    assert document["spec"]["matchConstraints"]["resourceRules"][0]["resources"] == ["pods"]
+    assert document["spec"]["autogen"]["podControllers"]["controllers"] == [
+        "cronjobs",
+        "deployments",
+    ]
+    assert "variables" not in document["spec"]
+
+
+def test_policies_for_the_api_server_come_with_bindings():
     documents = convert(build_policy(LABEL), ConversionTarget.ADMISSION).documents
     assert [(d["kind"], d["metadata"]["name"]) for d in documents] == [
         ("ValidatingAdmissionPolicy", "sample"),
         ("ValidatingAdmissionPolicyBinding", "sample-binding"),
-        ("ValidatingAdmissionPolicy", "sample-controllers"),
-        ("ValidatingAdmissionPolicyBinding", "sample-controllers-binding"),
-        ("ValidatingAdmissionPolicy", "sample-cronjobs"),
-        ("ValidatingAdmissionPolicyBinding", "sample-cronjobs-binding"),
     ]
     assert documents[1]["spec"] == {"policyName": "sample", "validationActions": ["Audit"]}
 
 
-def test_rules_about_the_same_share_a_policy():
-    both = convert(build_policy(LABEL, DENY, kinds=("Service",))).documents
-    apart = convert(
-        build_policy(
-            LABEL, {**DENY, "match": {"resources": {"kinds": ["Secret"]}}}, kinds=("Service",)
-        )
-    ).documents
-    assert len(both) == 2  # what is denied is denied on DELETE, too
-    assert [d["metadata"]["name"] for d in apart] == ["sample-rule-0", "sample-rule-1"]
+def test_rules_about_different_things_share_a_policy():
+    policy = build_policy(
+        LABEL, {**DENY, "match": {"resources": {"kinds": ["Secret"]}}}, kinds=("Service",)
+    )
+    (document,) = convert(policy).documents
+    assert [each["expression"].split() for each in document["spec"]["validations"]] == [
+        ['request.kind.kind', '!=', '"Service"', '||', '!(request.operation', 'in', '["CREATE",', '"UPDATE"])', '||', 'object.metadata.?labels.?team.orValue("")', '!=', '""'],
+        ['request.kind.kind', '!=', '"Secret"'],
+    ]  # fmt: skip
+    assert compare(policy, [document]).differences == ()
+
+
+def test_rules_with_different_actions_do_not_share_a_policy():
+    enforced = {**LABEL, "validate": {**LABEL["validate"], "failureAction": "Enforce"}}
+    documents = convert(build_policy(LABEL, enforced, kinds=("Service",))).documents
+    assert [d["metadata"]["name"] for d in documents] == ["sample-rule-0", "sample-rule-1"]
 
 
 def test_settings_are_carried_over():
