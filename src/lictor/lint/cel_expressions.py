@@ -15,6 +15,7 @@ from lictor.lang.cel.expression import (
     declare_variable,
 )
 from lictor.lang.cel.inspection import ExpressionIssue, inspect_expression
+from lictor.lang.cel.object_literals import FormSource
 from lictor.lang.cel.rewriting import CelToken, read_tokens
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
@@ -36,6 +37,8 @@ class ExpressionContext(msgspec.Struct, frozen=True):
     broken: frozenset[str] = frozenset()
     # What `object` and others look like: one mapping for each kind that the policy is about.
     forms: tuple[Mapping[str, Form], ...] = ()
+    # What objects look like that are looked up or written out.
+    source: FormSource | None = None
 
     def declare(self, variables: Field) -> tuple["ExpressionContext", list[Finding]]:
         """The same with these variables, and what is wrong with them."""
@@ -56,12 +59,13 @@ class ExpressionContext(msgspec.Struct, frozen=True):
         known = replace(self, names=self.names | {name})
         if not name or not text.strip() or is_broken:
             return replace(known, broken=self.broken | {name})
-        forms = tuple(self._add_form(form, name, text) for form in self.forms)
+        forms = tuple(self._add_form(form, name, text) for form in self.forms or ({},))
         variables = declare_variable(self.variables, name, text, self.environment)
         return replace(known, variables=variables, forms=forms)
 
     def _add_form(self, forms: Mapping[str, Form], name: str, text: str) -> Mapping[str, Form]:
-        form = inspect_expression(text, self.environment, self.variables, forms).form
+        found = inspect_expression(text, self.environment, self.variables, forms, self.source)
+        form = found.form
         return forms if form is None else {**forms, f"variables.{name}": form}
 
 
@@ -125,14 +129,17 @@ def _blame(part: Field, token: CelToken, context: ExpressionContext) -> Finding:
 
 
 def _inspect(part: Field, context: ExpressionContext) -> Iterator[Finding]:
-    def look(forms: Mapping[str, Form]) -> tuple[ExpressionIssue, ...]:
-        return inspect_expression(part.text, context.environment, context.variables, forms).findings
+    def look(
+        forms: Mapping[str, Form], source: FormSource | None = None
+    ) -> tuple[ExpressionIssue, ...]:
+        variables = context.variables
+        return inspect_expression(part.text, context.environment, variables, forms, source).findings
 
     always = look({})
     for issue in always:
         yield _tell(_CHECK, part, issue)
     # A field that one of the kinds has may be meant for that one.
-    looks = [look(forms) for forms in context.forms]
+    looks = [look(forms, context.source) for forms in context.forms or ({},)]
     for issue in looks[0] if looks else ():
         if issue not in always and all(_has(others, issue) for others in looks):
             yield _tell("wrong-type" if issue.is_type else "unknown-property", part, issue)

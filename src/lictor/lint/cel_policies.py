@@ -98,7 +98,7 @@ def lint_cel_policy(body: Json, names: ResourceNames, schemas: KnownSchemas) -> 
         findings += _check_content(spec, kind)
         findings += _check_names(spec)
         forms = list_forms(spec, _subject(spec), names, schemas)
-        findings += _check_expressions(policy, kind, forms)
+        findings += _check_expressions(policy, kind, forms, schemas)
     return findings
 
 
@@ -158,11 +158,13 @@ def _check_names(spec: Field) -> Iterator[Finding]:
 # --- expressions
 
 
-def _check_expressions(policy: Field, kind: PolicyKind, forms: ObjectForms) -> list[Finding]:
+def _check_expressions(
+    policy: Field, kind: PolicyKind, forms: ObjectForms, schemas: KnownSchemas
+) -> list[Finding]:
     from lictor.lint.cel_expressions import ExpressionContext, check_unused
 
     spec = policy["spec"]
-    plain = ExpressionContext(choose_environment(policy, kind), forms=forms)
+    plain = ExpressionContext(choose_environment(policy, kind), forms=forms, source=schemas)
     context, findings = plain.declare(spec["variables"])
     asking = plain if kind.cel_profile in _BLIND else context
     if spec["targetMatchConstraints"]:
@@ -238,7 +240,9 @@ def check_rule_cel(rule: Field, schemas: KnownSchemas) -> Iterator[Finding]:
     has_params = bool(cel["paramKind"]) and bool(cel["paramRef"])
     environment = kubernetes_environment(has_params=has_params)
     forms = make_object_forms(schemas.find_forms(list_matched_kinds(rule)), cel, schemas)
-    context, findings = ExpressionContext(environment, forms=forms).declare(cel["variables"])
+    context, findings = ExpressionContext(environment, forms=forms, source=schemas).declare(
+        cel["variables"]
+    )
     fields = [
         *_list_rule_cel(cel),
         *(CelField(c["expression"], _BOOL) for c in conditions.each()),

@@ -290,7 +290,7 @@ def _follow_suggestion(document: YamlText, finding: Finding, text: str) -> Fix |
 
 # What may stand between the place that a finding names and the field it is about: the dot or
 # bracket of an expression, the steps of a pointer.
-_BEFORE_PROPERTY = r"""(?:/[^\s"']*?/|/|\??\.\??|\[\??["'])?"""
+_BEFORE_PROPERTY = r"""["']?(?:/[^\s"']*?/|/|\??\.\??|\[\??["'])?"""
 
 
 def _correct_property(document: YamlText, finding: Finding, text: str) -> Fix | None:

@@ -71,6 +71,11 @@ class KnownSchemas:
             self._forms[key] = read_custom_form(self._custom[key])
         return self._forms[key]
 
+    def find_resource_form(self, api_version: str, resource: str) -> Form | None:
+        """The same by the name of a resource, as `resource.Get` takes it."""
+        found = self.names.of_resource(*_split(api_version), resource)
+        return None if found is None else self.find_form(found.api_version, found.kind)
+
     def list_all(self) -> Iterator[tuple[str, str]]:
         """apiVersion and kind of everything that is known."""
         for version, kinds in load_section("kinds").items():

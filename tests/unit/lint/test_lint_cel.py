@@ -181,8 +181,8 @@ def test_each_kind_has_its_own_rules(kind, spec, check):
 @pytest.mark.parametrize(
     ("kind", "spec"),
     [
-        ("MutatingPolicy", {"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'add', path: '/a', value: {'a': 1}}]"}}]}),
-        ("MutatingPolicy", {"mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{spec: Object.spec{a: 1, b: 'x'}}"}}]}),
+        ("MutatingPolicy", {"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'add', path: '/metadata/annotations', value: {'a': '1'}}]"}}]}),
+        ("MutatingPolicy", {"mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{spec: Object.spec{priority: 1, hostname: 'x'}}"}}]}),
         ("GeneratingPolicy", {"generate": [{"expression": "generator.Apply('a', [])"}]}),
         ("DeletingPolicy", {"schedule": "* * * * *", "conditions": [{"name": "a", "expression": "object.metadata.name == ''"}]}),
         ("ValidatingAdmissionPolicy", {**checks("params.data.x == '1'"), "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}),

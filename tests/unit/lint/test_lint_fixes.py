@@ -193,3 +193,28 @@ def test_fields_that_are_nearly_one_of_the_kind(wrong, right):
 def test_fields_that_may_be_any(pattern):
     text = HEAD + MATCHED + f"    validate: {{message: no, pattern: {{spec: {pattern}}}}}\n"
     assert fix(text, unsafe=True) == text
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "applyConfiguration: {expression: 'Object{spec: Object.spec{hostNetwrk: true}}'}",
+        """jsonPatch: {expression: '[JSONPatch{op: "add", path: "/spec/hostNetwrk", value: true}]'}""",
+        """applyConfiguration: {expression: 'Object{spec: {"hostNetwrk": true}}'}""",
+    ],
+)
+def test_fields_of_objects_that_expressions_write(expression):
+    kind = "JSONPatch" if expression.startswith("json") else "ApplyConfiguration"
+    before = f"""\
+apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: {{name: network}}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}}
+  mutations:
+  - patchType: {kind}
+    {expression}
+"""
+    check(before, before.replace("hostNetwrk", "hostNetwork"), unsafe=True)

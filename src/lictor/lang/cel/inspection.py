@@ -12,6 +12,13 @@ from lictor.errors import SyntaxFaultError
 from lictor.kubernetes.schemas import Form, MapForm, find_form
 from lictor.lang.cel.environment import Environment, slot_name
 from lictor.lang.cel.expression import NO_VARIABLES, Variables, serialize_expression
+from lictor.lang.cel.object_literals import (
+    TYPE_WORDS,
+    FormSource,
+    LiteralCheck,
+    find_lookup_form,
+    find_object_form,
+)
 from lictor.lang.cel.rewriting import Rewritten
 from lictor.lang.cel.tree import CelNode, Tree, read_tree
 from lictor.lang.duration import parse_duration
@@ -54,13 +61,10 @@ _SAME_FORM = frozenset({"orValue", "_?_:_", "_+_", "dyn", "optional.of", "or", "
 _SELECTIONS = frozenset({"_[_]", "_[?_]", "_?._"})
 
 
+# What `Object{...}` and `JSONPatch{...}` become.
+_PATCH = "_Jp"
+_OBJECTS = frozenset({"_Ob", _PATCH})
 _COMPARISONS = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
-_TYPE_WORDS = {"string": "text", "number": "a number", "boolean": "true or false"}
-_CONSTANT_TYPES = {
-    "string": "string",
-    "bool": "boolean",
-    **dict.fromkeys(("int", "uint", "double"), "number"),
-}
 
 
 class ExpressionIssue(msgspec.Struct, frozen=True):
@@ -87,17 +91,19 @@ def inspect_expression(
     environment: Environment,
     variables: Variables = NO_VARIABLES,
     forms: Mapping[str, Form] | None = None,
+    source: FormSource | None = None,
 ) -> Inspection:
     """Look into an expression; SyntaxFaultError where it does not compile.
 
-    `forms` tells what `object`, `params` and so on look like, and `variables.x` too.
+    `forms` tells what `object`, `params` and so on look like, and `variables.x` too; `source` what
+    objects do that are looked up or written out.
     """
     rewritten, serialized = serialize_expression(text, environment, variables)
     scope: dict[str, Form | None] = {"request": _request_form(), **(forms or {})}
     scope.setdefault("namespaceObject", find_form("v1", "Namespace"))
     for variable in variables.used_by(rewritten):
         scope[slot_name(variable.slot)] = scope.get(f"variables.{variable.name}")
-    inspector = _Inspector(read_tree(serialized), rewritten)
+    inspector = _Inspector(read_tree(serialized), rewritten, source)
     form = inspector.visit(inspector.tree.root, scope)
     return Inspection(tuple(inspector.findings), form)
 
@@ -123,6 +129,7 @@ class _Inspector(msgspec.Struct):
 
     tree: Tree
     rewritten: Rewritten
+    source: FormSource | None = None
     findings: list[ExpressionIssue] = []
 
     def visit(self, node: CelNode, scope: Mapping[str, Form | None]) -> Form | None:
@@ -138,6 +145,8 @@ class _Inspector(msgspec.Struct):
                 return self._comprehend(node, scope)
         if node.kind in {"list", "map"} and self._is_untyped(node):
             self._check_literal(node)
+        if node.kind == "map" and self.source is not None:
+            self._check_object(node, find_object_form(node, self.source))
         for part in node.parts:
             self.visit(part, scope)
         return None
@@ -147,6 +156,14 @@ class _Inspector(msgspec.Struct):
     ) -> None:
         place = self.rewritten.original_offset(self.tree.places.get(node.number, 0))
         self.findings.append(ExpressionIssue(message, place, name, known))
+
+    def _check_object(self, node: CelNode, form: Form | None, *, is_patch: bool = False) -> None:
+        check = LiteralCheck(self.tree.kinds)
+        for issue in (check.check_patch if is_patch else check.check)(node, form):
+            if issue.name:
+                self._report(issue.node, issue.message, issue.name, issue.known)
+            else:
+                self._report_type(issue.node, issue.message)
 
     def _is_untyped(self, node: CelNode) -> bool:
         # What was `Object{…}` or `JSONPatch{…}` has fields of any types.
@@ -174,6 +191,12 @@ class _Inspector(msgspec.Struct):
         if node.name in _COMPARISONS and len(forms) == 2:
             self._compare(node.parts[1], forms[0])
             self._compare(node.parts[0], forms[1])
+            self._compare_forms(node.parts[1], *forms)
+        if node.name in _OBJECTS:
+            patched = scope.get("object")
+            self._check_object(node.parts[0], patched, is_patch=node.name == _PATCH)
+        if self.source is not None and node.name.startswith("resource."):
+            return find_lookup_form(node, self.source)
         if node.name in _SELECTIONS:
             return self._index(node, forms[0])
         if node.name in _SAME_FORM:
@@ -182,12 +205,18 @@ class _Inspector(msgspec.Struct):
 
     def _compare(self, constant: CelNode, form: Form | None) -> None:
         """A field of one type and a constant of another: never equal, and never in order."""
-        word = form.scalar if form is not None and not form.list and not form.map else ""
-        kind = self.tree.kinds.get(constant.number) if constant.kind == "constant" else None
-        found = "" if kind is None else _CONSTANT_TYPES.get(kind.name, "")
-        if word in _TYPE_WORDS and found and found != word:
-            told = f"compares {_TYPE_WORDS[word]} with {_TYPE_WORDS[found]}, which never fits"
-            self._report_type(constant, told)
+        self._tell_pair(
+            constant, _name_scalar(form), LiteralCheck(self.tree.kinds).name_constant(constant)
+        )
+
+    def _compare_forms(self, right: CelNode, first: Form | None, second: Form | None) -> None:
+        """Two fields of different types."""
+        self._tell_pair(right, _name_scalar(first), _name_scalar(second))
+
+    def _tell_pair(self, node: CelNode, first: str, second: str) -> None:
+        if first in TYPE_WORDS and second in TYPE_WORDS and first != second:
+            told = f"compares {TYPE_WORDS[first]} with {TYPE_WORDS[second]}, which never fits"
+            self._report_type(node, told)
 
     def _report_type(self, node: CelNode, message: str) -> None:
         place = self.rewritten.original_offset(self.tree.places.get(node.number, 0))
@@ -241,6 +270,10 @@ class _Inspector(msgspec.Struct):
                 each.name for each in (kind, kinds[0]) if each
             }:
                 yield part, f"expected type '{kinds[0]}' but found '{kind}'"
+
+
+def _name_scalar(form: Form | None) -> str:
+    return form.scalar if form is not None and not form.list and not form.map else ""
 
 
 def _elements(form: Form | None, first: str, second: str) -> dict[str, Form | None]:
