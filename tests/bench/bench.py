@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import admission
+import large_inputs
 
 LICTOR = str(Path(sys.executable).parent / "lictor")
 # What Kyverno v1.18.2 needs for the same work: CPU seconds and megabytes.
@@ -90,7 +91,7 @@ def bench_apply(shared: Path, folder: Path, counts: Sequence[int]) -> None:
             [LICTOR, "apply", policies, "-r", str(pods)], repeat=3 if count <= 1000 else 1
         )
         known = KYVERNO["apply 1000"] if count == 1000 else None
-        bar = "1.6 CPU-s" if count == 1000 else "flat"
+        bar = "1.6 CPU-s" if count == 1000 else "flat, 120 MB"
         show(f"apply 38 policies, {count} Pods", measured, bar, known)
         summary = measured.output.strip().splitlines()[-1].strip() if measured.output else ""
         right = summary == SUMMARY if count == 1000 else None
@@ -101,7 +102,8 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shared", type=Path, default=Path("../shared"))
-    parser.add_argument("--counts", default="1000,5000,20000")
+    parser.add_argument("--counts", default="1000,20000,100000")
+    parser.add_argument("--megabytes", type=int, default=64, help="of each large input")
     parser.add_argument("--requests", type=int, default=100_000)
     arguments = parser.parse_args()
     print(f"calibration loop {calibrate():.3f} CPU-s on {os.cpu_count()} cores")
@@ -125,6 +127,10 @@ def main() -> None:
         measured = measure([LICTOR, "apply", policy, "-r", str(one)], repeat=5)
         show("apply 1 policy, 1 Pod", measured, "0.25 CPU-s", KYVERNO["apply one"])
         bench_apply(arguments.shared, folder, [int(c) for c in arguments.counts.split(",")])
+    policy = "policies/disallow-latest-tag.yaml"
+    large_inputs.bench_forms(
+        arguments.shared, list(large_inputs.FORMS), arguments.megabytes, policy
+    )
     bench = arguments.shared / "bench"
     admission.show(
         admission.measure(

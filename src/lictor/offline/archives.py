@@ -15,8 +15,10 @@ from lictor.files import OBJECT_ENDINGS, is_visible
 from lictor.offline.inputs import (
     CopyBounds,
     Input,
+    Packing,
     TemporaryCopy,
     copy_stream,
+    find_packing,
 )
 
 if TYPE_CHECKING:
@@ -33,34 +35,35 @@ MAX_MEMBERS: Final = 200_000
 # Headers and directories of archives are read at once.
 _MAX_READ: Final = 16 << 20
 _BLOCK: Final = 512
-_GZIP: Final = b"\x1f\x8b"
-_ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
 
 
-def unpack(given: Input, *, keep: bool = True) -> Iterator[Input]:
+def unpack(given: Input, *, keep: bool = True, max_members: int = MAX_MEMBERS) -> Iterator[Input]:
     """The files in an archive, in its order; anything else as it is."""
-    head = given.read(0, min(_BLOCK, given.size))
-    if head.startswith(_GZIP):
+    packing = find_packing(given)
+    if packing is Packing.GZIP:
         given = _decompress(given, keep=keep)
-        head = given.read(0, min(_BLOCK, given.size))
-    if head.startswith(_ZIP):
-        yield from _check_count(_read_zip(given), given.path)
-    elif head[257:262] == b"ustar":
-        yield from _check_count(_read_tar(given), given.path)
+        packing = find_packing(given)
+    if packing is Packing.ZIP:
+        yield from _check_any(_read_zip(given, max_members), given.path)
+    elif packing is Packing.TAR:
+        yield from _check_any(_read_tar(given, max_members), given.path)
     else:
         yield given
 
 
-def _check_count(found: Iterator[Input], archive: str) -> Iterator[Input]:
-    count = 0
+def _check_any(found: Iterator[Input], archive: str) -> Iterator[Input]:
+    is_empty = True
     for each in found:
-        count += 1
-        if count > MAX_MEMBERS:
-            raise LoadError(f"holds more than {MAX_MEMBERS} files", where=archive)
+        is_empty = False
         yield each
-    if not count:
+    if is_empty:
         endings = ", ".join(MEMBER_ENDINGS)
         raise LoadError(f"there are no files with resources in it ({endings})", where=archive)
+
+
+def _check_count(count: int, limit: int, archive: str) -> None:
+    if count > limit:
+        raise LoadError(f"holds more than {limit} files", where=archive)
 
 
 class _InputStream(io.RawIOBase):
@@ -128,15 +131,18 @@ def _is_wanted(name: str, archive: str) -> bool:
     return name.endswith(MEMBER_ENDINGS) and all(map(is_visible, path.parts))
 
 
-def _read_tar(given: Input) -> Iterator[Input]:
+def _read_tar(given: Input, max_members: int) -> Iterator[Input]:
     import tarfile
 
     try:
         with tarfile.open(fileobj=_open(given), mode="r:") as archive:
-            for member in archive:
-                if member.isdir():
-                    continue
-                if _is_wanted(member.name, given.path):
+            count = 0
+            while (member := archive.next()) is not None:
+                count += 1
+                _check_count(count, max_members, given.path)
+                # It would keep all of them.
+                archive.members.clear()  # type: ignore[attr-defined]  # missing in the stubs
+                if not member.isdir() and _is_wanted(member.name, given.path):
                     yield _take_member(given, member)
             _check_end(given, archive.offset)
     except (tarfile.TarError, struct.error, ValueError, EOFError) as error:
@@ -159,13 +165,14 @@ def _check_end(given: Input, offset: int) -> None:
         raise LoadError("the archive is cut off", where=given.path)
 
 
-def _read_zip(given: Input) -> Iterator[Input]:
+def _read_zip(given: Input, max_members: int) -> Iterator[Input]:
     import zipfile
     import zlib
 
     copy, bounds = TemporaryCopy(), _choose_bounds(given)
     try:
         with zipfile.ZipFile(_open(given)) as archive:
+            _check_count(len(archive.infolist()), max_members, given.path)
             for member in archive.infolist():
                 if member.is_dir() or not _is_wanted(member.filename, given.path):
                     continue

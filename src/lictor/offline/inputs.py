@@ -8,6 +8,7 @@ import os
 import stat
 import weakref
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import BinaryIO, Final, Protocol
 
 import msgspec
@@ -22,6 +23,7 @@ KEPT_BYTES: Final = 8 << 20
 # A pipe may never end.
 MAX_COPIED_BYTES: Final = 16 << 30
 COPY_BYTES: Final = 1 << 20
+_HEAD_BYTES: Final = 512
 _CHANGED = "changed while it was read: give a file that nobody writes to"
 
 
@@ -70,7 +72,7 @@ class FileInput(msgspec.Struct, frozen=True):
 
     def read(self, start: int, end: int) -> bytes:
         try:
-            descriptor = os.open(self.file, os.O_RDONLY)
+            descriptor = os.open(self.file, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         except OSError as error:
             raise LoadError(error.strerror or str(error), where=self.path) from error
         try:
@@ -89,11 +91,19 @@ def _identify(found: os.stat_result) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
+def _read_at(descriptor: int, size: int, start: int) -> bytes:
+    if hasattr(os, "pread"):
+        return os.pread(descriptor, size, start)
+    # Where there is none, there are no forked processes either that share the position.
+    os.lseek(descriptor, start, os.SEEK_SET)
+    return os.read(descriptor, size)
+
+
 def read_range(descriptor: int, start: int, end: int, path: str) -> bytes:
-    """The bytes from start to end, all of them; the file's own position stays where it is."""
+    """The bytes from start to end, all of them."""
     parts: list[bytes] = []
     try:
-        while start < end and (part := os.pread(descriptor, end - start, start)):
+        while start < end and (part := _read_at(descriptor, end - start, start)):
             parts.append(part)
             start += len(part)
     except OSError as error:
@@ -208,3 +218,21 @@ def read_windows(given: Input, start: int, end: int) -> Iterator[bytes]:
     """The bytes from start to end in pieces that are small enough to be held."""
     for position in range(start, end, COPY_BYTES):
         yield given.read(position, min(position + COPY_BYTES, end))
+
+
+class Packing(StrEnum):
+    """What files can be packed in."""
+
+    GZIP = "gzip"
+    ZIP = "zip"
+    TAR = "tar"
+
+
+def find_packing(given: Input) -> Packing | None:
+    """What an input is packed in, by its first bytes, which no text begins with."""
+    head = given.read(0, min(_HEAD_BYTES, given.size))
+    if head.startswith(b"\x1f\x8b"):
+        return Packing.GZIP
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return Packing.ZIP
+    return Packing.TAR if head[257:262] == b"ustar" else None

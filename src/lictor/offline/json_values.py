@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
 from lictor.offline.inputs import Input
+from lictor.offline.resources import DocumentSpan
 from lictor.raw import Json
 
 _WINDOW: Final = 1 << 18
@@ -29,13 +28,6 @@ class JsonFault(Exception):  # noqa: N818  (a fault of the text, not of ours)
         super().__init__(message)
         self.message = message
         self.offset = offset
-
-
-class ValueSpan(msgspec.Struct, frozen=True):
-    """Where one value lies in an input."""
-
-    start: int
-    end: int
 
 
 class JsonCursor:
@@ -141,7 +133,7 @@ class JsonCursor:
             self._index += 1
         self.take("}")
 
-    def list_items(self, limit: int) -> Iterator[ValueSpan]:
+    def list_items(self, limit: int) -> Iterator[DocumentSpan]:
         """Where each item of the array lies that comes next."""
         self.take("[")
         if self.peek() == "]":
@@ -151,7 +143,7 @@ class JsonCursor:
             self.peek()
             start = self.offset
             self.read_value(limit)
-            yield ValueSpan(start, self.offset)
+            yield DocumentSpan(start, self.offset)
             if self.peek() != ",":
                 break
             self._index += 1

@@ -1,12 +1,12 @@
 """The inputs that resource paths name, cut into shards: what a run judges and looks up."""
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from lictor.errors import LictorError
-from lictor.offline.archives import unpack
-from lictor.offline.inputs import KEPT_BYTES, Input, KeptInput, open_input
+from lictor.offline.inputs import KEPT_BYTES, Input, KeptInput, find_packing, open_input
 from lictor.offline.resources import DocumentText, holds_word, parse_document
 from lictor.offline.shard_finder import MARKED_WORDS, ShardBounds, ShardFinder
 from lictor.offline.shards import Shard, read_shard
@@ -15,6 +15,8 @@ from lictor.raw import JsonObject
 
 # Is given the shards of an input as they are found, with its size, and gives them on.
 WatchShards: TypeAlias = Callable[[Iterable[Shard], int], Iterable[Shard]]
+# Payloads are in memory, and none of them is a list of others.
+_PAYLOAD_BOUNDS = ShardBounds(split=sys.maxsize, document=sys.maxsize)
 _DIVIDER = "-" * 70
 
 
@@ -37,9 +39,18 @@ def open_resources(
                 tell_unreadable(path, number, error, say)
                 break
             # A broken archive is told in any case: what of it is missing, nobody knows.
-            for given in unpack(opened, keep=keep):
+            for given in _unpack(opened, keep=keep):
                 kept += given.size if isinstance(given, KeptInput) else 0
                 yield given
+
+
+def _unpack(given: Input, *, keep: bool) -> Iterable[Input]:
+    if find_packing(given) is None:
+        return (given,)
+    # Loaded when needed: few inputs are archives, and start-up counts.
+    from lictor.offline.archives import unpack
+
+    return unpack(given, keep=keep)
 
 
 def tell_unreadable(
@@ -75,7 +86,8 @@ class ResourceInputs:
 
     def add(self, given: Input, mode: str = "") -> None:
         """One more input."""
-        finder = ShardFinder(given, len(self.inputs), self._bounds, is_payload=bool(mode))
+        bounds = _PAYLOAD_BOUNDS if mode else self._bounds
+        finder = ShardFinder(given, len(self.inputs), bounds, is_payload=bool(mode))
         self.inputs.append(given)
         self.modes.append(mode)
         self.shards += self._watch(finder.find(), given.size)

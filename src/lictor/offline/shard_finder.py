@@ -1,7 +1,8 @@
 """Cuts an input into shards, in one pass that holds no more of it than a window.
 
-Documents are what stands between `---` lines, JSON values that follow each other (JSON lines), or
-the items of a `v1` List that is too large to be parsed at once.
+Documents are what stands between `---` lines. One of them may hold many resources: JSON values that
+follow each other (JSON lines), or a `v1` List that is too large to be parsed at once; those are for
+`item_shards`.
 """
 
 import re
@@ -11,12 +12,9 @@ from typing import Final
 import msgspec
 
 from lictor.offline.inputs import Input, read_windows
-from lictor.offline.json_values import JsonCursor, JsonFault, ValueSpan
 from lictor.offline.resources import DocumentSpan, find_documents, leave_tool_files
 from lictor.offline.shards import Shard, ShardForm
 from lictor.offline.sources import SourceText
-from lictor.offline.yaml_items import ItemWalk, find_item_list, is_list
-from lictor.raw import Json
 
 # So many shards (as a power of two) are made of an input of up to 8 GB.
 _SHARDS_POWER: Final = 14
@@ -29,7 +27,7 @@ _SEPARATOR: Final = b"\n---"
 _SEPARATOR_LINE = re.compile(rb"\n---(?=\s)")
 # Never in a JSON value but in its texts.
 _JOINT = re.compile(rb"\}\s*\{")
-_BEFORE_CONTENT = re.compile(rb"(?:---(?=\s))?(?:\s++|#[^\n]*+)*+")
+_BEFORE_CONTENT = re.compile(rb"(?:\xef\xbb\xbf)?(?:---(?=\s))?(?:\s++|#[^\n]*+)*+")
 
 
 class ShardBounds(msgspec.Struct, frozen=True):
@@ -47,12 +45,66 @@ class ShardBounds(msgspec.Struct, frozen=True):
         return min(max(size >> _SHARDS_POWER, self.smallest_shard), self.split)
 
 
-class _LineCount(msgspec.Struct, frozen=True):
+class LineCount(msgspec.Struct, frozen=True):
     """The lines before an offset, and where the line begins that it stands in."""
 
     offset: int = 0
     lines: int = 0
     begin: int = 0
+
+
+class ShardMaker:
+    """Makes the shards of one input, in order; counts its lines on the way."""
+
+    def __init__(self, given: Input, source: int, bounds: ShardBounds) -> None:
+        self.given = given
+        self.bounds = bounds
+        self.shard_bytes = bounds.choose_shard(given.size)
+        self._source = source
+        # May be set back to make other shards of a stretch.
+        self.counted = LineCount()
+
+    def group(self, spans: Iterable[DocumentSpan], form: ShardForm) -> Iterator[Shard]:
+        """Documents that follow each other, as shards."""
+        run: list[DocumentSpan] = []
+        for span in spans:
+            run.append(span)
+            if span.end - run[0].start >= self.shard_bytes:
+                yield self.make(DocumentSpan(run[0].start, span.end), form, len(run))
+                run = []
+        if run:
+            yield self.make(DocumentSpan(run[0].start, run[-1].end), form, len(run))
+
+    def make_whole(self, start: int, end: int) -> Shard:
+        """One document that is not taken apart."""
+        if end - start > self.bounds.document:
+            message = f"a document of more than {self.bounds.document} bytes: {_READ_ONE_BY_ONE}"
+            return self.make_fault(start, end, message)
+        return self.make(DocumentSpan(start, end), ShardForm.WHOLE, 1)
+
+    def make_fault(self, start: int, end: int, message: str) -> Shard:
+        """What cannot be read, and why."""
+        at, span = self.count_lines(start), DocumentSpan(start, end)
+        column = start - at.begin
+        return Shard(self._source, span, at.lines, column, ShardForm.WHOLE, 1, fault=message)
+
+    def make(
+        self, span: DocumentSpan, form: ShardForm, count: int, data: bytes | None = None
+    ) -> Shard:
+        """A shard of so many documents; its bytes are read where they are not at hand."""
+        at = self.count_lines(span.start)
+        if data is None:
+            data = self.given.read(span.start, span.end)
+        self.counted = _count_on(at, data)
+        words = frozenset(word for word in MARKED_WORDS if word in data)
+        column = span.start - at.begin
+        return Shard(self._source, span, at.lines, column, form, count, words=words)
+
+    def count_lines(self, offset: int) -> LineCount:
+        """The lines before an offset; counts on from the last one asked for."""
+        for part in read_windows(self.given, self.counted.offset, offset):
+            self.counted = _count_on(self.counted, part)
+        return self.counted
 
 
 class ShardFinder:
@@ -62,12 +114,9 @@ class ShardFinder:
         self, given: Input, source: int, bounds: ShardBounds, *, is_payload: bool = False
     ) -> None:
         self._given = given
-        self._bounds = bounds
-        self._source = source
-        # A payload is no resource: it is no list, and no tool's file.
+        self._maker = ShardMaker(given, source, bounds)
+        # A payload is no resource, and so no tool's file.
         self._is_payload = is_payload
-        self._shard_bytes = bounds.choose_shard(given.size)
-        self._counted = _LineCount()
         # What was left out, and why.
         self.skipped: list[str] = []
 
@@ -76,16 +125,16 @@ class ShardFinder:
         position = 0
         while position < self._given.size:
             end = self._find_cut(position)
-            if end - position <= self._bounds.split or self._is_payload:
+            if end - position <= self._maker.bounds.split:
                 yield from self._split_short(position, self._given.read(position, end))
             else:
-                yield from self._split_long(position, end)
+                yield from _split_long(self._maker, position, end)
             position = end
 
     def _find_cut(self, start: int) -> int:
         """Where the documents end that fill a shard, or the first one if it is larger."""
         size = self._given.size
-        window = self._given.read(start, min(start + self._shard_bytes, size))
+        window = self._given.read(start, min(start + self._maker.shard_bytes, size))
         if start + len(window) == size:
             return size
         found = len(window)
@@ -105,142 +154,44 @@ class ShardFinder:
 
     def _split_short(self, start: int, data: bytes) -> Iterator[Shard]:
         """Shards of documents that are held; JSON values that follow each other stand alone."""
-        spans = kept = find_documents(data)
+        maker, spans = self._maker, find_documents(data)
+        kept = spans
         if not self._is_payload:
-            text, lines = SourceText(self._given.path, data), self._count_lines(start).lines
+            text, lines = SourceText(self._given.path, data), maker.count_lines(start).lines
             kept, skipped = leave_tool_files(text, spans, lines)
             self.skipped += skipped
         for run in _list_runs(spans, kept, data):
             first, last = run[0].start, run[-1].end
             if len(run) == 1 and _is_joined(data, run[0]):
-                yield from self._split_values(start + first, start + last)
+                begin = start + _skip_to_content(data, first)
+                yield from _split_values(maker, begin, start + last)
             else:
-                span = ValueSpan(start + first, start + last)
-                yield self._make(span, ShardForm.DOCUMENTS, len(run), data[first:last])
-
-    def _split_long(self, start: int, end: int) -> Iterator[Shard]:
-        """Shards of one document that is too large to be held."""
-        head = self._given.read(start, min(start + self._shard_bytes, end))
-        if head[_skip_to_content(head) :].startswith(b"{"):
-            yield from self._split_values(start, end)
-            return
-        counted, items = self._counted, find_item_list(self._given, start, end)
-        if items is not None:
-            walk = ItemWalk(self._given, items, end)
-            shards = list(self._group(walk.list_items(), ShardForm.YAML_ITEMS))
-            if walk.is_list():
-                yield from shards
-                return
-            self._counted = counted
-        yield self._make_whole(start, end)
-
-    def _split_values(self, start: int, end: int) -> Iterator[Shard]:
-        """Shards of JSON values that follow each other; a large one may be a list."""
-        head = self._given.read(start, min(start + self._shard_bytes, end))
-        cursor = JsonCursor(self._given, start + _skip_to_content(head), end)
-        run: list[ValueSpan] = []
-        while cursor.peek():
-            begin = cursor.offset
-            try:
-                cursor.read_value(self._bounds.split)
-            except JsonFault:
-                yield from self._group(run, ShardForm.JSON_VALUES)
-                run = []
-                cursor.seek(begin)
-                yield from self._split_list(cursor, end)
-                continue
-            run.append(ValueSpan(begin, cursor.offset))
-            if cursor.offset - run[0].start >= self._shard_bytes:
-                yield from self._group(run, ShardForm.JSON_VALUES)
-                run = []
-        yield from self._group(run, ShardForm.JSON_VALUES)
-
-    def _split_list(self, cursor: JsonCursor, end: int) -> Iterator[Shard]:
-        """Shards of a large JSON value, and go past it; a broken one ends where the next begins."""
-        start, counted = cursor.offset, self._counted
-        around, shards = dict[str, Json](), list[Shard]()
-        try:
-            for name in cursor.list_members():
-                if name == "items" and cursor.peek() == "[":
-                    items = cursor.list_items(self._bounds.document)
-                    # One by one: those before a fault are not lost.
-                    for shard in self._group(items, ShardForm.JSON_VALUES):
-                        shards.append(shard)
-                else:
-                    around[name] = cursor.read_value(self._bounds.document)
-        except JsonFault as fault:
-            resumed = self._find_next_value(max(start, fault.offset - 1), end)
-            cursor.seek(resumed)
-            if shards:
-                shards.append(self._make_fault(fault.offset, resumed, fault.message))
-                yield from shards
-                return
-        if not is_list(around):
-            self._counted = counted
-            shards = [self._make_whole(start, cursor.offset)]
-        yield from shards
-
-    def _find_next_value(self, start: int, end: int) -> int:
-        """Where the next line begins that begins with a brace; the end where there is none."""
-        position = start
-        for part in read_windows(self._given, start, end):
-            after = position + len(part)
-            found = (part + self._given.read(after, min(after + 1, end))).find(b"\n{")
-            if found >= 0:
-                return position + found + 1
-            position = after
-        return end
-
-    def _group(self, spans: Iterable[ValueSpan], form: ShardForm) -> Iterator[Shard]:
-        """Documents that follow each other as shards; those before a fault come before it."""
-        run: list[ValueSpan] = []
-        fault: JsonFault | None = None
-        try:
-            for span in spans:
-                run.append(span)
-                if span.end - run[0].start >= self._shard_bytes:
-                    yield self._make(ValueSpan(run[0].start, span.end), form, len(run))
-                    run = []
-        except JsonFault as error:
-            fault = error
-        if run:
-            yield self._make(ValueSpan(run[0].start, run[-1].end), form, len(run))
-        if fault is not None:
-            raise fault
-
-    def _make_whole(self, start: int, end: int) -> Shard:
-        if end - start > self._bounds.document:
-            message = f"a document of more than {self._bounds.document} bytes: {_READ_ONE_BY_ONE}"
-            return self._make_fault(start, end, message)
-        return self._make(ValueSpan(start, end), ShardForm.WHOLE, 1)
-
-    def _make_fault(self, start: int, end: int, message: str) -> Shard:
-        at, span = self._count_lines(start), ValueSpan(start, end)
-        column = start - at.begin
-        return Shard(self._source, span, at.lines, column, ShardForm.WHOLE, 1, fault=message)
-
-    def _make(
-        self, span: ValueSpan, form: ShardForm, count: int, data: bytes | None = None
-    ) -> Shard:
-        at = self._count_lines(span.start)
-        if data is None:
-            data = self._given.read(span.start, span.end)
-        self._counted = _count_on(at, data)
-        words = frozenset(word for word in MARKED_WORDS if word in data)
-        column = span.start - at.begin
-        return Shard(self._source, span, at.lines, column, form, count, words=words)
-
-    def _count_lines(self, offset: int) -> _LineCount:
-        """The lines before an offset; counts on from the last one asked for."""
-        for part in read_windows(self._given, self._counted.offset, offset):
-            self._counted = _count_on(self._counted, part)
-        return self._counted
+                span = DocumentSpan(start + first, start + last)
+                yield maker.make(span, ShardForm.DOCUMENTS, len(run), data[first:last])
 
 
-def _count_on(known: _LineCount, data: bytes) -> _LineCount:
+def _split_long(maker: ShardMaker, start: int, end: int) -> Iterator[Shard]:
+    """Shards of one document that is too large to be held."""
+    # Loaded when needed, as below: most inputs are small, and start-up counts.
+    from lictor.offline.item_shards import split_yaml_list
+
+    head = maker.given.read(start, min(start + maker.shard_bytes, end))
+    begin = _skip_to_content(head)
+    if head.startswith(b"{", begin):
+        return _split_values(maker, start + begin, end)
+    return split_yaml_list(maker, start, end)
+
+
+def _split_values(maker: ShardMaker, start: int, end: int) -> Iterator[Shard]:
+    from lictor.offline.item_shards import split_values
+
+    return split_values(maker, start, end)
+
+
+def _count_on(known: LineCount, data: bytes) -> LineCount:
     last = data.rfind(b"\n")
     begin = known.begin if last < 0 else known.offset + last + 1
-    return _LineCount(known.offset + len(data), known.lines + data.count(b"\n"), begin)
+    return LineCount(known.offset + len(data), known.lines + data.count(b"\n"), begin)
 
 
 def _skip_to_content(data: bytes, start: int = 0) -> int:
@@ -258,13 +209,13 @@ def _list_runs(
     spans: Sequence[DocumentSpan], kept: Sequence[DocumentSpan], data: bytes
 ) -> Iterator[Sequence[DocumentSpan]]:
     """The documents that are kept, in stretches; several JSON values are one of their own."""
-    if len(kept) == len(spans) and not _JOINT.search(data):
+    joined = [span for span in spans if _is_joined(data, span)]
+    if len(kept) == len(spans) and not joined:
         yield from (spans,) if spans else ()
         return
     run: list[DocumentSpan] = []
     for span in spans:
-        is_joined = _is_joined(data, span)
-        if span in kept and not is_joined:
+        if span in kept and span not in joined:
             run.append(span)
             continue
         if run:

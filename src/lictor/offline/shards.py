@@ -10,9 +10,7 @@ import msgspec
 
 from lictor.errors import LoadError
 from lictor.offline.inputs import Input, KeptInput
-from lictor.offline.json_values import JsonCursor, JsonFault, ValueSpan
-from lictor.offline.resources import DocumentText, find_documents
-from lictor.offline.yaml_items import split_items
+from lictor.offline.resources import DocumentSpan, DocumentText, find_documents
 
 
 class ShardForm(StrEnum):
@@ -32,7 +30,7 @@ class Shard(msgspec.Struct, frozen=True):
 
     # The number of the input.
     source: int
-    span: ValueSpan
+    span: DocumentSpan
     # The lines of the input before it, and the characters of its first line before it.
     line: int
     column: int
@@ -72,13 +70,18 @@ def _split(data: bytes, form: ShardForm, path: str) -> Iterator[tuple[int, bytes
         case ShardForm.WHOLE:
             yield 0, data
         case ShardForm.YAML_ITEMS:
+            # Loaded when needed, as below: most inputs are small, and start-up counts.
+            from lictor.offline.yaml_items import split_items
+
             yield from split_items(data)
         case ShardForm.JSON_VALUES:
             for found in _split_values(data, path):
                 yield found.start, data[found.start : found.end]
 
 
-def _split_values(data: bytes, path: str) -> Iterator[ValueSpan]:
+def _split_values(data: bytes, path: str) -> Iterator[DocumentSpan]:
+    from lictor.offline.json_values import JsonCursor, JsonFault
+
     cursor = JsonCursor(KeptInput(path, data), 0, len(data))
     while following := cursor.peek():
         if following == ",":
@@ -89,4 +92,4 @@ def _split_values(data: bytes, path: str) -> Iterator[ValueSpan]:
             cursor.read_value(len(data))
         except JsonFault as fault:
             raise LoadError(fault.message, where=path) from fault
-        yield ValueSpan(start, cursor.offset)
+        yield DocumentSpan(start, cursor.offset)

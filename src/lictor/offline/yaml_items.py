@@ -13,7 +13,7 @@ import msgspec
 from lictor.errors import LoadError
 from lictor.load.yaml import iter_documents
 from lictor.offline.inputs import COPY_BYTES, Input
-from lictor.offline.json_values import ValueSpan
+from lictor.offline.resources import DocumentSpan
 
 _HEAD_BYTES: Final = 64 << 10
 _MAX_LINE: Final = 64 << 20
@@ -51,18 +51,18 @@ class ItemWalk:
         # Where what comes after the items begins.
         self._tail = end
 
-    def list_items(self) -> Iterator[ValueSpan]:
+    def list_items(self) -> Iterator[DocumentSpan]:
         """Where each item lies, its dash included."""
         start = -1
         for offset, is_item in self._list_lines():
             if start >= 0:
-                yield ValueSpan(start, offset)
+                yield DocumentSpan(start, offset)
             start = offset
             if not is_item:
                 self._tail = offset
                 return
         if start >= 0:
-            yield ValueSpan(start, self._end)
+            yield DocumentSpan(start, self._end)
 
     def _list_lines(self) -> Iterator[tuple[int, bool]]:
         line, indent = _compile_line(self._head.indent), self._head.indent

@@ -32,3 +32,12 @@ def test_progress(monkeypatch, stream, count, is_shown):
     monkeypatch.setattr(sys, "stderr", stream)
     assert list(track(range(count), count, "Judging", clock=ticking())) == list(range(count))
     assert ("Judging" in stream.getvalue()) is is_shown
+
+
+def test_progress_in_bytes_tells_how_long_it_may_take(monkeypatch):
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    items = [b"x" * 1000] * 500
+    assert list(track(items, 500_000, "Reading", measure=len, clock=ticking())) == items
+    assert "500.0 kB" in stream.getvalue()
+    assert "left" in stream.getvalue()

@@ -111,3 +111,7 @@ def test_on_two_terminals_each_gets_its_own(command: list[str]) -> None:
     printed, shown = out.finish(), err.finish()
     assert printed.count(b"a team is needed") == 200
     assert shown == b""
+
+
+def test_quiet_means_no_bar_either(command: list[str], tmp_path: Path) -> None:
+    assert run_on_terminal([*command, "--quiet"], tmp_path / "out") == b""

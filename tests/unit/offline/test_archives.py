@@ -151,6 +151,13 @@ def test_what_is_refused(content: bytes, message: str) -> None:
         list(unpack(KeptInput("f", content)))
 
 
+@pytest.mark.parametrize("make", [make_tar, make_zip])
+def test_archives_of_countless_files_are_refused(make) -> None:
+    content = make({f"{number}.txt": b"" for number in range(30)})
+    with pytest.raises(LoadError, match="more than 20 files"):
+        list(unpack(KeptInput("f", content), max_members=20))
+
+
 def test_a_header_that_claims_to_be_huge_is_not_read() -> None:
     member = tarfile.TarInfo("a.yaml")
     member.type, member.size = tarfile.XHDTYPE, 100 << 20

@@ -1,10 +1,13 @@
 """What a cluster would answer, told by files."""
 
+import msgspec
 import pytest
 
 from lictor.errors import LookupFailedError, NotProvidedError
 from lictor.offline.lookups import GivenObjects, OfflineLookups, guess_plural
 from lictor.offline.requests import GivenValues
+from lictor.offline.resources import LazyResources, find_in_texts
+from lictor.offline.sources import SourceText
 from lictor.ports import ApiCall
 
 
@@ -99,3 +102,35 @@ def test_objects_by_kind(api_version: str, kind: str, namespace: str, count: int
 )
 def test_plurals(kind: str, plural: str) -> None:
     assert guess_plural(kind) == plural
+
+
+def make_text(*objects: dict) -> SourceText:
+    return SourceText(
+        "f", b"".join(b"---\n" + msgspec.json.encode(each) + b"\n" for each in objects)
+    )
+
+
+def test_what_is_judged_answers_by_its_kind() -> None:
+    own = thing("example.com/v1", "NetworkBoundary", "a", "mine")
+    find = find_in_texts([make_text(SETTINGS, POD, OTHER_POD, POLICY, own)])
+    judged = OfflineLookups(GivenValues(), GivenObjects(judged=LazyResources(find)))
+    paths = {
+        "/api/v1/pods": ["p", "q"],
+        "/apis/networking.k8s.io/v1/networkpolicies": ["deny"],
+        "/apis/example.com/v1/networkboundaries": ["mine"],
+    }
+    for path, names in paths.items():
+        found = judged.call_api(ApiCall(path))["items"]
+        assert [item["metadata"]["name"] for item in found] == names
+    assert judged.config_map("a", "settings") == SETTINGS
+
+
+def test_too_much_that_could_answer_is_an_error_and_nothing_else() -> None:
+    pods = [thing("v1", "Pod", "a", f"pod-{number}") for number in range(20)]
+    find = find_in_texts([make_text(SETTINGS, *pods)])
+    judged = OfflineLookups(GivenValues(), GivenObjects(judged=LazyResources(find, limit=1000)))
+    for _ in range(2):
+        with pytest.raises(LookupFailedError, match=r"more than 1000 bytes .* --context-file"):
+            judged.call_api(ApiCall("/api/v1/pods"))
+    # Other kinds are still answered.
+    assert judged.config_map("a", "settings") == SETTINGS

@@ -71,6 +71,7 @@ FORMS = {
     "json list": write_list(PODS),
     "indented json list": write_list(PODS, indent=4),
     "json lines": write_lines(PODS),
+    "json lines after a mark": "\ufeff" + write_lines(PODS),
     "json values in a row": "".join(json.dumps(pod, indent=2) for pod in PODS),
     "two lists": write_list(PODS[:20], indent=1) + "\n" + write_list(PODS[20:]),
     "a list in a line among others": write_lines(PODS[:3])
@@ -214,3 +215,12 @@ def test_documents_are_found_by_a_word() -> None:
     assert [document.line for document in found.find(b"Namespace")] == [200]
     assert [document.line for document in found.find(b"NAMESPACE", ignore_case=True)] == [200]
     assert len(list(found.find(b"pod-7"))) == 2
+
+
+def test_a_payload_is_never_taken_apart() -> None:
+    content = write_list([make_pod(1)] * 5000).encode()
+    found = ResourceInputs()
+    found.add(KeptInput("f", content), "JSON")
+    (shard,) = found.shards
+    assert [document.content for document in found.read(shard)] == [content]
+    assert list(found.find(b"pod-1")) == []

@@ -1,0 +1,102 @@
+"""Cuts documents into shards that hold many resources: JSON values in a row, and large lists."""
+
+from collections.abc import Iterator
+
+from lictor.offline.inputs import Input, read_windows
+from lictor.offline.json_values import JsonCursor, JsonFault
+from lictor.offline.resources import DocumentSpan
+from lictor.offline.shard_finder import ShardMaker
+from lictor.offline.shards import Shard, ShardForm
+from lictor.offline.yaml_items import ItemWalk, find_item_list, is_list
+from lictor.raw import Json
+
+
+def split_yaml_list(maker: ShardMaker, start: int, end: int) -> Iterator[Shard]:
+    """Shards of the items of a list in YAML; a document that is none stays whole."""
+    counted, items = maker.counted, find_item_list(maker.given, start, end)
+    if items is not None:
+        walk = ItemWalk(maker.given, items, end)
+        shards = list(maker.group(walk.list_items(), ShardForm.YAML_ITEMS))
+        if walk.is_list():
+            yield from shards
+            return
+        maker.counted = counted
+    yield maker.make_whole(start, end)
+
+
+def split_values(maker: ShardMaker, start: int, end: int) -> Iterator[Shard]:
+    """Shards of JSON values that follow each other; a large one may be a list."""
+    cursor = JsonCursor(maker.given, start, end)
+    run: list[DocumentSpan] = []
+    while cursor.peek():
+        begin = cursor.offset
+        try:
+            cursor.read_value(maker.bounds.split)
+        except JsonFault:
+            yield from maker.group(run, ShardForm.JSON_VALUES)
+            run = []
+            cursor.seek(begin)
+            yield from _split_list(maker, cursor, end)
+            continue
+        run.append(DocumentSpan(begin, cursor.offset))
+        if cursor.offset - run[0].start >= maker.shard_bytes:
+            yield from maker.group(run, ShardForm.JSON_VALUES)
+            run = []
+    yield from maker.group(run, ShardForm.JSON_VALUES)
+
+
+def _split_list(maker: ShardMaker, cursor: JsonCursor, end: int) -> Iterator[Shard]:
+    """Shards of a large JSON value, and go past it; a broken one ends where the next begins."""
+    start, counted = cursor.offset, maker.counted
+    around, shards = dict[str, Json](), list[Shard]()
+    try:
+        for name in cursor.list_members():
+            if name == "items" and cursor.peek() == "[":
+                items = _SoundItems(cursor, maker.bounds.document)
+                shards += maker.group(items.read(), ShardForm.JSON_VALUES)
+                items.check()
+            else:
+                around[name] = cursor.read_value(maker.bounds.document)
+    except JsonFault as fault:
+        resumed = _find_next_value(maker.given, max(start, fault.offset - 1), end)
+        cursor.seek(resumed)
+        if shards:
+            yield from shards
+            yield maker.make_fault(fault.offset, resumed, fault.message)
+            return
+    if is_list(around):
+        yield from shards
+        return
+    maker.counted = counted
+    yield maker.make_whole(start, cursor.offset)
+
+
+class _SoundItems:
+    """The items before a fault: they are not lost by it."""
+
+    def __init__(self, cursor: JsonCursor, limit: int) -> None:
+        self._items = cursor.list_items(limit)
+        self._fault: JsonFault | None = None
+
+    def read(self) -> Iterator[DocumentSpan]:
+        try:
+            yield from self._items
+        except JsonFault as fault:
+            self._fault = fault
+
+    def check(self) -> None:
+        """Raise the fault."""
+        if self._fault is not None:
+            raise self._fault
+
+
+def _find_next_value(given: Input, start: int, end: int) -> int:
+    """Where the next line begins that begins with a brace; the end where there is none."""
+    position = start
+    for part in read_windows(given, start, end):
+        after = position + len(part)
+        found = (part + given.read(after, min(after + 1, end))).find(b"\n{")
+        if found >= 0:
+            return position + found + 1
+        position = after
+    return end
