@@ -23,7 +23,9 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "cluster"), str(ROOT / "tests" / "unit" / "control")]
 
 import yaml  # noqa: E402
+from control_plane.embedded import EmbeddedCluster  # noqa: E402
 from control_plane.install import Installation, Replica, install_lictor  # noqa: E402
+from control_plane.local import LocalCluster  # noqa: E402
 from control_plane.manifests import apply_objects  # noqa: E402
 from control_plane.plane import ControlPlane  # noqa: E402
 from control_plane.programs import NoControlPlaneError, find_programs  # noqa: E402
@@ -80,7 +82,7 @@ def find_policies(folder: Path | None) -> tuple[Path, list[Object]]:
 class Bench:
     """A control plane with Pods and policies, and lictor's reports controller beside it."""
 
-    def __init__(self, plane: ControlPlane, installation: Installation) -> None:
+    def __init__(self, plane: LocalCluster, installation: Installation) -> None:
         self.plane = plane
         self.installation = installation
         self.replicas: list[Replica] = []
@@ -127,7 +129,7 @@ def measure(pid: int) -> tuple[float, float]:
     return (int(fields[11]) + int(fields[12])) / _TICKS, int(peak.split()[1]) / 1024
 
 
-def fill(plane: ControlPlane, policies: Sequence[Object], count: int) -> None:
+def fill(plane: LocalCluster, policies: Sequence[Object], count: int) -> None:
     """Policies, namespaces and Pods."""
     apply_objects(plane, policies)
     spaces = [
@@ -162,7 +164,7 @@ def run_real(arguments: argparse.Namespace) -> None:
     """Scan, change one Pod, scan again from a new process; then two replicas from nothing."""
     folder, policies = find_policies(arguments.policies)
     count = arguments.pods
-    with ControlPlane(find_programs(print)) as plane:
+    with _open(arguments.cluster) as plane:
         bench = Bench(plane, install_lictor(plane, replicas=0))
         fill(plane, policies, count)
         print(f"{count} Pods, {len(policies)} policies of {folder}")
@@ -170,6 +172,12 @@ def run_real(arguments: argparse.Namespace) -> None:
         if arguments.replicas > 1:
             scan_together(bench, count, arguments.replicas)
         bench.installation.stop()
+
+
+def _open(name: str) -> LocalCluster:
+    if name == "embedded":
+        return EmbeddedCluster(loopback=True)
+    return ControlPlane(find_programs(print))
 
 
 def scan_alone(bench: Bench, count: int) -> None:
@@ -272,6 +280,7 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=10_000)
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--policies", type=Path, help="a folder with policies")
+    parser.add_argument("--cluster", choices=("real", "embedded"), default="real")
     parser.add_argument("--fake", type=int, default=0, help="so many objects, without a cluster")
     arguments = parser.parse_args()
     if arguments.fake:

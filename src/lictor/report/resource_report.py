@@ -11,6 +11,8 @@ from lictor.model.result import PolicyRef, Result, RuleType, Status
 from lictor.raw import JsonObject
 from lictor.report.summary import read_message, read_severity, reported_status
 
+# How many entries did not fit.
+LEFT_OUT = "lictor.io/results-left-out"
 # Messages may name the object, so that there are as many as there are objects.
 _MOST = 2048
 
@@ -66,9 +68,11 @@ def _read_key(line: ReportEntry) -> SortKey:
 
 
 def hash_entries(lines: Iterable[ReportEntry]) -> int:
-    """Equal where reports say the same, whenever they were made; 64 bits, 0 for nothing."""
-    digests = b"".join(line.digest for line in lines)
-    return int.from_bytes(blake2b(digests, digest_size=8).digest(), "big") if digests else 0
+    """Equal where reports say the same, whenever they were made; 64 bits, 0 for nothing.
+
+    A sum, so that it follows from that of before where some entries are replaced by others.
+    """
+    return sum(int.from_bytes(line.digest, "big") for line in lines) & 0xFFFFFFFFFFFFFFFF
 
 
 def stamp_entries(lines: Iterable[ReportEntry], timestamp: int) -> list[JsonObject]:
@@ -190,7 +194,7 @@ def build_report(
     listed, left_out = _cut(sort_entries(entries))
     notes = dict(annotations or {})
     if left_out:
-        notes["lictor.io/results-left-out"] = str(left_out)
+        notes[LEFT_OUT] = str(left_out)
     group, kind = ("openreports.io/v1alpha1", "Report")
     if not openreports:
         group, kind = ("wgpolicyk8s.io/v1alpha2", "PolicyReport")

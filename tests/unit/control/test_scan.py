@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from paged_api import PagedApi, make_pod, make_uid
 
 from lictor.assembly import compile_documents
@@ -20,6 +21,7 @@ from lictor.control.scan.plan import ScanCandidate, ScanPlan
 from lictor.control.scan.progress import ScannedObjects
 from lictor.errors import ApiError, GoneError, UnreachableError
 from lictor.load.policies import load_documents
+from lictor.model.program import Case, Check
 from lictor.model.request import Request
 from lictor.model.result import Result, Status
 
@@ -206,6 +208,82 @@ def test_a_changed_policy_judges_all_again_and_tells_only_its_own_failures() -> 
             assert told == {"also"}
             assert fixture.scanner.progress.judged == 8
             assert api.reports[make_uid(1)]["summary"]["pass"] == 2
+
+    asyncio.run(run())
+
+
+def count_checks(plan: ScanPlan, policy: str, calls: list[str]) -> ScanPlan:
+    """The same plan; every check of the policy is noted."""
+
+    def note(candidate: ScanCandidate) -> ScanCandidate:
+        if candidate.program.policy.name != policy:
+            return candidate
+
+        def spy(check: Check) -> Check:
+            def checked(case: Case) -> tuple[Result, ...]:
+                calls.append(str(case.request.resource["metadata"]["name"]))
+                return check(case)
+
+            return checked
+
+        rules = tuple(replace(rule, check=spy(rule.check)) for rule in candidate.program.rules)
+        return ScanCandidate(replace(candidate.program, rules=rules), candidate.mark)
+
+    return replace(plan, judging=tuple(map(note, plan.judging)))
+
+
+ALSO = POLICY.replace(b"name: limits", b"name: also")
+
+
+@pytest.mark.parametrize("loses_report", [False, True])
+def test_after_one_policy_changed_the_others_are_not_judged(*, loses_report: bool) -> None:
+    calls: list[str] = []
+
+    async def run() -> None:
+        api = PagedApi(POD, 4)
+        plan = count_checks(make_plan(POLICY, ALSO), "limits", calls)
+        async with scanning(api, plan) as fixture:
+            assert len(calls) == 4
+            calls.clear()
+            if loses_report:
+                del api.reports[make_uid(0)]
+            changed = make_plan(ALSO.replace(b"memory must", b"Memory must"), mark="2").judging
+            follow = ScanPlan((plan.judging[0], *changed), (), plan.alive)
+            await fixture.scanner.follow(follow)
+            await fixture.settle()
+            # A report that is not there is made of what all say.
+            assert calls == (["pod-0"] if loses_report else [])
+            messages = [each["message"] for each in api.reports[make_uid(0)]["results"]]
+            assert [text[:23] for text in sorted(messages)] == [
+                "validation error: Memor",
+                "validation error: memor",
+            ]
+            # Those for which the policy says the same as before are not written.
+            assert api.patched == (2 if not loses_report else 1)
+
+    asyncio.run(run())
+
+
+def test_what_a_policy_said_that_is_gone_is_taken_out() -> None:
+    calls: list[str] = []
+
+    async def run() -> None:
+        api = PagedApi(POD, 4)
+        plan = count_checks(make_plan(POLICY, ALSO), "limits", calls)
+        async with scanning(api, plan) as fixture:
+            calls.clear()
+            await fixture.scanner.follow(replace(plan, judging=plan.judging[:1]))
+            await fixture.settle()
+            assert calls == []
+            for number in range(4):
+                [entry] = api.reports[make_uid(number)]["results"]
+                assert entry["policy"] == "limits"
+            # A whole scan says the same, and writes nothing.
+            written = fixture.scanner.progress.written
+            fixture.scanner.scan_again(forced=True)
+            await fixture.settle()
+            assert len(calls) == 4
+            assert fixture.scanner.progress.written == written
 
     asyncio.run(run())
 

@@ -1,7 +1,7 @@
 """Creates, updates and deletes reports, also where others write to the same ones."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from lictor.cluster import resource as kinds
@@ -9,7 +9,13 @@ from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.errors import ConflictError, NotFoundError
 from lictor.raw import JsonObject
-from lictor.report.resource_report import ReportSubject, build_report, sort_entries, summarize
+from lictor.report.resource_report import (
+    LEFT_OUT,
+    ReportSubject,
+    build_report,
+    sort_entries,
+    summarize,
+)
 
 JUDGED = "lictor.io/judged"
 MIXED = "lictor.io/mixed"
@@ -88,6 +94,38 @@ class ReportWriter:
         self._mixed.add(subject.uid)
         self._lately.add(subject.uid)
         await self._merge(subject, entries, judged="", scanned=False)
+
+    async def amend(
+        self,
+        subject: ReportSubject,
+        entries: Iterable[JsonObject],
+        replaces: Callable[[JsonObject], bool],
+        *,
+        judged: str,
+    ) -> int | None:
+        """Replace those entries alone; how many of the scanner's there are then.
+
+        None where there is no report, or one that does not hold all: it must be written anew.
+        """
+        fresh = list(entries)
+        resource = self.kind_for(subject.namespace)
+        for attempt in range(_TRIES):
+            found = await self._client.find(resource, subject.uid, subject.namespace)
+            notes = ((found or {}).get("metadata") or {}).get("annotations") or {}
+            if found is None or LEFT_OUT in notes:
+                return None
+            if notes.get(MIXED):
+                self._mixed.add(subject.uid)
+            old = (entry for entry in found.get("results") or () if not replaces(entry))
+            kept = [entry for entry in old if self._entitlement.is_alive(entry)]
+            merged = sort_entries([*kept, *fresh])
+            try:
+                await self._put(subject, found, merged, judged)
+            except ConflictError:
+                await asyncio.sleep(0.05 * (attempt + 1))
+                continue
+            return len(fresh) + sum(map(self._entitlement.is_scanned, kept))
+        raise ConflictError(f"the report of {subject.kind} {subject.name} is written by others")
 
     async def remove(self, subject: ReportSubject) -> None:
         """Remove the results of the scan, and the report where it is empty then."""

@@ -13,7 +13,7 @@ import orjson
 from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
 from lictor.control.reports.writer import ReportWriter
-from lictor.control.scan.plan import KindPlan
+from lictor.control.scan.plan import KindPlan, PlanChange, find_change
 from lictor.control.scan.progress import ScannedObjects, ScanProgress, hash_text
 from lictor.errors import ApiError, GoneError
 from lictor.model.request import Request
@@ -74,6 +74,8 @@ class _Evaluated(msgspec.Struct, frozen=True):
     print: int
     # What is wrong with it, where that should be told.
     told: list[Result]
+    # Where these are the results of policies that changed, and the others stay as they are.
+    change: PlanChange | None = None
 
 
 class _Burst(msgspec.Struct, frozen=True):
@@ -91,6 +93,8 @@ class KindScan:
         self._resource = resource
         self._plan = plan
         self._context = context
+        # The key of the plan before, and what is different since.
+        self._before: tuple[int, PlanChange | None] = (0, None)
         self._book = EntryCache(background=True)
         self._again = asyncio.Event()
         self._forced = False
@@ -105,6 +109,7 @@ class KindScan:
         before = self._plan.marks
         news = frozenset(key for key, mark in plan.marks.items() if before.get(key) != mark)
         self._news = news if self._news is None else self._news | news
+        self._before = (self._plan.key, find_change(self._plan, plan))
         self._plan = plan
         self._again.set()
 
@@ -255,21 +260,59 @@ class KindScan:
         context, plan = self._context, self._plan
         subject = ReportSubject.of(item)
         labels = context.namespace_labels(subject.namespace) if subject.namespace else {}
-        state = _take_state(item, labels, plan.key)
+        content = _read_content(item, labels)
+        state = _take_state(content, plan.key)
         known = context.scanned.get(subject.uid)
         if known is not None and known[0] >> _BITS == state and not forced:
             return None
         request = Request.of(item, namespace_labels=labels)
-        results = [] if context.is_filtered(request) else plan.judge(request)
         context.progress.judged += 1
-        lines = sort_report_entries(
-            self._book.find(each) for each in results if context.form.wants(each)
-        )
+        key, change = self._before
+        if (
+            known is not None
+            and change is not None
+            and not forced
+            and known[0] >> _BITS == _take_state(content, key)
+        ):
+            return self._evaluate_change(change, request, subject, state)
+        return self._evaluate_whole(plan, request, subject, state)
+
+    def _evaluate_whole(
+        self, plan: KindPlan, request: Request, subject: ReportSubject, state: int
+    ) -> _Evaluated | None:
+        scanned = self._context.scanned
+        results = self._judge(plan, request)
+        lines = self._list_entries(results)
         print_ = hash_entries(lines) & _MASK
+        known = scanned.get(subject.uid)
         if known is not None and known[0] & _MASK == print_ and known[1] == bool(lines):
-            context.scanned.put(subject.uid, state << _BITS | print_, reported=bool(lines))
+            scanned.put(subject.uid, state << _BITS | print_, reported=bool(lines))
             return None
         return _Evaluated(request, subject, lines, state, print_, self._choose_news(results))
+
+    def _evaluate_change(
+        self, change: PlanChange, request: Request, subject: ReportSubject, state: int
+    ) -> _Evaluated | None:
+        """What policies say that changed: what the others have said of the object still holds."""
+        scanned = self._context.scanned
+        value, is_reported = scanned.get(subject.uid) or (0, False)
+        results = self._judge(change.after, request)
+        lines = self._list_entries(results)
+        before = self._list_entries(self._judge(change.before, request))
+        difference = hash_entries(lines) - hash_entries(before)
+        print_ = (value + difference) & _MASK
+        if difference == 0:
+            scanned.put(subject.uid, state << _BITS | print_, reported=is_reported)
+            return None
+        news = self._choose_news(results)
+        return _Evaluated(request, subject, lines, state, print_, news, change)
+
+    def _judge(self, plan: KindPlan, request: Request) -> list[Result]:
+        return [] if self._context.is_filtered(request) else plan.judge(request)
+
+    def _list_entries(self, results: Iterable[Result]) -> list[ReportEntry]:
+        form = self._context.form
+        return sort_report_entries(self._book.find(each) for each in results if form.wants(each))
 
     def _choose_news(self, results: Iterable[Result]) -> list[Result]:
         news = self._news
@@ -299,17 +342,43 @@ class KindScan:
         context, subject = self._context, judged.subject
         known = context.scanned.get(subject.uid)
         exists = known is not None and known[1]
+        if judged.change is not None and exists:
+            await self._amend(judged, judged.change)
+            return
         if judged.lines:
-            mark = f"{judged.state:x}-{judged.print:x}"
             entries = stamp_entries(judged.lines, int(time.time()))
-            await context.writer.write(subject, entries, judged=mark, exists=exists)
+            await context.writer.write(subject, entries, judged=_mark(judged), exists=exists)
         elif exists:
             await context.writer.remove(subject)
-        context.progress.written += bool(judged.lines or exists)
+        self._note_written(judged, is_reported=bool(judged.lines), wrote=exists)
+
+    async def _amend(self, judged: _Evaluated, change: PlanChange) -> None:
+        entries = stamp_entries(judged.lines, int(time.time()))
+        left = await self._context.writer.amend(
+            judged.subject, entries, change.replaces, judged=_mark(judged)
+        )
+        if left is not None:
+            self._note_written(judged, is_reported=bool(left), wrote=True)
+            return
+        # Someone took the report away, or it does not hold everything.
+        self._context.scanned.remove(judged.subject.uid)
+        whole = await asyncio.to_thread(
+            self._evaluate_whole, self._plan, judged.request, judged.subject, judged.state
+        )
+        if whole is not None:
+            await self._write(whole)
+
+    def _note_written(self, judged: _Evaluated, *, is_reported: bool, wrote: bool) -> None:
+        context = self._context
+        context.progress.written += is_reported or wrote
         value = judged.state << _BITS | judged.print
-        context.scanned.put(subject.uid, value, reported=bool(judged.lines))
+        context.scanned.put(judged.subject.uid, value, reported=is_reported)
         if judged.told:
             context.emit(judged.request, judged.told)
+
+
+def _mark(judged: _Evaluated) -> str:
+    return f"{judged.state:x}-{judged.print:x}"
 
 
 async def _rest(seconds: float) -> None:
@@ -320,13 +389,16 @@ def _uid_of(item: JsonObject) -> str:
     return str(item["metadata"].get("uid") or "")
 
 
-def _take_state(item: JsonObject, labels: Mapping[str, str], plan: int) -> int:
-    """A hash of what results depend on: the object without status, and the policies."""
+def _read_content(item: JsonObject, labels: Mapping[str, str]) -> bytes:
+    """What results depend on beside the policies: the object without its status."""
     metadata = item.get("metadata") or {}
     kept = [metadata.get(name) for name in ("name", "labels", "annotations", "finalizers")]
     body = {name: part for name, part in item.items() if name not in ("metadata", "status")}
-    text = orjson.dumps((kept, body, labels), option=orjson.OPT_SORT_KEYS)
-    return hash_text(text, str(plan)) & _MASK
+    return orjson.dumps((kept, body, labels), option=orjson.OPT_SORT_KEYS)
+
+
+def _take_state(content: bytes, plan: int) -> int:
+    return hash_text(content, str(plan)) & _MASK
 
 
 def read_mark(text: str) -> int:

@@ -130,15 +130,20 @@ _DISABLED = "reports.kyverno.io/disabled"
 _JUDGING = (Phase.VALIDATE, Phase.VERIFY_IMAGES)
 
 
-class KindPlan(msgspec.Struct, frozen=True):
+class KindPlan(msgspec.Struct, frozen=True, dict=True):
     """The policies for one kind; `key` changes when any of them does."""
 
     engine: Engine
     # Mutating policies: existing objects should look as if they had been applied.
     mutating: tuple[Engine, ...]
     key: int
-    # Policy -> text that changes when it does.
-    marks: Mapping[str, str]
+    # What it was made of: first those that judge, then those that change.
+    candidates: tuple[tuple["ScanCandidate", ...], tuple["ScanCandidate", ...]] = ((), ())
+
+    @cached_property
+    def marks(self) -> Mapping[str, str]:
+        """Policy -> text that changes when it does."""
+        return {each.program.policy.key: each.mark for some in self.candidates for each in some}
 
     def judge(self, request: Request) -> list[Result]:
         """The results of all policies for an existing object."""
@@ -305,8 +310,48 @@ def _plan_kind(judging: Sequence[ScanCandidate], mutating: Sequence[ScanCandidat
         Engine(verify_images_once(each.program) for each in judging),
         tuple(Engine((each.program,)) for each in mutating),
         hash_text(*(each.mark for each in (*judging, *mutating))),
-        {each.program.policy.key: each.mark for each in (*judging, *mutating)},
+        (tuple(judging), tuple(mutating)),
     )
+
+
+class PlanChange(msgspec.Struct, frozen=True, dict=True):
+    """What is different between two plans for a kind: policies that came, changed or went."""
+
+    before: KindPlan
+    after: KindPlan
+
+    @cached_property
+    def replaced(self) -> frozenset[tuple[str, str, str]]:
+        """Source, policy and rule of the entries that these policies have made, or make now."""
+        plans = (self.before, self.after)
+        found = (each for plan in plans for some in plan.candidates for each in some)
+        return frozenset(key for each in found for key in _keys(each.program))
+
+    def replaces(self, entry: JsonObject) -> bool:
+        key = entry.get("source", ""), entry.get("policy", ""), entry.get("rule", "")
+        return key in self.replaced
+
+
+def find_change(before: KindPlan, after: KindPlan) -> PlanChange | None:
+    """What to judge of objects that were judged by a plan before; None where that is everything.
+
+    Rules that verify images may write digests, which the rules after them see: with them, no policy
+    is judged by itself.
+    """
+    if any(_verifies_images(each) for plan in (before, after) for each in plan.candidates[0]):
+        return None
+    return PlanChange(_subtract(before, after), _subtract(after, before))
+
+
+def _subtract(plan: KindPlan, other: KindPlan) -> KindPlan:
+    known = {each.mark for some in other.candidates for each in some}
+    return _plan_kind(
+        *(tuple(each for each in some if each.mark not in known) for some in plan.candidates)
+    )
+
+
+def _verifies_images(candidate: ScanCandidate) -> bool:
+    return any(rule.phase is Phase.VERIFY_IMAGES for rule in candidate.program.rules)
 
 
 @lru_cache(maxsize=1024)
