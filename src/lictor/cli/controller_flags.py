@@ -173,6 +173,8 @@ WORDS = {
     "max_queued_events": "Events that wait to be written; those beyond are dropped and counted.",
     "events_rate_limit_qps": "Events a second that are written.",
     "events_rate_limit_burst": "Events that are written at once.",
+    "client_rate_limit_qps": "Requests a second of controllers to the API server; 0: no limit.",
+    "client_rate_limit_burst": "Requests of controllers to the API server at once.",
     "webhook_timeout": "Seconds that the API server waits for an answer.",
     "auto_update_webhooks": "Compute webhook rules from the policies; false: all kinds, always.",
     "server_ip": "Address of the server where webhooks do not go to a Service.",

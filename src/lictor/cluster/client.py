@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from lictor.cluster.config import ClusterConfig
 from lictor.cluster.connection import TIMEOUT, ApiConnection, ApiRequest, Params
+from lictor.cluster.rate_limit import TokenBucket
 from lictor.cluster.resource import Resource
 from lictor.errors import ApiError, ConflictError, GoneError, NotFoundError, UnreachableError
 from lictor.http.client import ClientResponse
@@ -45,8 +46,16 @@ class WatchEvent(msgspec.Struct, frozen=True):
 class Client:
     """Speaks to one API server. Belongs to one event loop."""
 
-    def __init__(self, config: ClusterConfig, *, field_manager: str = "lictor") -> None:
+    def __init__(
+        self,
+        config: ClusterConfig,
+        *,
+        field_manager: str = "lictor",
+        rate: TokenBucket | None = None,
+    ) -> None:
+        """`rate`: how many requests are sent in a second, watches included; None: no limit."""
         self.config = config
+        self._rate = rate
         self.field_manager = field_manager
         self._connection = ApiConnection(config)
         self._quiet_until = 0.0
@@ -71,6 +80,8 @@ class Client:
         patience = time.monotonic() + min(_PATIENCE, timeout)
         may_renew = self.config.token is not None or self.config.identity is not None
         renew = False
+        if self._rate is not None:
+            await self._rate.take()
         while True:
             await self._wait_for_quiet(patience)
             response = await self._connection.send(outgoing, renew=renew)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from lictor.cluster.client import Client
 from lictor.cluster.flags import Flags
 from lictor.cluster.metrics import EVENTS_DROPPED, open_counter
+from lictor.cluster.rate_limit import TokenBucket
 from lictor.cluster.resource import EVENT
 from lictor.cluster.settings import Settings
 from lictor.errors import ApiError, NotFoundError
@@ -180,28 +181,6 @@ class EventSink:
             log.debug("event not counted", extra={"why": str(error)[:200]})
 
 
-class TokenBucket:
-    """So many a second, and a burst of so many at once; zero is no limit."""
-
-    def __init__(self, rate: float, burst: int, clock: Callable[[], float]) -> None:
-        self._rate = rate
-        self._burst = max(burst, 1)
-        self._clock = clock
-        self._tokens = float(self._burst)
-        self._at = clock()
-
-    async def take(self) -> None:
-        if self._rate <= 0:
-            return
-        now = self._clock()
-        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
-        self._at = now
-        # Below zero is a debt: whoever comes later waits longer.
-        self._tokens -= 1
-        if self._tokens < 0:
-            await asyncio.sleep(-self._tokens / self._rate)
-
-
 def build_event(event: Event, name: str, instance: str) -> JsonObject:
     """The event as the API server takes it."""
     note = event.message
@@ -234,4 +213,4 @@ def _write_time(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-__all__ = ["EventSink", "TokenBucket", "build_event"]
+__all__ = ["EventSink", "build_event"]

@@ -73,6 +73,9 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     max_queued_events: int = 1000
     events_rate_limit_qps: int = msgspec.field(default=1000, name="eventsRateLimitQPS")
     events_rate_limit_burst: int = 2000
+    # Of the controllers; requests that wait for an answer are not held back.
+    client_rate_limit_qps: int = msgspec.field(default=300, name="clientRateLimitQPS")
+    client_rate_limit_burst: int = 300
     # Admission.
     webhook_timeout: int = 10
     auto_update_webhooks: bool = True
@@ -139,8 +142,6 @@ WITHOUT_EFFECT = {
     "how much is done at once follows from the replicas and from what the API server can take": {
         "aggregationWorkers": False,
         "backgroundScanWorkers": False,
-        "clientRateLimitBurst": False,
-        "clientRateLimitQPS": False,
     },
     "it is always on": {
         "autogenV2": True,

@@ -17,6 +17,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.lease import Leadership, choose_identity
 from lictor.cluster.metrics import INFO, open_gauge
 from lictor.cluster.names import Names
+from lictor.cluster.rate_limit import TokenBucket
 from lictor.cluster.resource import DEPLOYMENT, NAMESPACE, Resource
 from lictor.control.context import ControllerContext, build_context
 from lictor.control.controllers import Controller, build_controllers, choose_loops
@@ -110,7 +111,8 @@ async def run_control(
     With `heeds_signals` False, it leaves signals to the process that runs it.
     """
     chosen = choose_loops(which)
-    client = Client(load_config(flags.kubeconfig, flags.context))
+    rate = TokenBucket(flags.client_rate_limit_qps, flags.client_rate_limit_burst)
+    client = Client(load_config(flags.kubeconfig, flags.context), rate=rate)
     context = build_context(client, flags, names, choose_identity())
     events = EventSink(client, flags, lambda: context.settings.current, instance=context.identity)
     controllers = build_controllers(context, chosen, events.emit)

@@ -91,8 +91,8 @@ def test_wrong_values_are_refused(words, said):
 @pytest.mark.parametrize(
     "words",
     [
-        ["--clientRateLimitQPS=100"],
-        ["--clientRateLimitQPS", "100"],
+        ["--backgroundScanWorkers=2"],
+        ["--backgroundScanWorkers", "2"],
         ["-crdWatcher"],
         ["--crdWatcher=true"],
         ["--otelConfig=prometheus"],

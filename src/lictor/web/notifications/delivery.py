@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import islice
 
-from lictor.cluster.events import TokenBucket
 from lictor.cluster.metrics import open_counter, open_gauge
+from lictor.cluster.rate_limit import TokenBucket
 from lictor.errors import UndeliveredError
 from lictor.web.notifications.messages import NotificationBatch
 from lictor.web.notifications.targets import BatchSender, TargetPace

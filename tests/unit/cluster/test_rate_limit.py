@@ -1,0 +1,37 @@
+"""How much is sent in a second."""
+
+import asyncio
+
+import pytest
+
+from lictor.cluster.client import Client
+from lictor.cluster.config import ClusterConfig
+from lictor.cluster.rate_limit import TokenBucket
+from lictor.errors import UnreachableError
+
+
+@pytest.mark.parametrize(
+    ("rate", "burst", "count", "least"), [(100.0, 5, 15, 0.1), (0.0, 1, 1000, 0.0)]
+)
+def test_so_many_in_a_second(rate: float, burst: int, count: int, least: float) -> None:
+    async def run() -> float:
+        bucket, loop = TokenBucket(rate, burst), asyncio.get_running_loop()
+        began = loop.time()
+        await asyncio.gather(*(bucket.take() for _ in range(count)))
+        return loop.time() - began
+
+    assert least * 0.95 <= asyncio.run(run()) < least + 1.0
+
+
+def test_a_client_waits_for_its_turn() -> None:
+    async def run() -> float:
+        client = Client(ClusterConfig(server="http://127.0.0.1:9"), rate=TokenBucket(20.0, 1))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for _ in range(4):
+            with pytest.raises(UnreachableError):
+                await client.request("GET", "/version")
+        await client.close()
+        return loop.time() - began
+
+    assert asyncio.run(run()) >= 0.14
