@@ -69,7 +69,8 @@ class _Recorder(dict[str, str]):
 
 def render_page() -> str:
     """The whole page."""
-    root = click.Context(cli, info_name=PROGRAM)
+    # With its own words for help: click remembers those of the first context.
+    root = click.Context(cli, info_name=PROGRAM, **cli.context_settings)
     parts = [HEAD, *_render_commands(root), _render_controllers(root), _render_ignored()]
     parts += [_render_settings(), _render_variables()]
     return "\n".join(parts)

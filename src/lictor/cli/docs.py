@@ -23,7 +23,9 @@ class PageOptions(msgspec.Struct, frozen=True):
 
 def list_pages(root: click.Context, options: PageOptions) -> Iterator[tuple[str, str]]:
     """The pages of a command and all below it: file name and text."""
-    root_command = click.Context(root.command, info_name=root.info_name)
+    root_command = click.Context(
+        root.command, info_name=root.info_name, **root.command.context_settings
+    )
     yield from _walk(root_command, options)
 
 
