@@ -1,10 +1,10 @@
 """Lints the text of an open file as `lictor lint` lints the file, with the same settings."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
 
+from lictor.editor.workspace_files import ReadOpen, WorkspaceFiles
 from lictor.errors import LictorError
 from lictor.families.registry import registry
 from lictor.lint.documents import TEST_FILE, LintFile, read_file
@@ -17,8 +17,6 @@ from lictor.offline.lint_files import read_named
 from lictor.offline.lint_settings import combine, find_lint_settings
 from lictor.offline.records import FILE_RECORDS
 
-# The content of a file as an editor shows it; None where it is not open.
-ReadOpen: TypeAlias = Callable[[str], bytes | None]
 # Groups of files that only the command line reads.
 _OFFLINE_GROUP = "cli.kyverno.io"
 
@@ -48,8 +46,9 @@ class CheckedText:
 class TextChecker:
     """Lints texts; keeps the last version of each, and the settings of each folder."""
 
-    def __init__(self, read_open: ReadOpen) -> None:
+    def __init__(self, read_open: ReadOpen, files: WorkspaceFiles) -> None:
         self._read_open = read_open
+        self._files = files
         self._selections: dict[Path, LintSelection] = {}
         self._checked: dict[str, CheckedText] = {}
 
@@ -80,7 +79,11 @@ class TextChecker:
     def _lint(self, path: str, content: bytes) -> CheckedText:
         try:
             found = lint_texts(
-                [(path, content)], FILE_RECORDS, self._read_named, self._select(Path(path).parent)
+                [(path, content)],
+                FILE_RECORDS,
+                self._read_named,
+                self._select(Path(path).parent),
+                self._files.definitions,
             ).findings
         except (LictorError, OSError) as error:
             # A text that could not be checked must not look like one without mistakes.

@@ -5,79 +5,57 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lictor.editor.outline import OutlineReader, build_body, list_documents
 from lictor.model.finding import FieldPath
+from lictor.raw import Json
 
-_ENTRY = re.compile(r"^(?P<head> *(?:- +)*)(?P<key>[^\s:#'\"{\[-][^\s:]*):(?=\s|$)")
-_HEAD = re.compile(r"^ *(?:- *)*")
 _WORD = re.compile(r"[\w./-]*$")
 
 
 class Cursor(msgspec.Struct, frozen=True):
     """The fields that lead to a place, and what is being written there."""
 
-    # Indexes of lists are all 0: only the type of a place is asked for.
     path: FieldPath
     # The beginning of the word at the place.
     word: str
-    # Whether the name of a field is written, not its value.
+    # Whether the name of a field may be written here; otherwise it is a value.
     is_key: bool
-    api_version: str = ""
-    kind: str = ""
-    # Within the braces of a variable: its text so far.
-    in_variable: bool = False
+    # The scalar so far, over all of its lines.
+    text: str = ""
+    # The document as far as it can be read; all scalars are texts.
+    body: Json = None
+
+    @property
+    def api_version(self) -> str:
+        return _read_text(self.body, "apiVersion")
+
+    @property
+    def kind(self) -> str:
+        return _read_text(self.body, "kind")
+
+    @property
+    def variable(self) -> str | None:
+        """Within the braces of a variable, its text so far."""
+        start = self.text.rfind("{{")
+        return None if start <= self.text.rfind("}}") else self.text[start + 2 :]
+
+
+def _read_text(body: Json, field: str) -> str:
+    found = body.get(field) if isinstance(body, dict) else None
+    return found if isinstance(found, str) else ""
 
 
 def find_cursor(lines: Sequence[str], line: int, column: int) -> Cursor:
-    """Reads the indents upward from a line, as a person would."""
+    """Reads the document down to the place."""
+    start, end = next(each for each in list_documents(lines) if line <= each[1])
+    whole, reader = OutlineReader(), OutlineReader()
+    whole.read(lines[start:end])
+    body = build_body(whole.leaves)
     before = lines[line][:column]
-    entry = _ENTRY.match(before)
-    head = _HEAD.match(before)
-    path = _climb(lines, line, entry["head"] if entry else head[0] if head else "")
-    found = _WORD.search(before)
-    version, kind = _find_head(lines, line)
-    return Cursor(
-        (*path, entry["key"]) if entry else path,
-        found[0] if found else "",
-        entry is None,
-        version,
-        kind,
-        before.rfind("{{") > before.rfind("}}"),
-    )
-
-
-def _climb(lines: Sequence[str], line: int, head: str) -> FieldPath:
-    steps: list[str | int] = []
-    limit = _enter(head, steps)
-    for number in range(line - 1, -1, -1):
-        if lines[number].startswith("---") or limit == 0:
-            break
-        entry = _ENTRY.match(lines[number])
-        if entry is None or len(entry["head"]) > limit:
-            continue
-        if len(entry["head"]) < limit:
-            steps.append(entry["key"])
-        elif "-" not in entry["head"]:
-            continue
-        # Also at the first field of the item of a list that the place belongs to.
-        limit = _enter(entry["head"], steps)
-    return tuple(reversed(steps))
-
-
-def _enter(head: str, steps: list[str | int]) -> int:
-    """How far left the parent must stand: a list may begin right below its key."""
-    dashes = head.count("-")
-    steps.extend([0] * dashes)
-    return head.index("-") + 1 if dashes else len(head)
-
-
-def _find_head(lines: Sequence[str], line: int) -> tuple[str, str]:
-    """The apiVersion and kind of the document that a line belongs to."""
-    found = {"apiVersion": "", "kind": ""}
-    start = next((n for n in range(line, -1, -1) if lines[n].startswith("---")), -1)
-    for content in lines[start + 1 :]:
-        if content.startswith("---"):
-            break
-        key, _, value = content.partition(":")
-        if key in found:
-            found[key] = value.strip().strip("'\"")
-    return found["apiVersion"], found["kind"]
+    if before.lstrip().startswith("#"):
+        return Cursor((), "", is_key=False, body=body)
+    for content in lines[start:line]:
+        reader.read_line(content)
+    is_key = reader.read_unfinished(before)
+    word = _WORD.search(before)
+    return Cursor(reader.path, word[0] if word else "", is_key, reader.text, body)

@@ -1,10 +1,12 @@
 """Findings of `lint` as diagnostics, and its fixes as code actions."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from lsprotocol.types import (
     CodeAction,
     CodeActionKind,
+    CodeDescription,
     Diagnostic,
     DiagnosticSeverity,
     DiagnosticTag,
@@ -31,18 +33,34 @@ _TAGS = {
 }
 
 
-def list_diagnostics(checked: CheckedText, positions: TextPositions) -> list[Diagnostic]:
+class RulePages:
+    """Where the pages about checks are: in a checkout, or where the editor's settings say."""
+
+    def __init__(self, address: str = "") -> None:
+        folder = Path(__file__).parents[3] / "docs" / "rules"
+        self._address = address.rstrip("/") or (folder.as_uri() if folder.is_dir() else "")
+
+    def link(self, code: str) -> CodeDescription | None:
+        return CodeDescription(f"{self._address}/{code}.md") if self._address else None
+
+
+def list_diagnostics(
+    checked: CheckedText, positions: TextPositions, pages: RulePages
+) -> list[Diagnostic]:
     """Everything that is wrong with a text."""
-    return [_describe(finding, positions) for finding in checked.findings]
+    return [_describe(finding, positions, pages) for finding in checked.findings]
 
 
-def _describe(finding: Finding, positions: TextPositions) -> Diagnostic:
+def _describe(
+    finding: Finding, positions: TextPositions, pages: RulePages | None = None
+) -> Diagnostic:
     check = CHECKS.get(finding.check)
     return Diagnostic(
         range=positions.find_word(finding.location),
         message=finding.field_and_text,
         severity=_SEVERITIES[finding.severity],
         code=check.code if check else None,
+        code_description=pages.link(check.code) if check and pages else None,
         source=SOURCE,
         tags=_TAGS.get(finding.check),
     )

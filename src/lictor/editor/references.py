@@ -1,47 +1,53 @@
-"""Where is what a text names (files, policies, rules, resources), and does the test here pass?"""
+"""Where is what a text names (policies, rules, objects, files), and where is it named?"""
 
-import asyncio
-import contextlib
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import msgspec
 
 from lictor.editor.cursor import Cursor
-from lictor.errors import LictorError
+from lictor.editor.workspace_files import WorkspaceFiles, read_objects
 from lictor.families.registry import registry
-from lictor.files import is_visible, is_yaml, list_files
-from lictor.load.yaml import Document, read_documents
+from lictor.lang.wildcard import compile_wildcard
+from lictor.lint.field import Field
+from lictor.load.yaml import Document
 from lictor.model.finding import FieldPath
 from lictor.raw import JsonObject
 
 _FILE_FIELDS = frozenset(
     (
         "policies", "resources", "targetResources", "paramResources", "exceptions", "variables",
-        "userinfo", "clusterResources",
+        "userinfo", "context", "clusterResources",
     )
 )  # fmt: skip
-_TOKEN = re.compile(r"[^\s\[\]{},'\"]+")
-RUN_TEST = "lictor.runTest"
-_LONGEST_SECONDS = 120.0
-# In a large folder, the search ends somewhere.
-_MOST_FILES = 3000
-_MOST_BYTES = 4 * 1024 * 1024
-
-# In a document: the path to what is sought, None where it is not there.
-Search = Callable[[JsonObject], FieldPath | None]
-ReadText = Callable[[str], bytes | None]
+_TOKEN = re.compile(r"[^\s\[\]{},'\"()]+")
+# What is named: something of a policy, or an object by its kind.
+_POLICY, _RULE, _ANY_OBJECT = "policy", "rule", ""
+_KINDS = {"configMap": "ConfigMap", "globalReference": "GlobalContextEntry"}
+_CALLS = (
+    (re.compile(r"globalContext\.[gG]et\(\s*['\"]$"), "GlobalContextEntry"),
+    (re.compile(r"['\"]configmaps['\"](?:\s*,\s*[^,]+){1,2}['\"]$"), "ConfigMap"),
+)
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """Where something is defined: the file, and line and column in it, from zero."""
+    """Where something is defined or named: the file, and line and column in it, from zero."""
 
     path: str
     line: int = 0
     column: int = 0
+
+
+class NamedPlace(msgspec.Struct, frozen=True):
+    """A name in a file: where it is, and the files in which it may be found."""
+
+    cursor: Cursor
+    token: str
+    source: str
+    line: int
+    root: str
+    files: WorkspaceFiles
 
 
 def find_token(line: str, column: int) -> str:
@@ -52,141 +58,193 @@ def find_token(line: str, column: int) -> str:
     return ""
 
 
-def find_definition(
-    cursor: Cursor, token: str, source: str, root: str, read: ReadText
-) -> Definition | None:
-    """What a token at a place leads to; `read` has the texts that are open."""
+def find_definition(place: NamedPlace) -> Definition | None:
+    """What a name leads to."""
+    cursor, token = place.cursor, place.token
+    keys = _list_keys(cursor.path)
     if not token:
         return None
-    keys = [step for step in cursor.path if isinstance(step, str)]
     if cursor.kind == "Test" and len(keys) == 1 and keys[0] in _FILE_FIELDS:
-        named = os.path.normpath(os.path.join(os.path.dirname(source), token))
+        named = os.path.normpath(os.path.join(os.path.dirname(place.source), token))
         return Definition(named) if os.path.isfile(named) else None
-    search = _choose_search(keys, cursor.kind, token)
-    return None if search is None else _search_files(root, token, search, read)
+    kind = (
+        _name_kind(keys, cursor.kind) if not _is_expression(cursor) else _read_call(cursor, token)
+    )
+    if kind is not None:
+        return next(_search(place, kind), None)
+    return _find_variable(place)
 
 
-def _choose_search(keys: list[str], kind: str, token: str) -> Search | None:
+def _list_keys(path: FieldPath) -> list[str]:
+    return [step for step in path if isinstance(step, str)]
+
+
+def _is_expression(cursor: Cursor) -> bool:
+    last = _list_keys(cursor.path)[-1:]
+    return cursor.variable is not None or last in (["expression"], ["messageExpression"])
+
+
+def _read_call(cursor: Cursor, token: str) -> str | None:
+    """The kind of the object that a function of an expression is asked for."""
+    before = cursor.text[: cursor.text.rfind(token)] if token in cursor.text else cursor.text
+    return next((kind for call, kind in _CALLS if call.search(before)), None)
+
+
+def _name_kind(keys: list[str], kind: str) -> str | None:
+    """What a field names; None where it names nothing."""
     last = keys[-1] if keys else ""
     if last == "policyName" or keys[-2:] == ["policyRefs", "name"]:
-        return lambda body: _find_object(body, token, is_policy=True)
-    if last in ("ruleNames", "rule"):
-        return lambda body: _find_rule(body, token.removeprefix("autogen-"))
-    if keys[-2:] == ["configMap", "name"]:
-        return lambda body: _find_object(body, token, kind="ConfigMap")
+        return _POLICY
+    if last == "ruleNames" or keys == ["results", "rule"]:
+        return _RULE
+    if last == "name" and len(keys) > 1 and keys[-2] in _KINDS:
+        return _KINDS[keys[-2]]
     if kind == "Test" and keys[:1] == ["results"]:
-        if last == "policy":
-            return lambda body: _find_object(body, token.rpartition("/")[2], is_policy=True)
-        if last == "resources":
-            return lambda body: _find_object(body, token.rpartition("/")[2])
-    return None
+        return {"policy": _POLICY, "resources": _ANY_OBJECT}.get(last)
+    if last == "name" and "clone" in keys:
+        return _ANY_OBJECT
+    return "Secret" if last == "publicKeys" else None
 
 
-def _find_object(
-    body: JsonObject, name: str, *, kind: str = "", is_policy: bool = False
-) -> FieldPath | None:
+# --- in the files of the folder
+
+
+def _search(place: NamedPlace, kind: str) -> Iterator[Definition]:
+    name = place.token.rpartition("/")[2].removeprefix("autogen-")
+    policy = _read_policy(place.cursor).rpartition("/")[2] if kind == _RULE else ""
+    for path in place.files.list_paths(place.root):
+        content = place.files.read(path)
+        if name.encode() not in content and not _has_wildcard(name):
+            continue
+        for document in read_objects(content, path):
+            found = _find_rule(document.body, policy, name) if kind == _RULE else None
+            if kind != _RULE and _is_named(document.body, name, kind):
+                found = ("metadata", "name")
+            if found is not None:
+                yield _locate(document, found)
+
+
+def _locate(document: Document, path: FieldPath) -> Definition:
+    line, column = document.position(path)
+    return Definition(document.source, line - 1, column - 1)
+
+
+def _has_wildcard(name: str) -> bool:
+    return "*" in name or "?" in name
+
+
+def _read_policy(cursor: Cursor) -> str:
+    """The policy whose rule is named: beside it, in an exception or in a result of a test."""
+    part = Field(cursor.body)
+    found = ""
+    for step in cursor.path:
+        if isinstance(step, int):
+            part = next((each for each in part.each() if each.path[-1] == step), Field(None))
+        else:
+            part = part[step]
+        found = part["policyName"].text or part["policy"].text or found
+    return found
+
+
+def _is_named(body: JsonObject, name: str, kind: str) -> bool:
     metadata = body.get("metadata")
     if not isinstance(metadata, dict) or metadata.get("name") != name:
-        return None
-    if kind and body.get("kind") != kind:
-        return None
-    return ("metadata", "name") if not is_policy or _is_policy(body) else None
+        return False
+    if kind == _POLICY:
+        return is_policy(body)
+    return not kind or body.get("kind") == kind
 
 
-def _is_policy(body: JsonObject) -> bool:
+def is_policy(body: JsonObject) -> bool:
+    """Is it a policy, or something that belongs to policies?"""
     group = str(body.get("apiVersion")).rpartition("/")[0]
     return registry().find(group, str(body.get("kind"))) is not None
 
 
-def _find_rule(body: JsonObject, name: str) -> FieldPath | None:
-    spec = body.get("spec")
-    rules = spec.get("rules") if isinstance(spec, dict) else None
-    for number, rule in enumerate(rules if isinstance(rules, list) else ()):
-        if isinstance(rule, dict) and rule.get("name") == name:
-            return ("spec", "rules", number, "name")
+def _find_rule(body: JsonObject, policy: str, name: str) -> FieldPath | None:
+    if policy and not _is_named(body, policy, _POLICY):
+        return None
+    fits = compile_wildcard(name)
+    for rule in Field(body)["spec"]["rules"].each():
+        if rule["name"].text and fits(rule["name"].text):
+            return (*rule.path, "name")
     return None
 
 
-def _search_files(root: str, token: str, search: Search, read: ReadText) -> Definition | None:
-    wanted = token.rpartition("/")[2].removeprefix("autogen-").encode()
-    for path in _list_sources(root):
-        content = read(path)
-        if content is None:
-            content = _read_file(path)
-        if wanted not in content:
-            continue
-        for document in _read_objects(content, path):
-            found = search(document.body)
-            if found is not None:
-                line, column = document.position(found)
-                return Definition(path, line - 1, column - 1)
+# --- in the same document
+
+
+def _find_variable(place: NamedPlace) -> Definition | None:
+    """The context entry, CEL variable or attestor that a word of an expression names."""
+    word = place.token.strip("!-+@&|=<>")
+    first, _, rest = word.partition(".")
+    in_cel = first in ("variables", "attestors", "attestations")
+    name = rest.partition(".")[0] if in_cel else first
+    document = _find_document(place)
+    if document is None or not _is_expression(place.cursor) or not name:
+        return None
+    for path, entry in _list_declared(Field(document.body), ("context", "variables", first)):
+        if entry == re.sub(r"\W.*", "", name):
+            return _locate(document, path)
     return None
 
 
-def _list_sources(root: str) -> Iterator[str]:
-    visible: Callable[[str], bool] = lambda name: is_visible(name) or name == ".kyverno-test"  # noqa: E731
-    for number, path in enumerate(list_files(root, is_yaml, visible)):
-        if number == _MOST_FILES:
-            return
-        yield path
+def _find_document(place: NamedPlace) -> Document | None:
+    content = place.files.read(place.source)
+    before = [d for d in read_objects(content, place.source) if d.line <= place.line + 1]
+    return before[-1] if before else None
 
 
-def _read_file(path: str) -> bytes:
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(_MOST_BYTES)
-    except OSError:
-        return b""
+def _list_declared(part: Field, lists: tuple[str, ...]) -> Iterator[tuple[FieldPath, str]]:
+    for key, value in part.entries():
+        if key in lists and value.is_list:
+            for entry in value.each():
+                yield (*entry.path, "name"), entry["name"].text.partition(".")[0]
+        yield from _list_declared(value, lists)
+    for item in part.each():
+        yield from _list_declared(item, lists)
 
 
-def _read_objects(content: bytes, path: str) -> Iterator[Document]:
-    try:
-        for found in read_documents(content, path):
-            if isinstance(found, Document) and isinstance(found.body, dict):
-                yield found
-    except LictorError:
+# --- where something is named
+
+
+def list_uses(place: NamedPlace) -> Iterator[Definition]:
+    """Exceptions, bindings, tests and context entries that name what the cursor is at."""
+    cursor = place.cursor
+    kind = _name_own_kind(cursor)
+    name = _read_name(cursor) if kind != _RULE else place.token
+    if kind is None or not name:
         return
+    for path in place.files.list_paths(place.root):
+        content = place.files.read(path)
+        if name.encode() in content:
+            for document in read_objects(content, path):
+                for leaf in _list_uses(document.body, kind, name, _read_name(cursor)):
+                    yield _locate(document, leaf)
 
 
-def list_test_lines(lines: list[str]) -> list[int]:
-    """The lines that say that a document is a test."""
-    return [
-        number for number, line in enumerate(lines) if re.match(r"kind:\s*Test\s*(#.*)?$", line)
-    ]
+def _name_own_kind(cursor: Cursor) -> str | None:
+    keys = _list_keys(cursor.path)
+    if keys == ["spec", "rules", "name"]:
+        return _RULE
+    if keys != ["metadata", "name"]:
+        return None
+    return _POLICY if is_policy(cursor.body) else cursor.kind
 
 
-# --- tests, run from where they stand
+def _read_name(cursor: Cursor) -> str:
+    return Field(cursor.body)["metadata"]["name"].text
 
 
-class TestAnswer(msgspec.Struct, frozen=True):
-    """What a run printed, its last words, and whether all went well."""
-
-    # pytest must not take this for a test class.
-    __test__ = False
-
-    output: str
-    summary: str
-    is_good: bool
-
-
-async def run_test(path: str) -> TestAnswer:
-    """Run the tests of one file as `lictor test` does."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "lictor", "test", path, "--remove-color",
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(_LONGEST_SECONDS):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        return TestAnswer("", f"no result within {_LONGEST_SECONDS:g} s", is_good=False)
-    text = output.decode(errors="replace")
-    lines = [line for line in text.splitlines() if line.strip()]
-    told = next((line for line in reversed(lines) if line.startswith("Test Summary")), "")
-    summary = told or (lines[-1] if lines else "no output")
-    return TestAnswer(text, summary, is_good=process.returncode == 0)
+def _list_uses(body: JsonObject, kind: str, name: str, policy: str) -> Iterator[FieldPath]:
+    for leaf in Field(body).leaves():
+        keys = _list_keys(leaf.path)
+        named = _name_kind(keys, str(body.get("kind")))
+        text = leaf.text.rpartition("/")[2].removeprefix("autogen-")
+        if text != name or named is None or named not in (kind, _ANY_OBJECT):
+            continue
+        if named == _ANY_OBJECT and kind in (_POLICY, _RULE):
+            continue
+        place = Cursor(leaf.path, "", is_key=False, body=body)
+        if kind != _RULE or _read_policy(place).rpartition("/")[2] == policy:
+            yield leaf.path

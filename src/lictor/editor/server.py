@@ -1,6 +1,7 @@
 """The language server: which request of an editor is answered by which part."""
 
 import asyncio
+import re
 from pathlib import Path
 
 from lsprotocol import types
@@ -12,23 +13,31 @@ from lictor.editor.cursor import Cursor, find_cursor
 from lictor.editor.diagnostics import (
     FIX_ALL,
     SOURCE,
+    RulePages,
     fix_everything,
     list_actions,
     list_diagnostics,
 )
-from lictor.editor.field_help import WordHelp, describe_field, describe_function, list_words
+from lictor.editor.field_help import describe_word, list_words
 from lictor.editor.positions import TextPositions
 from lictor.editor.references import (
-    RUN_TEST,
+    Definition,
+    NamedPlace,
     find_definition,
     find_token,
-    list_test_lines,
-    run_test,
+    list_uses,
 )
+from lictor.editor.run_tests import RUN_TEST, list_lenses, run_test, show_answer
+from lictor.editor.symbols import list_symbols
+from lictor.editor.word_help import WordHelp, WordKind
+from lictor.editor.workspace_files import WorkspaceFiles
 from lictor.release import VERSION
 
 # How long after the last change a text is linted: about the pause between two words.
 PAUSE_SECONDS = 0.15
+# The end of a word, with what may close a key: `=(name):`.
+_REST = re.compile(r"[\w-]*\)?[\"']?:?")
+_PARTIAL = re.compile(r"[\w-]*$")
 
 
 class PolicyLanguageServer(LanguageServer):
@@ -36,7 +45,9 @@ class PolicyLanguageServer(LanguageServer):
 
     def __init__(self) -> None:
         super().__init__(SOURCE, VERSION)
-        self.checker = TextChecker(self.read_open)
+        self.files = WorkspaceFiles(self.read_open)
+        self.checker = TextChecker(self.read_open, self.files)
+        self.pages = RulePages()
         self._waiting: dict[str, asyncio.TimerHandle] = {}
 
     def check(self, uri: str) -> tuple[CheckedText, TextPositions]:
@@ -47,14 +58,30 @@ class PolicyLanguageServer(LanguageServer):
 
     def read_cursor(self, uri: str, position: types.Position, *, whole: bool) -> Cursor:
         """Where a request points to; `whole`: at the end of the word there."""
-        document = self.workspace.get_text_document(uri)
-        positions = TextPositions(document.source.replace("\r\n", "\n"), document.position_codec)
+        positions = self.read_positions(uri)
         line, column = positions.read(position)
         if whole:
-            content = positions.lines[line]
-            while column < len(content) and (content[column].isalnum() or content[column] in "_:"):
-                column += 1
+            found = _REST.match(positions.lines[line], column)
+            column = found.end() if found else column
         return find_cursor(positions.lines, line, column)
+
+    def read_positions(self, uri: str) -> TextPositions:
+        document = self.workspace.get_text_document(uri)
+        return TextPositions(document.source.replace("\r\n", "\n"), document.position_codec)
+
+    def read_place(self, uri: str, position: types.Position) -> NamedPlace:
+        """The name that a request points to."""
+        document = self.workspace.get_text_document(uri)
+        positions = self.read_positions(uri)
+        line, column = positions.read(position)
+        return NamedPlace(
+            self.read_cursor(uri, position, whole=True),
+            find_token(positions.lines[line], column),
+            document.path,
+            line,
+            self.workspace.root_path or str(Path(document.path).parent),
+            self.files,
+        )
 
     def publish_soon(self, uri: str) -> None:
         """Lint a text when its author pauses; each change begins the pause anew."""
@@ -71,10 +98,11 @@ class PolicyLanguageServer(LanguageServer):
         """Tell the editor what is wrong with a text."""
         self.cancel(uri)
         document = self.workspace.get_text_document(uri)
-        self._send(uri, list_diagnostics(*self.check(uri)), document.version)
+        self._send(uri, list_diagnostics(*self.check(uri), self.pages), document.version)
 
     def publish_all(self) -> None:
         """A file was saved: what other texts name may be different now."""
+        self.files.forget()
         self.checker.forget()
         for uri in list(self.workspace.text_documents):
             self.publish(uri)
@@ -102,12 +130,22 @@ def _encode(document: TextDocument) -> bytes:
 def build_server() -> PolicyLanguageServer:
     """A server that waits for an editor."""
     server = PolicyLanguageServer()
+    _add_settings(server)
     _add_diagnostics(server)
     _add_actions(server)
     _add_help(server)
     _add_definitions(server)
     _add_lens(server)
     return server
+
+
+def _add_settings(server: PolicyLanguageServer) -> None:
+    @server.feature(types.INITIALIZE)
+    def begin(ls: PolicyLanguageServer, params: types.InitializeParams) -> None:
+        options = params.initialization_options
+        address = options.get("rules") if isinstance(options, dict) else None
+        ls.pages = RulePages(address if isinstance(address, str) else "")
+        ls.files.set_root(ls.workspace.root_path)
 
 
 def _add_diagnostics(server: PolicyLanguageServer) -> None:
@@ -153,65 +191,112 @@ def _wants(only: object, kind: str) -> bool:
 
 
 def _add_help(server: PolicyLanguageServer) -> None:
-    options = types.CompletionOptions(trigger_characters=[" ", "{"])
+    options = types.CompletionOptions(trigger_characters=[" ", "{", ".", "(", "/", "["])
 
     @server.feature(types.TEXT_DOCUMENT_COMPLETION, options)
     def complete(
         ls: PolicyLanguageServer, params: types.CompletionParams
     ) -> list[types.CompletionItem]:
         cursor = ls.read_cursor(params.text_document.uri, params.position, whole=False)
-        return [_offer(each) for each in list_words(cursor)]
+        return [_offer(each, cursor, params.position) for each in list_words(cursor, ls.files)]
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     def hover(ls: PolicyLanguageServer, params: types.HoverParams) -> types.Hover | None:
         cursor = ls.read_cursor(params.text_document.uri, params.position, whole=True)
-        found = describe_function(cursor.word) if cursor.in_variable else describe_field(cursor)
+        found = describe_word(cursor, ls.files)
         return None if found is None else types.Hover(_write_help(found))
 
 
 def _add_definitions(server: PolicyLanguageServer) -> None:
     @server.feature(types.TEXT_DOCUMENT_DEFINITION)
     def define(ls: PolicyLanguageServer, params: types.DefinitionParams) -> types.Location | None:
+        found = find_definition(ls.read_place(params.text_document.uri, params.position))
+        return None if found is None else _point_to(found)
+
+    @server.feature(types.TEXT_DOCUMENT_REFERENCES)
+    def refer(ls: PolicyLanguageServer, params: types.ReferenceParams) -> list[types.Location]:
+        place = ls.read_place(params.text_document.uri, params.position)
+        return [_point_to(each) for each in list_uses(place)]
+
+    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    def outline(
+        ls: PolicyLanguageServer, params: types.DocumentSymbolParams
+    ) -> list[types.DocumentSymbol]:
         uri = params.text_document.uri
         document = ls.workspace.get_text_document(uri)
-        positions = TextPositions(document.source.replace("\r\n", "\n"), document.position_codec)
-        line, column = positions.read(params.position)
-        token = find_token(positions.lines[line], column)
-        cursor = ls.read_cursor(uri, params.position, whole=True)
-        root = ls.workspace.root_path or str(Path(document.path).parent)
-        place = find_definition(cursor, token, document.path, root, ls.read_open)
-        if place is None:
-            return None
-        # Names are plain: a column is the same however it is counted.
-        start = types.Position(place.line, place.column)
-        return types.Location(Path(place.path).absolute().as_uri(), types.Range(start, start))
+        return list_symbols(_encode(document), document.path, ls.read_positions(uri))
+
+
+def _point_to(place: Definition) -> types.Location:
+    # Names are plain: a column is the same however it is counted.
+    start = types.Position(place.line, place.column)
+    return types.Location(Path(place.path).absolute().as_uri(), types.Range(start, start))
 
 
 def _add_lens(server: PolicyLanguageServer) -> None:
     @server.feature(types.TEXT_DOCUMENT_CODE_LENS)
     def show(ls: PolicyLanguageServer, params: types.CodeLensParams) -> list[types.CodeLens]:
         uri = params.text_document.uri
-        lines = ls.workspace.get_text_document(uri).source.splitlines()
-        command = types.Command("run this test", RUN_TEST, arguments=[uri])
-        return [
-            types.CodeLens(
-                types.Range(types.Position(number, 0), types.Position(number, 0)), command
-            )
-            for number in list_test_lines(lines)
-        ]
+        return list_lenses(ls.read_positions(uri).lines, uri)
 
     @server.command(RUN_TEST)
     async def run(ls: PolicyLanguageServer, uri: str) -> None:
         answer = await run_test(ls.workspace.get_text_document(uri).path)
-        ls.window_log_message(types.LogMessageParams(types.MessageType.Log, answer.output))
-        kind = types.MessageType.Info if answer.is_good else types.MessageType.Error
-        ls.window_show_message(types.ShowMessageParams(kind, answer.summary))
+        show_answer(ls, answer)
 
 
-def _offer(word: WordHelp) -> types.CompletionItem:
-    return types.CompletionItem(word.word, detail=word.detail, documentation=word.note or None)
+_ITEM_KINDS = {
+    WordKind.FIELD: types.CompletionItemKind.Field,
+    WordKind.VALUE: types.CompletionItemKind.EnumMember,
+    WordKind.KIND: types.CompletionItemKind.Class,
+    WordKind.FUNCTION: types.CompletionItemKind.Function,
+    WordKind.VARIABLE: types.CompletionItemKind.Variable,
+    WordKind.OPERATOR: types.CompletionItemKind.Operator,
+}
+
+
+def _offer(word: WordHelp, cursor: Cursor, position: types.Position) -> types.CompletionItem:
+    """The word in place of what is written of it, whatever an editor takes for a word."""
+    written = _find_written(word.word, cursor.word)
+    start = types.Position(position.line, position.character - len(written))
+    return types.CompletionItem(
+        word.word,
+        kind=_ITEM_KINDS[word.kind],
+        detail=word.detail,
+        documentation=_write_note(word),
+        sort_text=f"{_RANKS[word.kind] - word.is_required}{word.word}",
+        text_edit=types.TextEdit(types.Range(start, position), word.word),
+    )
+
+
+# What a place asks for comes before what can stand anywhere.
+_RANKS = {
+    WordKind.FIELD: 2, WordKind.VALUE: 2, WordKind.KIND: 2, WordKind.OPERATOR: 2,
+    WordKind.VARIABLE: 3, WordKind.FUNCTION: 4,
+}  # fmt: skip
+
+
+def _find_written(word: str, before: str) -> str:
+    """The part before the cursor that a word replaces: `apps/v1/De` for a word with slashes."""
+    if "/" in word or "." in word:
+        parts = re.split(r"(?<=[./])", before)
+        ends = ("".join(parts[number:]) for number in range(len(parts)))
+        found = next((end for end in ends if end and word.startswith(end)), None)
+        if found is not None:
+            return found
+    partial = _PARTIAL.search(before)
+    return partial[0] if partial else ""
+
+
+def _write_note(word: WordHelp) -> types.MarkupContent | None:
+    example = f"```yaml\n{word.example}\n```" if word.example else ""
+    text = "\n\n".join(part for part in (word.note, example) if part)
+    return types.MarkupContent(types.MarkupKind.Markdown, text) if text else None
 
 
 def _write_help(word: WordHelp) -> types.MarkupContent:
-    text = f"**{word.word}**: {word.detail}\n\n{word.note}".rstrip()
+    note = _write_note(word)
+    detail = f"{word.detail}, required" if word.is_required else word.detail
+    head = f"**{word.word}**: {detail}" if detail else f"**{word.word}**"
+    text = f"{head}\n\n{note.value}" if note else head
     return types.MarkupContent(types.MarkupKind.Markdown, text)

@@ -40,6 +40,7 @@ def test_a_mistake_is_told_with_its_place_and_code(editor) -> None:
     assert found.range == types.Range(types.Position(13, 6), types.Position(13, 12))
     assert found.severity == types.DiagnosticSeverity.Error
     assert found.source == "lictor"
+    assert found.code_description.href.endswith("/docs/rules/LIC103.md")
     assert 'did you mean "pattern"?' in found.message
 
 

@@ -51,3 +51,18 @@ def test_an_edit_of_five_hundred_lines_is_answered_quickly(editor, name, text, f
     costs, counts = zip(*(edit(editor, uri, text, n) for n in range(EDITS)), strict=True)
     assert set(counts) == {findings}
     assert statistics.median(costs) <= MOST_SECONDS * SLACK
+
+
+@pytest.mark.parametrize(("name", "text"), [("classic", CLASSIC), ("cel", IN_CEL)])
+def test_words_are_offered_quickly(editor, name, text) -> None:
+    uri = editor.open(f"{name}-words.yaml", text)
+    editor.diagnostics(uri)
+    lines = text.split("\n")
+    costs = []
+    for line in range(20, 480, 46):
+        place = types.Position(line, len(lines[line]))
+        params = types.CompletionParams(types.TextDocumentIdentifier(uri), place)
+        before = editor.cpu_seconds()
+        editor.wait(editor.client.text_document_completion_async(params))
+        costs.append(editor.cpu_seconds() - before)
+    assert statistics.median(costs) <= MOST_SECONDS * SLACK
