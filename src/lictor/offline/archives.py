@@ -35,6 +35,8 @@ MAX_MEMBERS: Final = 200_000
 # Headers and directories of archives are read at once.
 _MAX_READ: Final = 16 << 20
 _BLOCK: Final = 512
+# Not compressed, and deflate.
+_ZIP_METHODS: Final = (0, 8)
 
 
 def unpack(given: Input, *, keep: bool = True, max_members: int = MAX_MEMBERS) -> Iterator[Input]:
@@ -136,10 +138,14 @@ def _read_tar(given: Input, max_members: int) -> Iterator[Input]:
 
     try:
         with tarfile.open(fileobj=_open(given), mode="r:") as archive:
-            count = 0
+            count, offset = 0, -1
             while (member := archive.next()) is not None:
                 count += 1
                 _check_count(count, max_members, given.path)
+                if archive.offset <= offset:
+                    # A negative size would lead back to the same file, for ever.
+                    raise LoadError("is no sound tar archive (a size is wrong)", where=given.path)
+                offset = archive.offset
                 # It would keep all of them.
                 archive.members.clear()  # type: ignore[attr-defined]  # missing in the stubs
                 if not member.isdir() and _is_wanted(member.name, given.path):
@@ -189,6 +195,8 @@ def _read_zip(given: Input, max_members: int) -> Iterator[Input]:
 def _check_member(member: "ZipInfo", where: str) -> None:
     if member.flag_bits & 1:
         raise LoadError("is encrypted", where=where)
+    if member.compress_type not in _ZIP_METHODS:
+        raise LoadError("is compressed neither by deflate nor not at all", where=where)
     # The upper half holds the mode of Unix, where a link is 0o12.
     if member.external_attr >> 28 == 0o12:
         raise LoadError("is a link or no plain file: it is not followed", where=where)

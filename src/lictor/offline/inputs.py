@@ -132,6 +132,10 @@ class TemporaryCopy:
         weakref.finalize(self, os.close, self.descriptor)
         self.size = 0
 
+    def __reduce__(self) -> str:
+        # Only forked processes have the same file under the same number.
+        raise TypeError("a temporary copy can be read by forked processes only")
+
     def add(self, stream: BinaryIO, path: str, bounds: CopyBounds) -> None:
         """Copy the rest of a stream."""
         while part := stream.read(COPY_BYTES):

@@ -80,8 +80,9 @@ class JsonCursor:
                     return value
             except json.JSONDecodeError as error:
                 self._go_on(error, limit)
-            except RecursionError as error:
-                raise JsonFault("nested too deep", self.offset) from error
+            except (RecursionError, ValueError) as error:
+                # A ValueError is about a number of thousands of digits.
+                raise JsonFault("nested too deep, or a number too long", self.offset) from error
 
     def _pass(self, length: int, limit: int) -> None:
         if length > limit:

@@ -109,6 +109,15 @@ def make_encrypted() -> bytes:
     return bytes(content)
 
 
+def make_negative() -> bytes:
+    """A file whose size leads back to its own header."""
+    header = bytearray(tarfile.TarInfo("a.txt").tobuf(tarfile.GNU_FORMAT))
+    header[124:136] = (-512).to_bytes(12, "big", signed=True)
+    header[148:156] = b" " * 8
+    header[148:155] = b"%06o\0" % sum(header)
+    return make_tar({"b.txt": b""})[:512] + bytes(header) + bytes(1024)
+
+
 def damage(content: bytes, offset: int) -> bytes:
     return content[:offset] + bytes([content[offset] ^ 0xFF]) + content[offset + 1 :]
 
@@ -126,6 +135,8 @@ def damage(content: bytes, offset: int) -> bytes:
         (make_link("a.yaml", tarfile.FIFOTYPE), "f/a.yaml: is a link or no plain file"),
         (make_zipped_link(), "f/a.yaml: is a link"),
         (make_encrypted(), "f/a.yaml: is encrypted"),
+        (make_negative(), "no sound tar"),
+        (make_zip({"a.yaml": POD}, zipfile.ZIP_BZIP2), "f/a.yaml: is compressed neither"),
         (make_tar({"README.md": b""}), "no files with resources"),
         (make_zip({"README.md": b""}), "no files with resources"),
         # Cut off, at every place that a reader may take for the end.

@@ -68,6 +68,11 @@ def test_a_file_can_be_read_by_another_process(file: Path) -> None:
     assert pickle.loads(pickle.dumps(given)).read(5, 9) == CONTENT[5:9]
 
 
+def test_a_copy_cannot_be_given_to_another_machine() -> None:
+    with pytest.raises(TypeError, match="forked processes only"):
+        pickle.dumps(copy_stream(io.BytesIO(CONTENT), "f"))
+
+
 @pytest.mark.parametrize("change", [b"", CONTENT + b"x", CONTENT])
 def test_a_file_that_changes_is_an_error(file: Path, change: bytes) -> None:
     given = open_input(str(file))

@@ -67,6 +67,7 @@ FORMS = {
     "documents": write_yaml(PODS),
     "windows lines": write_yaml(PODS).replace("\n", "\r\n"),
     "yaml list": write_yaml_list(PODS),
+    "yaml list of windows": write_yaml_list(PODS).replace("\n", "\r\n"),
     "indented yaml list": write_yaml_list(PODS, "  "),
     "json list": write_list(PODS),
     "indented json list": write_list(PODS, indent=4),
@@ -160,6 +161,9 @@ def break_pod(text: str) -> tuple[str, str]:
         (write_list(PODS)[:2000], "f:1:[0-9]+: .*cut off"),
         (write_list(PODS, indent=1)[:3000], "f:[0-9]+:[0-9]+: .*cut off"),
         (write_lines(PODS)[:-30], "f:4[01]"),
+        # Nothing that a reader holds.
+        (write_list(PODS)[:-3] + ', "n": ' + "9" * 5000 + "}", "f:1:"),
+        (write_list(PODS)[:-3] + ', "n": ' + "[" * 2000 + "}", "f:1:"),
         # Neither a list nor anything that may be so large.
         (
             '{"kind": "PodList", "apiVersion": "v1", "items": [' + "{}, " * 1000 + "{}]}",
