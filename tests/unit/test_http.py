@@ -472,3 +472,26 @@ def test_large_bodies_are_told_where_they_are_wanted() -> None:
     assert b"\r\n\r\n1 65536" in large
     assert b"\r\n\r\n0 1" in large
     assert huge.startswith(b"HTTP/1.1 413")
+
+
+def test_a_handler_may_answer_at_once() -> None:
+    """Also several requests that came together, and those of a handler that breaks."""
+    asked: list[str] = []
+
+    def answer(call: HttpRequest) -> HttpResponse:
+        asked.append(call.path)
+        if call.path == "/broken":
+            raise TypeError("oops")
+        return HttpResponse(HTTPStatus.OK, call.path.encode())
+
+    request = b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n"
+    paths = (b"/a", b"/broken", b"/b", b"/c")
+
+    async def talk() -> bytes:
+        async with _serve(answer) as (_, port):
+            return await _talk(port, b"".join(request % path for path in paths), request % b"/d")
+
+    said = asyncio.run(talk())
+    assert asked == ["/a", "/broken", "/b", "/c", "/d"]
+    assert said.count(b"200 OK") == 4
+    assert said.index(b"500 Internal") < said.index(b"/b") < said.index(b"/d")

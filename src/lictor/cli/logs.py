@@ -10,6 +10,7 @@ from typing import TextIO
 import orjson
 
 from lictor.cluster.flags import Flags
+from lictor.cluster.log_facts import FactRecord
 from lictor.cluster.log_level import choose_level, set_level
 from lictor.raw import JsonObject
 
@@ -26,6 +27,8 @@ def set_up_logging(flags: Flags) -> None:
 
 
 def _read_fields(record: logging.LogRecord) -> JsonObject:
+    if isinstance(record, FactRecord):
+        return record.facts
     return {name: value for name, value in vars(record).items() if name not in _OWN}
 
 
@@ -39,6 +42,13 @@ class _Lines(logging.Handler):
             self._file: int | None = stream.fileno()
         except (OSError, ValueError):
             self._file = None
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        # A line is one write: nobody has to wait for another one's.
+        if self._file is None or self.filters:
+            return bool(super().handle(record))
+        self.emit(record)
+        return True
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -67,7 +77,7 @@ class _TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         place = record.name.removeprefix("lictor.")
-        facts = "".join(f" {name}={_quote(v)}" for name, v in _read_fields(record).items())
+        facts = _write_facts(_read_fields(record))
         line = f"{_format_time(record)} {record.levelname} {place} {record.getMessage()}{facts}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
@@ -86,6 +96,19 @@ class _JsonLines(logging.Formatter):
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return orjson.dumps(line, default=str).decode()
+
+
+def _write_facts(facts: JsonObject) -> str:
+    written = "".join([f" {name}={value}" for name, value in facts.items()])
+    # Nearly never needs any of them quotes: then there is one space before each, and nothing odd.
+    if (
+        written.count(" ") == len(facts)
+        and "= " not in written
+        and not written.endswith("=")
+        and written.isprintable()
+    ):
+        return written
+    return "".join([f" {name}={_quote(value)}" for name, value in facts.items()])
 
 
 def _quote(value: object) -> str:

@@ -9,12 +9,20 @@ import contextlib
 import logging
 import time
 from collections import deque
+from collections.abc import Awaitable
+from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import httptools
 
-from lictor.http.messages import HttpRequest, HttpResponse, StreamedResponse
+from lictor.http.messages import (
+    HttpRequest,
+    HttpResponse,
+    StreamedResponse,
+    begin_head,
+    write_headers,
+)
 from lictor.raw import Json
 
 if TYPE_CHECKING:
@@ -37,7 +45,22 @@ _STALL_SECONDS = 30.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class ServerConnection(asyncio.Protocol):
+# What is read at once, of all connections: each reads it before another one's turn comes. A buffer
+# for each read would be asked of the system and given back, which costs more than parsing.
+_READ_BUFFER = memoryview(bytearray(64 * 1024))
+
+
+@lru_cache(maxsize=256)
+def _split_url(url: bytes) -> tuple[str, bytes]:
+    """The path and the query; the same few are asked for again and again."""
+    parsed = httptools.parse_url(url)
+    return parsed.path.decode("ascii"), parsed.query or b""
+
+
+_FAILED = HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, b"this should not have happened\n")
+
+
+class ServerConnection(asyncio.BufferedProtocol):
     """One client. Its requests are answered one after the other."""
 
     __slots__ = (
@@ -49,6 +72,7 @@ class ServerConnection(asyncio.Protocol):
         "_cut",
         "_expects",
         "_has_head",
+        "_has_turn",
         "_headers",
         "_held",
         "_is_full",
@@ -80,6 +104,8 @@ class ServerConnection(asyncio.Protocol):
         self.address = ""
         self._asked = False
         self._busy = False
+        # One request of what was read is answered at once; others had to wait for all the rest.
+        self._has_turn = False
         self._closing = False
         self._within = False
         self._streaming = False
@@ -114,9 +140,17 @@ class ServerConnection(asyncio.Protocol):
         # httptools and the connection know each other.
         self._parser = None
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return _READ_BUFFER
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(_READ_BUFFER[:nbytes])
+
+    def data_received(self, data: bytes | memoryview) -> None:
+        """Take what came; all of it is parsed, or copied, when this returns."""
         if self._closing or self._parser is None:
             return
+        self._has_turn = True
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -173,8 +207,8 @@ class ServerConnection(asyncio.Protocol):
         self._length += len(name) + len(value)
         if self._length > _MAX_HEAD:
             self._refuse_head()
-        lower, prefix = name.lower(), self._server.keeps_prefix
-        if lower in self._server.keeps_headers or (prefix and lower.startswith(prefix)):
+        server, lower = self._server, name.lower()
+        if server.keeps_any and server.keeps(lower):
             self._headers.setdefault(lower, []).append(value)
         if lower == b"content-type":
             self._type = value
@@ -184,7 +218,7 @@ class ServerConnection(asyncio.Protocol):
             lower == b"content-length"
             # The parser refuses what is no number.
             and value.isdigit()
-            and int(value[:20]) > self._server.max_read
+            and int(value[:20]) > server.max_read
         ):
             self._refuse_size()
 
@@ -234,8 +268,7 @@ class ServerConnection(asyncio.Protocol):
             self._server.note_asked(self)
             self._asked = True
         try:
-            url = httptools.parse_url(self._url)
-            path = url.path.decode("ascii")
+            path, query = _split_url(self._url)
             method = self._parser.get_method().decode("ascii")
         except (httptools.HttpParserError, AttributeError, UnicodeDecodeError):
             self._refuse(HTTPStatus.BAD_REQUEST, "the path cannot be read\n")
@@ -243,7 +276,6 @@ class ServerConnection(asyncio.Protocol):
         server, transport = self._server, self._transport
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         shown = transport.get_extra_info("peercert") if server.keeps_headers and transport else None
-        query = url.query or b""
         call = HttpRequest(
             method, path, query, self._type, body, self._headers, shown, self._cut, self.address
         )
@@ -261,7 +293,7 @@ class ServerConnection(asyncio.Protocol):
             server.held -= self._held
             self._held = 0
             self._busy = True
-            self._task = self._loop.create_task(self._run(call, close=self._close))
+            self._answer(call)
 
     # --- requests and replies
 
@@ -271,22 +303,44 @@ class ServerConnection(asyncio.Protocol):
             return True
         return self._transport is not None and bool(self._transport.get_extra_info("peercert"))
 
-    async def _run(self, call: HttpRequest, *, close: bool) -> None:
+    def _answer(self, call: HttpRequest) -> None:
+        """At once, where the handler can; else by a task."""
+        reply: Awaitable[HttpResponse | StreamedResponse] | HttpResponse | None = None
+        if self._has_turn:
+            self._has_turn = False
+            try:
+                reply = self._server.handler(call)
+            except Exception:
+                log.exception("request failed", extra={"path": call.path})
+                reply = _FAILED
+        if isinstance(reply, HttpResponse):
+            self._busy = False
+            self._write(reply, close=self._close or reply.close, has_body=call.method != "HEAD")
+            self._since = time.monotonic()
+        else:
+            self._task = self._loop.create_task(self._run(call, close=self._close, reply=reply))
+
+    async def _run(
+        self,
+        call: HttpRequest,
+        *,
+        close: bool,
+        reply: Awaitable[HttpResponse | StreamedResponse] | None = None,
+    ) -> None:
         try:
-            reply = await self._server.handler(call)
+            found = self._server.handler(call) if reply is None else reply
+            made = found if isinstance(found, HttpResponse) else await found
         except asyncio.CancelledError:
             raise
         except BaseException:
             log.exception("request failed", extra={"path": call.path})
-            reply = HttpResponse(
-                HTTPStatus.INTERNAL_SERVER_ERROR, b"this should not have happened\n"
-            )
-        if isinstance(reply, StreamedResponse):
-            await self._write_pieces(reply)
+            made = _FAILED
+        if isinstance(made, StreamedResponse):
+            await self._write_pieces(made)
             self._busy = False
         else:
             self._busy = False
-            self._write(reply, close=close or reply.close, has_body=call.method != "HEAD")
+            self._write(made, close=close or made.close, has_body=call.method != "HEAD")
         self._since = time.monotonic()
         if self._pending and not self._is_full:
             self._go_on()
@@ -310,13 +364,8 @@ class ServerConnection(asyncio.Protocol):
         self._room = asyncio.Event()
         self._room.set()
         transport.write(
-            b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n%b\r\n"
-            % (
-                stream.status,
-                stream.status.phrase.encode(),
-                stream.content_type,
-                b"".join(b"%b: %b\r\n" % each for each in stream.headers),
-            )
+            b"%btransfer-encoding: chunked\r\n%b\r\n"
+            % (begin_head(stream.status, stream.content_type), write_headers(stream.headers))
         )
         try:
             async with contextlib.aclosing(stream.pieces):
@@ -348,14 +397,12 @@ class ServerConnection(asyncio.Protocol):
             return
         ending = close or (self._server.is_draining and not self._pending)
         transport.write(
-            b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%b%b\r\n%b"
+            b"%bcontent-length: %d\r\n%b%b\r\n%b"
             % (
-                reply.status,
-                reply.status.phrase.encode(),
-                reply.content_type,
+                begin_head(reply.status, reply.content_type),
                 len(reply.body),
                 b"connection: close\r\n" if ending else b"",
-                b"".join(b"%b: %b\r\n" % each for each in reply.headers),
+                write_headers(reply.headers) if reply.headers else b"",
                 reply.body if has_body else b"",
             )
         )

@@ -59,7 +59,7 @@ class Listener:
     def __init__(
         self,
         bound: socket.socket,
-        factory: Callable[[], asyncio.Protocol],
+        factory: Callable[[], asyncio.BaseProtocol],
         context: ssl.SSLContext | None = None,
         limits: ListenerLimits | None = None,
     ) -> None:

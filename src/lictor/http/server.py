@@ -42,6 +42,7 @@ class HttpServer:
         self.keeps_headers = keeps_headers
         # Of headers whose names are not known beforehand.
         self.keeps_prefix = keeps_prefix
+        self.keeps_any = bool(keeps_headers or keeps_prefix)
         # Bytes of bodies that may be held for all connections together; what is over is cut.
         self.max_held = sys.maxsize
         self.held = 0
@@ -59,6 +60,11 @@ class HttpServer:
     def __call__(self) -> ServerConnection:
         """A connection, for the event loop's server."""
         return ServerConnection(self)
+
+    def keeps(self, header: bytes) -> bool:
+        """Is a header, by its name in lower case, kept for the handler?"""
+        prefix = self.keeps_prefix
+        return header in self.keeps_headers or (bool(prefix) and header.startswith(prefix))
 
     @property
     def count(self) -> int:

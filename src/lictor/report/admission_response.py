@@ -146,12 +146,12 @@ def build_answer(verdict: Verdict, options: AnswerOptions) -> AdmissionAnswer:
     """All failures of all policies, or the changes and the warnings."""
     # Most requests have nothing to be told, and are answered at once; policies that word their
     # answers themselves may have warnings.
-    if (
-        options.style is not AnswerStyle.OWN_PATH
-        and verdict.patched is verdict.request.object
-        and all(r.status is Status.PASS or r.status is Status.SKIP for r in verdict.results)
-    ):
-        return ALLOWED
+    if options.style is not AnswerStyle.OWN_PATH and verdict.patched is verdict.request.object:
+        for result in verdict.results:
+            if result.status is not Status.PASS and result.status is not Status.SKIP:
+                break
+        else:
+            return ALLOWED
     match options.style:
         case AnswerStyle.CLASSIC_VALIDATING:
             return _answer_classic(verdict, options)

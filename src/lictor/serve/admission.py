@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from lictor.cluster.names import Names
 from lictor.errors import DeadlineError, LictorError, SlowRequestError, TooLargeError, TooSlowError
 from lictor.load.review import Review
 from lictor.model.request import GroupVersionKind, Operation, Request, UnknownNamespace
+from lictor.model.result import Verdict
 from lictor.raw import JsonObject
 from lictor.report.admission_response import ALLOWED, AdmissionAnswer, build_answer
 from lictor.serve.backend import ClusterState
@@ -48,6 +50,18 @@ class AdmissionServices(msgspec.Struct, frozen=True):
     post_admission: PostAdmission
     counters: Counters
     slow: SlowRequests = SlowRequests("")
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """A request with what the API server does not send (owner kind, roles, labels), and limits."""
+
+    policy_set: PolicySet
+    request: Request
+    size: int
+    deadline: float
+
+    def with_labels(self, labels: Mapping[str, str]) -> "_Question":
+        return replace(self, request=replace(self.request, namespace_labels=labels))
 
 
 class AdmissionHandler:
@@ -89,27 +103,52 @@ class AdmissionHandler:
             await asyncio.sleep(_POLICY_PAUSE)
         return True
 
-    async def answer(self, route: WebhookRoute, review: Review, deadline: float) -> AdmissionAnswer:
-        """What the API server is told about a request."""
+    def answer(
+        self, route: WebhookRoute, review: Review, deadline: float
+    ) -> AdmissionAnswer | Awaitable[AdmissionAnswer]:
+        """What the API server is told about a request: at once, or as soon as it is known."""
         policy_set = self._policy_sets.by_path.get(route.path) or self._policy_sets.open(route)
         try:
-            return await self._answer(policy_set, review, deadline)
+            answer = self._answer(policy_set, review, deadline)
+        except SlowRequestError:
+            return self._ask_elsewhere(policy_set, review.request, deadline)
+        except Exception as error:  # noqa: BLE001  (it is told, and where it should be, logged)
+            return self._explain(policy_set, review, error)
+        if isinstance(answer, AdmissionAnswer):
+            return answer
+        return self._wait(answer, policy_set, review, deadline)
+
+    async def _wait(
+        self,
+        answer: Awaitable[AdmissionAnswer],
+        policy_set: PolicySet,
+        review: Review,
+        deadline: float,
+    ) -> AdmissionAnswer:
+        try:
+            return await answer
         except SlowRequestError:
             return await self._ask_elsewhere(policy_set, review.request, deadline)
-        except TooLargeError as error:
-            return self.give_up(policy_set, "large", str(error), always=True)
-        except TooSlowError as error:
-            return self.give_up(policy_set, "slow", str(error), always=True)
-        except DeadlineError as error:
-            return self.give_up(policy_set, "deadline", str(error))
-        except LictorError as error:
-            return self.give_up(policy_set, "lookup", str(error))
-        except MemoryError:
-            return self.give_up(policy_set, "memory", "out of memory", always=True)
-        except Exception as error:
-            log.exception("admission failed", extra={"path": route.path, "uid": review.uid})
-            told = f"this should not have happened ({type(error).__name__})"
-            return self.give_up(policy_set, "error", told)
+        except Exception as error:  # noqa: BLE001  (it is told, and where it should be, logged)
+            return self._explain(policy_set, review, error)
+
+    def _explain(self, policy_set: PolicySet, review: Review, error: Exception) -> AdmissionAnswer:
+        """The answer to a request whose evaluation failed."""
+        match error:
+            case TooLargeError():
+                return self.give_up(policy_set, "large", str(error), always=True)
+            case TooSlowError():
+                return self.give_up(policy_set, "slow", str(error), always=True)
+            case DeadlineError():
+                return self.give_up(policy_set, "deadline", str(error))
+            case LictorError():
+                return self.give_up(policy_set, "lookup", str(error))
+            case MemoryError():
+                return self.give_up(policy_set, "memory", "out of memory", always=True)
+        facts = {"path": policy_set.route.path, "uid": review.uid}
+        log.error("admission failed", extra=facts, exc_info=error)
+        told = f"this should not have happened ({type(error).__name__})"
+        return self.give_up(policy_set, "error", told)
 
     async def _ask_elsewhere(
         self, policy_set: PolicySet, request: Request, deadline: float
@@ -139,35 +178,17 @@ class AdmissionHandler:
             return AdmissionAnswer(allowed=False, message=f"the request could not be judged: {why}")
         return AdmissionAnswer(warnings=(f"policies were not asked: {why}",))
 
-    async def _answer(
+    def _answer(
         self, policy_set: PolicySet, review: Review, deadline: float
-    ) -> AdmissionAnswer:
+    ) -> AdmissionAnswer | Awaitable[AdmissionAnswer]:
         route, request = policy_set.route, review.request
-        admission: JsonObject = request.admission or {}
-        namespace = str(admission.get("namespace") or "")
+        namespace = str((request.admission or {}).get("namespace") or "")
         is_deleted = request.operation is Operation.DELETE
         if (is_deleted and route.skips_deletes) or (route.namespaced and not namespace):
             return ALLOWED
         # What is stored comes from the API server alone; only what is to be stored can be changed.
         if _is_displaced(request.old_object if is_deleted else request.object, namespace):
             return _DISPLACED
-        request = await self._complete(policy_set, request, namespace)
-        if self._flags.protect_managed_resources and self._is_protected(request):
-            return _PROTECTED
-        is_exempt = not route.per_policy and self.state.is_exempt(request)
-        if is_exempt or (route.skips_own_changes and self._is_own(request)):
-            return ALLOWED
-        verdict = await self._evaluator.evaluate(
-            policy_set.blocking, request, deadline, size=review.size
-        )
-        answer = build_answer(verdict, policy_set.answer_options)
-        if not admission.get("dryRun") and not route.is_audit:
-            outcome = AdmissionOutcome(request, answer.allowed, route.mutating, verdict)
-            self._post_admission.follow(policy_set, outcome, review.size)
-        return answer
-
-    async def _complete(self, policy_set: PolicySet, request: Request, namespace: str) -> Request:
-        """The request with what the API server does not send: owner kind, roles, labels."""
         if request.subresource:
             request = _place_options(self._raise_kind(request), namespace)
         caller = request.caller
@@ -175,13 +196,49 @@ class AdmissionHandler:
             roles, cluster_roles = self.state.roles_of(caller, namespace)
             caller = replace(caller, roles=roles, cluster_roles=cluster_roles)
             request = replace(request, caller=caller)
-        if namespace and request.kind.kind != "Namespace":
-            labels = await self.state.find_labels(namespace)
-            if labels is None:
-                request = replace(request, namespace_labels=UnknownNamespace(namespace))
-            elif labels:
-                request = replace(request, namespace_labels=labels)
-        return request
+        question = _Question(policy_set, request, review.size, deadline)
+        if not namespace or request.kind.kind == "Namespace":
+            return self._judge(question)
+        labels = self.state.recall_labels(namespace)
+        if labels is None:
+            return self._find_labels(question, namespace)
+        return self._judge(question.with_labels(labels) if labels else question)
+
+    async def _find_labels(self, question: "_Question", namespace: str) -> AdmissionAnswer:
+        """The answer where the namespace of the request has not been heard of yet."""
+        labels = await self.state.find_labels(namespace)
+        known = UnknownNamespace(namespace) if labels is None else labels
+        answer = self._judge(question.with_labels(known))
+        return answer if isinstance(answer, AdmissionAnswer) else await answer
+
+    def _judge(self, question: "_Question") -> AdmissionAnswer | Awaitable[AdmissionAnswer]:
+        """What policies say of a request that is complete."""
+        policy_set, request = question.policy_set, question.request
+        route = policy_set.route
+        if self._flags.protect_managed_resources and self._is_protected(request):
+            return _PROTECTED
+        is_exempt = not route.per_policy and self.state.is_exempt(request)
+        if is_exempt or (route.skips_own_changes and self._is_own(request)):
+            return ALLOWED
+        verdict = self._evaluator.evaluate_here(
+            policy_set.blocking, request, question.deadline, size=question.size
+        )
+        return self._judge_on_thread(question) if verdict is None else self._say(question, verdict)
+
+    async def _judge_on_thread(self, question: "_Question") -> AdmissionAnswer:
+        verdict = await self._evaluator.evaluate_on_thread(
+            question.policy_set.blocking, question.request, question.deadline
+        )
+        return self._say(question, verdict)
+
+    def _say(self, question: "_Question", verdict: Verdict) -> AdmissionAnswer:
+        policy_set, request = question.policy_set, question.request
+        answer = build_answer(verdict, policy_set.answer_options)
+        if not (request.admission or {}).get("dryRun") and not policy_set.route.is_audit:
+            mutating = policy_set.route.mutating
+            outcome = AdmissionOutcome(request, answer.allowed, mutating, verdict)
+            self._post_admission.follow(policy_set, outcome, question.size)
+        return answer
 
     def _raise_kind(self, request: Request) -> Request:
         """What is sent to a subresource (a Scale, PodExecOptions) is not of its owner's kind."""

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
+from lictor.cluster.log_facts import FactRecord
 from lictor.cluster.metrics import HTTP_SECONDS, NOT_EVALUATED, REVIEW_SECONDS
 from lictor.errors import LoadError, TooLargeError
 from lictor.http.limits import find_time_limit
@@ -61,16 +62,31 @@ class App:
         self._make_room = make_room
         self._large_turn = asyncio.Lock()
 
-    async def __call__(self, call: HttpRequest) -> HttpResponse:
+    def __call__(self, call: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
+        """The response: at once where nothing has to be waited for."""
         began = time.perf_counter()
         self._in_flight += 1
-        method = call.method
+        reply: HttpResponse | Awaitable[HttpResponse] | None = None
         try:
-            return await self._post(call) if method == "POST" else self._get(call)
+            reply = self._post(call) if call.method == "POST" else self._get(call)
         finally:
-            self._in_flight -= 1
-            labels = (method if method in ("GET", "POST") else "other",)
-            self._counters.histogram(HTTP_SECONDS, labels).add(time.perf_counter() - began)
+            if reply is None or isinstance(reply, HttpResponse):
+                self._end(call, began)
+        return reply if isinstance(reply, HttpResponse) else self._wait(reply, call, began)
+
+    async def _wait(
+        self, reply: Awaitable[HttpResponse], call: HttpRequest, began: float
+    ) -> HttpResponse:
+        try:
+            return await reply
+        finally:
+            self._end(call, began)
+
+    def _end(self, call: HttpRequest, began: float) -> None:
+        self._in_flight -= 1
+        method = call.method
+        labels = (method if method in ("GET", "POST") else "other",)
+        self._counters.histogram(HTTP_SECONDS, labels).add(time.perf_counter() - began)
 
     def _get(self, call: HttpRequest) -> HttpResponse:
         if call.method not in ("GET", "HEAD"):
@@ -81,8 +97,10 @@ class App:
             return _OK if self._is_ready() else _NOT_READY
         return _refuse(HTTPStatus.NOT_FOUND, "nothing here")
 
-    async def _post(self, call: HttpRequest) -> HttpResponse:
-        began = time.monotonic()
+    def _post(
+        self, call: HttpRequest, began: float = 0.0
+    ) -> HttpResponse | Awaitable[HttpResponse]:
+        """`began`: when it did, where something had to be waited for before."""
         target = read_path(call.path)
         if target is None:
             return _refuse(HTTPStatus.NOT_FOUND, "no webhook has this path")
@@ -90,29 +108,66 @@ class App:
             return _refuse(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a review has the content type application/json"
             )
+        # What is traced has a context of its own, which only a task has.
+        if not began and (self._tracer is not None or len(call.body) > _LARGE or call.is_cut):
+            return self._post_in_turn(call)
+        began = began or time.monotonic()
+        try:
+            review = load_review(call.body)
+        except LoadError as error:
+            return self._refuse_unread(call, str(error))
+        if (
+            not isinstance(target, WebhookRoute)
+            or target.per_policy
+            or target.path == CLEANUP_PATH
+            or not self._admission.state.is_ready
+            or self._in_flight > self._max_in_flight
+        ):
+            return self._review_slowly(call, target, review, began)
+        deadline = began + find_time_limit(call.query, self._timeout)
+        answer = self._admission.answer(target, review, deadline)
+        if isinstance(answer, AdmissionAnswer):
+            return self._respond(call, target, review, answer, began)
+        return self._respond_later(call, target, review, answer, began)
+
+    async def _post_in_turn(self, call: HttpRequest) -> HttpResponse:
+        began = time.monotonic()
         if self._tracer is not None:
             self._tracer.begin(call)
         if call.is_cut:
             return self._refuse_unread(call, "the review is too large")
         if len(call.body) > _LARGE:
             await self._take_turn()
-        try:
-            review = load_review(call.body)
-        except LoadError as error:
-            return self._refuse_unread(call, str(error))
+        reply = self._post(call, began)
+        return reply if isinstance(reply, HttpResponse) else await reply
+
+    async def _respond_later(
+        self,
+        call: HttpRequest,
+        target: WebhookRoute,
+        review: Review,
+        answer: Awaitable[AdmissionAnswer],
+        began: float,
+    ) -> HttpResponse:
+        return self._respond(call, target, review, await answer, began)
+
+    async def _review_slowly(
+        self,
+        call: HttpRequest,
+        target: WebhookRoute | InternalWebhook,
+        review: Review,
+        began: float,
+    ) -> HttpResponse:
         deadline = began + find_time_limit(call.query, self._timeout)
         if isinstance(target, InternalWebhook):
-            answer = await self._internal_webhooks.answer(target, review)
-        else:
-            is_usual = self._admission.state.is_ready and not target.per_policy
-            if is_usual and target.path != CLEANUP_PATH and self._in_flight <= self._max_in_flight:
-                early = None
-            else:
-                early = await self._answer_early(target, review, deadline)
-            if isinstance(early, HttpResponse):
-                return early
-            answer = early or await self._admission.answer(target, review, deadline)
-        return self._respond(call, target, review, answer, began)
+            told = await self._internal_webhooks.answer(target, review)
+            return self._respond(call, target, review, told, began)
+        early = await self._answer_early(target, review, deadline)
+        if isinstance(early, HttpResponse):
+            return early
+        answer = early or self._admission.answer(target, review, deadline)
+        made = answer if isinstance(answer, AdmissionAnswer) else await answer
+        return self._respond(call, target, review, made, began)
 
     async def _answer_early(
         self, target: WebhookRoute, review: Review, deadline: float
@@ -206,18 +261,18 @@ class App:
             _WEBHOOKS[mutating],
         )
         self._counters.histogram(REVIEW_SECONDS, labels).add(seconds)
-        log.info(
-            "admission judged",
-            extra={
-                "uid": review.uid,
-                "kind": kind,
-                "namespace": namespace,
-                "object": asked.get("name") or "",
-                "operation": request.operation,
-                "allowed": answer.allowed,
-                "ms": round(seconds * 1000, 3),
-            },
-        )
+        if not log.isEnabledFor(logging.INFO):
+            return
+        facts = {
+            "uid": review.uid,
+            "kind": kind,
+            "namespace": namespace,
+            "object": asked.get("name") or "",
+            "operation": request.operation,
+            "allowed": answer.allowed,
+            "ms": round(seconds * 1000, 3),
+        }
+        log.handle(FactRecord(log.name, logging.INFO, "admission judged", facts))
 
 
 def _refuse_answer(review: Review, why: str) -> tuple[AdmissionAnswer, bytes]:

@@ -69,6 +69,10 @@ class ClusterState(Protocol):
         self, caller: Caller, namespace: str
     ) -> tuple[tuple[str, ...], tuple[str, ...]]: ...
 
+    def recall_labels(self, namespace: str) -> Mapping[str, str] | None:
+        """The labels of a namespace, where they are at hand."""
+        ...
+
     async def find_labels(self, namespace: str) -> Mapping[str, str] | None:
         """The labels of a namespace; None where there is none of that name."""
         ...
@@ -95,6 +99,9 @@ class NoClusterState:
         namespace: str,  # noqa: ARG002
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return _NOBODY
+
+    def recall_labels(self, namespace: str) -> Mapping[str, str]:  # noqa: ARG002
+        return _NO_LABELS
 
     async def find_labels(self, namespace: str) -> Mapping[str, str]:  # noqa: ARG002
         return _NO_LABELS

@@ -85,6 +85,11 @@ class WatchedClusterState:
     def roles_of(self, caller: Caller, namespace: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return self._roles.roles_of(caller, namespace)
 
+    def recall_labels(self, namespace: str) -> Mapping[str, str] | None:
+        if self._namespaces.object(namespace) is None:
+            return None
+        return self._namespaces.labels(namespace)
+
     async def find_labels(self, namespace: str) -> Mapping[str, str] | None:
         """The labels of a namespace, from the API server where we have not heard of it yet."""
         if self._namespaces.object(namespace) is None:

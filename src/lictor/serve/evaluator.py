@@ -143,18 +143,37 @@ class Evaluator:
         self, engine: Engine, request: Request, deadline: float, *, size: int = 0
     ) -> Verdict:
         """The verdict; DeadlineError where there is no time for it. `size`: bytes that came."""
-        if self._hands_over:
-            if size > _LARGE and engine.meets_policies_of(_read_namespace(request), request):
-                raise SlowRequestError("a large object, and policies of its namespace")
-            return await self._evaluate_quickly(engine, request, deadline)
-        needs = engine.find_needs(request)
-        if not needs & Needs.LOOKUPS:
-            verdict = self._evaluate_here(engine, request, deadline)
-            if self._guard is None or not self._guard.take_asked():
-                return verdict
-        return await self._evaluate_on_thread(engine, request, deadline, needs)
+        verdict = self.evaluate_here(engine, request, deadline, size=size)
+        if verdict is None:
+            verdict = await self.evaluate_on_thread(engine, request, deadline)
+        return verdict
 
-    def _evaluate_here(self, engine: Engine, request: Request, deadline: float) -> Verdict:
+    def evaluate_here(
+        self, engine: Engine, request: Request, deadline: float, *, size: int = 0
+    ) -> Verdict | None:
+        """The same on this thread; None where a rule has to wait for others, see below."""
+        if self._hands_over:
+            self._refuse_slow(engine, request, size)
+        if engine.find_needs(request) & Needs.LOOKUPS:
+            return None
+        evaluate = self._evaluate_within if self._hands_over else self._evaluate_patiently
+        verdict = evaluate(engine, request, deadline)
+        return verdict if self._guard is None or not self._guard.take_asked() else None
+
+    async def evaluate_on_thread(
+        self, engine: Engine, request: Request, deadline: float
+    ) -> Verdict:
+        """The same on another thread, for rules that wait for answers from outside."""
+        needs = engine.find_needs(request)
+        try:
+            return await self._evaluate_on_thread(engine, request, deadline, needs)
+        except (SlowRequestError, TooSlowError) as error:
+            if not self._hands_over:
+                raise
+            self._note_handed(_classify(request))
+            raise SlowRequestError(str(error)) from error
+
+    def _evaluate_patiently(self, engine: Engine, request: Request, deadline: float) -> Verdict:
         key = (request.kind, request.subresource, request.operation)
         began = time.monotonic()
         is_slow = bool(self._slow) and self._slow.get(key, 0.0) > began
@@ -171,22 +190,12 @@ class Evaluator:
             if time.monotonic() - began >= LOOP_SECONDS:
                 self._note_slow(key)
 
-    async def _evaluate_quickly(self, engine: Engine, request: Request, deadline: float) -> Verdict:
-        """The verdict, where it costs little; SlowRequestError where it does not."""
-        key = (request.kind, request.subresource, request.operation)
-        asked = (key, _read_namespace(request))
-        if self._handed and self._handed.get(asked, 0.0) > time.monotonic():
+    def _refuse_slow(self, engine: Engine, request: Request, size: int) -> None:
+        """SlowRequestError where it is known beforehand that it will cost much."""
+        if size > _LARGE and engine.meets_policies_of(_read_namespace(request), request):
+            raise SlowRequestError("a large object, and policies of its namespace")
+        if self._handed and self._handed.get(_classify(request), 0.0) > time.monotonic():
             raise SlowRequestError("requests like this one took too long")
-        try:
-            needs = engine.find_needs(request)
-            if not needs & Needs.LOOKUPS:
-                verdict = self._evaluate_within(engine, request, deadline)
-                if self._guard is None or not self._guard.take_asked():
-                    return verdict
-            return await self._evaluate_on_thread(engine, request, deadline, needs)
-        except (SlowRequestError, TooSlowError) as error:
-            self._note_handed(asked)
-            raise SlowRequestError(str(error)) from error
 
     def _note_handed(self, asked: tuple[RequestClass, str]) -> None:
         """Where two like it were slow, more are not tried here for a while.
@@ -202,20 +211,24 @@ class Evaluator:
         self._suspected[asked] = now
 
     def _evaluate_within(self, engine: Engine, request: Request, deadline: float) -> Verdict:
-        """The verdict; TooSlowError after a few milliseconds of computing."""
+        """The verdict, where it costs little; SlowRequestError where it does not."""
         if self._alarm is None:
             return engine.evaluate(request, deadline=deadline)
         token, other = is_brief.set(True), brief_seconds.set(QUICK_SECONDS)
         self._alarm.set_cpu(QUICK_SECONDS)
         try:
             verdict = engine.evaluate(request, deadline=deadline)
+        except (SlowRequestError, TooSlowError) as error:
+            self._note_handed(_classify(request))
+            raise SlowRequestError(str(error)) from error
         finally:
             has_rung = self._alarm.clear_cpu()
             is_brief.reset(token)
             brief_seconds.reset(other)
         if has_rung:
             # The rule that was interrupted is an error in this verdict.
-            raise TooSlowError("the rules took too long")
+            self._note_handed(_classify(request))
+            raise SlowRequestError("the rules took too long")
         return verdict
 
     def _note_slow(self, key: RequestClass) -> None:
@@ -257,6 +270,12 @@ class Evaluator:
 def _make_room(noted: "dict[Any, float]") -> None:
     if len(noted) >= _MOST_SLOW:
         noted.clear()
+
+
+def _classify(request: Request) -> tuple[RequestClass, str]:
+    """What requests that are alike have in common, and the namespace: policies differ in that."""
+    key = (request.kind, request.subresource, request.operation)
+    return key, _read_namespace(request)
 
 
 def _read_namespace(request: Request) -> str:

@@ -56,48 +56,56 @@ def _instrument(policy: PolicyRef, rule: CompiledRule, metric: RuleMetric) -> Co
         request, labels = _LastRequest.pair
         if request is not case.request:
             labels = _find_request_labels(case.request)
-        for answer in answers:
-            # Nearly always the same answer to the same kind of request: this runs for every rule.
-            if (
-                last.labels is labels
-                and last.status is answer.status
-                and last.rule is answer.rule
-                and seconds <= SHORTEST
-            ):
-                histogram = last.histogram
-                histogram.count += 1
-                histogram.seconds += seconds
-                histogram.buckets[0] += 1
-            else:
-                last.find(labels, answer).add(seconds)
+        known, known_labels, histogram = last.found
+        # Nearly always the same answer to the same kind of request: this runs for every rule.
+        if answers is known and labels is known_labels and seconds <= SHORTEST:
+            histogram.count += 1
+            histogram.seconds += seconds
+            histogram.buckets[0] += 1
+        else:
+            last.add(labels, answers, seconds)
         return answers
 
     return replace(rule, check=check)
 
 
-class _LastObservation:
-    """Where the answers of one rule count; what was found last is at hand."""
+_NOTHING = (None, RequestLabels("", "", "", ""), Histogram())
 
-    __slots__ = ("_metric", "histogram", "labels", "rule", "status")
+
+class _LastObservation:
+    """Where the answers of one rule count; what was found last is at hand.
+
+    Rules that pass give the very same answers again: to know them is to know where they count.
+    """
+
+    __slots__ = ("_metric", "found", "last")
 
     def __init__(self, metric: RuleMetric) -> None:
         self._metric = metric
-        self.labels: RequestLabels | None = None
-        self.status: Status | None = None
-        self.rule = ""
-        self.histogram = Histogram()
+        # Tuples, as threads share them. Of the very answers, and of others like them.
+        self.found: tuple[tuple[Result, ...] | None, RequestLabels, Histogram] = _NOTHING
+        self.last: tuple[Status | None, str, RequestLabels, Histogram] = (None, "", *_NOTHING[1:])
 
-    def find(self, labels: RequestLabels, answer: Result) -> Histogram:
-        histogram = self._metric.find(labels, answer)
-        self.labels, self.status, self.rule = labels, answer.status, answer.rule
-        self.histogram = histogram
-        return histogram
+    def add(self, labels: RequestLabels, answers: tuple[Result, ...], seconds: float) -> None:
+        for answer in answers:
+            histogram = self._find(labels, answer)
+            histogram.add(seconds)
+            # Objects are not kept from one request to the next.
+            is_kept = len(answers) == 1 and answer.patched is None and not answer.generated
+            self.found = (answers if is_kept else None, labels, histogram)
+            self.last = (answer.status, answer.rule, labels, histogram)
+
+    def _find(self, labels: RequestLabels, answer: Result) -> Histogram:
+        status, rule, known_labels, histogram = self.last
+        if status is answer.status and rule is answer.rule and labels is known_labels:
+            return histogram
+        return self._metric.find(labels, answer)
 
 
 class _LastRequest:
     """The request that was described last: all its rules ask for the same."""
 
-    pair: tuple[Request | None, RequestLabels] = (None, RequestLabels("", "", "", ""))
+    pair: tuple[Request | None, RequestLabels] = (None, _NOTHING[1])
 
 
 _known: dict[tuple[str, str, str, bool], RequestLabels] = {}

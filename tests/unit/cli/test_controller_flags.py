@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from lictor.cli.controller_flags import WORDS, ControllerCommand, with_flags
 from lictor.cli.logs import set_up_logging
 from lictor.cluster.flags import IGNORED, Flags
+from lictor.cluster.log_facts import FactRecord
 
 
 def parse(*words, env=None):
@@ -163,3 +164,25 @@ def test_log_lines(root_logger, capsys, flags, line):
     set_up_logging(Flags(v=4))
     log.debug("shown")
     assert "shown" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [
+        ({"a": "x", "b": 1, "c": True}, "it happened a=x b=1 c=True"),
+        ({"a": "", "b": "x"}, "it happened a='' b=x"),
+        ({"a": "x", "b": ""}, "it happened a=x b=''"),
+        ({"a": "x y", "b": "z"}, "it happened a='x y' b=z"),
+        ({"a": "x=", "b": "y"}, "it happened a=x= b=y"),
+        ({"a": "x\nINFO forged"}, "it happened a='x\\nINFO forged'"),
+    ],
+)
+@pytest.mark.parametrize("is_made", [True, False], ids=["record", "extra"])
+def test_facts_of_log_lines(root_logger, capsys, facts, line, is_made):
+    set_up_logging(Flags())
+    log = logging.getLogger("lictor.serve.x")
+    if is_made:
+        log.handle(FactRecord(log.name, logging.INFO, "it happened", facts))
+    else:
+        log.info("it happened", extra=facts)
+    assert capsys.readouterr().err.endswith(f" INFO serve.x {line}\n")

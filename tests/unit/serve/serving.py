@@ -62,6 +62,9 @@ class FakeClusterState:
         self.asked_roles += 1
         return self.roles
 
+    def recall_labels(self, namespace: str) -> Mapping[str, str] | None:
+        return self.labels
+
     async def find_labels(self, namespace: str) -> Mapping[str, str] | None:
         return self.labels
 
@@ -121,7 +124,9 @@ class Bench:
     ) -> HttpResponse:
         body = review if isinstance(review, bytes) else orjson.dumps(review)
         kept = dict(headers or {})
-        return await self.app(HttpRequest("POST", path, query, b"application/json", body, kept))
+        call = HttpRequest("POST", path, query, b"application/json", body, kept)
+        reply = self.app(call)
+        return reply if isinstance(reply, HttpResponse) else await reply
 
     def ask(self, path: str, review: JsonObject) -> JsonObject:
         """The response to one review."""

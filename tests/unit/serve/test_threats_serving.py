@@ -256,6 +256,7 @@ def test_labels_that_cannot_be_read_let_nothing_pass(
     async def fail(_: str) -> None:
         raise LookupFailedError("namespace shop: no answer")
 
+    monkeypatch.setattr(bench.state, "recall_labels", lambda _: None)
     monkeypatch.setattr(bench.state, "find_labels", fail)
     answer = bench.ask("/validate/fail", make_review())
     assert not answer["allowed"]
