@@ -19,6 +19,7 @@ from lictor.errors import LictorError
 from lictor.lint.exceptions import lint_cleanup, lint_exception
 from lictor.lint.policy import lint_policy
 from lictor.lint.schema_kinds import KnownSchemas
+from lictor.lint.schema_rules import check_cleanup_schemas, check_rule_schemas
 from lictor.load.policies import Loaded, load_documents
 from lictor.model.program import CleanupProgram
 from lictor.model.request import Caller, Operation, Request
@@ -317,6 +318,8 @@ def _lint(body: Json) -> None:
         *lint_policy(body, schemas),
         *lint_cleanup(body, schemas),
         *lint_exception(body, {}, schemas),
+        *check_rule_schemas(body, schemas),
+        *check_cleanup_schemas(body, schemas),
     )
     for fault in found:
         assert type(fault.message) is str

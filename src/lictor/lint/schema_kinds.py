@@ -165,4 +165,22 @@ def _list_versions(definition: Field) -> Iterator[tuple[str, str, str, JsonObjec
             continue
         # Where anything is kept, the schema does not say what there is.
         is_told = schema.is_object and not spec["preserveUnknownFields"].is_true
+        is_told = is_told and _is_shallow(schema.value)
         yield group, kind, version["name"].text, schema.value if is_told else {}
+
+
+# Real schemas have some thirty levels; each is read by functions that call themselves.
+_MAX_DEPTH = 150
+
+
+def _is_shallow(schema: Json) -> bool:
+    level: list[Json] = [schema]
+    for _ in range(_MAX_DEPTH):
+        level = [inner for each in level for inner in _list_inner(each)]
+        if not level:
+            return True
+    return False
+
+
+def _list_inner(value: Json) -> Iterable[Json]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

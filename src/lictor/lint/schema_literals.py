@@ -6,15 +6,20 @@ from functools import reduce
 from lictor.kubernetes.field_types import ANYTHING, FieldType
 from lictor.raw import Json
 
+# Further in, nobody asks what a value is.
+_MAX_DEPTH = 30
 
-def type_literal(value: Json) -> FieldType:
+
+def type_literal(value: Json, depth: int = 0) -> FieldType:
     """The type of a value. What a variable fills in whole may be anything."""
+    if depth > _MAX_DEPTH:
+        return ANYTHING
     place = FieldType()
     match value:
         case dict():
-            _fill(place, value)
+            _fill(place, value, depth + 1)
         case list():
-            place.element = _merge_all(map(type_literal, value))
+            place.element = _merge_all(type_literal(each, depth + 1) for each in value)
         case str() if value.strip().startswith("{{") and value.strip().endswith("}}"):
             return ANYTHING
         case bool() | str():
@@ -24,8 +29,10 @@ def type_literal(value: Json) -> FieldType:
     return place
 
 
-def _fill(place: FieldType, value: dict[str, Json]) -> None:
-    place.fields = {name: type_literal(inner) for name, inner in value.items() if "{{" not in name}
+def _fill(place: FieldType, value: dict[str, Json], depth: int) -> None:
+    place.fields = {
+        name: type_literal(inner, depth) for name, inner in value.items() if "{{" not in name
+    }
     if len(place.fields) < len(value):
         place.others = ANYTHING
 

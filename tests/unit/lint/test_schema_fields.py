@@ -155,3 +155,19 @@ def test_fields_of_what_an_expression_answers(expression, field):
     types = find_expression_types(POLICY, path, expression, SCHEMAS)
     names = {each.name for each in list_fields(types)}
     assert (field in names) if field else not names
+
+
+def test_a_schema_without_end_is_not_read():
+    inner = {"type": "object"}
+    for _ in range(2000):
+        inner = {"type": "object", "properties": {"a": inner}}
+    deep = {
+        **CACHE,
+        "spec": {
+            **CACHE["spec"],
+            "versions": [{"name": "v1", "schema": {"openAPIV3Schema": inner}}],
+        },
+    }
+    schemas = KnownSchemas([deep])
+    assert list_fields(schemas.of_selector("Cache")) == list_fields(schemas.of_selector("Unheard"))
+    assert schemas.find_form("example.com/v1", "Cache") is None
