@@ -1,9 +1,7 @@
 """Policies in, programs out: the one way in which the command line, servers and users come in."""
 
-import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -16,9 +14,10 @@ from lictor.errors import LictorError, LoadError, UsageError
 from lictor.evaluate.verify_images.outcome_cache import OutcomeCache
 from lictor.families.registry import Role, registry, resolve
 from lictor.files import is_object_file, list_files, read_bytes
+from lictor.garbage import keeping_garbage
 from lictor.lang.wasm.module import Modules, NoModules
 from lictor.lang.watch import ClosureAnswer, Recorder, WatchRule
-from lictor.load.policies import Loaded, load_documents, refuse_errors
+from lictor.load.policies import Loaded, join_loaded, load_documents, refuse_errors
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import CleanupProgram, Program
 from lictor.model.request import Request
@@ -55,7 +54,7 @@ def compile_documents(
 ) -> tuple[Program, ...]:
     """Compile the policies among the documents, with the exceptions and bindings among them."""
     context = _make_context(documents, options)
-    with _keeping_garbage():
+    with keeping_garbage():
         return tuple(_compile_role(Role.POLICY, context))
 
 
@@ -101,20 +100,6 @@ def _compile_role(role: Role, context: CompileContext) -> Iterator[Any]:
         yield resolve(kind.compile)(record, context)
 
 
-@contextmanager
-def _keeping_garbage() -> Iterator[None]:
-    """Programs are many closures that all stay: to look through them again and again for some that
-    do not takes more time than everything else.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
 def load_policies(*paths: str | Path, lookups: Lookups | None = None) -> tuple[Program, ...]:
     """Read policies, and exceptions from them, from files and folders, ready for an Engine.
 
@@ -122,15 +107,15 @@ def load_policies(*paths: str | Path, lookups: Lookups | None = None) -> tuple[P
     holds a policy that is wrong or that nothing here can run, and where there are no policies at
     all; the text names every problem with file, line and field.
     """
-    loaded = Loaded()
     for path in paths:
         if not isinstance(path, str | os.PathLike):
             found = type(path).__name__
             raise UsageError(
                 f"load_policies takes paths, not {found}; parse_policies takes documents"
             )
-        for file in list_files(os.fspath(path), is_object_file):
-            loaded += load_documents(read_bytes(file), file)
+    files = (file for path in paths for file in list_files(os.fspath(path), is_object_file))
+    with keeping_garbage():
+        loaded = join_loaded(load_documents(read_bytes(file), file) for file in files)
     return _compile_loaded(loaded, ", ".join(map(str, paths)), lookups)
 
 

@@ -2,11 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterable
-from functools import reduce
-from operator import or_
+from functools import cached_property
 from typing import TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import (
@@ -17,8 +15,8 @@ from lictor.errors import (
     UsageError,
 )
 from lictor.evaluate.scope import build_scope
-from lictor.match.combine import always
-from lictor.model.program import Case, CompiledRule, DeferredCheck, Matcher, Needs, Phase, Program
+from lictor.match.rule_index import Plan, RuleIndex, Step
+from lictor.model.program import Case, CompiledRule, Needs, Phase, Program
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
@@ -40,24 +38,6 @@ RULE_TYPES = {
 }
 
 
-class _Step(msgspec.Struct, frozen=True):
-    """The rules of one program and phase that can concern one class of requests."""
-
-    program: Program
-    phase: Phase
-    # Each with what is left to ask of a request; None where that is nothing.
-    rules: tuple[tuple[CompiledRule, Matcher | None], ...]
-
-
-class _Plan(msgspec.Struct, frozen=True):
-    """All that can concern one class of requests."""
-
-    steps: tuple[_Step, ...]
-    needs: Needs
-    # Namespaces that have policies of their own among these.
-    namespaces: frozenset[str]
-
-
 class Engine:
     """Runs programs. Holds no client and no cache of requests."""
 
@@ -67,8 +47,8 @@ class Engine:
         self.programs = _check_programs(programs)
         self._clock = clock
         self._warning = frozenset(p.policy.key for p in self.programs if p.emit_warning)
-        # The index: what can concern a kind, subresource and operation, found once for each.
-        self._plans: dict[tuple[GroupVersionKind, str, Operation], _Plan] = {}
+        # What can concern a kind, subresource and operation, found once for each.
+        self._plans: dict[tuple[GroupVersionKind, str, Operation], Plan] = {}
 
     def evaluate(
         self,
@@ -82,34 +62,35 @@ class Engine:
         if adapt is not None:
             return self._evaluate_adapted(request, adapt, deadline)
         results: list[Result] = []
-        key = (request.kind, request.subresource, request.operation)
-        plan = self._plans.get(key) or self._plan(key)
-        case = self._run(plan.steps, Case(request, build_scope), results, deadline)
+        plan = self._find_plan(request)
+        case, last = self._run(
+            plan.choose(request).steps, Case(request, build_scope), results, deadline
+        )
+        while last is not None:
+            # The object may now lie where other rules concern it, or have another name.
+            rest = plan.choose_rest(case.request, last)
+            case, last = self._run(rest, case, results, deadline)
         warnings = self._list_warnings(results) if self._warning else ()
         return Verdict(request, tuple(results), patched=case.request.object, warnings=warnings)
 
     def find_needs(self, request: Request) -> Needs:
         """What the rules that can concern a request need beside it."""
-        key = (request.kind, request.subresource, request.operation)
-        return (self._plans.get(key) or self._plan(key)).needs
+        return self._find_plan(request).choose(request).needs
 
     def meets_policies_of(self, namespace: str, request: Request) -> bool:
         """Can policies that were written in a namespace concern a request?"""
-        key = (request.kind, request.subresource, request.operation)
-        return namespace in (self._plans.get(key) or self._plan(key)).namespaces
+        return self._find_plan(request).has_policies_of(namespace)
 
     def _evaluate_adapted(self, request: Request, adapt: Adapt, deadline: float | None) -> Verdict:
         results: list[Result] = []
         current = request
         for phase in Phase:
             for program in self.programs:
+                if not self._index.has_phase(program, phase):
+                    continue
                 seen = adapt(program.policy, current)
-                steps = tuple(
-                    step
-                    for step in self._plan((seen.kind, seen.subresource, seen.operation)).steps
-                    if step.program is program and step.phase is phase
-                )
-                case = self._run(steps, Case(seen, build_scope), results, deadline)
+                steps = self._find_plan(seen).of_program(program, phase)
+                case, _ = self._run(steps, Case(seen, build_scope), results, deadline)
                 changed = case.request.object
                 if changed is not None and changed is not seen.object:
                     current = replace(current, object=changed)
@@ -117,27 +98,36 @@ class Engine:
         return Verdict(request, tuple(results), patched=current.object, warnings=warnings)
 
     def _run(
-        self, steps: tuple[_Step, ...], case: Case, results: list[Result], deadline: float | None
-    ) -> Case:
+        self, steps: tuple[Step, ...], case: Case, results: list[Result], deadline: float | None
+    ) -> tuple[Case, Step | None]:
+        """Run the rules; ends early behind the step that changes the object, and names it."""
         for step in steps:
-            for rule, matches in step.rules:
-                if deadline is not None and self._clock() > deadline:
-                    raise DeadlineError(f"no time left for policy {step.program.policy.key}")
-                try:
-                    if matches is not None and not matches(case.request):
-                        continue
-                    answers = rule.check(case)
-                except SlowRequestError:
-                    # Another process is asked: what a few rules have said does not count.
-                    raise
-                except (LictorError, RecursionError, MemoryError) as error:
-                    answers = (_undecided(step.program.policy, rule, case.request, error),)
-                results.extend(answers)
-                for answer in answers:
-                    if answer.patched is not None:
-                        case = _take_over(case, answer, results)
-                if step.program.first_only and any(a.status in _DECISIVE for a in answers):
-                    break
+            changed = self._run_step(step, case, results, deadline)
+            if changed is not case:
+                return changed, step
+        return case, None
+
+    def _run_step(
+        self, step: Step, case: Case, results: list[Result], deadline: float | None
+    ) -> Case:
+        for rule, matches in step.rules:
+            if deadline is not None and self._clock() > deadline:
+                raise DeadlineError(f"no time left for policy {step.program.policy.key}")
+            try:
+                if matches is not None and not matches(case.request):
+                    continue
+                answers = rule.check(case)
+            except SlowRequestError:
+                # Another process is asked: what a few rules have said does not count.
+                raise
+            except (LictorError, RecursionError, MemoryError) as error:
+                answers = (_undecided(step.program.policy, rule, case.request, error),)
+            results.extend(answers)
+            for answer in answers:
+                if answer.patched is not None:
+                    case = _take_over(case, answer, results)
+            if step.program.first_only and any(a.status in _DECISIVE for a in answers):
+                break
         return case
 
     def _list_warnings(self, results: list[Result]) -> tuple[str, ...]:
@@ -148,36 +138,18 @@ class Engine:
             if result.policy.key in self._warning and result.status in (Status.FAIL, Status.ERROR)
         )
 
-    def _plan(self, key: tuple[GroupVersionKind, str, Operation]) -> _Plan:
+    def _find_plan(self, request: Request) -> Plan:
+        key = (request.kind, request.subresource, request.operation)
         plan = self._plans.get(key)
         if plan is None:
             if len(self._plans) >= _MAX_PLANS:
                 self._plans.clear()
-            plan = self._plans[key] = self._make_plan(*key)
+            plan = self._plans[key] = self._index.make_plan(*key)
         return plan
 
-    def _make_plan(self, kind: GroupVersionKind, subresource: str, operation: Operation) -> _Plan:
-        steps = []
-        needs = Needs.NOTHING
-        for phase in Phase:
-            for program in self.programs:
-                rules = tuple(
-                    (_resolve(rule), None if matches is always else matches)
-                    for rule in program.rules
-                    if rule.phase is phase
-                    and (matches := rule.select(kind, subresource, operation)) is not None
-                )
-                if rules:
-                    steps.append(_Step(program, phase, rules))
-                    needs = reduce(or_, (rule.needs for rule, _ in rules), needs)
-        namespaces = frozenset(step.program.policy.namespace for step in steps) - {""}
-        return _Plan(tuple(steps), needs, namespaces)
-
-
-def _resolve(rule: CompiledRule) -> CompiledRule:
-    """The rule with its check compiled: from now on it costs nothing that this was put off."""
-    check = rule.check
-    return replace(rule, check=check.resolve()) if isinstance(check, DeferredCheck) else rule
+    @cached_property
+    def _index(self) -> RuleIndex:
+        return RuleIndex(self.programs)
 
 
 def _take_over(case: Case, answer: Result, results: list[Result]) -> Case:

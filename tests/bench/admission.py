@@ -290,6 +290,23 @@ def measure(policies: Path, review: Path, count: int, connections: int, port: in
         return Figures(cpu / count * 1e3, full.rate, full, half, server.megabytes)
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What a request costs at full load, and what the server needs."""
+
+    milliseconds: float
+    megabytes: float
+
+
+def measure_cost(policies: Path, review: Path, count: int, connections: int, port: int) -> Cost:
+    """Full load alone, after the policies are compiled."""
+    with Server(policies, port) as server:
+        drive_elsewhere(port, review, 2000, connections, 0)
+        before = server.cpu
+        drive_elsewhere(port, review, count, connections, 0)
+        return Cost((server.cpu - before) / count * 1e3, server.megabytes)
+
+
 def show(figures: Figures) -> None:
     """The lines of the table."""
     print(

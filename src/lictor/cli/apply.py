@@ -15,6 +15,7 @@ from lictor.cli.apply_output import (
 from lictor.cli.color import wants_color
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes, slice_option
 from lictor.errors import LoadError
+from lictor.garbage import keeping_garbage
 from lictor.offline.apply_outputs import ApplyOutput
 from lictor.offline.apply_plan import (
     APPLY_FORMATS,
@@ -200,7 +201,8 @@ def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
     if flags.output:
         printer.write_to(flags.output)
     printer.add_files(files)
-    policies = _load_policies(flags, printer, live)
+    with keeping_garbage(freezing=True):
+        policies = _load_policies(flags, printer, live)
     paths = flags.resource_paths if live is None else live.files
     inputs = ResourceInputs(open_resources(paths, printer.say), watch=_choose_watch(flags))
     if live is None:
@@ -211,7 +213,9 @@ def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
     for ignored in plan.requests.values.ignored_settings:
         click.echo(f"warning: --set {ignored}: not of the form NAME=VALUE, ignored", err=True)
     more = tuple(file.options for file in files)
-    application = ApplyRun(plan, options, more) if live is None else live.build(plan, options, more)
+    with keeping_garbage(freezing=True):
+        build = ApplyRun if live is None else live.build
+        application = build(plan, options, more)
     _check_count(application, paths)
     _print_banner(flags, application, plan, printer)
     printer.counts += application.unusable_count

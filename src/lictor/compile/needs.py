@@ -30,10 +30,12 @@ _ROLES_TEXT = re.compile(r"\b(?:clusterRoles|roles)\b")
 
 
 def find_rule_needs(rule: msgspec.Struct) -> Needs:
-    """The needs of a classic rule, in which single entries of a context make lookups."""
-    written = msgspec.to_builtins(rule)
-    text = _write(written)
-    looks_up = any(map(_looks_up, _list_entries(written)))
+    """The needs of a classic rule, in which single entries of a context make lookups.
+
+    Of the whole spec of a policy: what one of its rules needs.
+    """
+    text = _write(rule)
+    looks_up = '"context":' in text and any(map(_looks_up, _list_entries(orjson.loads(text))))
     if not looks_up and '"cel":' in text:
         looks_up = _LOOKUP_TEXT.search(text) is not None
     return _combine(looks_up=looks_up, text=text)
@@ -41,7 +43,7 @@ def find_rule_needs(rule: msgspec.Struct) -> Needs:
 
 def find_policy_needs(spec: msgspec.Struct) -> Needs:
     """The needs of every rule of a CEL policy."""
-    text = _write(msgspec.to_builtins(spec))
+    text = _write(spec)
     return _combine(looks_up=_LOOKUP_TEXT.search(text) is not None, text=text)
 
 
@@ -53,13 +55,16 @@ def state_needs(rules: Iterable[CompiledRule], spec: msgspec.Struct) -> tuple[Co
 
 def _combine(*, looks_up: bool, text: str) -> Needs:
     needs = Needs.LOOKUPS if looks_up else Needs.NOTHING
-    if _ROLES_TEXT.search(text):
+    if "oles" in text and _ROLES_TEXT.search(text):
         needs |= Needs.ROLES
-    return needs | Needs.IMAGES if _IMAGES_TEXT.search(text) else needs
+    # Each of the expressions has one of these words; most policies have none.
+    lowered = text.lower()
+    may_ask = "image" in lowered or "verifyattest" in lowered or '"manifests":' in lowered
+    return needs | Needs.IMAGES if may_ask and _IMAGES_TEXT.search(text) else needs
 
 
-def _write(written: Json) -> str:
-    return orjson.dumps(written).decode()
+def _write(record: msgspec.Struct) -> str:
+    return msgspec.json.encode(record).decode()
 
 
 def _list_entries(node: Json) -> Iterator[Json]:

@@ -28,6 +28,8 @@ class KindSelector(msgspec.Struct, frozen=True):
 _NOTHING = KindSelector(group="", version="")
 
 
+# Most policies name the same few kinds.
+@lru_cache(maxsize=4096)
 def parse_kind_selector(text: str) -> KindSelector:
     """Read `Kind`, `version/Kind` or `group/version/Kind`, with or without `/subresource`.
 
@@ -57,7 +59,7 @@ def _parse_two(first: str, second: str) -> KindSelector:
     return KindSelector(kind=first, subresource=second)
 
 
-# Most policies name the same few kinds, and each test is four closures.
+# Each test is four closures.
 @lru_cache(maxsize=4096)
 def compile_kind_selector(selector: KindSelector) -> KindTest:
     """Turn a selector into a test of group, version, kind and subresource."""

@@ -3,7 +3,8 @@
 A broken document becomes a problem; the others in the same file are loaded all the same.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Generic, TypeVar
 
 import msgspec
@@ -95,6 +96,15 @@ class Loaded(msgspec.Struct, frozen=True):
     def __add__(self, other: "Loaded") -> "Loaded":
         names = self.__struct_fields__
         return Loaded(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+
+def join_loaded(parts: Iterable[Loaded]) -> Loaded:
+    """What several files hold, in their order."""
+    listed = tuple(parts)
+    names = Loaded.__struct_fields__
+    return Loaded(
+        **{name: tuple(chain.from_iterable(getattr(p, name) for p in listed)) for name in names}
+    )
 
 
 class _Piece(msgspec.Struct, frozen=True):

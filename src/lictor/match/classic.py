@@ -84,6 +84,16 @@ def names_deletion(match: Match) -> bool:
     return any("DELETE" in each.operations for each in list_descriptions(match))
 
 
+def has_selectors(*matches: Match | None) -> bool:
+    """Do they select by labels? Nothing else in them can be wrong."""
+    return any(
+        each.selector is not None or each.namespace_selector is not None
+        for match in matches
+        if match is not None
+        for each in list_descriptions(match)
+    )
+
+
 def list_descriptions(match: Match) -> Iterator[ResourceDescription]:
     """All descriptions of resources in a match block, of either form."""
     yield match.resources

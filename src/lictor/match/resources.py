@@ -1,6 +1,7 @@
 """Does a `resources` block, its roles and its subjects match a request?"""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
@@ -95,7 +96,10 @@ def resource_clauses(wanted: ResourceDescription, manner: Manner) -> Iterator[tu
     if manner.operations and wanted.operations:
         yield "operations", _match_operations(wanted)
     if wanted.kinds:
-        yield "kinds", _match_kinds(wanted, manner)
+        yield (
+            "kinds",
+            _match_kinds(wanted.kinds, ephemeral_containers=manner.ephemeral_containers),
+        )
     if wanted.namespace_selector is not None:
         # Early: whoever asks for the labels of a namespace that is not there is to hear of it.
         yield "namespaceSelector", _match_namespace_labels(wanted.namespace_selector, manner)
@@ -122,14 +126,16 @@ def _match_operations(wanted: ResourceDescription) -> Clause:
     return lambda requests: settled(answer=requests.operation in operations)
 
 
-def _match_kinds(wanted: ResourceDescription, manner: Manner) -> Clause:
-    selectors = [parse_kind_selector(kind) for kind in wanted.kinds]
+# Thousands of policies name the same few kinds.
+@lru_cache(maxsize=1024)
+def _match_kinds(kinds: tuple[str, ...], *, ephemeral_containers: bool) -> Clause:
+    selectors = [parse_kind_selector(kind) for kind in kinds]
     tests = [compile_kind_selector(selector) for selector in selectors]
     wide_tests = [compile_kind_selector(replace(each, subresource="*")) for each in selectors]
 
     def settle(requests: RequestClass) -> Matcher:
         kind, subresource = requests.kind, requests.subresource
-        ephemeral = manner.ephemeral_containers and subresource == "ephemeralcontainers"
+        ephemeral = ephemeral_containers and subresource == "ephemeralcontainers"
         asked = wide_tests if ephemeral and kind == _POD else tests
         fits = any(test(kind.group, kind.version, kind.kind, subresource) for test in asked)
         return settled(answer=fits)

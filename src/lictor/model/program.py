@@ -89,6 +89,23 @@ class DeferredCheck:
         return self.resolve()(case)
 
 
+class Bounds(msgspec.Struct, frozen=True):
+    """Texts outside of which a rule concerns nothing, so that an index can leave it out.
+
+    None where the author names nothing, or by a wildcard. For a request outside, the rule's matcher
+    must say no, and must not fail.
+    """
+
+    kinds: frozenset[str] | None = None
+    # Where the object lies; of a Namespace, what it is called.
+    namespaces: frozenset[str] | None = None
+    names: frozenset[str] | None = None
+    # The namespace of the policy, if it concerns the objects there (`match.combine.within`).
+    home: str = ""
+    # The same, if it concerns the requests there (`match.combine.asked_within`).
+    asked_in: str = ""
+
+
 class CompiledRule(msgspec.Struct, frozen=True):
     """A question (`select`) and an answer (`check`)."""
 
@@ -105,6 +122,7 @@ class CompiledRule(msgspec.Struct, frozen=True):
     # Does the rule name no operations, so that it also judges deletions?
     any_operation: bool = False
     needs: Needs = Needs.NOTHING
+    bounds: Bounds = Bounds()
 
 
 class Program(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from lictor.load.policies import (
     Loaded,
     Sourced,
     describe_unsupported,
+    join_loaded,
     load_documents,
     locate_finding,
 )
@@ -126,9 +127,7 @@ def _lacks_rules(policy: PolicyRecord) -> bool:
 
 
 def _load(texts: Iterable[SourceText]) -> Loaded:
-    loaded = Loaded()
-    for text in texts:
-        loaded += load_documents(text.content, text.path)
+    loaded = join_loaded(load_documents(text.content, text.path) for text in texts)
     return replace(loaded, documents=tuple(map(_locate_files, loaded.documents)))
 
 

@@ -12,9 +12,16 @@ from lictor.cluster.stored_policy import StoredPolicy
 from lictor.errors import LoadError
 from lictor.families.registry import Role, registry
 from lictor.files import is_object_file, list_files, read_bytes
+from lictor.garbage import keeping_garbage
 from lictor.http.addresses import HostResolver
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
-from lictor.load.policies import Loaded, Sourced, load_documents, refuse_errors
+from lictor.load.policies import (
+    Loaded,
+    Sourced,
+    join_loaded,
+    load_documents,
+    refuse_errors,
+)
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
 from lictor.ports import (
@@ -58,14 +65,15 @@ class FilePolicies:
     """The policies and exceptions of some files, read once."""
 
     def __init__(self, *paths: Path, lookups: Lookups | None = None) -> None:
-        self._loaded = _load(paths)
+        loaded = _load(paths)
         self.guard = GuardedLookups(
             lookups or FileLookups(), begin_request=lambda _, deadline: begin_request(deadline)
         )
         self.policies: tuple[StoredPolicy, ...] = tuple(
             StoredPolicy(find_resource(registry().of(each.record)), each.body, each.record)
-            for each in _list_policies(self._loaded)
+            for each in _list_policies(loaded)
         )
+        self._exceptions = tuple(each.record for each in loaded.with_role(Role.EXCEPTION))
         self.names: ResourceNames = builtin_names()
         self._programs: dict[int, tuple[Program, ...]] = {}
 
@@ -83,15 +91,13 @@ class FilePolicies:
         record = policy.record
         if record is None:
             return ()
-        exceptions = (each.record for each in self._loaded.with_role(Role.EXCEPTION))
-        return compile_documents((record, *exceptions), lookups=self.guard)
+        return compile_documents((record, *self._exceptions), lookups=self.guard)
 
 
 def _load(paths: Iterable[Path]) -> Loaded:
-    loaded = Loaded()
-    for path in paths:
-        for file in list_files(str(path), is_object_file):
-            loaded += load_documents(read_bytes(file), file)
+    files = (file for path in paths for file in list_files(str(path), is_object_file))
+    with keeping_garbage():
+        loaded = join_loaded(load_documents(read_bytes(file), file) for file in files)
     refuse_errors(loaded)
     if not _list_policies(loaded):
         raise LoadError("no policies there", where=", ".join(map(str, paths)))

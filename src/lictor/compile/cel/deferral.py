@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from lictor.compile.cel.selection import select_all
 from lictor.errors import CompileError
-from lictor.model.program import Case, Check, CompiledRule, Phase, Select
+from lictor.model.program import Bounds, Case, Check, CompiledRule, Phase, Select
 from lictor.model.result import Action, Result
 
 
@@ -23,6 +25,13 @@ def make_rule(
         return CompiledRule(name, phase, select(), build_or_fail(check), action, applies=asks)
     except CompileError as error:
         return CompiledRule(name, phase, select_all, _failing(error), action)
+
+
+def bind_rule(rule: CompiledRule, namespace: str) -> CompiledRule:
+    """The rule with the namespace that `asked_within` binds its selection to, for the index."""
+    if not namespace or rule.select is select_all:
+        return rule
+    return replace(rule, bounds=Bounds(asked_in=namespace))
 
 
 def build_or_fail(build: Callable[[], Check]) -> Check:

@@ -19,9 +19,11 @@ from lictor.families.classic.actions import (
 )
 from lictor.families.classic.autogen import expand_rules
 from lictor.families.registry import refer
-from lictor.lang.watch import Watch
+from lictor.lang.watch import Watch, watch_nothing
+from lictor.match.bounds import find_bounds
 from lictor.match.classic import (
     compile_match,
+    has_selectors,
     names_deletion,
     names_operations,
     without_selectors,
@@ -31,16 +33,18 @@ from lictor.model.exception import PolicyException
 from lictor.model.matching import Match
 from lictor.model.policy import Generate, Mutate, Policy, Rule, Validate
 from lictor.model.program import (
+    Bounds,
     Case,
     Check,
     CompiledRule,
     DeferredCheck,
     Matcher,
+    Needs,
     Phase,
     Program,
     Select,
 )
-from lictor.model.request import Request
+from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
 
 
@@ -61,10 +65,12 @@ def _build_program(
     compile_rule: "Callable[[_RuleCompiler], Iterator[CompiledRule]]",
 ) -> Program:
     ref = refer(policy)
+    # Most policies need nothing, which one look tells of all their rules.
+    has_needs = find_rule_needs(policy.spec) is not Needs.NOTHING
     rules = tuple(
         compiled
         for rule in expand_rules(policy)
-        for compiled in compile_rule(_RuleCompiler(policy, ref, rule, context))
+        for compiled in compile_rule(_RuleCompiler(policy, ref, rule, context, has_needs))
     )
     return Program(
         policy=ref,
@@ -81,6 +87,8 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
     ref: PolicyRef
     rule: Rule
     context: CompileContext
+    # May the rule need something beside the request?
+    has_needs: bool
 
     def compile(self) -> Iterator[CompiledRule]:
         """One compiled rule for each thing that the rule does."""
@@ -91,7 +99,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         except CompileError as error:
             yield from self.fail(error)
             return
-        needs = find_rule_needs(self.rule)
+        needs = find_rule_needs(self.rule) if self.has_needs else Needs.NOTHING
         for phase, kind, build in self._bodies():
             check = self._check(kind, build)
             chosen = select
@@ -108,6 +116,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
                 applies,
                 any_operation=not names_operations(self.rule.match),
                 needs=needs,
+                bounds=self._bound(self.rule.match),
             )
 
     def fail(self, error: LictorError) -> Iterator[CompiledRule]:
@@ -116,11 +125,14 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         Whom the rule concerns cannot be told: everything that it might concern gets the error.
         """
         action = base_action(self.policy, self.rule)
-        select = self._select(without_selectors(self.rule.match), None)
+        match = without_selectors(self.rule.match)
+        select, bounds = self._select(match, None), self._bound(match)
         check = _failing(error)
         for phase, _, _ in self._bodies():
             applies = check if self._works_elsewhere(phase) else None
-            yield CompiledRule(self.rule.name, phase, select, check, action, applies=applies)
+            yield CompiledRule(
+                self.rule.name, phase, select, check, action, applies=applies, bounds=bounds
+            )
 
     def _works_elsewhere(self, phase: Phase) -> bool:
         mutate = self.rule.mutate
@@ -266,10 +278,29 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         return matches
 
     def _select(self, match: Match, exclude: Match | None) -> Select:
-        select = compile_match(match, exclude, watch=self._watch)
-        if self.ref.namespace:
-            select = within(self.ref.namespace, select)
+        if not self.context.is_lazy or has_selectors(match, exclude):
+            return remember(self._compile_select(match, exclude))
+        # Nothing but a selector can be wrong here. Most rules are asked about one kind, and most
+        # of those that were made for controllers about none.
+        made: list[Select] = []
+
+        def select(
+            kind: GroupVersionKind, subresource: str, operation: Operation
+        ) -> Matcher | None:
+            if not made:
+                made.append(self._compile_select(match, exclude))
+            return made[0](kind, subresource, operation)
+
         return remember(select)
+
+    def _compile_select(self, match: Match, exclude: Match | None) -> Select:
+        select = compile_match(match, exclude, watch=self._watch)
+        return within(self.ref.namespace, select) if self.ref.namespace else select
+
+    def _bound(self, match: Match) -> Bounds:
+        # Whoever listens is to hear of every rule why it does not concern the request.
+        is_watched = self.context.watch_rule is not watch_nothing
+        return Bounds() if is_watched else find_bounds(match, self.ref.namespace)
 
     def _setting(self, kind: RuleType) -> RuleContext:
         return RuleContext(

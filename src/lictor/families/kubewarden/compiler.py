@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from lictor.compile.cel.deferral import make_rule
+from lictor.compile.cel.deferral import bind_rule, make_rule
 from lictor.compile.context import CompileContext
 from lictor.errors import LictorError, NotYetError
 from lictor.evaluate.admission_request import describe_request
@@ -105,7 +105,7 @@ class _Compiler:
             check=lambda: check,
         )
         # Guests may ask for what is not in the request, and take their time in any case.
-        return replace(made, needs=Needs.LOOKUPS)
+        return replace(bind_rule(made, find_namespace(self._record)), needs=Needs.LOOKUPS)
 
     def _select(self) -> Select:
         refuse_faults(self._record)

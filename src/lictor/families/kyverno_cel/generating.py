@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace as replace_field
 
-from lictor.compile.cel.deferral import make_rule
+from lictor.compile.cel.deferral import bind_rule, make_rule
 from lictor.compile.cel.selection import select_constrained
 from lictor.compile.context import CompileContext
 from lictor.compile.needs import state_needs
@@ -41,7 +41,7 @@ def compile_generating(policy: GeneratingPolicy, context: CompileContext) -> Pro
     )
     return Program(
         policy=ref,
-        rules=state_needs((rule,), spec),
+        rules=state_needs((bind_rule(rule, ref.namespace),), spec),
         admission=spec.evaluation.admission.enabled,
         background=spec.evaluation.generate_existing.enabled,
     )

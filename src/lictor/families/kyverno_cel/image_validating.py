@@ -6,7 +6,7 @@ from functools import cache, partial
 import msgspec
 from msgspec.structs import replace
 
-from lictor.compile.cel.deferral import build_when_used, make_rule
+from lictor.compile.cel.deferral import bind_rule, build_when_used, make_rule
 from lictor.compile.cel.selection import choose_action, select_all, select_constrained
 from lictor.compile.context import CompileContext
 from lictor.compile.needs import state_needs
@@ -128,7 +128,8 @@ class _Compiler(msgspec.Struct, frozen=True):
                 return select_all
             return select_constrained(constraints, self.ref, self.around)
 
-        return make_rule(self.ref.name, phase, self.action, select=select, check=check)
+        made = make_rule(self.ref.name, phase, self.action, select=select, check=check)
+        return bind_rule(made, self.ref.namespace)
 
     def _view(self, spec: ImageValidatingSpec) -> View:
         if spec.evaluation.mode == "JSON":

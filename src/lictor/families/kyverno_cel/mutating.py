@@ -5,7 +5,7 @@ from functools import partial
 
 import msgspec
 
-from lictor.compile.cel.deferral import build_when_used, make_rule
+from lictor.compile.cel.deferral import bind_rule, build_when_used, make_rule
 from lictor.compile.cel.selection import select_constrained
 from lictor.compile.context import CompileContext
 from lictor.compile.needs import state_needs
@@ -58,7 +58,7 @@ def _compile_rules(
         check: Callable[[], Check],
         seen: Callable[[], MutatingSpec],
     ) -> CompiledRule:
-        return make_rule(
+        made = make_rule(
             "",
             Phase.MUTATE,
             _action(spec),
@@ -66,6 +66,7 @@ def _compile_rules(
             check=check,
             applies=(lambda: builder.build_applies(seen())) if changes_existing else None,
         )
+        return bind_rule(made, ref.namespace)
 
     yield rule(spec.match_constraints, lambda: build(spec), lambda: spec)
     for floor in list_floors(spec.match_constraints, spec.autogen.pod_controllers):

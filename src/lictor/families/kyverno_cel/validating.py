@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from lictor.compile.cel.deferral import build_when_used, make_rule
+from lictor.compile.cel.deferral import bind_rule, build_when_used, make_rule
 from lictor.compile.cel.selection import choose_action, select_all, select_constrained
 from lictor.compile.context import CompileContext
 from lictor.compile.needs import state_needs
@@ -49,12 +49,13 @@ def _compile_rules(
         yield builder.rule(lambda: select_all, lambda: builder.check(spec, view_payload()))
     elif mode == "Kubernetes":
         constraints = spec.match_constraints
-        yield builder.rule(
+        rule = builder.rule(
             lambda: select_constrained(constraints, ref, around),
             lambda: builder.see_and_check(spec),
         )
+        yield bind_rule(rule, ref.namespace)
         for floor in list_floors(constraints, spec.autogen.pod_controllers):
-            yield builder.floor_rule(spec, floor)
+            yield bind_rule(builder.floor_rule(spec, floor), ref.namespace)
     else:
         # Envoy and HTTP: not about resources.
         from lictor.families.kyverno_cel.authorizing import REQUEST_KINDS, compile_authorizing

@@ -205,6 +205,9 @@ def _move_variables(rule: Rule, nesting: Nesting) -> Rule:
         for field in ("spec", "metadata")
         for name in ("object", "oldObject")
     ]
+    written = msgspec.json.encode(rule).decode()
+    if not any(old in written for old, _ in moves):
+        return rule
     moved: Rule = msgspec.convert(_replace_texts(msgspec.to_builtins(rule), moves), Rule)
     return moved
 
