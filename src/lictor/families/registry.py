@@ -347,10 +347,11 @@ class Registry:
     def order(self, record: PolicyRecord) -> int:
         """A number to sort policies by: those of one family are asked before those of the next."""
         family = self.of(record).family
-        if family not in self._families:
+        if not self._families:
             # Built-in families come first: to sort those, no others need be looked for.
-            known = self.kinds if self._families else self._built_in.values()
-            self._families = list(dict.fromkeys(kind.family for kind in known))
+            self._families = list(dict.fromkeys(each.family for each in self._built_in.values()))
+        if family not in self._families:
+            self._families = list(dict.fromkeys(each.family for each in self.kinds))
         return self._families.index(family)
 
     def register(self, *kinds: PolicyKind) -> None:

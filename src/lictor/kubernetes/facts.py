@@ -5,7 +5,6 @@
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 import orjson
@@ -51,6 +50,9 @@ NO_FACTS = TypeFacts()
 
 @cache
 def _read_file() -> bytes:
+    # Loads much of the standard library, and most runs never come here.
+    from importlib.resources import files
+
     return b"\n" + files(__package__).joinpath("facts.jsonl").read_bytes()
 
 

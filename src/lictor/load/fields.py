@@ -5,12 +5,11 @@ as `msgspec` wants it: nulls left out, as an API server leaves them out.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from functools import cache, lru_cache
-from typing import TypeAlias, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from msgspec import inspect
 
 from lictor.lang.json_type import name_json_type
 from lictor.lang.yaml.scalars import write_key
@@ -60,6 +59,9 @@ def suggest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 # The same mistake is often made in many places, and found anew with each edit.
 @lru_cache(maxsize=256)
 def _suggest(word: str, known: tuple[str, ...], cutoff: float) -> str:
+    # Loaded where a word is wrong: few are.
+    from difflib import get_close_matches
+
     folded = {name.lower(): name for name in known}
     close = get_close_matches(word.lower(), folded, n=1, cutoff=cutoff)
     return folded[close[0]] if close else ""
@@ -156,34 +158,27 @@ def _nested_reader(record: type[msgspec.Struct]) -> _Reader:
     return read
 
 
-def _reader(kind: inspect.Type) -> _Reader:
-    match kind:
-        case inspect.Metadata(type=inner, extra=extra):
-            return _shape_reader(extra) if extra and "shape" in extra else _reader(inner)
-        case inspect.UnionType(types=types):
-            return _reader(next(t for t in types if not isinstance(t, inspect.NoneType)))
-        case inspect.StructType(cls=cls):
-            return _nested_reader(cls)
-        case inspect.VarTupleType(item_type=item):
-            return _list_reader(_reader(item))
-        case inspect.DictType(value_type=item):
-            return _map_reader(_reader(item))
-        case inspect.LiteralType(values=values):
-            return _literal_reader(values)
-        case _:
-            return _plain_reader(kind)
+def _reader(kind: Any) -> _Reader:
+    """The reader of one field, by its annotation; records below it are looked at when needed."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        notes = [note.extra or {} for note in parts[1:] if isinstance(note, msgspec.Meta)]
+        shape = next((extra for extra in notes if "shape" in extra), None)
+        return _reader(parts[0]) if shape is None else _shape_reader(shape)
+    if origin in (Union, UnionType):
+        return _reader(next(part for part in parts if part is not NoneType))
+    if origin is Literal:
+        return _literal_reader(tuple(sorted(parts)))
+    if origin is tuple and parts[-1] is ...:
+        return _list_reader(_reader(parts[0]))
+    if origin in (dict, Mapping):
+        return _map_reader(_reader(parts[1]))
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _nested_reader(kind)
+    return _scalar_reader(kind, _SCALARS[kind]) if kind in _SCALARS else _read_anything
 
 
-def _plain_reader(kind: inspect.Type) -> _Reader:
-    match kind:
-        case inspect.StrType():
-            return _scalar_reader(str, "a string")
-        case inspect.BoolType():
-            return _scalar_reader(bool, "a boolean")
-        case inspect.IntType():
-            return _scalar_reader(int, "an integer")
-        case _:
-            return _read_anything
+_SCALARS: dict[Any, str] = {str: "a string", bool: "a boolean", int: "an integer"}
 
 
 def _find_name(key: str, names: Mapping[str, _Reader], walk: _Walk) -> str | None:
@@ -196,10 +191,10 @@ def _find_name(key: str, names: Mapping[str, _Reader], walk: _Walk) -> str | Non
 
 @cache
 def _struct_reader(record: type[msgspec.Struct]) -> _Reader:
-    info = inspect.type_info(record)
-    assert isinstance(info, inspect.StructType)  # noqa: S101  (holds for every Struct)
-    names = {f.encode_name: _reader(f.type) for f in info.fields}
-    required = [f.encode_name for f in info.fields if f.required]
+    # Not `msgspec.inspect`, which goes through everything below the record, each time.
+    fields = msgspec.structs.fields(record)
+    names = {field.encode_name: _reader(field.type) for field in fields}
+    required = [field.encode_name for field in fields if field.required]
     nothing: frozenset[str] = frozenset()
 
     def read(value: Json, path: FieldPath, walk: _Walk) -> Json:

@@ -7,7 +7,6 @@ out of a clone are removed, and paths that its files name must stay inside.
 import atexit
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,6 +191,7 @@ def parse_repository_url(url: str, branch: str) -> RepositoryUrl:
 def clone_repository(url: str, access: GitAccess) -> str:
     """Clone, and give the file or folder in the clone that the URL names."""
     # Loaded on first use: few runs read repositories.
+    import shutil
     import tempfile
 
     parsed = parse_repository_url(url, access.branch)

@@ -1,6 +1,5 @@
 """Policy exceptions made from violations: what `apply --generate-exceptions` and the page show."""
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -97,6 +96,9 @@ def make_object_name(text: str) -> str:
     made = _NOT_IN_NAMES.sub("-", text.lower())
     if made == text and len(text) <= _LONGEST_NAME and _NAME.fullmatch(text):
         return text
+    # Loads OpenSSL, which most runs never need.
+    import hashlib
+
     digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
     kept = made[: _LONGEST_NAME - len(digest) - 1].strip("-.")
     return f"{kept}-{digest}" if kept else digest

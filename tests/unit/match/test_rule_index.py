@@ -77,14 +77,12 @@ def make_rule(rng, number):
 
 def make_policy(rng, number):
     home = rng.choice(["", "", "", *NAMES])
-    spec = {"rules": [make_rule(rng, at) for at in range(rng.choice([1, 1, 2]))]}
-    if rng.random() < 0.2:
-        spec["applyRules"] = "One"
+    rules = [make_rule(rng, at) for at in range(rng.choice([1, 1, 2]))]
     return {
         "apiVersion": "kyverno.io/v1",
         "kind": "Policy" if home else "ClusterPolicy",
         "metadata": {"name": f"p{number}", **({"namespace": home} if home else {})},
-        "spec": spec,
+        "spec": {"rules": rules, "applyRules": "One" if rng.random() < 0.2 else "All"},
     }
 
 
