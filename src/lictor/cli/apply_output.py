@@ -26,7 +26,6 @@ from lictor.offline.inputs import choose_folder
 from lictor.offline.policies import LoadedPolicies
 from lictor.offline.sources import SourceText
 from lictor.release import VERSION
-from lictor.report.exceptions import build_exceptions
 from lictor.report.json_text import render_json
 from lictor.report.outcomes import TestOutcome
 from lictor.report.policy_report import ReportFormat, stream_report
@@ -323,6 +322,9 @@ class ApplyPrinter:
     def _print_exceptions(self, outputs: Iterable[ResourceOutput], ttl: int) -> None:
         verdicts = (output.failures for output in outputs if output.failures is not None)
         is_json = self._options.format is ReportFormat.JSON
+        # Loaded on first use, as it loads OpenSSL too.
+        from lictor.report.exceptions import build_exceptions
+
         for exception in build_exceptions(verdicts, ttl, audit_warn=self._options.audit_warn):
             text = render_json(exception) if is_json else render_yaml(exception)
             self._print(f"{text}\n" if is_json else f"---\n{text}\n")

@@ -1,7 +1,6 @@
 """Is a document a policy that lictor runs, one that it does not run, or a mistake?"""
 
 import re
-from difflib import get_close_matches
 from functools import cache
 from typing import Final
 
@@ -81,6 +80,9 @@ def list_policy_groups() -> frozenset[str]:
 
 def find_unknown(group: str, kind: str) -> tuple[str, str, str] | None:
     """What is unknown of something that should be a policy: field, word, and the word meant."""
+    # Loaded where a kind is unknown: few are.
+    from difflib import get_close_matches
+
     if group in list_policy_groups():
         kinds = [k for g, k in _list_known() if g == group]
         if kind in kinds or (group, kind) in _OTHERS:

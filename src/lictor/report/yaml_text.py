@@ -5,7 +5,7 @@ milliseconds for each.
 """
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from lictor.errors import EvaluationError
 from lictor.raw import Json
@@ -23,7 +23,7 @@ _SIMPLE = re.compile(r"[A-Za-z/_][A-Za-z0-9/_.-]*")
 _PLAIN_START = re.compile(r"[^-?:,\[\]{}#&*!|>'\"%@` ]")
 _NOT_PLAIN = re.compile(r":\s|\s#|[: ]$|^(---|\.\.\.)")
 # Printable to every YAML reader; no line break but \n, no byte order mark, no half character.
-_PRINTABLE = re.compile(
+_PRINTABLE = (
     "[\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]*"
 )
 _UNPRINTABLE = {
@@ -32,6 +32,16 @@ _UNPRINTABLE = {
     0xFFFE: "\\ufffe",
     0xFFFF: "\\uffff",
 }
+
+
+@cache
+def _compile_printable() -> re.Pattern[str]:
+    """Compiled on first use: it takes milliseconds, and most text needs it not."""
+    return re.compile(_PRINTABLE)
+
+
+def _is_printable(text: str) -> bool:
+    return _compile_printable().fullmatch(text) is not None
 
 
 def render_yaml(value: Json) -> str:
@@ -53,7 +63,7 @@ def render_scalar(text: str, indent: str = "") -> str:
 def _render_line(text: str) -> str:
     if _SIMPLE.fullmatch(text):
         return f'"{text}"' if text.lower() in _WORDS else text
-    if not _PRINTABLE.fullmatch(text) or "\t" in text:
+    if not _is_printable(text) or "\t" in text:
         return quote_line(text)
     if not text or text.lower() in _WORDS or _NUMBER.fullmatch(text):
         return f'"{text}"'
@@ -70,7 +80,7 @@ def quote_line(text: str) -> str:
 def _render_lines(text: str, indent: str) -> str:
     body = text.rstrip("\n")
     # A block that starts with blanks would need an indentation hint; readers stumble over tabs.
-    if not body or body[0] in " \t\n" or "\n\t" in body or not _PRINTABLE.fullmatch(text):
+    if not body or body[0] in " \t\n" or "\n\t" in body or not _is_printable(text):
         return quote_line(text)
     ending = len(text) - len(body)
     mark = "|-" if ending == 0 else "|" if ending == 1 else "|+"
