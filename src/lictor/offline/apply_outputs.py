@@ -195,9 +195,12 @@ def _keep_names(resource: JsonObject) -> JsonObject:
 
 
 def _list_made(verdict: Verdict, options: OutputOptions) -> Iterator[ChangedObject]:
+    groups = _group_mutations(verdict)
+    if not groups and not any(result.generated for result in verdict.results):
+        return
     resource = describe_resource(verdict.request.resource)
     name = read_text(read_metadata(verdict.request.resource).get("name"))
-    for policy, results in _group_mutations(verdict).items():
+    for policy, results in groups.items():
         changed = [r for r in results if r.status is Status.PASS]
         if not changed and not options.show_unchanged:
             continue

@@ -1,6 +1,5 @@
 """What verdicts add up to: counts, the summary line, and the text about what failed."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -59,20 +58,23 @@ def read_severity(policy: PolicyRef) -> str:
 
 def count_statuses(statuses: Iterable[Status]) -> Counts:
     """Count answers that are already known."""
-    seen = Counter(statuses)
+    count = list(statuses).count
     return Counts(
-        passed=seen[Status.PASS],
-        failed=seen[Status.FAIL],
-        warned=seen[Status.WARN],
-        errors=seen[Status.ERROR],
-        skipped=seen[Status.SKIP],
+        passed=count(Status.PASS),
+        failed=count(Status.FAIL),
+        warned=count(Status.WARN),
+        errors=count(Status.ERROR),
+        skipped=count(Status.SKIP),
     )
 
 
 def count_verdicts(verdicts: Iterable[Verdict], *, audit_warn: bool = False) -> Counts:
     """Count the results of all rules, for the exit code of `apply`."""
     return count_statuses(
-        reported_status(result, audit_warn=audit_warn)
+        # Only of failures something else may be reported: most results are none.
+        result.status
+        if result.status is not Status.FAIL
+        else reported_status(result, audit_warn=audit_warn)
         for verdict in verdicts
         for result in verdict.results
     )
@@ -93,13 +95,22 @@ def render_failures(
     locate: Callable[[Result], Location | None] = lambda _: None,
 ) -> str:
     """What `apply` says about one resource: empty where nothing is wrong, else whole lines."""
-    told = [result for result in verdict.results if _is_told(result)]
+    told = [
+        result
+        for result in verdict.results
+        if result.status is Status.FAIL
+        or (result.type is RuleType.MUTATION and result.status is not Status.PASS)
+    ]
     if not told:
         return ""
     resource = describe_resource(verdict.request.resource)
     parts: list[str] = []
     for results in group_by_policy(told):
-        parts += [_render_mutation(result, resource) for result in results]
+        parts += [
+            _render_mutation(result, resource)
+            for result in results
+            if result.type is RuleType.MUTATION
+        ]
         failed = [result for result in results if result.status is Status.FAIL]
         if failed:
             parts.append(_render_title(failed[0], resource, audit_warn=audit_warn))
@@ -131,12 +142,6 @@ def render_failure(failure: Failure, *, secret: bool = False) -> str:
     return f"{where}{_one_line(failure.reason)}{shown}"
 
 
-def _is_told(result: Result) -> bool:
-    if result.status is Status.FAIL:
-        return True
-    return result.type is RuleType.MUTATION and result.status is not Status.PASS
-
-
 def group_by_policy(results: Iterable[Result]) -> list[list[Result]]:
     """The results of each policy, in the order in which policies occur."""
     groups: dict[tuple[str, str], list[Result]] = {}
@@ -146,8 +151,6 @@ def group_by_policy(results: Iterable[Result]) -> list[list[Result]]:
 
 
 def _render_mutation(result: Result, resource: str) -> str:
-    if result.type is not RuleType.MUTATION:
-        return ""
     if result.status is Status.SKIP:
         return f"\nskipped mutate policy {result.policy.name} -> resource {resource}\n"
     if result.status is Status.ERROR:

@@ -112,6 +112,12 @@ class Builder(msgspec.Struct):
                 self.duplicates.append(
                     Duplicate(key, key_node.start_mark.line, key_node.start_mark.column)
                 )
+            # As in `build`, without a call: this is what most of any file is.
+            if value_node.__class__ is ScalarNode:
+                text, tag = value_node.value, value_node.tag
+                if tag is QUOTED or (tag is None and text and text[0] not in MEANINGFUL):
+                    made[key] = text
+                    continue
             made[key] = build(value_node, depth)
 
     def _merge(self, made: JsonObject, node: Node, depth: int) -> set[str]:
