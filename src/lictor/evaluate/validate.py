@@ -139,7 +139,7 @@ class _Loop:
                 "cannot use elementScope=true foreach rules for elements that are not maps, "
                 f"found {name_json_type(element)}"
             )
-        scope = case.scope.child(**self._names.bind(element, index))
+        scope = case.scope.with_values(self._names.bind(element, index))
         if self._enter is not None:
             scope = self._enter(scope)
         if self._asks is not None:

@@ -40,6 +40,10 @@ class Scope(dict[str, Json]):
 
     def child(self, **values: Json) -> "Scope":
         """A scope with more values; the new ones hide the old."""
+        return self.with_values(values)
+
+    def with_values(self, values: Mapping[str, Json]) -> "Scope":
+        """The same for values that are at hand as a mapping."""
         made = Scope(self, self._loaders)
         made.update(values)
         for name in made._loaders.keys() & values.keys():

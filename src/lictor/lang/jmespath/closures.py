@@ -228,7 +228,11 @@ def project_flat(source: Run, each: Run | None) -> Run:
             items = source(value)
         except EvaluationError:
             return None
-        return _apply(each, _flatten(items)) if isinstance(items, list) else None
+        if not isinstance(items, list):
+            return None
+        flat = _flatten(items)
+        # It is nobody else's list: where nothing is left out it need not be copied.
+        return flat if each is None and None not in flat else _apply(each, flat)
 
     return projection
 
