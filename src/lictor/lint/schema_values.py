@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import lru_cache
 
 import msgspec
 
@@ -126,8 +127,15 @@ _NEAR = 0.8
 
 def list_near(name: str, known: Iterable[str]) -> list[str]:
     """The known words that are so like this one that it may be a slip; at most two."""
+    return list(_find_near(name, tuple(known)))
+
+
+# The same mistake is often made in many places, and found anew with each edit.
+@lru_cache(maxsize=256)
+def _find_near(name: str, known: tuple[str, ...]) -> tuple[str, ...]:
     folded = {each.lower(): each for each in known}
-    return [folded[word] for word in get_close_matches(name.lower(), folded, n=2, cutoff=_NEAR)]
+    found = get_close_matches(name.lower(), folded, n=2, cutoff=_NEAR)
+    return tuple(folded[word] for word in found)
 
 
 def describe_types(types: FieldTypes) -> str:
