@@ -31,7 +31,6 @@ from lictor.raw import JsonObject
 
 if TYPE_CHECKING:
     from lictor.lang.cel.environment import Environment
-    from lictor.lang.cel.expression import Variables
 
 # What a classic rule may check in one of the ways that are understood.
 _CHECKS = ("pattern", "anyPattern", "deny", "cel")
@@ -194,26 +193,11 @@ def _is_half(evaluation: Field) -> bool:
 def _read_validations(
     validations: Field, variables: Field, environment: "Environment"
 ) -> list[CheckConstraints]:
-    from lictor.lint.cel_constraints import read_validation
+    from lictor.lint.cel_constraints import declare_variables, read_validation
 
-    declared = _declare(variables, environment)
+    declared = declare_variables(variables, environment)
     if declared is None:
         return [UNKNOWN for _ in validations.each()]
     return [
         read_validation(each["expression"], environment, declared) for each in validations.each()
     ]
-
-
-def _declare(variables: Field, environment: "Environment") -> "Variables | None":
-    from lictor.errors import SyntaxFaultError
-    from lictor.lang.cel.expression import NO_VARIABLES, declare_variable
-
-    declared = NO_VARIABLES
-    try:
-        for each in variables.each():
-            declared = declare_variable(
-                declared, each["name"].text, each["expression"].text, environment
-            )
-    except SyntaxFaultError:
-        return None
-    return declared

@@ -8,7 +8,12 @@ import msgspec
 
 from lictor.errors import SyntaxFaultError
 from lictor.lang.cel.environment import Environment
-from lictor.lang.cel.expression import Variables, serialize_expression
+from lictor.lang.cel.expression import (
+    NO_VARIABLES,
+    Variables,
+    declare_variable,
+    serialize_expression,
+)
 from lictor.lang.cel.tree import CelNode, Tree, read_tree
 from lictor.lang.wildcard import has_wildcard
 from lictor.lint.cluster_mutations import KeyPath
@@ -56,6 +61,19 @@ class _Asked(msgspec.Struct, frozen=True):
     # What names stand for: the object, and elements of lists in it.
     places: Mapping[str, _Place]
     is_negated: bool = False
+
+
+def declare_variables(variables: Field, environment: Environment) -> Variables | None:
+    """The variables of a policy; None where one of them does not compile."""
+    declared = NO_VARIABLES
+    try:
+        for each in variables.each():
+            declared = declare_variable(
+                declared, each["name"].text, each["expression"].text, environment
+            )
+    except SyntaxFaultError:
+        return None
+    return declared
 
 
 def read_validation(at: Field, environment: Environment, variables: Variables) -> CheckConstraints:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from lictor.kubernetes.resource_names import ResourceNames
+from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lint.cluster_mutations import (
     check_additions,
     check_fixed_fields,
@@ -15,7 +15,7 @@ from lictor.lint.cluster_requests import (
     check_old_object,
     check_system_namespaces,
 )
-from lictor.lint.cluster_rights import check_rights
+from lictor.lint.cluster_rights import check_cel_rights, check_rights
 from lictor.lint.field import Field
 from lictor.model.finding import Finding
 from lictor.raw import Json
@@ -40,6 +40,10 @@ def check_behaviour(body: Json, roles: Iterable[Json], names: ResourceNames) -> 
             yield from check(policy, rule)
 
 
-def check_cel_behaviour(body: Json) -> Iterator[Finding]:
+def check_cel_behaviour(
+    body: Json, roles: Iterable[Json] = (), names: ResourceNames | None = None
+) -> Iterator[Finding]:
     """What a policy in CEL does that nobody meant."""
-    yield from check_cel_operations(Field(body)["spec"])
+    policy = Field(body)
+    yield from check_cel_operations(policy["spec"])
+    yield from check_cel_rights(policy, roles, names or builtin_names())

@@ -1,22 +1,42 @@
 """Which rights do the controllers need for a policy, and does a given ClusterRole grant them?"""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import product
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from lictor.errors import SyntaxFaultError
+from lictor.families.registry import PolicyKind, Role, registry
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
+from lictor.lint.match import list_filters
 from lictor.model.finding import Finding
+from lictor.model.program import Phase
 from lictor.raw import Json
 from lictor.report.json_text import render_json
 
-_LABEL = "rbac.kyverno.io/aggregate-to-background-controller"
+if TYPE_CHECKING:
+    from lictor.lang.cel.tree import CelNode
+
+_LABEL = "rbac.kyverno.io/aggregate-to-{}-controller"
+_BACKGROUND: Final = "background"
+_CLEANUP: Final = "cleanup"
 _MAKING = ("create", "get")
 _KEEPING = ("create", "delete", "get", "update")
 _CHANGING = ("get", "update")
+_DELETING = ("delete", "list")
+# What lets a controller find and follow the objects; most of them it may read anyway.
+_OFFERED: Final = {
+    _MAKING: ("list", "watch"),
+    _KEEPING: ("list", "watch"),
+    _CHANGING: ("list",),
+    _DELETING: ("get",),
+}
 
 
 class NeededRights(msgspec.Struct, frozen=True):
@@ -26,25 +46,161 @@ class NeededRights(msgspec.Struct, frozen=True):
     group: str
     resource: str
     verbs: tuple[str, ...]
+    controller: str = _BACKGROUND
 
 
 def check_rights(policy: Field, roles: Iterable[Json], names: ResourceNames) -> Iterator[Finding]:
     """Rules that make or change other objects, without a ClusterRole that lets them."""
-    granted = [Field(role) for role in roles]
-    rules = policy["spec"]["rules"].each()
+    needs = [need for rule in policy["spec"]["rules"].each() for need in _list_needs(rule, names)]
+    yield from _tell_missing(policy, needs, roles)
+
+
+def check_cleanup_rights(
+    policy: Field, roles: Iterable[Json], names: ResourceNames
+) -> Iterator[Finding]:
+    """The same for a cleanup policy: what it deletes."""
     needs = [
         need
-        for rule in rules
-        for need in _list_needs(rule, names)
-        if not _is_granted(need, granted)
+        for each in list_filters(policy["spec"]["match"])
+        for kind in each["resources"]["kinds"].each()
+        for need in _find_need(kind, kind.text, _DELETING, names)
     ]
-    if needs:
+    cleaning = [msgspec.structs.replace(need, controller=_CLEANUP) for need in needs]
+    yield from _tell_missing(policy, cleaning, roles)
+
+
+def check_cel_rights(
+    policy: Field, roles: Iterable[Json], names: ResourceNames
+) -> Iterator[Finding]:
+    """The same for policies in CEL that make, change or delete other objects."""
+    spec = policy["spec"]
+    kind = registry().find(policy["apiVersion"].text.rpartition("/")[0], policy["kind"].text)
+    needs: Iterable[NeededRights] = ()
+    if kind is not None and kind.role is Role.DELETION:
+        needs = _list_constrained(spec["matchConstraints"], _DELETING, names, _CLEANUP)
+    elif kind is not None and kind.phases == (Phase.GENERATE,):
+        needs = _list_generated(policy, kind, names)
+    elif spec["evaluation"]["mutateExisting"]["enabled"].is_true:
+        needs = _list_changed(policy, kind, names)
+    yield from _tell_missing(policy, list(needs), roles)
+
+
+def _tell_missing(
+    policy: Field, needs: Iterable[NeededRights], roles: Iterable[Json]
+) -> Iterator[Finding]:
+    granted = [Field(role) for role in roles]
+    missing = [need for need in needs if not _is_granted(need, granted)]
+    if missing:
         # One for all rules: of two with the same name, the second would replace the first.
         message = (
-            "the background controller needs rights for this, and no ClusterRole among the "
-            f"files gives them; apply this one: {render_role(policy, needs)}"
+            f"the {missing[0].controller} controller needs rights for this, and no ClusterRole "
+            f"among the files gives them; apply this one: {render_role(policy, missing)}"
         )
-        yield flag("missing-rights", needs[0].at.path, message)
+        yield flag("missing-rights", missing[0].at.path, message)
+
+
+# --- policies in CEL
+
+
+def _list_constrained(
+    constraints: Field, verbs: tuple[str, ...], names: ResourceNames, controller: str
+) -> Iterator[NeededRights]:
+    for rule in constraints["resourceRules"].each():
+        for group, resource in product(rule["apiGroups"].texts, rule["resources"].texts):
+            if "*" not in (group, resource) and names.of_resource(group, "", resource) is not None:
+                yield NeededRights(rule, group, resource, verbs, controller)
+
+
+def _list_changed(
+    policy: Field, kind: PolicyKind | None, names: ResourceNames
+) -> Iterator[NeededRights]:
+    spec = policy["spec"]
+    targets = spec["targetMatchConstraints"]
+    if targets["expression"].text and kind is not None:
+        for node in _list_nodes(policy, kind, [targets["expression"]]):
+            yield from _find_read(node, targets, _CHANGING, names)
+    else:
+        chosen = targets if targets else spec["matchConstraints"]
+        yield from _list_constrained(chosen, _CHANGING, names, _BACKGROUND)
+
+
+def _list_generated(
+    policy: Field, kind: PolicyKind, names: ResourceNames
+) -> Iterator[NeededRights]:
+    """What expressions write down whole, and what they copy."""
+    spec = policy["spec"]
+    at = spec["generate"]
+    verbs = _KEEPING if spec["evaluation"]["synchronize"]["enabled"].is_true else _MAKING
+    fields = [
+        each["expression"] for part in ("variables", "generate") for each in spec[part].each()
+    ]
+    for root in _list_roots(policy, kind, fields):
+        # A variable that is nothing but objects of the cluster is there to be copied.
+        yield from _find_read(root, at, verbs, names)
+        for node in _walk(root):
+            if node.kind == "map":
+                yield from _find_need(at, _name_made(node), verbs, names)
+            elif node.kind == "list":
+                for part in node.parts:
+                    yield from _find_read(part, at, verbs, names)
+
+
+def _list_nodes(policy: Field, kind: PolicyKind, fields: list[Field]) -> Iterator["CelNode"]:
+    for root in _list_roots(policy, kind, fields):
+        yield from _walk(root)
+
+
+def _list_roots(policy: Field, kind: PolicyKind, fields: list[Field]) -> Iterator["CelNode"]:
+    """The expressions at these fields, as far as they compile."""
+    from lictor.lang.cel.expression import serialize_expression
+    from lictor.lang.cel.tree import read_tree
+    from lictor.lint.cel_constraints import declare_variables
+    from lictor.lint.cel_policies import choose_environment
+
+    environment = choose_environment(policy, kind)
+    declared = declare_variables(policy["spec"]["variables"], environment)
+    if declared is None:
+        return
+    for field in fields:
+        with suppress(SyntaxFaultError):
+            _, code = serialize_expression(field.text, environment, declared)
+            yield read_tree(code).root
+
+
+def _walk(node: "CelNode") -> Iterator["CelNode"]:
+    yield node
+    for part in node.parts:
+        yield from _walk(part)
+
+
+def _find_read(
+    node: "CelNode", at: Field, verbs: tuple[str, ...], names: ResourceNames
+) -> Iterator[NeededRights]:
+    """`resource.Get("v1", "secrets", ...)` and the same with List."""
+    if node.kind != "call" or node.name.lower() not in ("resource.get", "resource.list"):
+        return
+    version, resource = (part.value for part in node.parts[:2])
+    if isinstance(version, str) and isinstance(resource, str):
+        group = version.rpartition("/")[0]
+        if names.of_resource(group, "", resource) is not None:
+            yield NeededRights(at, group, resource, verbs)
+
+
+def _name_made(node: "CelNode") -> str:
+    """`policy/v1/PodDisruptionBudget` of an object that is written down; empty for others."""
+    pairs = zip(node.parts[::2], node.parts[1::2], strict=False)
+    found = {key.value: _read_text(value) for key, value in pairs if isinstance(key.value, str)}
+    version, kind = found.get("apiVersion", ""), found.get("kind", "")
+    return f"{version}/{kind}" if version and kind else ""
+
+
+def _read_text(node: "CelNode") -> str:
+    if node.kind == "call" and node.name == "dyn":
+        return _read_text(node.parts[0])
+    return node.value if isinstance(node.value, str) else ""
+
+
+# --- rules
 
 
 def _list_needs(rule: Field, names: ResourceNames) -> Iterator[NeededRights]:
@@ -79,7 +235,7 @@ def _is_granted(need: NeededRights, roles: list[Field]) -> bool:
 
 
 def _grants(role: Field, need: NeededRights, verb: str) -> bool:
-    if role["metadata"]["labels"][_LABEL].text != "true":
+    if role["metadata"]["labels"][_LABEL.format(need.controller)].text != "true":
         return False
     wanted = (("apiGroups", need.group), ("resources", need.resource), ("verbs", verb))
     return any(
@@ -90,14 +246,17 @@ def _grants(role: Field, need: NeededRights, verb: str) -> bool:
 
 def render_role(policy: Field, needs: Iterable[NeededRights]) -> str:
     """A ClusterRole with these rights, in one line that `kubectl apply -f -` takes."""
+    listed = list(needs)
+    controller = listed[0].controller
     merged: dict[tuple[str, str], set[str]] = {}
-    for need in needs:
-        merged.setdefault((need.group, need.resource), set()).update(need.verbs)
-    name = f"{policy['metadata']['name'].text or 'policy'}-background"
+    for need in listed:
+        offered = (*need.verbs, *_OFFERED[need.verbs])
+        merged.setdefault((need.group, need.resource), set()).update(offered)
+    name = f"{policy['metadata']['name'].text or 'policy'}-{controller}"
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
-        "metadata": {"name": name, "labels": {_LABEL: "true"}},
+        "metadata": {"name": name, "labels": {_LABEL.format(controller): "true"}},
         "rules": [
             {"apiGroups": [group], "resources": [resource], "verbs": sorted(verbs)}
             for (group, resource), verbs in merged.items()

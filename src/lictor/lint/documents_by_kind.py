@@ -7,6 +7,7 @@ import msgspec
 from lictor.families.registry import PolicyKind, resolve
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lint.cluster_behaviour import check_behaviour, check_cel_behaviour
+from lictor.lint.cluster_rights import check_cleanup_rights
 from lictor.lint.exceptions import (
     KnownRules,
     lint_binding,
@@ -14,6 +15,7 @@ from lictor.lint.exceptions import (
     lint_cleanup,
     lint_exception,
 )
+from lictor.lint.field import Field
 from lictor.lint.policy import lint_policy
 from lictor.lint.schema_kinds import KnownSchemas
 from lictor.lint.schema_rules import check_cleanup_schemas, check_rule_schemas
@@ -54,10 +56,12 @@ def check_classic_policy(body: Json, context: LintContext) -> Iterable[Finding]:
 
 def check_cleanup(body: Json, context: LintContext) -> Iterable[Finding]:
     """A cleanup policy."""
-    return [
-        *lint_cleanup(body, context.schemas),
-        *check_cleanup_schemas(body, context.schemas),
-    ]
+    schemas = context.schemas
+    found = [*lint_cleanup(body, schemas), *check_cleanup_schemas(body, schemas)]
+    if not context.asks_behaviour:
+        return found
+    rights = check_cleanup_rights(Field(body), context.cluster_roles, context.find_names())
+    return [*found, *rights]
 
 
 def check_exception(body: Json, context: LintContext) -> Iterable[Finding]:
@@ -69,8 +73,11 @@ def check_cel_policy(body: Json, context: LintContext) -> Iterable[Finding]:
     """A policy in CEL: the engine of that language is loaded here."""
     from lictor.lint.cel_policies import lint_cel_policy
 
-    found = lint_cel_policy(body, context.find_names(), context.schemas)
-    return [*found, *check_cel_behaviour(body)] if context.asks_behaviour else found
+    names = context.find_names()
+    found = lint_cel_policy(body, names, context.schemas)
+    if not context.asks_behaviour:
+        return found
+    return [*found, *check_cel_behaviour(body, context.cluster_roles, names)]
 
 
 def check_cel_exception(body: Json, context: LintContext) -> Iterable[Finding]:

@@ -8,6 +8,8 @@ import yaml
 import lictor
 from lictor.kubernetes.resource_names import builtin_names
 from lictor.lint.cluster_behaviour import check_behaviour, check_cel_behaviour
+from lictor.lint.run import lint_texts
+from lictor.offline.records import FILE_RECORDS
 
 CASES = Path(__file__).parents[2] / "cases" / "lint"
 
@@ -197,7 +199,7 @@ def test_the_printed_role_is_what_is_needed():
         {
             "apiGroups": ["networking.k8s.io"],
             "resources": ["networkpolicies"],
-            "verbs": ["create", "delete", "get", "update"],
+            "verbs": ["create", "delete", "get", "list", "update", "watch"],
         }
     ]
     assert not list(check_behaviour(policy, (role,), builtin_names()))
@@ -212,3 +214,46 @@ def test_all_rules_of_a_policy_have_one_role():
     (finding,) = check_behaviour(policy, (), builtin_names())
     role = yaml.safe_load(finding.message.partition("apply this one: ")[2])
     assert [each["resources"] for each in role["rules"]] == [["networkpolicies"], ["secrets"]]
+
+
+CLEANUP = "rbac.kyverno.io/aggregate-to-cleanup-controller"
+BACKGROUND = "rbac.kyverno.io/aggregate-to-background-controller"
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "resources"),
+    [
+        ("rights-for-an-object-made-in-cel", BACKGROUND, ["poddisruptionbudgets", "secrets"]),
+        ("rights-for-existing-objects-in-cel", BACKGROUND, ["deployments"]),
+        ("rights-to-delete-in-cel", CLEANUP, ["jobs"]),
+        ("rights-to-clean-up", CLEANUP, ["pods"]),
+    ],
+)
+def test_the_printed_role_lets_a_policy_work(name, label, resources):
+    policy = (CASES / f"{name}.yaml").read_bytes()
+    (finding,) = lint_texts([("a.yaml", policy)], FILE_RECORDS).findings
+    text = finding.message.partition("apply this one: ")[2]
+    role = yaml.safe_load(text)
+    assert role["metadata"]["labels"] == {label: "true"}
+    assert [each["resources"][0] for each in role["rules"]] == resources
+    assert not lint_texts([("a.yaml", policy), ("b.yaml", text.encode())], FILE_RECORDS).findings
+    other = text.replace(label, BACKGROUND if label == CLEANUP else CLEANUP)
+    assert lint_texts([("a.yaml", policy), ("b.yaml", other.encode())], FILE_RECORDS).findings
+
+
+def test_what_changes_only_what_is_asked_about_needs_no_rights():
+    policy = read("rights-for-existing-objects-in-cel")
+    del policy["spec"]["evaluation"], policy["spec"]["targetMatchConstraints"]
+    assert not list(check_cel_behaviour(policy))
+
+
+def test_what_is_only_read_is_not_made():
+    policy = read("rights-for-an-object-made-in-cel")
+    policy["spec"]["variables"] = [
+        {"name": "token", "expression": 'resource.Get("v1", "secrets", "a", "b").metadata.name'}
+    ]
+    call = 'generator.Apply(variables.token, [{"kind": "ConfigMap", "apiVersion": "v1"}])'
+    policy["spec"]["generate"] = [{"expression": call}]
+    (finding,) = check_cel_behaviour(policy)
+    role = yaml.safe_load(finding.message.partition("apply this one: ")[2])
+    assert [each["resources"] for each in role["rules"]] == [["configmaps"]]
