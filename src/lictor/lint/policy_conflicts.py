@@ -35,6 +35,8 @@ _MOST_DIFFERENT = 64
 # Conflicts that are told of one rule.
 _MOST_TOLD = 3
 _MOST_EXAMPLES = 4
+# A folder of policies, resources and values that only tests read.
+_TESTS = ".kyverno-test/"
 # Where a rule cannot tell, nothing passes either.
 _REFUSALS = (Status.FAIL, Status.ERROR)
 
@@ -53,10 +55,12 @@ _Index = Mapping[tuple[GroupVersionKind, KeyPath], Mapping[ValueSet, Sequence[_P
 
 def find_conflicts(items: Sequence[LintObject], names: ResourceNames) -> dict[str, list[Finding]]:
     """By file, rules that cannot both be kept, and rules that say nothing new."""
-    if not _may_meet(items):
+    # What tests keep for themselves is never in a cluster together with the rest.
+    used = [item for item in items if _TESTS not in item.file.source.replace("\\", "/")]
+    if not _may_meet(used):
         return {}
     kinds = KnownKinds(names)
-    rules = list(list_asking_rules(items, find_surroundings(items, kinds)))
+    rules = list(list_asking_rules(used, find_surroundings(used, kinds)))
     index = _make_index(rules)
     judge = Judge(kinds)
     found: dict[str, list[Finding]] = {}

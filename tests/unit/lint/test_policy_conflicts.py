@@ -283,6 +283,13 @@ def test_a_comment_lets_it_pass():
     assert {each.check for each in findings} == {"deprecated"}
 
 
+def test_what_only_tests_read_is_not_compared():
+    copy = yaml.safe_dump(classic("copy", pattern(replicas=">=3"))).encode()
+    texts = [("a.yaml", yaml.safe_dump(MANY).encode()), ("x/.kyverno-test/b.yaml", copy)]
+    found = lint_texts(texts, FILE_RECORDS).findings
+    assert not [each for each in found if each.check.startswith("policy-")]
+
+
 def test_many_policies_take_no_time_for_each_pair():
     policies = []
     for number in range(500):
