@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp
 SHARED ?= ../shared
 UV_VERSION := 0.13.7
 
-.PHONY: setup demo test test-cluster test-kubewarden test-page test-images test-packages check fix conformance conformance-cluster bench facts chart fuzz siege dependencies lock image image-base sbom packages clean
+.PHONY: setup demo test test-cluster test-kubewarden test-page test-ray test-images test-packages check fix conformance conformance-cluster bench facts chart fuzz siege dependencies lock image image-base sbom packages clean
 
 # Bytecode is written here because start-up counts, and some environments keep Python from writing it.
 setup: $(STAMP)
@@ -41,6 +41,10 @@ test-kubewarden: setup
 # The page in a real browser: Chromium of the system, and axe-core from npm; skipped in one line where they are missing.
 test-page: setup
 	@LICTOR_PAGE_TESTS=1 $(BIN)/python -m pytest -q tests/page -n 2 --dist loadfile
+
+# On a real Ray, with lictor[ray]; one line says what to install where it is missing.
+test-ray: setup
+	@LICTOR_RAY_TESTS=1 $(BIN)/python -m pytest -q tests/fleet
 
 # Images that real cosign and notation sign; the tools are built through Go modules the first time (6 minutes of CPU), and skipped in one line
 # where there is no Go.

@@ -16,7 +16,7 @@ from lictor.cli.color import wants_color
 from lictor.cli.flag_command import FlagCommand, WordText, print_notes, slice_option
 from lictor.errors import LoadError
 from lictor.garbage import keeping_garbage
-from lictor.offline.apply_outputs import ApplyOutput
+from lictor.offline.apply_outputs import ApplyOutput, OutputOptions
 from lictor.offline.apply_plan import (
     APPLY_FORMATS,
     ApplyFlags,
@@ -27,6 +27,8 @@ from lictor.offline.apply_plan import (
     parse_ttl,
 )
 from lictor.offline.apply_run import ApplyPlan, ApplyRun
+from lictor.offline.fleet.addresses import hide_credentials
+from lictor.offline.fleet.settings import check_fleet, is_fleet
 from lictor.offline.policies import (
     LoadedPolicies,
     load_policy_files,
@@ -145,6 +147,14 @@ lictor apply policies/ --resource resources/ --output-format html --output repor
 @click.option(
     "--parallel", type=int, default=0, help="Number of processes (0: chosen by the work)."
 )
+@click.option(
+    "--engine", default="local", help="Who judges: local, ray or ray://ADDRESS (default local)."
+)
+@click.option(
+    "--cluster-from",
+    default="",
+    help="Where paths name their cluster, as 'snapshots/{cluster}/*.json'.",
+)
 @click.option("-c", "--cluster", is_flag=True, help="Evaluate the resources of a cluster.")
 @click.option("--registry", is_flag=True, help="Ask image registries.")
 @click.option("--image-layout", default="", help="OCI layout folder in the place of registries.")
@@ -170,6 +180,8 @@ def apply(**flags: Json) -> None:
 def run_apply(flags: ApplyFlags) -> int:
     """Everything that `apply` does; gives its exit code."""
     check_flags(flags)
+    if is_fleet(flags):
+        check_fleet(flags)
     if not flags.cluster:
         return _run(flags, None)
     from lictor.cli.live_cluster import LiveCluster
@@ -203,6 +215,23 @@ def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
     printer.add_files(files)
     with keeping_garbage(freezing=True):
         policies = _load_policies(flags, printer, live)
+    more = tuple(file.options for file in files)
+    if is_fleet(flags):
+        # Most runs have no fleet, and start-up counts.
+        from lictor.offline.fleet.run import begin_fleet
+
+        with begin_fleet(flags, policies, (options, *more), printer.say) as fleet:
+            return _finish(flags, fleet, printer)
+    return _finish(flags, _begin(flags, policies, (options, *more), printer, live), printer, live)
+
+
+def _begin(
+    flags: ApplyFlags,
+    policies: LoadedPolicies,
+    options: tuple[OutputOptions, ...],
+    printer: ApplyPrinter,
+    live: "LiveRun | None",
+) -> ApplyRun:
     paths = flags.resource_paths if live is None else live.files
     inputs = ResourceInputs(open_resources(paths, printer.say), watch=_choose_watch(flags))
     if live is None:
@@ -210,19 +239,24 @@ def _run(flags: ApplyFlags, live: "LiveRun | None") -> int:
     else:
         stored = () if flags.policies else live.load_exceptions()
         plan = live.complete(make_plan(flags, policies, inputs, stored))
-    for ignored in plan.requests.values.ignored_settings:
-        click.echo(f"warning: --set {ignored}: not of the form NAME=VALUE, ignored", err=True)
-    more = tuple(file.options for file in files)
     with keeping_garbage(freezing=True):
         build = ApplyRun if live is None else live.build
-        application = build(plan, options, more)
-    _check_count(application, paths)
+        return build(plan, options[0], options[1:])
+
+
+def _finish(
+    flags: ApplyFlags, application: ApplyRun, printer: ApplyPrinter, live: "LiveRun | None" = None
+) -> int:
+    plan = application.plan
+    for ignored in plan.requests.values.ignored_settings:
+        click.echo(f"warning: --set {ignored}: not of the form NAME=VALUE, ignored", err=True)
+    _check_count(application, flags.resource_paths if live is None else live.files)
     _print_banner(flags, application, plan, printer)
     printer.counts += application.unusable_count
-    print_unusable(policies, printer)
+    print_unusable(plan.policies, printer)
     printer.print_all(application, parse_ttl(flags.generated_exception_ttl))
-    _print_cleanups(plan, printer, live)
-    if options.output is ApplyOutput.TEXT and not flags.quiet:
+    _print_cleanups(application, printer, live)
+    if flags.chosen_output is ApplyOutput.TEXT and not flags.quiet:
         print_summary(printer)
     return choose_exit_code(printer.counts, flags, printer)
 
@@ -239,17 +273,21 @@ def _check_count(application: ApplyRun, paths: tuple[str, ...]) -> None:
         click.echo(f"warning: {skipped}", err=True)
     if paths and not application.count:
         # Nothing was judged: a wrong folder must not look like a pass.
-        raise LoadError(f"no resources were found in {', '.join(paths)}")
+        shown = ", ".join(map(hide_credentials, paths))
+        raise LoadError(f"no resources were found in {shown}")
 
 
-def _print_cleanups(plan: ApplyPlan, printer: ApplyPrinter, live: "LiveRun | None") -> None:
+def _print_cleanups(application: ApplyRun, printer: ApplyPrinter, live: "LiveRun | None") -> None:
     """What policies would delete; that is no verdict, and counts for nothing."""
-    if not plan.policies.deletions or printer.is_quiet:
+    if not application.plan.policies.deletions or printer.is_quiet:
         return
     from lictor.offline.deletions import list_cleanups
 
-    for line in list_cleanups(plan, None if live is None else live.find_resources):
-        printer.say(line)
+    for cluster, plan in application.list_plans():
+        if cluster:
+            printer.say(f"\ncluster {cluster}:")
+        for line in list_cleanups(plan, None if live is None else live.find_resources):
+            printer.say(line)
 
 
 def choose_exit_code(counts: Counts, flags: ApplyFlags, printer: ApplyPrinter) -> int:

@@ -11,6 +11,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from lictor.cli.output_files import ObjectFiles, ParquetFile
 from lictor.errors import UsageError
 from lictor.model.finding import Location
 from lictor.model.result import Result, Verdict
@@ -100,29 +101,6 @@ def _show_progress(*, in_bytes: bool) -> "Progress":
 _DIVIDER = "-" * 70
 
 
-class ObjectFiles:
-    """Where changed and made objects go: one file, or one file for each of them in a folder."""
-
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
-        self._is_folder = self._path.suffix not in (".yaml", ".yml")
-        try:
-            folder = self._path if self._is_folder else self._path.parent
-            folder.mkdir(parents=True, exist_ok=True)
-            if not self._is_folder:
-                self._path.write_bytes(b"")
-        except OSError as error:
-            raise UsageError(f"failed to create file/folder ({path}: {error.strerror})") from error
-
-    def write(self, made: ChangedObject) -> None:
-        name = f"{made.policy}-generated" if made.is_generated else f"{made.name}-mutated"
-        # The name of a resource is not to be trusted: it must not lead out of the folder.
-        file = self._path / f"{name.replace('/', '_')}.yaml" if self._is_folder else self._path
-        with file.open("a", encoding="utf-8") as stream:
-            stream.write(f"{made.text}\n---\n\n")
-            stream.writelines(f"{target}\n---\n" for target in made.targets)
-
-
 def _create(path: str) -> TextIO:
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -133,7 +111,14 @@ def _create(path: str) -> TextIO:
 
 # Formats that are written as results come; the others hold all of them anyway.
 _STREAMED: Final = frozenset(
-    {ApplyOutput.TEXT, ApplyOutput.REPORT, ApplyOutput.EXCEPTIONS, ApplyOutput.GITHUB}
+    {
+        ApplyOutput.TEXT,
+        ApplyOutput.REPORT,
+        ApplyOutput.EXCEPTIONS,
+        ApplyOutput.GITHUB,
+        ApplyOutput.JSON_LINES,
+        ApplyOutput.PARQUET,
+    }
 )
 _HELD_OUTPUTS: Final = 1000
 
@@ -191,6 +176,9 @@ class ApplyPrinter:
         self._notes: set[str] = set()
         self._out: TextIO | None = None
         self._files: ObjectFiles | None = None
+        self._rows: ParquetFile | None = None
+        # Of the last result that was shown.
+        self._cluster = ""
         # Each with the outputs that are for it.
         self._more: list[tuple[ApplyPrinter, OutputSpool]] = []
         self.counts = Counts()
@@ -201,6 +189,8 @@ class ApplyPrinter:
         """Write reports to a file, or the objects that are made to a file or folder."""
         if self._options.output in _FOR_PEOPLE:
             self._files = ObjectFiles(path)
+        elif self._options.output is ApplyOutput.PARQUET:
+            self._rows = ParquetFile(path)
         else:
             self._out = _create(path)
 
@@ -237,15 +227,15 @@ class ApplyPrinter:
             case ApplyOutput.TEXT:
                 self._print_text(outputs)
             case ApplyOutput.REPORT:
-                chunks = (output.report for output in outputs)
-                for text in stream_report(chunks, options.format, options.report_api):
-                    (self._out or sys.stdout).write(text)
+                self._print_report(outputs)
             case ApplyOutput.EXCEPTIONS:
                 self._print_exceptions(outputs, ttl)
             case ApplyOutput.SARIF | ApplyOutput.GITHUB:
                 self._print_located(outputs)
             case ApplyOutput.HTML:
                 self._print_html(outputs)
+            case ApplyOutput.JSON_LINES | ApplyOutput.PARQUET:
+                self._write_rows(outputs)
             case ApplyOutput.TABLE | ApplyOutput.MARKDOWN | ApplyOutput.JUNIT:
                 self._print_rows(outputs)
             case _:
@@ -269,8 +259,26 @@ class ApplyPrinter:
                 kept.add(outputs)
             yield found
 
+    def _print_report(self, outputs: Iterable[ResourceOutput]) -> None:
+        chunks = (output.report for output in outputs)
+        for text in stream_report(chunks, self._options.format, self._options.report_api):
+            (self._out or sys.stdout).write(text)
+
+    def _write_rows(self, outputs: Iterable[ResourceOutput]) -> None:
+        stream = self._rows or self._out or sys.stdout
+        for output in outputs:
+            stream.write(output.text)
+        if self._rows is not None:
+            self._rows.close()
+
+    def _print_cluster(self, output: ResourceOutput) -> None:
+        if output.cluster != self._cluster and (output.text or output.made):
+            self._cluster = output.cluster
+            click.echo(f"\ncluster {output.cluster}:", err=self._piped)
+
     def _print_text(self, outputs: Iterable[ResourceOutput]) -> None:
         for output in outputs:
+            self._print_cluster(output)
             self._print_made(output)
             if output.text:
                 click.echo(output.text, nl=False, err=self._piped)

@@ -15,6 +15,7 @@ from lictor.raw import JsonObject
 from lictor.report.outcomes import TestOutcome, list_outcomes
 from lictor.report.policy_report import EntryWriter, ReportChunk, ReportFormat, ReportOptions
 from lictor.report.resource_name import describe_resource, read_metadata, read_text
+from lictor.report.result_rows import RowWriter
 from lictor.report.summary import (
     Counts,
     count_verdicts,
@@ -37,6 +38,9 @@ class ApplyOutput(StrEnum):
     SARIF = "sarif"
     GITHUB = "github"
     HTML = "html"
+    # Rows for a database, as JSON lines; Parquet is made of the same lines.
+    JSON_LINES = "jsonl"
+    PARQUET = "parquet"
 
 
 class ChangedObject(msgspec.Struct, frozen=True):
@@ -67,6 +71,8 @@ class ResourceOutput(msgspec.Struct, frozen=True):
     page_report: JsonObject = {}
     # `file:line` of the resource, for the HTML file.
     place: str = ""
+    # The cluster of the resource, where clusters were named.
+    cluster: str = ""
 
 
 class OutputOptions(msgspec.Struct, frozen=True):
@@ -84,6 +90,8 @@ class OutputOptions(msgspec.Struct, frozen=True):
     failed_only: bool = False
     # Say in text at which line of which file a result points.
     file_names: bool = False
+    # The cluster whose resources are judged; empty where none is named.
+    cluster: str = ""
 
 
 MakeOutput: TypeAlias = Callable[[Verdict, LocateResult], ResourceOutput]
@@ -91,8 +99,16 @@ MakeOutput: TypeAlias = Callable[[Verdict, LocateResult], ResourceOutput]
 
 def compile_output(options: OutputOptions) -> MakeOutput:
     """The function that makes outputs for one kind of output."""
+    make_output = _compile_form(options)
+    if not options.cluster:
+        return make_output
+    return lambda verdict, locate: _name_cluster(make_output(verdict, locate), options.cluster)
+
+
+def _compile_form(options: OutputOptions) -> MakeOutput:
     warn = options.audit_warn
-    writer = EntryWriter(ReportOptions(options.format, options.timestamp, warn))
+    writer = EntryWriter(ReportOptions(options.format, options.timestamp, warn, options.cluster))
+    row_writer = RowWriter(options.cluster, options.timestamp, audit_warn=warn)
 
     def make_output(verdict: Verdict, locate: LocateResult) -> ResourceOutput:
         counts = count_verdicts((verdict,), audit_warn=warn)
@@ -110,17 +126,27 @@ def compile_output(options: OutputOptions) -> MakeOutput:
                 rows = tuple(list_outcomes((shown,), audit_warn=warn))
                 return ResourceOutput(counts, outcomes=rows)
             case ApplyOutput.SARIF | ApplyOutput.GITHUB:
-                failures = _keep_failures(verdict)
-                results = () if failures is None else failures.results
-                return ResourceOutput(
-                    counts, failures=failures, locations=tuple(map(locate, results))
-                )
+                return _make_located_output(verdict, counts, locate)
             case ApplyOutput.EXCEPTIONS:
                 return ResourceOutput(counts, failures=_keep_failures(verdict))
             case ApplyOutput.HTML:
                 return _make_page_output(shown, counts, options, locate)
+            case ApplyOutput.JSON_LINES | ApplyOutput.PARQUET:
+                return ResourceOutput(counts, text=row_writer.write(shown))
 
     return make_output
+
+
+def _name_cluster(output: ResourceOutput, cluster: str) -> ResourceOutput:
+    """The same, so that nobody takes it for what another cluster has under this name."""
+    rows = tuple(replace(row, resource=f"{cluster}: {row.resource}") for row in output.outcomes)
+    return replace(output, cluster=cluster, outcomes=rows)
+
+
+def _make_located_output(verdict: Verdict, counts: Counts, locate: LocateResult) -> ResourceOutput:
+    failures = _keep_failures(verdict)
+    results = () if failures is None else failures.results
+    return ResourceOutput(counts, failures=failures, locations=tuple(map(locate, results)))
 
 
 def _make_page_output(

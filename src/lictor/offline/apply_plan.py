@@ -39,6 +39,8 @@ OWN_FORMATS = {
     "sarif": ApplyOutput.SARIF,
     "github": ApplyOutput.GITHUB,
     "html": ApplyOutput.HTML,
+    "jsonl": ApplyOutput.JSON_LINES,
+    "parquet": ApplyOutput.PARQUET,
 }
 
 
@@ -90,6 +92,8 @@ class ApplyFlags(msgspec.Struct, frozen=True):
     kubeconfig: str = ""
     crd_path: str = ""
     parallel: int = 0
+    engine: str = "local"
+    cluster_from: str = ""
     json: tuple[str, ...] = ()
     http_payload: tuple[str, ...] = ()
     envoy_payload: tuple[str, ...] = ()
@@ -187,6 +191,9 @@ def check_flags(flags: ApplyFlags) -> None:
         ),
         f"unknown output format {flags.output_format!r}: choose one of {formats}": (
             flags.output_format not in APPLY_FORMATS
+        ),
+        "parquet is not for terminals: name its file by --output": (
+            flags.output_format == "parquet" and not flags.output
         ),
         f"unknown API of reports {flags.report_api!r}: choose one of {', '.join(REPORT_APIS)}": (
             flags.report_api not in REPORT_APIS

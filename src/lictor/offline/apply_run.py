@@ -1,7 +1,7 @@
 """A run of `apply`: policies are compiled once, documents evaluated one by one."""
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -67,14 +67,28 @@ class ApplyRun:
     """Evaluates documents; made once for each run."""
 
     def __init__(
-        self, plan: ApplyPlan, options: OutputOptions, more: Sequence[OutputOptions] = ()
+        self,
+        plan: ApplyPlan,
+        options: OutputOptions,
+        more: Sequence[OutputOptions] = (),
+        engines: Mapping[str, Engine] | None = None,
     ) -> None:
-        self._plan = plan
+        self._plan = self.plan = plan
         self._make_output = compile_output(options)
         self._make_more = tuple(map(compile_output, more))
-        self._engines = _make_engines(plan)
+        # Whoever made an equal run before need not compile again.
+        self._engines = _make_engines(plan) if engines is None else engines
         self._tell_guess = report_guessed_names(plan.policies, plan.given)
         self.inputs = plan.inputs
+
+    def list_plans(self) -> Iterator[tuple[str, ApplyPlan]]:
+        """The plan of each cluster with its inputs; one without a name where none is named."""
+        yield "", self.plan
+
+    @property
+    def engines(self) -> Mapping[str, Engine]:
+        """For resources, and for each kind of payload."""
+        return self._engines
 
     @property
     def skipped(self) -> list[str]:

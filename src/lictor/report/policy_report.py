@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.model.result import PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
@@ -52,6 +53,8 @@ class ReportOptions(msgspec.Struct, frozen=True):
     format: ReportFormat = ReportFormat.YAML
     timestamp: int = 0
     audit_warn: bool = False
+    # Told among the properties of each result, unless it is empty.
+    cluster: str = ""
 
 
 class NamespacedEntries(msgspec.Struct, frozen=True):
@@ -86,7 +89,7 @@ class EntryWriter:
 
     def __init__(self, options: ReportOptions) -> None:
         self._options = options
-        self._render = _render_json if options.format is ReportFormat.JSON else _render_yaml
+        self._renderer = _render_json if options.format is ReportFormat.JSON else _render_yaml
         self._separator = "," if options.format is ReportFormat.JSON else ""
         # The policy is kept beside the text, so that its id cannot pass to another one.
         self._known: dict[tuple[int, str, Status, str], tuple[PolicyRef, tuple[str, str]]] = {}
@@ -129,15 +132,20 @@ class EntryWriter:
 
     def _entry(self, result: Result, status: Status) -> tuple[str, str]:
         if result.properties or result.exceptions:
-            return self._render(result, status, self._options.timestamp)
+            return self._render(result, status)
         key = (id(result.policy), result.rule, status, result.message)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _CACHE_SIZE:
                 self._known.clear()
-            made = self._render(result, status, self._options.timestamp)
-            known = self._known[key] = (result.policy, made)
+            known = self._known[key] = (result.policy, self._render(result, status))
         return known[1]
+
+    def _render(self, result: Result, status: Status) -> tuple[str, str]:
+        if self._options.cluster:
+            properties = {**result.properties, "cluster": self._options.cluster}
+            result = replace(result, properties=properties)
+        return self._renderer(result, status, self._options.timestamp)
 
 
 def stream_verdicts(verdicts: Iterable[Verdict], options: ReportOptions) -> Iterator[str]:

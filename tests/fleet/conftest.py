@@ -1,0 +1,109 @@
+"""Tests on a real Ray: run when asked for.
+
+    LICTOR_RAY_TESTS=1 pytest tests/fleet        or just        pytest tests/fleet
+
+`pytest` on everything leaves this folder out: Ray starts a dozen processes. Where Ray is missing, one
+line says what to install.
+"""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ASKED = "LICTOR_RAY_TESTS"
+START_SECONDS = 120
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the folder out unless it was named, by the variable or on the command line."""
+    if os.environ.get(ASKED) == "1" or HERE not in collection_path.parents:
+        return None
+    named = (Path(str(word).partition("::")[0]).absolute() for word in config.args)
+    return None if any(path == HERE or HERE in path.parents for path in named) else True
+
+
+@pytest.fixture(scope="session")
+def ray_program() -> str:
+    if find_spec("ray") is None:
+        pytest.skip("Ray is not installed: pip install 'lictor[ray]'")
+    return str(Path(sys.executable).with_name("ray"))
+
+
+def find_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+class RayCluster:
+    """A cluster of one machine, with two workers."""
+
+    def __init__(self, address: str, folder: str, environment: dict[str, str]) -> None:
+        self.address = address
+        self.folder = folder
+        self.environment = environment
+
+    def list_workers(self) -> list[int]:
+        """The processes that judge now."""
+        found = subprocess.run(
+            ["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
+        )
+        rows = [line.split(None, 2) for line in found.stdout.splitlines()[1:]]
+        raylets = {pid for pid, _, args in rows if "/raylet " in args and self.folder in args}
+        return [
+            int(pid)
+            for pid, parent, args in rows
+            if parent in raylets and "_JudgeActor.judge" in args
+        ]
+
+
+@pytest.fixture(scope="session")
+def cluster(ray_program: str) -> Iterator[RayCluster]:
+    """Ends with the tests, by the process that was started and no other."""
+    # The names of Ray's sockets have a limit, which pytest's folders pass.
+    folder = tempfile.mkdtemp(prefix="rt", dir="/tmp")
+    port = find_port()
+    environment = {
+        **os.environ,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    }
+    head = subprocess.Popen(
+        [ray_program, "start", "--head", "--port=0", f"--ray-client-server-port={port}", "--num-cpus=2",
+         "--include-dashboard=false", f"--temp-dir={folder}", "--block"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_for_port(port, head)
+        yield RayCluster(f"ray://127.0.0.1:{port}", folder, environment)
+    finally:
+        head.terminate()
+        head.wait(60)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def wait_for_port(port: int, head: "subprocess.Popen[bytes]") -> None:
+    import time
+
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and head.poll() is None:
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    pytest.fail("Ray did not start")
