@@ -1,9 +1,9 @@
 """Policies in, programs out: the one way in which the command line, servers and users come in."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 import msgspec
 import orjson
@@ -159,6 +159,10 @@ class Told(msgspec.Struct, frozen=True):
     heard: tuple[ClosureAnswer, ...]
 
 
+# A request, and how it changes for the policy, to what the policy said of it.
+Listen: TypeAlias = Callable[[Request, Adapt | None], Told]
+
+
 def explain(
     policy: PolicyRecord,
     request: Request,
@@ -171,9 +175,22 @@ def explain(
 
     `companions` are the exceptions and bindings that may belong to it.
     """
+    return compile_watched(policy, companions, **options)(request, adapt)
+
+
+def compile_watched(
+    policy: PolicyRecord,
+    companions: Iterable[PolicyRecord] = (),
+    **options: Unpack[CompileOptions],
+) -> Listen:
+    """Compile a policy with a recorder around every closure, to judge many requests."""
     recorder = Recorder()
     options["watch_rule"] = recorder.for_rule
-    verdict = Engine(compile_documents((policy, *companions), **options)).evaluate(
-        request, adapt=adapt
-    )
-    return Told(verdict, tuple(recorder.answers))
+    engine = Engine(compile_documents((policy, *companions), **options))
+
+    def listen(request: Request, adapt: Adapt | None) -> Told:
+        recorder.answers.clear()
+        verdict = engine.evaluate(request, adapt=adapt)
+        return Told(verdict, tuple(recorder.answers))
+
+    return listen

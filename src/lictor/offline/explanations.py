@@ -1,12 +1,14 @@
 """Explains what policies decide about resources: `explain` without the printing."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from lictor.assembly import compile_cleanups
-from lictor.assembly import explain as explain_policy
+from lictor.assembly import CompileOptions, compile_cleanups, compile_watched
 from lictor.errors import LoadError, UsageError
 from lictor.families.registry import Role, registry, resolve
 from lictor.lang.watch import ClosureAnswer, Recorder
@@ -72,7 +74,12 @@ def _select_rule(told: Sequence[Explanation], name: str) -> list[Explanation]:
     return [each for each in kept if each.rules]
 
 
-class Explainer(msgspec.Struct, frozen=True):
+# What a policy answered on the way, and its results.
+Judge: TypeAlias = Callable[[Request], tuple[Sequence[ClosureAnswer], Sequence[Result]]]
+
+
+@dataclass(frozen=True)
+class Explainer:
     """Explains the results of policies."""
 
     policies: LoadedPolicies
@@ -117,35 +124,47 @@ class Explainer(msgspec.Struct, frozen=True):
         request, name = self.requests.make_request(resource), name_resource(resource)
         if self.given.judged is not None:
             self.given.judged.judge(resource)
-        for policy in self._explained:
-            if self.names and policy.metadata.name not in self.names:
-                continue
+        for policy, judge in self._listeners:
             kind = registry().of(policy)
-            listen = self._listen if kind.role is Role.POLICY else self._listen_to_deletion
-            heard, results = listen(policy, request)
+            heard, results = judge(request)
             rules = resolve(kind.explain)(policy, self.policies.bindings, heard, results)
             if kind.has_named_rules and self.rule:
                 rules = tuple(rule for rule in rules if rule.rule == self.rule)
             yield Explanation(policy.metadata.name, name, rules)
 
-    def _listen_to_deletion(
-        self, policy: PolicyRecord, request: Request
-    ) -> tuple[Sequence[ClosureAnswer], Sequence[Result]]:
-        recorder = Recorder()
-        options = choose_options(self.given, OfflineLookups(self.requests.values, self.given))
-        options["watch_rule"] = recorder.for_rule
-        programs = compile_cleanups((policy, *self.exceptions), **options)
-        return recorder.answers, [judge_deletion(program, request) for program in programs]
+    @cached_property
+    def _listeners(self) -> list[tuple[PolicyRecord, Judge]]:
+        """The chosen policies, each compiled once for all resources."""
+        return [
+            (policy, self._compile(policy))
+            for policy in self._explained
+            if not self.names or policy.metadata.name in self.names
+        ]
 
-    def _listen(
-        self, policy: PolicyRecord, request: Request
-    ) -> tuple[Sequence[ClosureAnswer], Sequence[Result]]:
+    def _compile(self, policy: PolicyRecord) -> Judge:
         options = choose_options(self.given, OfflineLookups(self.requests.values, self.given))
-        told = explain_policy(
-            policy,
-            request,
-            companions=(*self.policies.bindings, *self.exceptions),
-            adapt=self.requests.adapt,
-            **options,
-        )
-        return told.heard, told.verdict.results
+        if registry().of(policy).role is not Role.POLICY:
+            return _compile_deletion(policy, self.exceptions, options)
+        companions = (*self.policies.bindings, *self.exceptions)
+        listen = compile_watched(policy, companions, **options)
+
+        def judge(request: Request) -> tuple[Sequence[ClosureAnswer], Sequence[Result]]:
+            told = listen(request, self.requests.adapt)
+            return told.heard, told.verdict.results
+
+        return judge
+
+
+def _compile_deletion(
+    policy: PolicyRecord, exceptions: tuple[PolicyRecord, ...], options: CompileOptions
+) -> Judge:
+    recorder = Recorder()
+    options["watch_rule"] = recorder.for_rule
+    programs = compile_cleanups((policy, *exceptions), **options)
+
+    def judge(request: Request) -> tuple[Sequence[ClosureAnswer], Sequence[Result]]:
+        recorder.answers.clear()
+        results = [judge_deletion(program, request) for program in programs]
+        return tuple(recorder.answers), results
+
+    return judge
