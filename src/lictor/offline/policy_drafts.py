@@ -63,7 +63,7 @@ def draft_files(draft: PolicyDraft) -> dict[str, str]:
     samples = dict(_list_samples(draft))
     return {
         "policy.yaml": policy,
-        "resources.yaml": _write_resources(samples.values()),
+        "resources.yaml": write_documents(samples.values()),
         "kyverno-test.yaml": _write_test(draft, samples),
     }
 
@@ -71,16 +71,25 @@ def draft_files(draft: PolicyDraft) -> dict[str, str]:
 # --- policies
 
 
-def _write_head(draft: PolicyDraft, api_version: str, kind: str) -> str:
-    return f"apiVersion: {api_version}\nkind: {kind}\nmetadata:\n  name: {draft.name}\nspec:\n"
+def write_classic_head(name: str) -> str:
+    """The beginning of a classic policy."""
+    return _write_head(name, "kyverno.io/v1", "ClusterPolicy")
+
+
+def _write_head(name: str, api_version: str, kind: str) -> str:
+    return f"apiVersion: {api_version}\nkind: {kind}\nmetadata:\n  name: {name}\nspec:\n"
+
+
+def name_kind(kind: ResourceType) -> str:
+    """A kind as `match` names it."""
+    return f"{kind.api_version}/{kind.kind}" if kind.group else kind.kind
 
 
 def _write_rule(draft: PolicyDraft) -> str:
     """The beginning of a classic rule: its name, and what it is about."""
-    kind = f"{draft.kind.api_version}/{draft.kind.kind}" if draft.kind.group else draft.kind.kind
     text = (
         f"  rules:\n    - name: {draft.name}\n      match:\n        any:\n"
-        f"          - resources:\n              kinds: [{kind}]\n"
+        f"          - resources:\n              kinds: [{name_kind(draft.kind)}]\n"
     )
     if draft.rule is DraftRule.MUTATE and draft.kind.kind == "Pod" and not draft.is_metadata:
         # Nearly nothing of a Pod that is there already can be changed.
@@ -97,7 +106,7 @@ def _write_classic(draft: PolicyDraft) -> str:
     leaf = draft.demand.type_value(draft.demand.pattern)
     pattern = textwrap.indent(render_yaml(_nest(draft.demand, leaf)), " " * 10)
     return (
-        f"{_write_head(draft, 'kyverno.io/v1', 'ClusterPolicy')}{_write_rule(draft)}"
+        f"{write_classic_head(draft.name)}{_write_rule(draft)}"
         f"      validate:\n        failureAction: {'Enforce' if draft.enforce else 'Audit'}\n"
         f"        message: {render_scalar(draft.told)}\n        pattern:\n{pattern}"
     )
@@ -105,7 +114,7 @@ def _write_classic(draft: PolicyDraft) -> str:
 
 def _write_cel(draft: PolicyDraft) -> str:
     kind = draft.kind
-    text = _write_head(draft, "policies.kyverno.io/v1", "ValidatingPolicy") + (
+    text = _write_head(draft.name, "policies.kyverno.io/v1", "ValidatingPolicy") + (
         f"  validationActions: [{'Deny' if draft.enforce else 'Audit'}]\n"
         "  matchConstraints:\n    resourceRules:\n"
         f'      - apiGroups: ["{kind.group}"]\n        apiVersions: [{kind.version}]\n'
@@ -213,26 +222,30 @@ def _make_sample(
     draft: PolicyDraft, name: str, values: tuple[Json, ...], namespace: str = "default"
 ) -> JsonObject:
     """A small object of the kind with these values in the field; several make several items."""
-    kind = draft.kind
+    body = make_object(draft.kind, name, namespace)
+    place_values(body, draft.demand.steps, values)
+    return body
+
+
+def make_object(kind: ResourceType, name: str, namespace: str = "default") -> JsonObject:
+    """A small object of the kind, as an API server takes it."""
     metadata: JsonObject = {"name": name}
     if kind.namespaced:
         metadata["namespace"] = namespace
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-    if kind.kind in _SPECS:
-        body |= _SPECS[kind.kind]()
-    _place(body, draft.demand.steps, values)
-    return body
+    return body | _SPECS[kind.kind]() if kind.kind in _SPECS else body
 
 
-def _place(node: Json, steps: tuple[tuple[str, bool], ...], values: tuple[Json, ...]) -> None:
+def place_values(node: Json, steps: tuple[tuple[str, bool], ...], values: tuple[Json, ...]) -> None:
+    """Put values into the field; several make several items of the list on the way."""
     (name, is_list), rest = steps[0], steps[1:]
     if is_list and rest:
         items = node.get(name) or [{"name": "main"}]
         node[name] = [{**items[0], "name": f"{name[:4]}-{n}"} for n in range(len(values))]
         for item, value in zip(node[name], values, strict=True):
-            _place(item, rest, (value,))
+            place_values(item, rest, (value,))
     elif rest:
-        _place(node.setdefault(name, {}), rest, values)
+        place_values(node.setdefault(name, {}), rest, values)
     elif values[-1] is ABSENT:
         node.pop(name, None)
     else:
@@ -259,7 +272,8 @@ _SPECS: dict[str, Callable[[], JsonObject]] = {
 }
 
 
-def _write_resources(samples: Iterable[JsonObject]) -> str:
+def write_documents(samples: Iterable[JsonObject]) -> str:
+    """Objects as the text of a file."""
     return "---\n".join(render_yaml(sample) for sample in samples)
 
 
@@ -272,7 +286,7 @@ def _write_test(draft: PolicyDraft, samples: dict[str, JsonObject]) -> str:
         "fail": [name for name in samples if name.startswith("bad")],
         "skip": [name for name in samples if name == "system"],
     }
-    head = _write_test_head(draft)
+    head = write_test_head(draft.name)
     results = "".join(_write_row(draft, names, result) for result, names in rows.items() if names)
     return f"{head}results:\n{results}" + (
         "# What follows from a failure: a refusal, or an entry in a report.\nchecks:\n"
@@ -282,9 +296,10 @@ def _write_test(draft: PolicyDraft, samples: dict[str, JsonObject]) -> str:
     )
 
 
-def _write_test_head(draft: PolicyDraft) -> str:
+def write_test_head(name: str) -> str:
+    """The beginning of a test file."""
     return (
-        f"apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata:\n  name: {draft.name}\n"
+        f"apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata:\n  name: {name}\n"
         "policies: [policy.yaml]\nresources: [resources.yaml]\n"
     )
 
@@ -322,12 +337,12 @@ def _draft_mutation(draft: PolicyDraft) -> dict[str, str]:
     rows += _write_row(draft, ["own"], "skip") + patched
     return {
         "policy.yaml": (
-            f"{_write_head(draft, 'kyverno.io/v1', 'ClusterPolicy')}{_write_rule(draft)}"
+            f"{write_classic_head(draft.name)}{_write_rule(draft)}"
             f"      mutate:\n        patchStrategicMerge:\n{text}"
         ),
-        "resources.yaml": _write_resources(given),
-        "patched.yaml": _write_resources(expected),
-        "kyverno-test.yaml": f"{_write_test_head(draft)}results:\n{rows}",
+        "resources.yaml": write_documents(given),
+        "patched.yaml": write_documents(expected),
+        "kyverno-test.yaml": f"{write_test_head(draft.name)}results:\n{rows}",
     }
 
 

@@ -51,6 +51,15 @@ spec: {containers: [{name: a, image: "quay.io/a"}]}
 """
 
 
+def test_what_is_told_of_a_resource_does_not_depend_on_others(explain, tmp_path: Path):
+    _, together, _ = explain()
+    parts = []
+    for pod in PODS.split("---"):
+        (tmp_path / "pods.yaml").write_text(pod)
+        parts.append(explain()[1])
+    assert "".join(parts).replace("\n\n", "\n") == together.replace("\n\n", "\n")
+
+
 @pytest.fixture
 def explain(capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
