@@ -35,7 +35,7 @@ def read_examples() -> dict[str, dict[str, str]]:
 
 def complete(part: str) -> str:
     """A whole document, as the part of it stands on the page."""
-    if part.lstrip("\n").startswith("apiVersion:"):
+    if part.lstrip("\n").startswith(("apiVersion:", "kind:")):
         return part
     if part.startswith("\n"):
         part = part[1:]
@@ -57,6 +57,8 @@ def _add_rule(part: str) -> str:
 def render(check: LintCheck, example: dict[str, str]) -> str:
     """The page of one check."""
     lines = [f"# {check.code}: {check.name}", "", f"{check.summary} ({check.severity})", ""]
+    if check.opt_in:
+        lines += [f"Only where it is asked for: `--select ALL,{check.code}`.", ""]
     if "why" in example:
         lines += [example["why"], ""]
     for field, title in (("wrong", "What it finds"), ("right", "What is right")):

@@ -18,6 +18,8 @@ class LintCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     severity: Severity
     summary: str
+    # Only those who name it are told.
+    opt_in: bool = False
 
 
 def _read_checks() -> Mapping[str, LintCheck]:

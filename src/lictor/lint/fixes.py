@@ -11,6 +11,9 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lictor.lang.pattern.anchor import parse_anchor
 from lictor.lint.documents import LintFile, LintObject, list_objects
+from lictor.lint.entry_moves import move_entries, says_the_same
+from lictor.lint.key_order import CHECK as UNSORTED
+from lictor.lint.key_order import find_order, sort_keys
 from lictor.lint.text_edits import (
     TextEdit,
     YamlText,
@@ -103,6 +106,8 @@ class _Fixer:
             return None
         if finding.check == "deprecated":
             return _replace_deprecated(document, item, finding)
+        if finding.check == UNSORTED:
+            return _sort_keys(document, item, finding)
         return _follow_suggestion(document, finding, self._text)
 
     def _find_item(self, finding: Finding) -> LintObject | None:
@@ -265,6 +270,22 @@ _SPEC_FIELDS: dict[str, Callable[[_SpecEntry], list[TextEdit] | None]] = {
     "mutateExistingOnPolicyUpdate": _move_switch("mutate"),
     "schemaValidation": _take_out,
 }
+
+
+# --- the order of keys
+
+
+def _sort_keys(document: YamlText, item: LintObject, finding: Finding) -> Fix | None:
+    path = finding.path[:-1]
+    mapping = find_value(document.root, path)
+    if not isinstance(mapping, MappingNode):
+        return None
+    keys = [str(key.value) for key, _ in mapping.value]
+    wanted = find_order(path[len(item.prefix) :], dict.fromkeys(keys))
+    edit = move_entries(document, mapping, sort_keys(keys, wanted))
+    if edit is None or not says_the_same(document.text, edit):
+        return None
+    return Fix("sort the keys", (edit,))
 
 
 # --- guesses

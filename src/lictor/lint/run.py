@@ -20,6 +20,7 @@ from lictor.lint.documents import (
 )
 from lictor.lint.documents_by_kind import LintContext, lint_document
 from lictor.lint.exceptions import KnownRules
+from lictor.lint.key_order import check_order
 from lictor.lint.policy_conflicts import find_conflicts
 from lictor.lint.render import LintReport
 from lictor.lint.schema_kinds import KnownSchemas
@@ -99,6 +100,7 @@ class _Linter(msgspec.Struct):
         findings = [*file.findings, *check_duplicates(file)]
         for item in list_objects(file):
             findings.extend(self._lint_object(item))
+            findings.extend(check_order(item))
         findings.extend(self.conflicts.get(file.source, ()))
         findings = drop_ignored(file, findings)
         findings.sort(key=lambda finding: (finding.location.line, finding.location.column))

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import UsageError
-from lictor.lint.catalog import CHECKS, flag
+from lictor.lint.catalog import CHECKS, LintCheck, flag
 from lictor.lint.documents import LintFile
 from lictor.model.finding import Finding, Location
 
@@ -62,17 +62,20 @@ def _expand(names: Sequence[str]) -> frozenset[str]:
     for name in names:
         word = name.strip()
         if word.upper() == ALL:
-            found.update(CHECKS)
+            found.update(name for name, check in CHECKS.items() if not check.opt_in)
             continue
-        matching = {
-            check.name
-            for check in CHECKS.values()
-            if check.name == word or (len(word) > 2 and check.code.startswith(word.upper()))
-        }
+        matching = {check.name for check in CHECKS.values() if _is_meant(check, word)}
         if not matching:
             raise UsageError(describe_unknown(word))
         found |= matching
     return frozenset(found)
+
+
+def _is_meant(check: LintCheck, word: str) -> bool:
+    if word == check.name or word.upper() == check.code:
+        return True
+    # What is opt-in must be named in full.
+    return not check.opt_in and len(word) > 2 and check.code.startswith(word.upper())
 
 
 def describe_unknown(word: str) -> str:
