@@ -48,23 +48,25 @@ def find_port() -> int:
 class RayCluster:
     """A cluster of one machine, with two workers."""
 
-    def __init__(self, address: str, folder: str, environment: dict[str, str]) -> None:
+    def __init__(self, address: str, head: int, environment: dict[str, str]) -> None:
         self.address = address
-        self.folder = folder
+        self.head = head
         self.environment = environment
 
     def list_workers(self) -> list[int]:
         """The processes that judge now."""
         found = subprocess.run(
-            ["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
+            ["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
         )
         rows = [line.split(None, 2) for line in found.stdout.splitlines()[1:]]
-        raylets = {pid for pid, _, args in rows if "/raylet " in args and self.folder in args}
-        return [
-            int(pid)
-            for pid, parent, args in rows
-            if parent in raylets and "_JudgeActor.judge" in args
-        ]
+        parents = {int(pid): int(parent) for pid, parent, _ in rows}
+        judging = [int(pid) for pid, _, name in rows if "_JudgeActor.judge" in name]
+        return [worker for worker in judging if self._holds(worker, parents)]
+
+    def _holds(self, process: int, parents: dict[int, int]) -> bool:
+        while process and process != self.head:
+            process = parents.get(process, 0)
+        return process == self.head
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +91,7 @@ def cluster(ray_program: str) -> Iterator[RayCluster]:
     )  # fmt: skip
     try:
         wait_for_port(port, head)
-        yield RayCluster(f"ray://127.0.0.1:{port}", folder, environment)
+        yield RayCluster(f"ray://127.0.0.1:{port}", head.pid, environment)
     finally:
         head.terminate()
         head.wait(60)

@@ -157,6 +157,7 @@ def test_http(cluster, inputs):
         _, _, missing = by_cluster(cluster, inputs, "-r", url.replace("pods", "none"))
     finally:
         server.shutdown()
+        server.server_close()
     assert (code, out) == (1, apply(inputs, "-r", "pods.yaml")[1])
     assert "secret" not in out + err + missing
     assert "could not be fetched" in missing

@@ -31,7 +31,7 @@ _CHUNK = 25
 _WAITING_CHUNK = 256
 _WAITING_THREADS = 64
 # Resources are trees without cycles: looking for garbage more often finds nothing.
-_COLLECT_AFTER = 100_000
+COLLECT_AFTER = 100_000
 
 
 class DocumentResult(msgspec.Struct, frozen=True):
@@ -119,11 +119,15 @@ class ApplyRun:
 
     def run(self) -> Iterator[DocumentResult]:
         """Judge every document, in order; memory does not grow with their number."""
+        gc.freeze()
+        gc.set_threshold(COLLECT_AFTER)
+        return self.judge_all()
+
+    def judge_all(self) -> Iterator[DocumentResult]:
+        """The same for a process that judges much else later: its garbage is not kept."""
         waits = self._asks_registries()
         chunks = list(_group_shards(self.inputs.shards, _WAITING_CHUNK if waits else _CHUNK))
         processes = choose_processes(self.count, self._plan.processes)
-        gc.freeze()
-        gc.set_threshold(_COLLECT_AFTER)
         judge = self._judge_on_threads if waits else self.judge_shards
         for answers in map_chunks(judge, chunks, processes):
             yield from answers

@@ -151,3 +151,13 @@ def test_a_further_file_that_is_missing_is_told_and_a_first_one_an_error(tmp_pat
     assert "missing.yaml" in told[0]
     with pytest.raises(LoadError):
         list(list_inputs(["missing.yaml"], told.append))
+
+
+def test_a_url_that_cannot_be_fetched_is_told_without_its_signature():
+    # Port 9 of loopback: nobody listens there.
+    (file,) = list_inputs(["http://who:secret@127.0.0.1:9/a.yaml?signature=hidden"])
+    with pytest.raises(LoadError) as error:
+        list(open_file(file))
+    assert "secret" not in str(error.value)
+    assert "hidden" not in str(error.value)
+    assert error.value.where == "http://127.0.0.1:9/a.yaml"

@@ -202,6 +202,19 @@ def test_what_to_install_where_ray_is_missing(fleet, capsys, monkeypatch):
     assert (code, "pip install 'lictor[ray]'" in err) == (1, True)
 
 
+def test_garbage_of_a_task_is_not_kept_for_ever(fleet, capsys, monkeypatch):
+    # What is frozen is never looked at again: once for each task, and workers would only grow.
+    frozen = []
+    monkeypatch.setattr("gc.freeze", lambda: frozen.append(1))
+    monkeypatch.setattr("lictor.offline.fleet.run._TASK_BYTES", 200)
+    apply(capsys, "-r", "snapshots", *CLUSTERS, "--parallel", "1")
+    few = len(frozen)
+    for number in range(5):
+        (fleet / "snapshots" / "east" / f"more-{number}.yaml").write_text(pod("x") + pod("y"))
+    apply(capsys, "-r", "snapshots", *CLUSTERS, "--parallel", "1")
+    assert len(frozen) == 2 * few
+
+
 class DyingWorkers:
     """Does what Ray's workers do, in this process; one of three tasks kills its worker."""
 

@@ -173,7 +173,11 @@ def _ask(shown: str, address: str, question: Callable[[], Answer]) -> Answer:
 
 
 def _describe_fault(error: Exception, address: str) -> str:
-    text = f"could not be read ({type(error).__name__}: {error})"
+    return hide_secrets(f"could not be read ({type(error).__name__}: {error})", address)
+
+
+def hide_secrets(text: str, address: str) -> str:
+    """A message without the credentials of an address."""
     secrets = [*re.findall(r"://([^/@]*)@", address), *address.partition("?")[2:]]
     for secret in filter(None, secrets):
         text = text.replace(secret, "...")

@@ -3,6 +3,7 @@
 Judging is `ApplyRun`'s, as in a run on one machine.
 """
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -13,7 +14,7 @@ from lictor.engine import Engine
 from lictor.errors import LictorError
 from lictor.model.metadata import PolicyRecord
 from lictor.offline.apply_outputs import OutputOptions
-from lictor.offline.apply_run import ApplyPlan, ApplyRun, DocumentResult
+from lictor.offline.apply_run import COLLECT_AFTER, ApplyPlan, ApplyRun, DocumentResult
 from lictor.offline.fleet.addresses import InputFile
 from lictor.offline.fleet.stored_inputs import StoredInput, open_file
 from lictor.offline.input_files import read_definitions, read_namespace_labels
@@ -159,6 +160,8 @@ class FleetJudge:
     """Does tasks; made once in each worker."""
 
     def __init__(self, job: FleetJob) -> None:
+        # Not frozen, as a run on one machine is: the garbage of one task would stay for all others.
+        gc.set_threshold(COLLECT_AFTER)
         self._job = job
         self._judged = ClusterResources()
         self._facts: ClusterFacts | None = None
@@ -194,7 +197,7 @@ class FleetJudge:
         """Judge parts of files; errors are told in the answer, with what came before them."""
         results: list[DocumentResult] = []
         try:
-            for result in self._begin(open_parts(parts), facts).run():
+            for result in self._begin(open_parts(parts), facts).judge_all():
                 results.append(result)
         except LictorError as error:
             return FleetAnswer(results=tuple(results), problem=str(error))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lictor.errors import LoadError
 from lictor.offline.archives import unpack
-from lictor.offline.fleet.addresses import InputFile, is_address, read_stored
+from lictor.offline.fleet.addresses import InputFile, hide_secrets, is_address, read_stored
 from lictor.offline.inputs import FileInput, Input, KeptInput, open_input
 from lictor.offline.sources import fetch_url, is_url
 
@@ -81,9 +81,17 @@ def open_file(file: InputFile) -> Iterator[Input]:
     return unpack(_open(file), keep=False)
 
 
+def _fetch(file: InputFile) -> Input:
+    try:
+        return KeptInput(file.name, fetch_url(file.address).content)
+    except LoadError as error:
+        # The address may be a signed link: whoever holds it may read.
+        raise LoadError(hide_secrets(error.message, file.address), where=file.name) from None
+
+
 def _open(file: InputFile) -> Input:
     if is_url(file.address):
-        return KeptInput(file.name, fetch_url(file.address).content)
+        return _fetch(file)
     if is_address(file.address):
         if file.size is None:
             raise LoadError("its store does not say how large it is", where=file.name)
