@@ -77,6 +77,21 @@ class Engine:
         """What the rules that can concern a request need beside it."""
         return self._find_plan(request).choose(request).needs
 
+    def find_known_needs(self, request: Request) -> Needs | None:
+        """The same, or None where what can concern the request is not compiled yet."""
+        plan = self._plans.get((request.kind, request.subresource, request.operation))
+        return None if plan is None else plan.find_known_needs(request)
+
+    def prepare(self, request: Request) -> None:
+        """Compile what can concern a request; another thread may do that."""
+        self._find_plan(request).choose(request)
+
+    def prepare_like(self, before: "Engine") -> None:
+        """Compile what was asked of the engine whose place this one takes."""
+        for key, plan in tuple(before._plans.items()):  # noqa: SLF001  (of its own class)
+            self._plans[key] = self._index.make_plan(*key)
+            self._plans[key].open_like(plan)
+
     def meets_policies_of(self, namespace: str, request: Request) -> bool:
         """Can policies that were written in a namespace concern a request?"""
         return self._find_plan(request).has_policies_of(namespace)

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from hashlib import blake2b
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.cluster.compile_trial import Job, TrialResult, Trials
 from lictor.errors import CompileError, NotYetError
-from lictor.model.program import Program
+from lictor.model.program import Check, DeferredCheck, Program
 
 # What is compiled, by which process, since when. An entry stays where its process dies.
 _ENTRY = struct.Struct("<16sQd")
@@ -212,7 +213,7 @@ class PolicyCompiler:
             return _refuse(task, f"this should not have happened ({type(error).__name__})", pause)
         finally:
             sys.setswitchinterval(usual)
-        return CompiledPolicy(task.mark, made)
+        return CompiledPolicy(task.mark, tuple(_note_later(each, task.identity) for each in made))
 
     def _wait_for(self, task: CompileTask, error: NotYetError, heard: int) -> CompiledPolicy:
         """`heard`: the news before it was compiled; what came meanwhile is worth another try."""
@@ -225,14 +226,40 @@ class PolicyCompiler:
         """Compile a policy again, though it stays the same: what it lacks may be there by then."""
         if uid in self.made:
             again = time.monotonic() + seconds
-            self.made[uid] = msgspec.structs.replace(self.made[uid], retry_at=again)
+            self.made[uid] = replace(self.made[uid], retry_at=again)
 
     def stop_waiting(self) -> None:
         """What policies wait for may have come: they are worth another try now."""
         self._news += 1
         for uid, made in self.made.items():
             if made.is_waiting:
-                self.made[uid] = msgspec.structs.replace(made, retry_at=0.0)
+                self.made[uid] = replace(made, retry_at=0.0)
+
+
+def _note_later(program: Program, identity: str) -> Program:
+    """The same program; also while it compiles the rest, the ledger tells that."""
+    return replace(
+        program,
+        rules=tuple(
+            replace(
+                rule,
+                check=_note_check(rule.check, identity),
+                applies=rule.applies and _note_check(rule.applies, identity),
+            )
+            for rule in program.rules
+        ),
+    )
+
+
+def _note_check(check: Check, identity: str) -> Check:
+    if not isinstance(check, DeferredCheck):
+        return check
+
+    def compile_check() -> Check:
+        with LEDGER.compiling(identity):
+            return check.resolve()
+
+    return DeferredCheck(compile_check)
 
 
 async def _wait_for_turn(identity: str) -> None:

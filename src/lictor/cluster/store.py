@@ -361,6 +361,7 @@ class PolicyStore:
             http_limits=self._http_limits,
             image_outcomes=self._image_outcomes,
             modules=modules or NoModules(),
+            is_lazy=True,
         )
         if modules is not None:
             self._prepare_modules(policy.uid, made, modules)

@@ -123,7 +123,7 @@ class Plan:
         self._steps: dict[int, Step | None] = {}
         # Where no text bounds a part, it is always asked.
         self._always: list[_Part] = []
-        axes = {name: _Axis(read) for name, read in _READERS.items()}
+        axes = {name: _Axis(name, read) for name, read in _READERS.items()}
         for part in parts:
             found = _find_axis(part, is_namespace=requests.kind.kind == "Namespace")
             if found is None:
@@ -140,6 +140,22 @@ class Plan:
             return self._everything
         key = tuple([axis.locate(request) for axis in self._axes])
         return self._choices.get(key) or self._make_choice(key)
+
+    def find_known_needs(self, request: Request) -> Needs | None:
+        """What the rules need that can concern the request; None where not all are compiled."""
+        if self._axes and request.object is None and request.old_object is None:
+            known = self.__dict__.get("_everything")
+        else:
+            known = self._choices.get(tuple([axis.locate(request) for axis in self._axes]))
+        return None if known is None else known.needs
+
+    def open_like(self, before: "Plan") -> None:
+        """Compile what was asked of another plan for the same requests, so that nobody waits."""
+        if "_everything" in before.__dict__:
+            self.__dict__["_everything"] = self._open_all(self._parts)
+        for key in tuple(before._choices):  # noqa: SLF001  (of its own class)
+            known = {axis.name: text for axis, text in zip(before._axes, key, strict=True)}  # noqa: SLF001
+            self._make_choice(tuple([axis.find(known.get(axis.name)) for axis in self._axes]))
 
     def choose_rest(self, request: Request, last: Step) -> tuple[Step, ...]:
         """What comes after a step, for a request that this step has changed."""
@@ -214,7 +230,8 @@ def _resolve(rule: CompiledRule) -> CompiledRule:
 class _Axis:
     """Parts by the texts of which one must be what a request says in one place."""
 
-    def __init__(self, read: Callable[[Request], str]) -> None:
+    def __init__(self, name: str, read: Callable[[Request], str]) -> None:
+        self.name = name
         self._read = read
         self.by_text: dict[str, list[_Part]] = {}
 
@@ -225,6 +242,10 @@ class _Axis:
     def locate(self, request: Request) -> str | None:
         """What the request says, where a rule asks for that."""
         text = self._read(request)
+        return text if text in self.by_text else None
+
+    def find(self, text: str | None) -> str | None:
+        """The text, where a rule asks for it."""
         return text if text in self.by_text else None
 
 

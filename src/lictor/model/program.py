@@ -1,5 +1,6 @@
 """What `compile` makes and `engine` runs: policies turned into closures."""
 
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from enum import Flag, IntEnum
@@ -71,6 +72,9 @@ Select: TypeAlias = Callable[[GroupVersionKind, str, Operation], Matcher | None]
 Check: TypeAlias = Callable[[Case], tuple[Result, ...]]
 
 
+_compiling = threading.RLock()
+
+
 class DeferredCheck:
     """A check that is compiled when a request of its kind comes for the first time."""
 
@@ -82,7 +86,10 @@ class DeferredCheck:
 
     def resolve(self) -> Check:
         if self._made is None:
-            self._made = self._compile()
+            # Rules of one policy share what they are compiled with.
+            with _compiling:
+                if self._made is None:
+                    self._made = self._compile()
         return self._made
 
     def __call__(self, case: Case) -> tuple[Result, ...]:

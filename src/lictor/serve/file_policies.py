@@ -91,7 +91,7 @@ class FilePolicies:
         record = policy.record
         if record is None:
             return ()
-        return compile_documents((record, *self._exceptions), lookups=self.guard)
+        return compile_documents((record, *self._exceptions), lookups=self.guard, is_lazy=True)
 
 
 def _load(paths: Iterable[Path]) -> Loaded:

@@ -7,7 +7,7 @@ import asyncio
 import gc
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -19,7 +19,7 @@ from lictor.cluster.stored_policy import StoredPolicy
 from lictor.engine import Engine
 from lictor.families.registry import resolve
 from lictor.kubernetes.resource_names import ResourceNames
-from lictor.model.program import CompiledRule, Needs, Phase, Program
+from lictor.model.program import Check, CompiledRule, DeferredCheck, Needs, Phase, Program
 from lictor.model.result import Action, PolicyRef
 from lictor.report.admission_response import AnswerOptions, AnswerStyle
 from lictor.serve.counters import Counters
@@ -126,13 +126,15 @@ class PolicySets:
         try:
             # A forger's paths stand for no policies: nothing is built for them before they ask.
             asked = [path for path, known in self.by_path.items() if known.has_policies]
-            made, effort = await asyncio.to_thread(self._build_paths, asked)
+            made, effort = await asyncio.to_thread(self._build_paths, asked, self.by_path)
         finally:
             sys.setswitchinterval(usual)
         self.by_path = made
         return effort
 
-    def _build_paths(self, asked: Iterable[str]) -> tuple[dict[str, PolicySet], float]:
+    def _build_paths(
+        self, asked: Iterable[str], before: Mapping[str, PolicySet]
+    ) -> tuple[dict[str, PolicySet], float]:
         """The sets of the paths that were asked, and of those that the policies are served on."""
         began = time.thread_time()
         policies = self._store.policies
@@ -142,6 +144,8 @@ class PolicySets:
             route = read_path(path)
             if isinstance(route, WebhookRoute) and len(made) < _MAX_POLICY_SETS:
                 made[path] = self._build(route, policies)
+                if path in before:
+                    _prepare_like(made[path], before[path])
         return made, time.thread_time() - began
 
     def _note_change(self) -> None:
@@ -215,8 +219,37 @@ class PolicySets:
         )
 
     def _instrument(self, program: Program, metric: RuleMetric) -> Program:
-        instrumented = instrument_rules(program, metric)
-        return trace_rules(instrumented) if self._flags.enable_tracing else instrumented
+        rules = (self._instrument_rule(program, rule, metric) for rule in program.rules)
+        return replace(program, rules=tuple(rules))
+
+    def _instrument_rule(
+        self, program: Program, rule: CompiledRule, metric: RuleMetric
+    ) -> CompiledRule:
+        check = rule.check
+        if not isinstance(check, DeferredCheck):
+            return self._instrument_check(program, rule, metric)
+
+        def instrument_later() -> Check:
+            compiled = replace(rule, check=check.resolve())
+            return self._instrument_check(program, compiled, metric).check
+
+        return replace(rule, check=DeferredCheck(instrument_later))
+
+    def _instrument_check(
+        self, program: Program, rule: CompiledRule, metric: RuleMetric
+    ) -> CompiledRule:
+        alone = instrument_rules(replace(program, rules=(rule,)), metric)
+        if self._flags.enable_tracing:
+            alone = trace_rules(alone)
+        [instrumented] = alone.rules
+        return instrumented
+
+
+def _prepare_like(new: PolicySet, before: PolicySet) -> None:
+    """What was asked before is compiled before it is asked again."""
+    new.blocking.prepare_like(before.blocking)
+    new.audit.prepare_like(before.audit)
+    new.triggered.prepare_like(before.triggered)
 
 
 class _SplitRules(msgspec.Struct, frozen=True):

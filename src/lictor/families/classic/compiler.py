@@ -6,7 +6,7 @@ import msgspec
 
 from lictor.compile.context import CompileContext
 from lictor.compile.needs import find_rule_needs
-from lictor.errors import CompileError, LictorError
+from lictor.errors import CompileError, DeadlineError, LictorError
 from lictor.evaluate.conditions import compile_conditions
 from lictor.evaluate.context import compile_context
 from lictor.evaluate.guard import Exempt, RuleGuard, allow_existing, compile_exceptions, guard
@@ -142,14 +142,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
     def _applies(self, kind: RuleType) -> Check:
         """Everything that stands before the rule's body, without the body."""
-        made: list[Check] = []
-
-        def applies(case: Case) -> tuple[Result, ...]:
-            if not made:
-                made.append(self._check(kind, _pass))
-            return made[0](case)
-
-        return applies
+        return self._compile_later(kind, _pass)
 
     def _bodies(self) -> Iterator[tuple[Phase, RuleType, Callable[[RuleContext], Check]]]:
         rule = self.rule
@@ -168,14 +161,16 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             yield Phase.GENERATE, RuleType.GENERATION, lambda s: _generate(generate, s)
 
     def _check(self, kind: RuleType, build: Callable[[RuleContext], Check]) -> Check:
-        if not self.context.is_lazy:
-            return self._compile_check(kind, build)
+        if self.context.is_lazy:
+            return self._compile_later(kind, build)
+        return self._compile_check(kind, build)
 
-        def compile_later() -> Check:
+    def _compile_later(self, kind: RuleType, build: Callable[[RuleContext], Check]) -> Check:
+        def compile_check() -> Check:
             self.context.expressions.begin_policy()
             return self._compile_check(kind, build)
 
-        return DeferredCheck(compile_later)
+        return DeferredCheck(compile_check)
 
     def _compile_check(self, kind: RuleType, build: Callable[[RuleContext], Check]) -> Check:
         setting = self._setting(kind)
@@ -184,6 +179,9 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             if kind is RuleType.VALIDATION:
                 check = self._relax(check, setting)
             check = self._guard_conditions(check)
+        except DeadlineError:
+            # Whoever waits for it has no more time; that says nothing about the rule.
+            raise
         except LictorError as error:
             check = _failing(error)
         return self._only_named_images(check) if kind is RuleType.IMAGE_VERIFY else check
