@@ -171,7 +171,8 @@ class Plan:
     def has_policies_of(self, namespace: str) -> bool:
         """Can policies that were written in a namespace concern such a request?"""
         parts = self._by_namespace.get(namespace, ()) if namespace else ()
-        return any(self._open(part) is not None for part in parts)
+        requests = astuple(self._requests)
+        return any(rule.select(*requests) is not None for part in parts for rule in part.rules)
 
     def _make_choice(self, key: tuple[str | None, ...]) -> Choice:
         if len(self._choices) >= _MAX_CHOICES:

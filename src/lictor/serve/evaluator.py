@@ -125,6 +125,7 @@ class Evaluator:
         self._alarm = alarm
         self._lookups = _ThreadLane("judge", threads, _QUICK_THREAD_SECONDS)
         self._images = _ThreadLane("images", _IMAGE_THREADS, _IMAGE_THREAD_SECONDS)
+        self._compiling = ThreadPoolExecutor(1, thread_name_prefix="compile")
         self._turns = cycle(range(_TURNS))
         # Classes of requests in which a rule took for ever, and until when that counts.
         self._slow: dict[RequestClass, float] = {}
@@ -151,10 +152,11 @@ class Evaluator:
     def evaluate_here(
         self, engine: Engine, request: Request, deadline: float, *, size: int = 0
     ) -> Verdict | None:
-        """The same on this thread; None where a rule has to wait for others, see below."""
+        """The same on this thread; None where a rule has to wait for others, or to be compiled."""
         if self._hands_over:
             self._refuse_slow(engine, request, size)
-        if engine.find_needs(request) & Needs.LOOKUPS:
+        needs = engine.find_known_needs(request)
+        if needs is None or needs & Needs.LOOKUPS:
             return None
         evaluate = self._evaluate_within if self._hands_over else self._evaluate_patiently
         verdict = evaluate(engine, request, deadline)
@@ -163,7 +165,12 @@ class Evaluator:
     async def evaluate_on_thread(
         self, engine: Engine, request: Request, deadline: float
     ) -> Verdict:
-        """The same on another thread, for rules that wait for answers from outside."""
+        """The same for rules that wait for answers from outside, or nobody has asked yet."""
+        if engine.find_known_needs(request) is None:
+            await self._prepare(engine, request, deadline)
+            verdict = self.evaluate_here(engine, request, deadline)
+            if verdict is not None:
+                return verdict
         needs = engine.find_needs(request)
         try:
             return await self._evaluate_on_thread(engine, request, deadline, needs)
@@ -172,6 +179,17 @@ class Evaluator:
                 raise
             self._note_handed(_classify(request))
             raise SlowRequestError(str(error)) from error
+
+    async def _prepare(self, engine: Engine, request: Request, deadline: float) -> None:
+        """Compile what the request asks first, not on the thread that answers everyone."""
+        loop = asyncio.get_running_loop()
+        compiling = loop.run_in_executor(self._compiling, engine.prepare, request)
+        try:
+            # It is of use to others even where this request gives up.
+            async with asyncio.timeout(max(deadline - time.monotonic(), 0.0)):
+                await asyncio.shield(compiling)
+        except TimeoutError:
+            raise DeadlineError("no time left to compile the policies") from None
 
     def _evaluate_patiently(self, engine: Engine, request: Request, deadline: float) -> Verdict:
         key = (request.kind, request.subresource, request.operation)
@@ -265,6 +283,7 @@ class Evaluator:
     def close(self) -> None:
         for lane in (self._lookups, self._images):
             lane.pool.shutdown(wait=False, cancel_futures=True)
+        self._compiling.shutdown(wait=False, cancel_futures=True)
 
 
 def _make_room(noted: "dict[Any, float]") -> None:

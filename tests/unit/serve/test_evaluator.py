@@ -13,7 +13,16 @@ from serving import Bench, make_policy, make_review, require_label, write_polici
 from lictor.assembly import compile_documents
 from lictor.engine import Engine
 from lictor.errors import DeadlineError, LookupFailedError, SlowRequestError
-from lictor.model.program import Case, CompiledRule, Needs, Phase, Program
+from lictor.model.program import (
+    Bounds,
+    Case,
+    Check,
+    CompiledRule,
+    DeferredCheck,
+    Needs,
+    Phase,
+    Program,
+)
 from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status
 from lictor.ports import DEFAULT_ACCESS, NoLookups, RegistryAccess
@@ -245,3 +254,53 @@ def test_a_rule_that_takes_for_ever_is_interrupted(
     else:
         assert [result.status for result in verdict.results] == [Status.ERROR]
     assert time.monotonic() - began < 5
+
+
+def _make_deferred(name: str, namespace: str, threads: list[str]) -> Program:
+    """A policy about Pods of one namespace that notes which thread compiles it."""
+    policy = PolicyRef(name)
+
+    def compile_check() -> Check:
+        threads.append(threading.current_thread().name)
+        return lambda _: (Result(policy, "r", RuleType.VALIDATION, Status.PASS),)
+
+    rule = CompiledRule(
+        "r",
+        Phase.VALIDATE,
+        lambda kind, *_: (lambda request: True) if kind.kind == "Pod" else None,
+        DeferredCheck(compile_check),
+        bounds=Bounds(namespaces=frozenset((namespace,))),
+    )
+    return Program(policy, (rule,))
+
+
+def test_rules_are_compiled_once_and_not_on_the_thread_that_answers() -> None:
+    threads: list[str] = []
+    engine = Engine([_make_deferred(f"p-{name}", name, threads) for name in ("a", "b")])
+    pod = Request.of({**POD, "metadata": {"name": "web", "namespace": "a"}})
+
+    async def ask() -> list[str]:
+        evaluator = Evaluator()
+        verdicts = [await evaluator.evaluate(engine, pod, time.monotonic() + 10) for _ in range(2)]
+        evaluator.close()
+        return [result.policy.name for verdict in verdicts for result in verdict.results]
+
+    assert asyncio.run(ask()) == ["p-a", "p-a"]
+    # Nobody has asked for those of the other namespace.
+    assert [name.partition("_")[0] for name in threads] == ["compile"]
+
+
+def test_a_new_engine_has_compiled_what_was_asked_of_the_one_before() -> None:
+    threads: list[str] = []
+    before = Engine([_make_deferred("old", "a", threads)])
+    pods = {
+        name: Request.of({**POD, "metadata": {"name": "w", "namespace": name}}) for name in "ab"
+    }
+    before.prepare(pods["a"])
+    new = [_make_deferred(f"new-{name}", name, threads) for name in "ab"]
+    engine = Engine(new)
+    assert engine.find_known_needs(pods["a"]) is None
+    engine.prepare_like(before)
+    assert engine.find_known_needs(pods["a"]) is Needs.NOTHING
+    assert engine.find_known_needs(pods["b"]) is None
+    assert len(threads) == 2
