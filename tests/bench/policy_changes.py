@@ -227,6 +227,18 @@ def _change(client: httpx.Client, witnesses: Witnesses, version: int) -> float:
     return delay
 
 
+def wait_for_rest(cluster: EmbeddedCluster, seconds: float = 600) -> None:
+    """Until the status of every policy is written, and what follows from it is over."""
+    deadline = time.monotonic() + seconds
+    with cluster.connect() as client:
+        while time.monotonic() < deadline:
+            listed = client.get("/apis/kyverno.io/v1/clusterpolicies").json()["items"]
+            time.sleep(5)
+            if all((each.get("status") or {}).get("conditions") for each in listed):
+                return
+    raise TimeoutError("the cluster does not come to rest")
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Fill the cluster, start the server, measure."""
     bench = arguments.shared / "bench"
@@ -256,7 +268,7 @@ def _measure(
     replica = installation.start_replica(wait=False)
     installation.wait_ready(replica, 600)
     print(f"  ready after {time.monotonic() - began:.1f} s, {read_cpu(replica):.1f} CPU-s")
-    time.sleep(5)
+    wait_for_rest(cluster)
     measure_load(replica, review, 2000, 0)
     before = read_cpu(replica)
     found = measure_load(replica, review, arguments.requests, 0)

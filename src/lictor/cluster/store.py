@@ -119,6 +119,8 @@ class PolicyStore:
         self._programs: dict[str, tuple[str, tuple[Program, ...]]] = {}
         self._listeners: list[Callable[[], None]] = []
         self._wake = asyncio.Event()
+        # Another number when other programs are to be asked; not where only statuses changed.
+        self.revision = 0
         self._stale: bool = True
         self._listed: tuple[StoredPolicy, ...] = ()
         self._excepted: Exceptions | None = None
@@ -226,14 +228,15 @@ class PolicyStore:
         # A large policy takes seconds to read.
         found = await asyncio.to_thread(self._read_all, self._list_documents())
         marked = [(policy, f"{self.mark(policy)};{self._epoch}") for policy in found]
-        await compiler.prepare(
-            [
-                self._plan(policy, mark)
-                for policy, mark in marked
-                if not compiler.is_current(policy.uid, mark)
-            ]
-        )
+        tasks = [
+            self._plan(policy, mark)
+            for policy, mark in marked
+            if not compiler.is_current(policy.uid, mark)
+        ]
+        await compiler.prepare(tasks)
         live = {policy.uid for policy in found}
+        if tasks or _list_served(found) != _list_served(self._listed):
+            self.revision += 1
         compiler.keep(live)
         self._look_after_modules(compiler, live)
         self._list(found)
@@ -403,6 +406,8 @@ class PolicyStore:
         )
 
     def _note_change(self, change: Change) -> None:
+        if self._compiler is None:
+            self.revision += 1
         if change.object.get("kind") == kinds.CUSTOM_RESOURCE_DEFINITION.kind:
             # Policies that were compiled with guessed names must be compiled again.
             self._names = None
@@ -418,10 +423,10 @@ class PolicyStore:
         self._excepted = None
 
     async def _notify(self) -> None:
-        quiet = _QUIET
+        rests_until = 0.0
         while True:
             await self._wake.wait()
-            await asyncio.sleep(quiet)
+            await asyncio.sleep(max(_QUIET, rests_until - time.monotonic()))
             self._wake.clear()
             began = time.thread_time()
             if self._compiler is not None:
@@ -436,7 +441,12 @@ class PolicyStore:
             for listener in self._listeners:
                 listener()
             effort = time.thread_time() - began
-            quiet = min(max(effort / _SHARE, _QUIET), _LONGEST_QUIET)
+            rests_until = time.monotonic() + min(effort / _SHARE, _LONGEST_QUIET)
+
+
+def _list_served(policies: Iterable[StoredPolicy]) -> list[tuple[str, bool]]:
+    """What of policies says that they are asked, beside their programs."""
+    return [(policy.uid, policy.is_native) for policy in policies]
 
 
 def _notify_from_threads(listener: Callable[[], None]) -> Callable[[], None]:

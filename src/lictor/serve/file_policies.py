@@ -84,6 +84,10 @@ class FilePolicies:
             made = self._programs[id(policy)] = self._compile(policy)
         return made
 
+    @property
+    def revision(self) -> int:
+        return 0
+
     def listen(self, listener: Callable[[], None]) -> None:
         """Files are read once: there is nothing to tell."""
 

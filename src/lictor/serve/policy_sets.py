@@ -18,6 +18,7 @@ from lictor.cluster.routes import find_policies, list_routes
 from lictor.cluster.stored_policy import StoredPolicy
 from lictor.engine import Engine
 from lictor.families.registry import resolve
+from lictor.garbage import keeping_garbage
 from lictor.kubernetes.resource_names import ResourceNames
 from lictor.model.program import Check, CompiledRule, DeferredCheck, Needs, Phase, Program
 from lictor.model.result import Action, PolicyRef
@@ -36,8 +37,10 @@ _BUILDING_SHARE = 0.2
 _LONGEST_REST = 4.0
 # While sets are built, requests must not wait long for the interpreter.
 _SWITCH_SECONDS = 0.001
-# So long after the last change of a policy its closures are set aside.
+# So long after the last change of a policy its closures are set aside; and after so many seconds
+# where changes do not end.
 _QUIET = 2.0
+_LONGEST_UNREST = 10.0
 
 
 class PolicyProvider(Protocol):
@@ -48,6 +51,11 @@ class PolicyProvider(Protocol):
 
     @property
     def names(self) -> ResourceNames: ...
+
+    @property
+    def revision(self) -> int:
+        """Another number when other programs are to be asked; not where only statuses changed."""
+        ...
 
     def programs(self, policy: StoredPolicy) -> tuple[Program, ...]: ...
 
@@ -91,6 +99,7 @@ class PolicySets:
         # By path and policy: what was made of programs that are still the same.
         self._shares: dict[str, dict[tuple[str, str], _PolicyRules]] = {}
         self._changed = asyncio.Event()
+        self._revision = store.revision
         self._is_kept_warm = False
         # Has every policy been compiled once?
         self.is_warm = False
@@ -99,17 +108,24 @@ class PolicySets:
     async def keep_warm(self) -> None:
         """Build policy sets before requests ask for them; until cancelled."""
         self._is_kept_warm = True
+        since = time.monotonic()
         while True:
             self._changed.clear()
             effort = await self._build_all()
             self.is_warm = True
+            rests_until = time.monotonic() + min(effort / _BUILDING_SHARE, _LONGEST_REST)
             try:
-                await asyncio.wait_for(self._changed.wait(), _QUIET)
+                async with asyncio.timeout(_QUIET):
+                    await self._changed.wait()
             except TimeoutError:
                 self._set_aside()
                 await self._changed.wait()
+                since = time.monotonic()
+            if time.monotonic() - since > _LONGEST_UNREST:
+                self._set_aside()
+                since = time.monotonic()
             # Where hundreds of policies come one after the other, others must have their turn.
-            await asyncio.sleep(min(effort / _BUILDING_SHARE, _LONGEST_REST))
+            await asyncio.sleep(max(rests_until - time.monotonic(), 0.0))
 
     def _set_aside(self) -> None:
         """Keep the collector from walking through all compiled policies while requests wait.
@@ -137,6 +153,13 @@ class PolicySets:
     ) -> tuple[dict[str, PolicySet], float]:
         """The sets of the paths that were asked, and of those that the policies are served on."""
         began = time.thread_time()
+        with keeping_garbage():
+            made = self._build_each(asked, before)
+        return made, time.thread_time() - began
+
+    def _build_each(
+        self, asked: Iterable[str], before: Mapping[str, PolicySet]
+    ) -> dict[str, PolicySet]:
         policies = self._store.policies
         served = [route.path for route in list_routes(policies, self._flags)]
         made: dict[str, PolicySet] = {}
@@ -146,9 +169,12 @@ class PolicySets:
                 made[path] = self._build(route, policies)
                 if path in before:
                     _prepare_like(made[path], before[path])
-        return made, time.thread_time() - began
+        return made
 
     def _note_change(self) -> None:
+        if self._revision == self._store.revision:
+            return
+        self._revision = self._store.revision
         if not self._is_kept_warm:
             self.by_path.clear()
         self._changed.set()

@@ -223,6 +223,7 @@ class FixedPolicies:
         self._inner = inner
         self.policies = inner.policies
         self.names: ResourceNames = inner.names
+        self.revision = 0
         self.made = made
         self._listeners: list[Callable[[], None]] = []
 
@@ -233,5 +234,6 @@ class FixedPolicies:
         self._listeners.append(listener)
 
     def change(self) -> None:
+        self.revision += 1
         for listener in self._listeners:
             listener()

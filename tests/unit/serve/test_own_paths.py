@@ -65,6 +65,7 @@ class NoPolicies:
 
     policies = ()
     names = builtin_names()
+    revision = 0
 
     def programs(self, policy):
         return ()

@@ -225,7 +225,7 @@ def test_policies_that_did_not_change_are_not_made_anew(tmp_path: Path) -> None:
     store = write_policies(tmp_path, make_policy("p", ENFORCE), make_policy("q", AUDIT))
     policy_sets = PolicySets(store, Counters(), Flags())
     first = policy_sets.open(route)
-    policy_sets._note_change()
+    policy_sets.by_path.clear()
     second = policy_sets.open(route)
     assert second is not first
     assert [id(each) for each in second.blocking.programs] == [
@@ -238,6 +238,7 @@ class _Policies:
 
     def __init__(self, store: PolicyProvider) -> None:
         self.store = store
+        self.revision = 0
         self.tell: Callable[[], None] = lambda: None
 
     @property
@@ -278,6 +279,10 @@ def test_the_sets_of_before_answer_until_new_ones_are_there(tmp_path: Path) -> N
         first = policy_sets.by_path[route.path]
         policy_sets.open(forged)
         policies.store = write_policies(tmp_path / "b", make_policy("q", ENFORCE))
+        policies.tell()
+        # Nothing but statuses has changed.
+        assert not policy_sets._changed.is_set()
+        policies.revision += 1
         policies.tell()
         # Nobody who asks now has to wait.
         assert policy_sets.open(route) is first
