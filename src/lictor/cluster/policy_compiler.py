@@ -6,6 +6,7 @@ import mmap
 import os
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -113,6 +114,8 @@ def _is_alive(pid: int) -> bool:
 
 log = logging.getLogger(__name__)
 
+# Rules of one policy share what they are compiled with, and several threads ask them first.
+_COMPILING = threading.Lock()
 _BATCH = 16
 # For another process that compiles a policy over which one has died already.
 _TURN_SECONDS = 10.0
@@ -256,7 +259,7 @@ def _note_check(check: Check, identity: str) -> Check:
         return check
 
     def compile_check() -> Check:
-        with LEDGER.compiling(identity):
+        with _COMPILING, LEDGER.compiling(identity):
             return check.resolve()
 
     return DeferredCheck(compile_check)

@@ -1,6 +1,5 @@
 """What `compile` makes and `engine` runs: policies turned into closures."""
 
-import threading
 from collections.abc import Callable
 from datetime import datetime
 from enum import Flag, IntEnum
@@ -72,9 +71,6 @@ Select: TypeAlias = Callable[[GroupVersionKind, str, Operation], Matcher | None]
 Check: TypeAlias = Callable[[Case], tuple[Result, ...]]
 
 
-_compiling = threading.RLock()
-
-
 class DeferredCheck:
     """A check that is compiled when a request of its kind comes for the first time."""
 
@@ -86,10 +82,7 @@ class DeferredCheck:
 
     def resolve(self) -> Check:
         if self._made is None:
-            # Rules of one policy share what they are compiled with.
-            with _compiling:
-                if self._made is None:
-                    self._made = self._compile()
+            self._made = self._compile()
         return self._made
 
     def __call__(self, case: Case) -> tuple[Result, ...]:

@@ -6,6 +6,7 @@ All of this follows from the policies alone and is worked out once, until they c
 import asyncio
 import gc
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -41,6 +42,8 @@ _SWITCH_SECONDS = 0.001
 # where changes do not end.
 _QUIET = 2.0
 _LONGEST_UNREST = 10.0
+# One thread builds sets while another compiles what a request asks first.
+_COMPILING = threading.Lock()
 
 
 class PolicyProvider(Protocol):
@@ -256,7 +259,8 @@ class PolicySets:
             return self._instrument_check(program, rule, metric)
 
         def instrument_later() -> Check:
-            compiled = replace(rule, check=check.resolve())
+            with _COMPILING:
+                compiled = replace(rule, check=check.resolve())
             return self._instrument_check(program, compiled, metric).check
 
         return replace(rule, check=DeferredCheck(instrument_later))
