@@ -42,9 +42,16 @@ test-kubewarden: setup
 test-page: setup
 	@LICTOR_PAGE_TESTS=1 $(BIN)/python -m pytest -q tests/page -n 2 --dist loadfile
 
-# On a real Ray, with lictor[ray]; one line says what to install where it is missing.
-test-ray: setup
-	@LICTOR_RAY_TESTS=1 $(BIN)/python -m pytest -q tests/fleet
+# On a real Ray, with lictor[ray], in a .venv-ray of its own: the extra has its own lock.
+RAY_STAMP := .venv-ray/.stamp
+test-ray: setup $(RAY_STAMP)
+	@LICTOR_RAY_TESTS=1 .venv-ray/bin/python -m pytest -q tests/fleet
+
+$(RAY_STAMP): requirements.lock requirements-ray.lock
+	@test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
+	@.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock -r requirements-ray.lock
+	@.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(RAY_STAMP)
 
 # Images that real cosign and notation sign; the tools are built through Go modules the first time (6 minutes of CPU), and skipped in one line
 # where there is no Go.
@@ -106,6 +113,8 @@ lock:
 	@printf 'setuptools>=77\n' > build-requirements.tmp
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate \
 	    --python-version 3.11 --extra tracing --constraint requirements.lock pyproject.toml build-requirements.tmp -o requirements-run.lock
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	    --python-version 3.11 --extra ray --constraint requirements.lock pyproject.toml -o requirements-ray.lock
 	@rm -f build-requirements.tmp
 
 # IMAGE=another name. BUILDER=buildah|podman|docker. BASE=image with Python (make image-base makes one of Debian's packages). TARGET=with-shell
@@ -131,4 +140,4 @@ test-packages: setup
 	@LICTOR_PACKAGE_TESTS=1 $(BIN)/python -m pytest -q tests/packages
 
 clean:
-	@rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) .venv-ray build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -69,12 +69,17 @@ def read_lock(text: str) -> tuple[list[Locked], list[str]]:
     return entries, problems
 
 
+# Extras with a lock of their own, requirements-NAME.lock.
+_APART = frozenset(("ray",))
+
+
 def list_declared(project: str) -> Iterator[Requirement]:
     """What pyproject.toml asks for: to run, to trace, to develop, to build."""
     content = tomllib.loads(project)
+    extras = content["project"].get("optional-dependencies", {})
     groups = [
         content["project"]["dependencies"],
-        *content["project"].get("optional-dependencies", {}).values(),
+        *(needed for name, needed in extras.items() if name not in _APART),
         *content.get("dependency-groups", {}).values(),
         content["build-system"]["requires"],
     ]

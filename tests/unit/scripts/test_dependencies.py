@@ -45,6 +45,18 @@ def test_our_lock_is_complete_and_hashed() -> None:
     assert len(entries) > 40
 
 
+def test_the_lock_of_ray_is_hashed_and_goes_with_ours() -> None:
+    text = (ROOT / "requirements-ray.lock").read_text(encoding="utf-8")
+    entries, problems = check_dependencies.read_lock(text)
+    assert problems == []
+    found = {entry.name: entry.version for entry in entries}
+    assert {"ray", "pyarrow", "fsspec"} <= found.keys()
+    ours = {entry.name: entry.version for entry in check_dependencies.read_lock(_LOCK)[0]}
+    assert {name: ours[name] for name in ours.keys() & found.keys()} == {
+        name: found[name] for name in ours.keys() & found.keys()
+    }
+
+
 @pytest.mark.parametrize(
     ("taken", "told"),
     [
