@@ -32,4 +32,6 @@ def test_rows_that_need_a_compiler_are_told(comparison: Comparison) -> None:
 
 def test_listed_differences_are_differences(comparison: Comparison) -> None:
     """A row that is listed and does not differ any more is to be taken off the list."""
+    if comparison.skipped:
+        pytest.skip("some rows were left out, and others look at what those have made")
     assert comparison.stale == ()
