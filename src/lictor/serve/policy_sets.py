@@ -5,7 +5,6 @@ All of this follows from the policies alone and is worked out once, until they c
 
 import asyncio
 import gc
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,8 +35,6 @@ _MAX_POLICY_SETS = 512
 # seconds than these.
 _BUILDING_SHARE = 0.2
 _LONGEST_REST = 4.0
-# While sets are built, requests must not wait long for the interpreter.
-_SWITCH_SECONDS = 0.001
 # So long after the last change of a policy its closures are set aside; and after so many seconds
 # where changes do not end.
 _QUIET = 2.0
@@ -140,14 +137,9 @@ class PolicySets:
 
     async def _build_all(self) -> float:
         """Build the sets of all paths anew beside other work; the CPU seconds that it took."""
-        usual = sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_SECONDS)
-        try:
-            # A forger's paths stand for no policies: nothing is built for them before they ask.
-            asked = [path for path, known in self.by_path.items() if known.has_policies]
-            made, effort = await asyncio.to_thread(self._build_paths, asked, self.by_path)
-        finally:
-            sys.setswitchinterval(usual)
+        # A forger's paths stand for no policies: nothing is built for them before they ask.
+        asked = [path for path, known in self.by_path.items() if known.has_policies]
+        made, effort = await asyncio.to_thread(self._build_paths, asked, self.by_path)
         self.by_path = made
         return effort
 
