@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -90,22 +91,29 @@ def cluster(ray_program: str) -> Iterator[RayCluster]:
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        wait_for_port(port, head)
-        yield RayCluster(f"ray://127.0.0.1:{port}", head.pid, environment)
+        address = f"ray://127.0.0.1:{port}"
+        wait_for_cluster(address, port, head, environment)
+        yield RayCluster(address, head.pid, environment)
     finally:
         head.terminate()
         head.wait(60)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def wait_for_port(port: int, head: "subprocess.Popen[bytes]") -> None:
-    import time
-
+def wait_for_cluster(
+    address: str, port: int, head: "subprocess.Popen[bytes]", environment: dict[str, str]
+) -> None:
+    """The port is open before anybody can be served there."""
     deadline = time.monotonic() + START_SECONDS
+    asking = [sys.executable, "-c", f"import ray; ray.init({address!r}).disconnect()"]
     while time.monotonic() < deadline and head.poll() is None:
         with socket.socket() as probe:
             probe.settimeout(1)
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+            is_open = probe.connect_ex(("127.0.0.1", port)) == 0
+        asked = is_open and subprocess.run(
+            asking, env=environment, capture_output=True, check=False
+        )
+        if asked and not asked.returncode:
+            return
         time.sleep(0.2)
     pytest.fail("Ray did not start")

@@ -60,3 +60,39 @@ def test_what_ray_prints_does_not_get_among_results(capsys):
 )
 def test_one_line_says_why_a_worker_died(text, reason):
     assert ray_workers._describe_death(RuntimeError(text)) == reason
+
+
+class FakeRay:
+    """Refuses so many times."""
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+        self.addresses = []
+
+    def init(self, address, **_):
+        self.addresses.append(address)
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+def test_a_head_that_is_busy_is_asked_again():
+    ray = FakeRay(ConnectionAbortedError("busy"), ConnectionAbortedError("busy"))
+    ray_workers._connect(ray, "ray://head:10001", 2)
+    assert ray.addresses == ["ray://head:10001"] * 3
+
+
+@pytest.mark.parametrize(
+    ("errors", "calls"),
+    [([ConnectionError("nobody\n there")], 1), ([ConnectionAbortedError("nobody there")] * 3, 3)],
+)
+def test_a_head_that_cannot_be_reached_is_named(errors, calls):
+    ray = FakeRay(*errors)
+    with pytest.raises(WorkerError, match=r"ray://head:10001: no Ray .*\(nobody there\)"):
+        ray_workers._connect(ray, "ray://head:10001", 2)
+    assert len(ray.addresses) == calls
+
+
+def test_auto_is_the_cluster_of_this_machine():
+    ray = FakeRay()
+    ray_workers._connect(ray, "ray://auto", 2)
+    assert ray.addresses == ["auto"]

@@ -33,6 +33,7 @@ from lictor.release import VERSION
 _HERE = "auto"
 _MISSING = "--engine ray needs Ray; install it with: pip install 'lictor[ray]'"
 # Ray tells its makers what it is used for, and takes settings from `uv run`, unless told not to.
+_CONNECTION_ATTEMPTS = 3
 _AUTHENTICATION = "RAY_AUTH_MODE"
 _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
 
@@ -93,13 +94,19 @@ def _connect(ray: Any, engine: str, wanted: int) -> None:
         ray.init(address="local", num_cpus=cores, include_dashboard=False, **quiet)
         return
     address = engine if engine != RAY_ADDRESS + _HERE else _HERE
-    try:
-        ray.init(address=address, **quiet)
-    except (ConnectionError, OSError, RuntimeError, ValueError, ImportError) as error:
-        raise WorkerError(
-            f"--engine {engine}: no Ray cluster could be reached there ({_describe_death(error)}); "
-            "is it running, with the same versions of Ray and Python as here?"
-        ) from error
+    for attempt in range(_CONNECTION_ATTEMPTS):
+        try:
+            ray.init(address=address, **quiet)
+            return
+        except (ConnectionError, OSError, RuntimeError, ValueError, ImportError) as error:
+            # A head that is busy gives up on those whom it should serve; whoever asks again is.
+            is_last = attempt + 1 == _CONNECTION_ATTEMPTS
+            if isinstance(error, ConnectionAbortedError) and not is_last:
+                continue
+            raise WorkerError(
+                f"--engine {engine}: no Ray cluster could be reached there ({_join_lines(error)}); "
+                "is it running, with the same versions of Ray and Python as here?"
+            ) from error
 
 
 class RayWorkers:
@@ -167,6 +174,10 @@ class RayWorkers:
             return Died(_describe_death(error))
         self._owed[worker].popleft()
         return answer
+
+
+def _join_lines(error: Exception) -> str:
+    return " ".join(str(error).split())[:500] or type(error).__name__
 
 
 def _check_version(version: str) -> None:
