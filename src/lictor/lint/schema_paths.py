@@ -173,6 +173,8 @@ class PathTrace(msgspec.Struct):
 
 
 _NUMBERS = frozenset((int, float))
+# Variables made of variables could stand for more than anyone can look at.
+_MOST_TYPES = 32
 
 
 def _can_meet(value: object, allowed: set[type], *, is_order: bool) -> bool:
@@ -189,9 +191,12 @@ def list_elements(types: FieldTypes) -> FieldTypes:
 
 
 def unite_types(parts: Iterable[FieldTypes]) -> FieldTypes:
-    """What is one or the other; unknown where one of them is."""
+    """What is one or the other; unknown where one of them is, or where they are too many."""
     listed = list(parts)
-    return tuple(each for part in listed for each in part) if all(listed) else ()
+    if not all(listed):
+        return ()
+    united = {id(each): each for part in listed for each in part}
+    return tuple(united.values()) if len(united) <= _MOST_TYPES else ()
 
 
 def _list_of(types: FieldTypes) -> FieldTypes:
