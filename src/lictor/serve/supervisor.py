@@ -263,6 +263,8 @@ def _run_child(process: SupervisedProcess) -> None:
     """The child's whole life; it never returns into the parent's code."""
     code = 1
     try:
+        # Until it says how it ends: it has begun nothing that it would have to finish.
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
         _die_with_parent()
         os.nice(process.niceness)

@@ -82,6 +82,12 @@ def test_all_end_well_when_told() -> None:
     assert run.end() == 0
 
 
+def test_what_is_told_to_end_before_it_has_begun_ends_well() -> None:
+    run = _Run(_hang)
+    run.wait(lambda: run.slot.last_beat > 0)
+    assert run.end() == 0
+
+
 def test_what_dies_is_replaced_and_its_counts_stay() -> None:
     run = _Run(_die)
     run.wait(lambda: run.count(RESTARTS) >= 2)
