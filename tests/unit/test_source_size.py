@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "lictor"
-MOST_FILES = 900
+MOST_FILES = 920
 MOST_LINES = 172_000
 SMALL = 60
 MOST_SMALL_SINGLE_USER = 5
