@@ -21,26 +21,33 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup
 	@$(BIN)/python scripts/demo.py
 
+# Many tests start processes, kill them and wait on a clock: what fails on a busy machine gets one more try by itself, in the open.
+# $(call pytest,NAME,PATHS AND OPTIONS,HOW THEY ARE SPREAD OVER PROCESSES)
+define pytest
+$(BIN)/python -m pytest -q $(2) $(3) || { \
+	    echo "$(1): one more try for those that failed, one after the other"; \
+	    $(BIN)/python -m pytest -q $(2) --last-failed --last-failed-no-failures none; }
+endef
+
 # More processes than cores: many tests wait for others.
 test: setup
-	@$(BIN)/python -m pytest -q -n $(or $(WORKERS),4)
+	@$(call pytest,test,,-n $(or $(WORKERS),4))
 
 # On the cluster inside lictor and on a real control plane, which is built through Go modules the first time; that half is skipped in one
-# line where there is no Go. LICTOR_CLUSTER=embedded or real chooses. SLOW=1 adds tests that take minutes. These tests kill and wait on a clock:
-# what fails on a busy machine gets one more try, in the open.
-CLUSTER_TESTS = LICTOR_CLUSTER_TESTS=1 $(BIN)/python -m pytest -q tests/cluster $(if $(SLOW),,-m "not slow")
+# line where there is no Go. LICTOR_CLUSTER=embedded or real chooses. SLOW=1 adds tests that take minutes.
+test-cluster: export LICTOR_CLUSTER_TESTS = 1
 test-cluster: setup
-	@$(CLUSTER_TESTS) -n 3 --dist loadfile --no-loadscope-reorder || { \
-	    echo "test-cluster: one more try for those that failed"; \
-	    $(CLUSTER_TESTS) --last-failed --last-failed-no-failures none; }
+	@$(call pytest,test-cluster,tests/cluster $(if $(SLOW),,-m "not slow"),-n 3 --dist loadfile --no-loadscope-reorder)
 
 # Policy servers and command lines as Kubewarden has them, with guests that are built by Go the first time.
+test-kubewarden: export LICTOR_KUBEWARDEN_TESTS = 1
 test-kubewarden: setup
-	@LICTOR_KUBEWARDEN_TESTS=1 $(BIN)/python -m pytest -q tests/conformance/test_policy_server.py tests/conformance/test_kwctl.py -n 2 --dist loadfile
+	@$(call pytest,test-kubewarden,tests/conformance/test_policy_server.py tests/conformance/test_kwctl.py,-n 2 --dist loadfile)
 
 # The page in a real browser: Chromium of the system, and axe-core from npm; skipped in one line where they are missing.
+test-page: export LICTOR_PAGE_TESTS = 1
 test-page: setup
-	@LICTOR_PAGE_TESTS=1 $(BIN)/python -m pytest -q tests/page -n 2 --dist loadfile
+	@$(call pytest,test-page,tests/page,-n 2 --dist loadfile)
 
 # On a real Ray, with lictor[ray], in a .venv-ray of its own: the extra has its own lock.
 RAY_STAMP := .venv-ray/.stamp
@@ -55,8 +62,9 @@ $(RAY_STAMP): requirements.lock requirements-ray.lock
 
 # Images that real cosign and notation sign; the tools are built through Go modules the first time (6 minutes of CPU), and skipped in one line
 # where there is no Go.
+test-images: export LICTOR_IMAGE_TESTS = 1
 test-images: setup
-	@LICTOR_IMAGE_TESTS=1 $(BIN)/python -m pytest -q tests/images -n 2 --dist loadfile
+	@$(call pytest,test-images,tests/images,-n 2 --dist loadfile)
 
 check: setup
 	@$(BIN)/ruff check src tests scripts
