@@ -17,9 +17,7 @@ from lictor.offline.input_files import (
     read_resource_texts,
 )
 from lictor.offline.lookups import GivenObjects, choose_registries
-from lictor.offline.policies import (
-    load_exceptions,
-)
+from lictor.offline.policies import load_exceptions
 from lictor.offline.requests import GivenValues, RequestFactory
 from lictor.offline.resources import LazyResources, find_in_texts
 from lictor.offline.sources import read_file
@@ -80,27 +78,25 @@ def explain(  # noqa: PLR0913  (one parameter per flag)
     """
     if not resource:
         raise UsageError("give at least one resource with -r")
-    values = load_values_file(values_file) if values_file else None
     texts = tuple(read_resource_texts(resource))
     caller = load_caller(userinfo) if userinfo else None
     find = find_in_texts(texts)
-    labels = read_namespace_labels(find)
-    requests = RequestFactory(GivenValues(values, settings), caller, labels)
+    values = GivenValues(load_values_file(values_file) if values_file else None, settings)
+    requests = RequestFactory(values, caller, read_namespace_labels(find))
     policies = load_explained_policies(arguments)
     params = tuple(load_resource_files(parameter_resource))
-    registries = choose_registries(network=registry, layout=image_layout)
     given = GivenObjects(
         params=params,
         objects=params or None,
         crds=policies.crds,
-        registries=registries,
+        registries=choose_registries(network=registry, layout=image_layout),
         judged=LazyResources(find),
     )
     given = load_context(context_file, given) if context_file else given
     exceptions = (*policies.exceptions, *load_exceptions(map(read_file, exception)))
     explainer = Explainer(policies, exceptions, requests, given, names=policy)
-    told = explainer.explain_all(texts, ExplanationChoice(_warn, rule, failed))
-    click.echo(_render_json(told) if form == "json" else _render_text(told))
+    explanations = explainer.explain_all(texts, ExplanationChoice(_warn, rule, failed))
+    click.echo(_render_json(explanations) if form == "json" else _render_text(explanations))
     return 0
 
 
@@ -108,14 +104,14 @@ def _warn(text: str) -> None:
     click.echo(f"warning: {text}", err=True)
 
 
-def _render_json(told: list[Explanation]) -> bytes:
-    made = [explanation_to_json(each) for each in told]
-    return orjson.dumps(made, option=orjson.OPT_INDENT_2)
+def _render_json(explanations: list[Explanation]) -> bytes:
+    documents = [explanation_to_json(each) for each in explanations]
+    return orjson.dumps(documents, option=orjson.OPT_INDENT_2)
 
 
-def _render_text(told: list[Explanation]) -> str:
-    if not told:
+def _render_text(explanations: list[Explanation]) -> str:
+    if not explanations:
         return "nothing failed"
     # Lines are cut for people on a terminal; what reads a pipe can cut them itself.
     width = MAX_SHOWN if sys.stdout.isatty() else 0
-    return "\n\n".join("\n".join(render_explanation(each, width=width)) for each in told)
+    return "\n\n".join("\n".join(render_explanation(each, width=width)) for each in explanations)

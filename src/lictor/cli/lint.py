@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lictor.cli.cluster_options import count_noun
 from lictor.cli.color import wants_color
 from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.release import VERSION
@@ -87,7 +88,7 @@ def lint(  # noqa: PLR0913  (one for each option)
     Settings come from the nearest lictor.toml or pyproject.toml, and a line's own from a comment:
     # lictor: ignore[LIC101]
     """
-    from lictor.offline.lint_files import fix_paths, lint_paths, read_definitions, save_fixed
+    from lictor.offline.lint_files import fix_paths, lint_paths, read_definitions
     from lictor.offline.lint_settings import choose_start, combine, find_lint_settings
 
     settings = find_lint_settings(choose_start(arguments))
@@ -95,15 +96,11 @@ def lint(  # noqa: PLR0913  (one for each option)
     definitions = read_definitions((*settings.crds, *crds))
     if cluster or kubeconfig or context:
         definitions += _ask_cluster(kubeconfig, context, is_asked=cluster)
-    if diff:
-        _, fixed = fix_paths(arguments, selection, definitions, unsafe=unsafe_fixes)
-        return _show_differences(fixed)
-    if fix:
+    if diff or fix:
         report, fixed = fix_paths(arguments, selection, definitions, unsafe=unsafe_fixes)
-        save_fixed(fixed)
-        click.echo(
-            f"{len(fixed)} files put right" if len(fixed) != 1 else "1 file put right", err=True
-        )
+        if diff:
+            return _show_differences(fixed)
+        _save(fixed)
     else:
         report = lint_paths(arguments, selection, definitions)
     _print_report(report, form, statistics=statistics)
@@ -129,6 +126,13 @@ def _print_report(report: "LintReport", form: str | None, *, statistics: bool) -
     chosen = LintFormat(form or ("full" if sys.stdout.isatty() else "text"))
     shown = render_report(report, chosen, version=VERSION, color=wants_color())
     click.echo(shown, nl=False, color=True)
+
+
+def _save(fixed: "Sequence[FixedFile]") -> None:
+    from lictor.offline.lint_files import save_fixed
+
+    save_fixed(fixed)
+    click.echo(f"{count_noun(len(fixed), 'file')} put right", err=True)
 
 
 def _show_differences(fixed: "Sequence[FixedFile]") -> int:

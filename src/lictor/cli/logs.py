@@ -10,8 +10,7 @@ from typing import TextIO
 import orjson
 
 from lictor.cluster.flags import Flags
-from lictor.cluster.log_facts import FactRecord
-from lictor.cluster.log_level import choose_level, set_level
+from lictor.cluster.process_log import FactRecord, choose_level, set_level
 from lictor.raw import JsonObject
 
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}

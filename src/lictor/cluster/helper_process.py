@@ -98,16 +98,14 @@ class HelperProcess:
     async def run(
         self, jobs: Sequence[bytes], limits: Limits, marks: Sequence[bytes] = ()
     ) -> list[JobOutcome]:
-        """The outcomes of jobs, in their order; OSError where the helper is gone."""
         async with self._lock:
             return await _exchange(self._socket, _Order(list(jobs), limits, list(marks)))
 
     async def note(self, mark: bytes, *, is_light: bool) -> None:
-        """What has this mark was done well."""
         # Nobody else asks here, and whoever does knows it.
+        ...
 
     def close(self) -> None:
-        """End the helper."""
         self._socket.close()
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(self._pid, signal.SIGKILL)
@@ -115,7 +113,7 @@ class HelperProcess:
 
 
 class SharedHelper:
-    """The way to a helper that several processes share, by the Unix socket on which it listens.
+    """The client of a helper that several processes share, by the Unix socket it listens on.
 
     Who listens may be started again meanwhile: then it is asked again.
     """
@@ -126,11 +124,9 @@ class SharedHelper:
     async def run(
         self, jobs: Sequence[bytes], limits: Limits, marks: Sequence[bytes] = ()
     ) -> list[JobOutcome]:
-        """The outcomes of jobs, in their order; OSError where the helper is gone."""
         return await self._ask(_Order(list(jobs), limits, list(marks)))
 
     async def note(self, mark: bytes, *, is_light: bool) -> None:
-        """What has this mark was done well."""
         await self._ask(_Order([], Limits(), noted=mark, is_light=is_light))
 
     async def _ask(self, order: _Order) -> list[JobOutcome]:
@@ -158,14 +154,14 @@ async def _exchange(channel: socket.socket, order: _Order) -> list[JobOutcome]:
 
 
 async def _receive(channel: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        wanted = min(size - len(parts), _MEBIBYTE)
-        part = await asyncio.get_running_loop().sock_recv(channel, wanted)
-        if not part:
+    received = bytearray()
+    while len(received) < size:
+        wanted = min(size - len(received), _MEBIBYTE)
+        chunk = await asyncio.get_running_loop().sock_recv(channel, wanted)
+        if not chunk:
             raise ConnectionResetError("the helper process is gone")
-        parts += part
-    return bytes(parts)
+        received += chunk
+    return bytes(received)
 
 
 # --- in the helper
@@ -174,8 +170,8 @@ async def _receive(channel: socket.socket, size: int) -> bytes:
 def _serve_parent(channel: socket.socket, work: Work, rehearse: Callable[[], None] | None) -> None:
     """The helper's whole life."""
     try:
-        _part_from_parent(channel.fileno())
-        runner = _prepare(work, rehearse)
+        _detach_from_parent(channel.fileno())
+        runner = _Runner(work, rehearse)
         while (data := _read_frame(channel)) is not None:
             _write_frame(channel, runner.answer(data))
     finally:
@@ -187,27 +183,19 @@ def serve_several(door: socket.socket, work: Work, rehearse: Callable[[], None] 
 
     Whoever connects waits for those who came before.
     """
-    _part_from_parent(door.fileno())
+    _detach_from_parent(door.fileno())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    runner = _prepare(work, rehearse)
+    runner = _Runner(work, rehearse)
     while True:
         connection, _ = door.accept()
         # Whoever asks may have ended.
         with connection, contextlib.suppress(OSError):
             connection.settimeout(_PATIENCE)
-            data = _read_frame(connection)
-            if data is not None:
+            if (data := _read_frame(connection)) is not None:
                 _write_frame(connection, runner.answer(data))
 
 
-def _prepare(work: Work, rehearse: Callable[[], None] | None) -> "_Runner":
-    if rehearse is not None:
-        rehearse()
-    gc.freeze()
-    return _Runner(work)
-
-
-def _part_from_parent(kept: int) -> None:
+def _detach_from_parent(kept: int) -> None:
     """Hold nothing of the parent's open, and end with it."""
     os.closerange(3, kept)
     os.closerange(kept + 1, 65536)
@@ -247,7 +235,10 @@ class _Runner:
     must not add up.
     """
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, rehearse: Callable[[], None] | None) -> None:
+        if rehearse is not None:
+            rehearse()
+        gc.freeze()
         self._work = work
         self._child: _Child | None = None
         # The marks of what was done well, the oldest first, and whether that was light.
@@ -276,9 +267,7 @@ class _Runner:
             del self._known[next(iter(self._known))]
 
     def run(self, job: bytes, limits: Limits) -> JobOutcome:
-        child = self._child
-        if child is None:
-            child = self._child = self._fork()
+        child = self._child = self._child or self._fork()
         child.jobs += 1
         outcome, is_late = _ask(child, msgspec.msgpack.encode(_Order([job], limits)), limits)
         if outcome is not None and not outcome.failure and not child.is_worn:
@@ -334,7 +323,9 @@ def _work_in_child(channel: socket.socket, work: Work) -> None:
     try:
         _end_with_parent()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        _offer_to_kernel()
+        # Where a container runs out of memory, a job is what can best be done without.
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")
         while (data := _read_frame(channel)) is not None:
             order = msgspec.msgpack.decode(data, type=_Order)
             _limit_memory(order.limits.memory)
@@ -345,17 +336,10 @@ def _work_in_child(channel: socket.socket, work: Work) -> None:
         os._exit(0)
 
 
-def _offer_to_kernel() -> None:
-    """Where a container runs out of memory, a job is what can best be done without."""
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("500")
-
-
 def _work_on(job: bytes, work: Work, limits: Limits) -> JobOutcome:
     began = resource.getrusage(resource.RUSAGE_SELF)
     try:
-        result = work(job)
-        return JobOutcome(result, is_light=_is_light(began, limits))
+        return JobOutcome(work(job), is_light=_is_light(began, limits))
     except MemoryError:
         return JobOutcome(failure=f"it needs more than {limits.memory // _MEBIBYTE} MiB of memory")
     except Exception as error:  # noqa: BLE001  (whatever it is, it must be told)
@@ -397,13 +381,13 @@ def _read_frame(channel: socket.socket) -> bytes | None:
 
 
 def _read_exactly(channel: socket.socket, size: int) -> bytes | None:
-    parts = bytearray()
-    while len(parts) < size:
-        part = channel.recv(min(size - len(parts), _MEBIBYTE))
-        if not part:
+    received = bytearray()
+    while len(received) < size:
+        chunk = channel.recv(min(size - len(received), _MEBIBYTE))
+        if not chunk:
             return None
-        parts += part
-    return bytes(parts)
+        received += chunk
+    return bytes(received)
 
 
 def _explain_end(code: int, limits: Limits, *, is_late: bool) -> str:
@@ -411,8 +395,5 @@ def _explain_end(code: int, limits: Limits, *, is_late: bool) -> str:
         return f"it takes more than {limits.cpu_seconds} s of CPU time"
     if is_late:
         return f"it takes more than {limits.wall_seconds:g} s"
-    return f"the process that tried it died ({_name_end(code)})"
-
-
-def _name_end(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"code {code}"
+    end = signal.Signals(-code).name if code < 0 else f"code {code}"
+    return f"the process that tried it died ({end})"

@@ -1,11 +1,10 @@
 """What policies ask of a live cluster, answered on any thread but that of the event loop."""
 
 import asyncio
-import logging
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -19,16 +18,12 @@ from lictor.cluster.discovery import Discovery
 from lictor.cluster.flags import Flags
 from lictor.cluster.followed_objects import FollowedObjects
 from lictor.cluster.global_context import READABLE_IN, GlobalContext
+from lictor.cluster.process_log import log_guest_line
 from lictor.cluster.registry_access import build_sources, read_registry_settings
 from lictor.cluster.resource import CONFIG_MAP, Resource
 from lictor.cluster.server_modules import ClusterModules, ServerSources
 from lictor.cluster.service_calls import ServiceCaller, read_http_limits
-from lictor.errors import (
-    ApiError,
-    LookupFailedError,
-    NotFoundError,
-    UsageError,
-)
+from lictor.errors import ApiError, LookupFailedError, NotFoundError, UsageError
 from lictor.http.addresses import HostResolver
 from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.duration import NANOSECONDS, parse_duration
@@ -45,8 +40,6 @@ from lictor.ports import (
 from lictor.raw import Json, JsonObject
 from lictor.registry.image_data import describe_image
 from lictor.registry.registries import RemoteRegistries
-
-log = logging.getLogger(__name__)
 
 _PART = r"[A-Za-z0-9._:-]+"
 # Without a dot: that sets off the group in what an administrator writes.
@@ -92,17 +85,14 @@ class PostRules(msgspec.Struct, frozen=True):
 
 def read_post_rules(flags: Flags) -> PostRules:
     """The rules that the flags give; UsageError names an entry that cannot be meant."""
-    return PostRules(frozenset(_read_names(flags.allow_post_resources)))
-
-
-def _read_names(text: str) -> Iterable[str]:
-    for entry in filter(None, map(str.strip, text.split(","))):
+    entries = frozenset(filter(None, map(str.strip, flags.allow_post_resources.split(","))))
+    for entry in entries:
         if not _RESOURCE.fullmatch(entry):
             raise UsageError(
                 f"--allowPostResources: {entry!r} is no resource; write them as kubectl does, "
                 "such as configmaps, jobs.batch or pods/eviction"
             )
-        yield entry
+    return PostRules(entries)
 
 
 def name_resource(url_path: str) -> str:
@@ -125,18 +115,16 @@ _MOMENT = 1.0
 _MOST_REMEMBERED = 64
 _LONGEST = 300.0
 _CACHED_LABEL = "cache.kyverno.io/enabled"
-
-
 _NOBODY_ASKED = "unless a request to admit asks for it"
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """On whose behalf is asked: until when, and what it was told already."""
+    """The request that lookups are made for: until when, and what was answered already."""
 
     deadline: float | None
     # Why nothing may be stored on its behalf; empty where it may.
     why_not: str = _NOBODY_ASKED
-    told: OrderedDict[str, tuple[float, Json]] = msgspec.field(default_factory=OrderedDict)
+    answers: OrderedDict[str, tuple[float, Json]] = msgspec.field(default_factory=OrderedDict)
 
 
 _question: ContextVar[_Question | None] = ContextVar("question", default=None)
@@ -160,24 +148,6 @@ def count_seconds() -> float:
     return question.deadline - time.monotonic()
 
 
-_LEVELS = {
-    "error": logging.ERROR,
-    "warning": logging.WARNING,
-    "info": logging.INFO,
-}
-
-
-def log_guest_line(line: GuestLogLine) -> None:
-    """Write a line of a policy to the log; levels that nobody knows are for those who debug."""
-    level = _LEVELS.get(line.level, logging.DEBUG)
-    log.log(level, "policy log", extra={"policy": line.policy, "said": line.message, **_wrap(line)})
-
-
-def _wrap(line: GuestLogLine) -> dict[str, dict[str, str]]:
-    """The policy's own fields, so that none of them takes the name of one of ours."""
-    return {"fields": dict(line.data)} if line.data else {}
-
-
 class ClusterLookups:
     """Implements `ports.Lookups`. `run` keeps what is watched in step until cancelled.
 
@@ -196,8 +166,7 @@ class ClusterLookups:
         flags = flags or Flags()
         self._client = client
         self._loop = loop
-        self._flags = flags
-        self._namespace = namespace
+        self._modules = ClusterModules(flags, namespace, self._get)
         self._seconds = _read_seconds(flags.api_call_timeout)
         self._posts = read_post_rules(flags)
         self._discovery = discovery or Discovery(client)
@@ -220,7 +189,7 @@ class ClusterLookups:
 
     def open_modules(self, server: ServerSources | None = None) -> "Modules":
         """Where policies in Wasm, of this server, have their modules from; whoever asks waits."""
-        return ClusterModules(self._flags, self._namespace, self._get).open(server)
+        return self._modules.open(server)
 
     async def run(self) -> None:
         """Follow cached ConfigMaps and global context entries. Ends only when cancelled."""
@@ -250,12 +219,10 @@ class ClusterLookups:
         if cached is not None:
             return cached
         try:
-            found: JsonObject = self._get(CONFIG_MAP.path(namespace, name))
+            return self._get(CONFIG_MAP.path(namespace, name))  # type: ignore[no-any-return]
         except ApiError as error:
-            raise LookupFailedError(
-                f"failed to get configmap {namespace}/{name} : {error}"
-            ) from error
-        return found
+            why = f"failed to get configmap {namespace}/{name} : {error}"
+            raise LookupFailedError(why) from error
 
     def call_api(self, call: ApiCall) -> Json:
         if not call.url_path:
@@ -265,8 +232,8 @@ class ClusterLookups:
                 return self._get(call.url_path)
             except ApiError as error:
                 raise _describe_call(call, error) from error
-        question = _question.get()
-        return self._wait(self._call(call, _NOBODY_ASKED if question is None else question.why_not))
+        question = _question.get() or _Question(None)
+        return self._wait(self._call(call, question.why_not))
 
     def global_reference(self, name: str, namespace: str) -> Json:
         entry, _, projection = name.partition(".")
@@ -336,15 +303,14 @@ class ClusterLookups:
         """One call, on the event loop: without a memory, for global context entries as well."""
         if not call.url_path:
             return await self._services.call(call)
-        if call.method not in ("GET", "POST"):
-            raise LookupFailedError(f"method not supported: {call.method}")
         if call.method == "POST":
             self._posts.check(call.url_path, why_not)
+        elif call.method != "GET":
+            raise LookupFailedError(f"method not supported: {call.method}")
         body = None if call.method == "GET" else call.data or {}
+        request = self._client.request(call.method, call.url_path, body=body, timeout=self._seconds)
         try:
-            return await self._client.request(
-                call.method, call.url_path, body=body, timeout=self._seconds
-            )
+            return await request
         except ApiError as error:
             raise _describe_call(call, error) from error
 
@@ -391,13 +357,13 @@ class ClusterLookups:
         question = _question.get()
         if question is None:
             return ask()
-        until, answer = question.told.get(key, (0.0, None))
+        until, answer = question.answers.get(key, (0.0, None))
         if time.monotonic() < until:
             return answer  # type: ignore[no-any-return]
         answer = ask()
-        question.told[key] = time.monotonic() + _MOMENT, answer
-        if len(question.told) > _MOST_REMEMBERED:
-            question.told.popitem(last=False)
+        question.answers[key] = time.monotonic() + _MOMENT, answer
+        if len(question.answers) > _MOST_REMEMBERED:
+            question.answers.popitem(last=False)
         return answer
 
     def _wait(self, coroutine: Coroutine[None, None, T]) -> T:
@@ -405,19 +371,16 @@ class ClusterLookups:
         if asyncio._get_running_loop() is self._loop:  # noqa: SLF001  (documented, and raises nothing)
             coroutine.close()
             raise LookupFailedError("the cluster cannot be asked on the event loop's own thread")
-        question = _question.get()
-        seconds = self._seconds or _LONGEST
-        if question is not None and question.deadline is not None:
-            seconds = min(seconds, question.deadline - time.monotonic())
+        seconds = max(min(self._seconds or _LONGEST, count_seconds()), 0.0)
         if self._loop.is_closed():
             coroutine.close()
             raise LookupFailedError("the cluster is not asked any more: we are ending")
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return future.result(max(seconds, 0.0))
+            return future.result(seconds)
         except TimeoutError:
             future.cancel()
-            raise LookupFailedError(f"no answer within {max(seconds, 0.0):.1f} s") from None
+            raise LookupFailedError(f"no answer within {seconds:.1f} s") from None
         except CancelledError:
             raise LookupFailedError("the question was given up: we are ending") from None
 

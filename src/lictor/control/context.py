@@ -10,10 +10,10 @@ from lictor.cluster.cache import Cache
 from lictor.cluster.client import Client
 from lictor.cluster.existing_objects import evaluate_now
 from lictor.cluster.flags import Flags
-from lictor.cluster.log_level import follow_log_level
 from lictor.cluster.lookups import ClusterLookups
 from lictor.cluster.names import Names
 from lictor.cluster.namespaces import NamespaceCache
+from lictor.cluster.process_log import follow_log_level
 from lictor.cluster.resource import Resource
 from lictor.cluster.settings import SettingsWatch
 from lictor.cluster.store import PolicyStore

@@ -6,8 +6,8 @@ import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
-from lictor.cluster.log_facts import FactRecord
 from lictor.cluster.metrics import HTTP_SECONDS, NOT_EVALUATED, REVIEW_SECONDS
+from lictor.cluster.process_log import FactRecord
 from lictor.errors import LoadError, TooLargeError
 from lictor.http.limits import find_time_limit
 from lictor.http.messages import JSON, HttpRequest, HttpResponse

@@ -10,10 +10,10 @@ from lictor.cluster.client import Client
 from lictor.cluster.config import load_config
 from lictor.cluster.ephemeral_reports import EphemeralReports, read_form
 from lictor.cluster.events import EventSink
-from lictor.cluster.log_level import follow_log_level
 from lictor.cluster.lookups import ClusterLookups, begin_request
 from lictor.cluster.metrics import CERTIFICATE_RELOADS, REPORTS_WAITING, UPDATES_WAITING
 from lictor.cluster.namespaces import NamespaceCache
+from lictor.cluster.process_log import follow_log_level
 from lictor.cluster.rbac import RoleCache, ask_api_server
 from lictor.cluster.request_filter import RequestFilter, build_filter
 from lictor.cluster.resource import CONFIG_MAP, SECRET, Resource

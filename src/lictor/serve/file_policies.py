@@ -5,7 +5,8 @@ from pathlib import Path
 
 from lictor.assembly import compile_documents
 from lictor.cluster.flags import Flags
-from lictor.cluster.lookups import begin_request, count_seconds, log_guest_line
+from lictor.cluster.lookups import begin_request, count_seconds
+from lictor.cluster.process_log import log_guest_line
 from lictor.cluster.registry_access import read_registry_settings
 from lictor.cluster.resource import find_resource
 from lictor.cluster.stored_policy import StoredPolicy

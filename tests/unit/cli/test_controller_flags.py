@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from lictor.cli.controller_flags import WORDS, ControllerCommand, with_flags
 from lictor.cli.logs import set_up_logging
 from lictor.cluster.flags import IGNORED, Flags
-from lictor.cluster.log_facts import FactRecord
+from lictor.cluster.process_log import FactRecord
 
 
 def parse(*words, env=None):

@@ -1,4 +1,4 @@
-"""`up`: a cluster for people without one. It is put together here; nothing of it lives here."""
+"""`up`: runs a cluster for people without one. Its parts are in the modules beside this one."""
 
 import time
 from pathlib import Path
@@ -87,30 +87,23 @@ def up(  # noqa: PLR0913  (one for each option)
     is nothing that would run them. Whoever has the kubeconfig may do everything.
     """
     began = time.monotonic()
-    from lictor.cli.up import plan
-    from lictor.cli.up.kubeconfig import hold_kubeconfig
+    from lictor.cli.up.plan import UpOptions, open_plan, read_own_flags
     from lictor.cli.up.policy_files import read_objects
     from lictor.cli.up.processes import run_cluster
 
     objects = read_objects(policies, _tell if verbose else lambda _: None)
-    address = plan.check_address(address)
-    options = plan.UpOptions(
-        keeps_objects=data is not None,
+    options = UpOptions(
+        data=data,
+        kubeconfig=kubeconfig,
         is_bare=bare,
         is_verbose=verbose,
         has_page=not no_web,
         prefix=prefix,
-        flags=plan.read_own_flags(flags),
+        flags=read_own_flags(flags),
         policies=policies,
     )
-    file = plan.choose_kubeconfig(kubeconfig, data)
-    with (
-        plan.open_folder(data) as folder,
-        hold_kubeconfig(file),
-        plan.bind(address, port) as listener,
-    ):
-        run = plan.make_plan(folder, listener, file, options)
-        raise SystemExit(run_cluster(run, objects, began))
+    with open_plan(address, port, options) as plan:
+        raise SystemExit(run_cluster(plan, objects, began))
 
 
 def _tell(note: str) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from lictor.cli.controller_flags import change_flags, read_flags
 from lictor.cli.up.data_files import hold
+from lictor.cli.up.kubeconfig import hold_kubeconfig
 from lictor.cluster.flags import Flags
 from lictor.cluster.manifests.installation import Installation, check_installation
 from lictor.cluster.manifests.rights import name_user
@@ -120,9 +121,11 @@ def read_own_flags(given: Iterable[str]) -> Mapping[str, str]:
 
 
 class UpOptions(msgspec.Struct, frozen=True):
-    """How the cluster shall be, as far as people choose."""
+    """The options of `lictor up`, but for where it listens."""
 
-    keeps_objects: bool = False
+    # The folder of objects and keys; None: they are gone at the end.
+    data: Path | None = None
+    kubeconfig: Path | None = None
     is_bare: bool = False
     is_verbose: bool = False
     has_page: bool = True
@@ -132,16 +135,28 @@ class UpOptions(msgspec.Struct, frozen=True):
     policies: tuple[Path, ...] = ()
 
 
-def make_plan(
+@contextlib.contextmanager
+def open_plan(address: str, port: int | None, options: UpOptions) -> Iterator[ClusterPlan]:
+    """Lock the folder and the kubeconfig, bind the port, and derive the rest from the options."""
+    address = _check_address(address)
+    file = _choose_kubeconfig(options)
+    with (
+        _open_folder(options.data) as folder,
+        hold_kubeconfig(file),
+        bind(address, port) as listener,
+    ):
+        yield _make_plan(folder, listener, file, options)
+
+
+def _make_plan(
     folder: Path, listener: socket.socket, kubeconfig: Path, options: UpOptions
 ) -> ClusterPlan:
-    """Everything that follows from what was asked for."""
     installation = build_installation(options.prefix)
     flags = _choose_flags(folder, installation, options)
     address: str = listener.getsockname()[0]
     return ClusterPlan(
         folder=folder,
-        keeps_objects=options.keeps_objects,
+        keeps_objects=options.data is not None,
         address=address,
         listener=listener,
         plain_listener=bind(LOOPBACK, ANY_PORT),
@@ -212,14 +227,14 @@ def _bind_metrics(flags: Flags, options: UpOptions) -> socket.socket | None:
     raise UsageError(f"--flag metricsPort={flags.metrics_port}: the port is taken")
 
 
-def choose_kubeconfig(wanted: Path | None, data: Path | None) -> Path:
-    """Where people find it again."""
-    if wanted is not None:
-        return wanted.absolute()
+def _choose_kubeconfig(options: UpOptions) -> Path:
+    if options.kubeconfig is not None:
+        return options.kubeconfig.absolute()
+    data = options.data
     return (data / "kubeconfig").absolute() if data else USUAL_KUBECONFIG.expanduser()
 
 
-def check_address(address: str) -> str:
+def _check_address(address: str) -> str:
     """An address of this machine; names could mean another one tomorrow."""
     try:
         return str(ipaddress.ip_address(address))
@@ -239,7 +254,7 @@ def bind(address: str, port: int | None) -> socket.socket:
 
 
 @contextlib.contextmanager
-def open_folder(data: Path | None) -> Iterator[Path]:
+def _open_folder(data: Path | None) -> Iterator[Path]:
     """The folder that was named, or one that goes when we go."""
     if data is not None:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)

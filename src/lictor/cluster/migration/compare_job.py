@@ -42,7 +42,6 @@ def _build(job: CompareJob, version: str, kind: str, **parts: JsonObject) -> Jso
 
 def _build_rights(job: CompareJob) -> list[JsonObject]:
     """To read what policies ask about, to ask Kyverno, and to write one pair of webhooks."""
-    version = f"{_RBAC}/v1"
     admission = "admissionregistration.k8s.io"
     cluster_rules = [
         _rule(_POLICY_GROUPS, ["*"], _READ),
@@ -54,19 +53,22 @@ def _build_rights(job: CompareJob) -> list[JsonObject]:
             "resourceNames": [job.configuration],
         },
     ]
-    place = job.kyverno.namespace
     service = f"https:{job.kyverno.service}:443"
     ask = {**_rule([""], ["services/proxy"], ["create"]), "resourceNames": [service]}
     read = [_rule([""], ["configmaps"], _READ), _rule(["apps"], ["deployments"], _READ)]
-    there = {"name": NAME, "namespace": place}
-    nowhere = {"name": NAME}
+    namespaced = {"name": NAME, "namespace": job.kyverno.namespace}
+    cluster_wide = {"name": NAME}
     return [
-        {"apiVersion": version, "kind": "ClusterRole", "metadata": nowhere, "rules": cluster_rules},
-        _bind(job, "ClusterRoleBinding", nowhere, "ClusterRole", NAME),
+        _build_role("ClusterRole", cluster_wide, cluster_rules),
+        _bind(job, "ClusterRoleBinding", cluster_wide, "ClusterRole", NAME),
         _bind(job, "ClusterRoleBinding", {"name": f"{NAME}-view"}, "ClusterRole", "view"),
-        {"apiVersion": version, "kind": "Role", "metadata": there, "rules": [ask, *read]},
-        _bind(job, "RoleBinding", there, "Role", NAME),
+        _build_role("Role", namespaced, [ask, *read]),
+        _bind(job, "RoleBinding", namespaced, "Role", NAME),
     ]
+
+
+def _build_role(kind: str, metadata: JsonObject, rules: list[JsonObject]) -> JsonObject:
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, "rules": rules}
 
 
 def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> JsonObject:
@@ -91,6 +93,23 @@ def _build_service() -> JsonObject:
 
 
 def _build_job(job: CompareJob) -> JsonObject:
+    pod = {
+        "serviceAccountName": NAME,
+        "restartPolicy": "Never",
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _NOBODY,
+            "runAsGroup": _NOBODY,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_build_container(job)],
+        "volumes": [{"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}],
+    }
+    labels = {"app.kubernetes.io/name": NAME}
+    return {"backoffLimit": 0, "template": {"metadata": {"labels": labels}, "spec": pod}}
+
+
+def _build_container(job: CompareJob) -> JsonObject:
     names = job.kyverno
     arguments = [
         "migrate",
@@ -100,7 +119,7 @@ def _build_job(job: CompareJob) -> JsonObject:
         f"--prefix={names.prefix}",
         f"--reached-by={job.namespace}/{NAME}",
     ]
-    container = {
+    return {
         "name": "compare",
         "image": job.image,
         "command": ["lictor"],
@@ -119,17 +138,3 @@ def _build_job(job: CompareJob) -> JsonObject:
         },
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
     }
-    pod = {
-        "serviceAccountName": NAME,
-        "restartPolicy": "Never",
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _NOBODY,
-            "runAsGroup": _NOBODY,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "containers": [container],
-        "volumes": [{"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}],
-    }
-    labels = {"app.kubernetes.io/name": NAME}
-    return {"backoffLimit": 0, "template": {"metadata": {"labels": labels}, "spec": pod}}

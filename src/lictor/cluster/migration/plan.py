@@ -19,14 +19,13 @@ class PlanStep(msgspec.Struct, frozen=True):
 
 def build_plan(report: MigrationReport, image: str) -> list[PlanStep]:
     """What to do, in this order."""
-    return list(_list_steps(report, image))
-
-
-def _list_steps(report: MigrationReport, image: str) -> Iterator[PlanStep]:
     # Somebody copies these to a shell; names of roles may hold anything.
     names = join(("--namespace", report.namespace, "--prefix", report.prefix))
     image = quote(image)
-    install = f"lictor install {names} --image {image}"
+    return [*_list_preparations(report, names, image), *_list_changes(report, names, image)]
+
+
+def _list_preparations(report: MigrationReport, names: str, image: str) -> Iterator[PlanStep]:
     if report.problems:
         yield PlanStep("Put right what stands under Policies; look at the files with lictor lint.")
     yield PlanStep(
@@ -42,6 +41,10 @@ def _list_steps(report: MigrationReport, image: str) -> Iterator[PlanStep]:
             "Let lictor judge live requests beside Kyverno, without a say, and compare.",
             f"lictor migrate {names} --compare --in-cluster --image {image} | kubectl apply -f -",
         )
+
+
+def _list_changes(report: MigrationReport, names: str, image: str) -> Iterator[PlanStep]:
+    install = f"lictor install {names} --image {image}"
     yield PlanStep("See what would change.", f"{install} --diff")
     if any(each.problem for each in report.deployments):
         yield PlanStep(

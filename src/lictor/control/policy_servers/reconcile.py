@@ -43,10 +43,7 @@ from lictor.control.policy_servers.webhooks import PolicyWebhooks
 from lictor.control.webhooks.draft import WebhookEndpoint
 from lictor.errors import LictorError
 from lictor.families.kubewarden.bindings import read_binding
-from lictor.families.kubewarden.policy_server import (
-    PolicyServer,
-    read_server,
-)
+from lictor.families.kubewarden.policy_server import PolicyServer, read_server
 from lictor.families.kubewarden.records import WasmRecord
 from lictor.families.kubewarden.validation import find_reach_fault
 from lictor.raw import JsonObject
@@ -61,7 +58,7 @@ _INTERVAL = 60.0
 _WAITING_INTERVAL = 2.0
 # API servers apply a changed webhook configuration with a short delay.
 _SPREAD = 0.3
-_RECONCILED = "Reconciled"
+_RECONCILED = StatedCondition(holds=True, reason="Reconciled", message="")
 _CONFIGURED, _DEPLOYED = "ConfigMapReconciled", "DeploymentReconciled"
 
 
@@ -81,9 +78,10 @@ class PolicyServerReconciler:
         self.servers = context.watch(POLICY_SERVER)
         self.webhooks = PolicyWebhooks(context)
         self._context = context
+        self._namespace = context.names.namespace
         self._own = own
         self._spread = spread
-        self._certificates = ServerCertificates(context.client, context.names.namespace)
+        self._certificates = ServerCertificates(context.client, self._namespace)
         self._statuses = ServerStatusWriter(context.client, lambda: datetime.now(UTC))
         self._applied: dict[tuple[str, str], _AppliedObject] = {}
         self.look_again: Callable[[], None] = lambda: None
@@ -97,7 +95,7 @@ class PolicyServerReconciler:
         runs = {}
         workloads = Workloads()
         if servers:
-            workloads = await read_workloads(self._context.client, self._context.names.namespace)
+            workloads = await read_workloads(self._context.client, self._namespace)
         for server in servers:
             if authority is not None and not server.is_going:
                 runs[server.name] = await self._run_server(
@@ -109,8 +107,8 @@ class PolicyServerReconciler:
         changed |= await self._sweep(policies)
         if changed:
             await asyncio.sleep(self._spread)
-        await self._tell([*policies, *rivals], states, failures)
-        await self._tell_servers(servers, broken, runs, policies)
+        await self._write_policy_statuses([*policies, *rivals], states, failures)
+        await self._write_server_statuses(servers, broken, runs, policies)
         if any(run.waiting for run in runs.values()) or any(
             state.is_waiting for state in states.values()
         ):
@@ -160,7 +158,7 @@ class PolicyServerReconciler:
         }
         found = {name: entry for name, entry in written.items() if entry is not None}
         entries = fit_entries(found)
-        config = build_config_map(server, self._context.names.namespace, entries)
+        config = build_config_map(server, self._namespace, entries)
         version = find_version(server, config)
         conditions = await self._keep_objects(server, config, version, authority, failures)
         waiting = "" if server.runs_lictor else workloads.explain_wait(server, version)
@@ -168,8 +166,9 @@ class PolicyServerReconciler:
 
     def _is_served_by(self, policy: BoundPolicy, server: PolicyServer) -> bool:
         """Also while the API server still asks here: what leaves is kept until it has arrived."""
-        if policy.binding.server == server.name:
-            return True
+        return policy.binding.server == server.name or self._is_called(server, policy)
+
+    def _is_called(self, server: PolicyServer, policy: BoundPolicy) -> bool:
         return server.full_name in self.webhooks.list_services(policy.binding.unique_name)
 
     async def _keep_objects(
@@ -180,19 +179,18 @@ class PolicyServerReconciler:
         authority: ServerAuthority,
         failures: list[LictorError],
     ) -> dict[str, StatedCondition]:
-        place = self._context.names.namespace
         steps = (
-            ("CARootSecretReconciled", _done()),
             ("CertSecretReconciled", self._certificates.keep_serving(server, authority)),
             (_CONFIGURED, self._apply(CONFIG_MAP, config)),
             ("PodDisruptionBudgetReconciled", self._keep_budget(server)),
             (
                 _DEPLOYED,
-                self._apply(DEPLOYMENT, build_deployment(server, place, version)),
+                self._apply(DEPLOYMENT, build_deployment(server, self._namespace, version)),
             ),
-            ("ServiceReconciled", self._apply(SERVICE, build_service(server, place))),
+            ("ServiceReconciled", self._apply(SERVICE, build_service(server, self._namespace))),
         )
-        conditions: dict[str, StatedCondition] = {}
+        # The authority was kept before.
+        conditions = {"CARootSecretReconciled": _RECONCILED}
         for name, step in steps:
             if name == _DEPLOYED and not conditions[_CONFIGURED].holds:
                 # Pods would be said to have what is not there.
@@ -200,7 +198,7 @@ class PolicyServerReconciler:
                 continue
             try:
                 await step
-                conditions[name] = StatedCondition(holds=True, reason=_RECONCILED, message="")
+                conditions[name] = _RECONCILED
             except LictorError as error:
                 conditions[name] = StatedCondition(
                     holds=False, reason="ReconciliationFailed", message=str(error)[:1000]
@@ -209,15 +207,13 @@ class PolicyServerReconciler:
         return conditions
 
     async def _keep_budget(self, server: PolicyServer) -> None:
-        place = self._context.names.namespace
-        budget = build_budget(server, place)
+        budget = build_budget(server, self._namespace)
         if budget is not None:
             await self._apply(DISRUPTION_BUDGET, budget)
             return
         client, name = self._context.client, server.full_name
-        found = await client.find(DISRUPTION_BUDGET, name, place)
-        if found is not None:
-            await client.delete(DISRUPTION_BUDGET, name, place)
+        if await client.find(DISRUPTION_BUDGET, name, self._namespace) is not None:
+            await client.delete(DISRUPTION_BUDGET, name, self._namespace)
 
     async def _apply(self, resource: Resource, body: JsonObject) -> None:
         """Server-side apply, where something is to be changed."""
@@ -239,9 +235,7 @@ class PolicyServerReconciler:
         placement: Placement,
         failures: list[LictorError],
     ) -> tuple[dict[str, ServedState], bool]:
-        """A policy that cannot be changed, as others of its namespace refuse that, comes to harm
-        alone.
-        """
+        """A policy that cannot be written, as other policies refuse that, stops no other policy."""
         states: dict[str, ServedState] = {}
         changed = False
         for policy in policies:
@@ -252,22 +246,23 @@ class PolicyServerReconciler:
             except LictorError as error:
                 failures.append(error)
         for rival in rivals:
-            states[rival.stored.uid] = describe_rival(rival)
+            stored = rival.stored
+            states[stored.uid] = describe_rival(rival)
             try:
-                await self._statuses.release(rival.stored)
+                await self._statuses.release(stored.resource, stored.document)
             except LictorError as error:
                 failures.append(error)
         return states, changed
 
     async def _place(self, policy: BoundPolicy, placement: Placement) -> tuple[ServedState, bool]:
-        name = policy.binding.unique_name
+        name, stored = policy.binding.unique_name, policy.stored
         if policy.is_going:
             return await self._let_go(policy)
         absence = placement.find_absence(policy.binding.server)
         if absence is not None:
             # Nobody would answer, and all requests would fail.
             removed = await self.webhooks.remove(name)
-            await self._statuses.release(policy.stored)
+            await self._statuses.release(stored.resource, stored.document)
             return absence, removed
         record = policy.binding.record
         if record is not None and (fault := find_reach_fault(record)):
@@ -278,7 +273,7 @@ class PolicyServerReconciler:
         mode = policy.binding.mode.value
         if wait is not None or endpoint is None:
             return self._describe_wait(policy, wait or LoadWait(""), endpoint), False
-        await self._statuses.hold(policy.stored)
+        await self._statuses.hold(stored.resource, stored.document)
         try:
             return describe_active(mode), await self.webhooks.write(policy.binding, endpoint)
         except LictorError as error:
@@ -316,15 +311,15 @@ class PolicyServerReconciler:
         if removed:
             # API servers still ask for a moment; until then the policy answers.
             await asyncio.sleep(self._spread)
-        await self._statuses.release(policy.stored)
+        await self._statuses.release(policy.stored.resource, policy.stored.document)
         why = "the policy is being deleted"
         return describe_absent(PolicyStage.SCHEDULED, "Deleted", why), removed
 
     def _find_endpoint(self, run: ServerRun, placement: Placement) -> WebhookEndpoint | None:
         if placement.authority is None:
             return None
-        place, name = self._context.names.namespace, run.server.full_name
-        return WebhookEndpoint(placement.authority.bundle, place, name, SERVICE_PORT)
+        name = run.server.full_name
+        return WebhookEndpoint(placement.authority.bundle, self._namespace, name, SERVICE_PORT)
 
     async def _sweep(self, policies: Iterable[BoundPolicy]) -> bool:
         """Remove the webhooks of policies that went while nobody looked."""
@@ -336,7 +331,7 @@ class PolicyServerReconciler:
 
     # --- statuses
 
-    async def _tell(
+    async def _write_policy_statuses(
         self,
         policies: Iterable[BoundPolicy],
         states: Mapping[str, ServedState],
@@ -354,7 +349,7 @@ class PolicyServerReconciler:
                 failures.append(error)
         self._statuses.forget(live)
 
-    async def _tell_servers(
+    async def _write_server_statuses(
         self,
         servers: Iterable[PolicyServer],
         broken: Mapping[str, str],
@@ -366,30 +361,22 @@ class PolicyServerReconciler:
             if document is None:
                 continue
             if server.is_going:
-                calling = [
-                    policy.binding.unique_name
-                    for policy in policies
-                    if server.full_name in self.webhooks.list_services(policy.binding.unique_name)
-                ]
-                if calling:
+                if any(self._is_called(server, policy) for policy in policies):
                     self.look_again()
                 else:
-                    await self._statuses.release_server(POLICY_SERVER, document)
+                    await self._statuses.release(POLICY_SERVER, document)
                 continue
-            await self._statuses.hold_server(POLICY_SERVER, document)
+            await self._statuses.hold(POLICY_SERVER, document)
             if server.name in runs:
                 conditions = runs[server.name].conditions
                 await self._statuses.write_server(POLICY_SERVER, document, conditions)
         for name, why in broken.items():
             document = self.servers.get(name)
             if document is not None:
-                told = StatedCondition(holds=False, reason="Invalid", message=why)
-                conditions = {_DEPLOYED: told}
+                conditions = {
+                    _DEPLOYED: StatedCondition(holds=False, reason="Invalid", message=why)
+                }
                 await self._statuses.write_server(POLICY_SERVER, document, conditions)
-
-
-async def _done() -> None:
-    """What was seen to before."""
 
 
 def _mark(item: JsonObject) -> str:

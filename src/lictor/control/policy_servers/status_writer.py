@@ -37,21 +37,21 @@ class ServerStatusWriter:
         conditions = write_conditions(statements, old, generation, self._now())
         await self._write(resource, document, {"conditions": conditions})
 
-    async def hold(self, policy: StoredPolicy) -> None:
-        """Keep a policy from going before its webhook has gone."""
-        await self._hold(policy.resource, policy.document)
+    async def hold(self, resource: Resource, document: JsonObject) -> None:
+        """Keep a policy until its webhook has gone, or a server until the API server asks no more.
 
-    async def release(self, policy: StoredPolicy) -> None:
-        """Its webhook is gone: so may the policy."""
-        await self._release(policy.resource, policy.document)
+        With a finalizer.
+        """
+        finalizers = document["metadata"].get("finalizers") or []
+        if FINALIZER not in finalizers:
+            await self._set_finalizers(resource, document, [*finalizers, FINALIZER])
 
-    async def hold_server(self, resource: Resource, document: JsonObject) -> None:
-        """Keep a server from going while the API server asks it."""
-        await self._hold(resource, document)
-
-    async def release_server(self, resource: Resource, document: JsonObject) -> None:
-        """Nobody asks it any more."""
-        await self._release(resource, document)
+    async def release(self, resource: Resource, document: JsonObject) -> None:
+        """Take the finalizer away."""
+        finalizers = document["metadata"].get("finalizers") or []
+        left = [each for each in finalizers if each not in (FINALIZER, OLD_FINALIZER)]
+        if left != finalizers:
+            await self._set_finalizers(resource, document, left)
 
     def forget(self, live: set[str]) -> None:
         """Keep what is known of these policies, and of servers."""
@@ -78,18 +78,9 @@ class ServerStatusWriter:
             return
         self._written[uid] = (wanted, _read_status(made))
 
-    async def _hold(self, resource: Resource, document: JsonObject) -> None:
-        finalizers = document["metadata"].get("finalizers") or []
-        if FINALIZER not in finalizers:
-            await self._set(resource, document, [*finalizers, FINALIZER])
-
-    async def _release(self, resource: Resource, document: JsonObject) -> None:
-        finalizers = document["metadata"].get("finalizers") or []
-        left = [each for each in finalizers if each not in (FINALIZER, OLD_FINALIZER)]
-        if left != finalizers:
-            await self._set(resource, document, left)
-
-    async def _set(self, resource: Resource, document: JsonObject, finalizers: list[str]) -> None:
+    async def _set_finalizers(
+        self, resource: Resource, document: JsonObject, finalizers: list[str]
+    ) -> None:
         metadata = document["metadata"]
         # With the version that was read: nobody else's finalizer is lost.
         version = {"resourceVersion": metadata["resourceVersion"]}

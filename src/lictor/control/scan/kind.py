@@ -72,18 +72,10 @@ class _Evaluated(msgspec.Struct, frozen=True):
     lines: list[ReportEntry]
     state: int
     print: int
-    # What is wrong with it, where that should be told.
-    told: list[Result]
+    # The failures that events are written about.
+    failures: list[Result]
     # Where these are the results of policies that changed, and the others stay as they are.
     change: PlanChange | None = None
-
-
-class _Burst(msgspec.Struct, frozen=True):
-    """What a watch brought."""
-
-    version: str
-    changed: tuple[JsonObject, ...] = ()
-    deleted: tuple[JsonObject, ...] = ()
 
 
 class KindScan:
@@ -95,7 +87,7 @@ class KindScan:
         self._context = context
         # The key of the plan before, and what is different since.
         self._before: tuple[int, PlanChange | None] = (0, None)
-        self._book = EntryCache(background=True)
+        self._entries = EntryCache(background=True)
         self._again = asyncio.Event()
         self._forced = False
         # The policies that changed since the last pass; None where every result is new.
@@ -196,10 +188,13 @@ class KindScan:
         while True:
             started = time.monotonic()
             try:
-                async for burst in self._bursts(since):
-                    since, pause = burst.version or since, _PAUSE / 4
-                    await self._take(burst.changed, forced=False)
-                    self._forget(burst.deleted)
+                async for event in self._context.client.watch(self._resource, since=since):
+                    since = event.object["metadata"].get("resourceVersion") or since
+                    pause = _PAUSE / 4
+                    if event.type == "DELETED":
+                        self._forget(_uid_of(event.object))
+                    elif event.type != "BOOKMARK":
+                        await self._take((event.object,), forced=False)
             except GoneError:
                 raise
             except ApiError as error:
@@ -210,22 +205,10 @@ class KindScan:
                 await _rest(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def _bursts(self, since: str) -> AsyncIterator[_Burst]:
-        async for event in self._context.client.watch(self._resource, since=since):
-            version = event.object["metadata"].get("resourceVersion") or ""
-            if event.type == "BOOKMARK":
-                yield _Burst(version)
-            elif event.type == "DELETED":
-                yield _Burst(version, deleted=(event.object,))
-            else:
-                yield _Burst(version, changed=(event.object,))
-
-    def _forget(self, items: Iterable[JsonObject]) -> None:
-        """Forget deleted objects: the garbage collector deletes their reports."""
-        for item in items:
-            uid = _uid_of(item)
-            self._context.scanned.remove(uid)
-            self._context.writer.forget(uid)
+    def _forget(self, uid: str) -> None:
+        """Forget a deleted object: the garbage collector deletes its report."""
+        self._context.scanned.remove(uid)
+        self._context.writer.forget(uid)
 
     # --- judging
 
@@ -312,7 +295,7 @@ class KindScan:
 
     def _list_entries(self, results: Iterable[Result]) -> list[ReportEntry]:
         form = self._context.form
-        return sort_report_entries(self._book.find(each) for each in results if form.wants(each))
+        return sort_report_entries(self._entries.find(each) for each in results if form.wants(each))
 
     def _choose_news(self, results: Iterable[Result]) -> list[Result]:
         news = self._news
@@ -373,8 +356,8 @@ class KindScan:
         context.progress.written += is_reported or wrote
         value = judged.state << _BITS | judged.print
         context.scanned.put(judged.subject.uid, value, reported=is_reported)
-        if judged.told:
-            context.emit(judged.request, judged.told)
+        if judged.failures:
+            context.emit(judged.request, judged.failures)
 
 
 def _mark(judged: _Evaluated) -> str:

@@ -139,6 +139,6 @@ class _LonelyLookups(NoLookups):
         return self._resolver.resolve(host, _RESOLVE_SECONDS)
 
     def log_line(self, line: GuestLogLine) -> None:
-        from lictor.cluster.lookups import log_guest_line
+        from lictor.cluster.process_log import log_guest_line
 
         log_guest_line(line)

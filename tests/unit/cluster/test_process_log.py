@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lictor.cluster.log_level import choose_level, follow_log_level, read_level, set_level
+from lictor.cluster.process_log import choose_level, follow_log_level, read_level, set_level
 from lictor.cluster.settings import LOG_LEVELS, Settings, read_settings
 
 

@@ -1,9 +1,12 @@
-"""How much is logged: what the flag says, or the ConfigMap while it says something else."""
+"""What a process of lictor writes to its log: how much, and records of requests and policies."""
 
 import logging
+import time
 from typing import Final
 
 from lictor.cluster.settings import LOG_LEVELS, Settings, SettingsWatch
+from lictor.ports import GuestLogLine
+from lictor.raw import JsonObject
 
 log = logging.getLogger(__name__)
 
@@ -12,6 +15,12 @@ _CHATTY: Final = ("httpx", "httpcore", "asyncio", "hpack")
 _EVERYTHING: Final = "trace"
 _DEBUG_FROM: Final = 4
 _EVERYTHING_FROM: Final = 8
+_GUEST_LEVELS: Final = {
+    "error": logging.ERROR,
+    "warning": logging.WARNING,
+    "info": logging.INFO,
+}
+_BLANK: Final = vars(logging.makeLogRecord({}))
 
 
 def choose_level(verbosity: int) -> str:
@@ -61,3 +70,33 @@ def follow_log_level(settings: SettingsWatch) -> None:
         now = wanted
 
     settings.listen(change)
+
+
+class FactRecord(logging.LogRecord):
+    """A record made once per request, for `Logger.handle`: a constant message, and facts.
+
+    `logging` would look for the line of code, the thread and the process, and would mix the facts
+    with thirty fields of its own, from which whoever writes the line had to pick them out again.
+    """
+
+    facts: JsonObject
+
+    def __init__(self, name: str, level: int, message: str, facts: JsonObject) -> None:
+        now = time.time()
+        fields = self.__dict__
+        fields.update(_BLANK)
+        fields.update(facts)
+        fields["name"] = name
+        fields["levelno"] = level
+        fields["levelname"] = logging.getLevelName(level)
+        fields["msg"] = message
+        fields["created"] = now
+        fields["facts"] = facts
+
+
+def log_guest_line(line: GuestLogLine) -> None:
+    """Write a line of a policy to the log; levels that nobody knows are for those who debug."""
+    level = _GUEST_LEVELS.get(line.level, logging.DEBUG)
+    # Together, so that none of the policy's own fields takes the name of one of ours.
+    fields = {"fields": dict(line.data)} if line.data else {}
+    log.log(level, "policy log", extra={"policy": line.policy, "said": line.message, **fields})
