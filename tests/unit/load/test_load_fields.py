@@ -1,5 +1,8 @@
 """Every field of every record, misspelt once: the problem names its line and the right word."""
 
+import subprocess
+import sys
+
 import msgspec
 import pytest
 import yaml
@@ -285,3 +288,41 @@ def test_every_error_of_msgspec_is_known_to_the_walk():
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert({**RULE, **change}, Rule)
         assert check_fields({**RULE, **change}, Rule)
+
+
+# New types in each round, as each is learned of once; without the lock, one of a hundred kills the process.
+READ_BY_MANY_THREADS = """
+import sys, threading
+from msgspec import defstruct
+from lictor.load.fields import read_record
+
+sys.setswitchinterval(1e-6)
+
+def make_type(depth):
+    inner = make_type(depth - 1) if depth else str
+    return defstruct(f"Level{depth}", [(name, inner) for name in ("a", "b", "c")])
+
+def make_body(depth):
+    return {name: make_body(depth - 1) if depth else "x" for name in ("a", "b", "c")}
+
+def read(record, gate, made):
+    gate.wait()
+    made.append(read_record(make_body(3), record)[0].a.b.c.a)
+
+for _ in range(150):
+    record, gate, made = make_type(3), threading.Barrier(8), []
+    threads = [threading.Thread(target=read, args=(record, gate, made)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == ["x"] * 8
+"""
+
+
+def test_threads_that_read_the_first_document_of_a_kind_at_once():
+    """In a process of its own, as it would take this one with it."""
+    ran = subprocess.run(
+        [sys.executable, "-c", READ_BY_MANY_THREADS], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
