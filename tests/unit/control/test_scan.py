@@ -406,6 +406,57 @@ def test_marks_on_reports_say_what_was_judged() -> None:
     asyncio.run(run())
 
 
+# What every release has written for this Pod and this policy. Another first half makes the next release judge every object of
+# every cluster again when it starts, another second half makes it write every report again: change them only with a reason to.
+JUDGED_BEFORE = "cd58b26-3a30a5b5"
+
+
+def make_reports_of_before(mark: str) -> dict[str, dict[str, Any]]:
+    """Reports of forty Pods as another release left them; only their names and marks are read."""
+    states: dict[str, dict[str, Any]] = {}
+
+    async def run() -> None:
+        api = PagedApi(POD, 40)
+        async with scanning(api, make_plan(POLICY, mark=mark)):
+            states.update(api.reports)
+
+    asyncio.run(run())
+    return states
+
+
+@pytest.mark.parametrize(
+    ("mark", "judged"),
+    [
+        pytest.param("1", 0, id="as-ever"),
+        pytest.param("of-another-release", 40, id="tells-the-state-in-another-way"),
+    ],
+)
+@pytest.mark.parametrize("forced", [False, True])
+def test_the_first_scan_after_an_upgrade_writes_no_report(
+    mark: str, judged: int, *, forced: bool
+) -> None:
+    reports = make_reports_of_before(mark)
+
+    async def run() -> None:
+        api = PagedApi(POD, 40)
+        api.reports = dict(reports)
+        async with scanning(api, make_plan(POLICY)) as fixture:
+            assert fixture.scanner.progress.judged == judged
+            if forced:
+                fixture.scanner.scan_again(forced=True)
+                await fixture.settle()
+                assert fixture.scanner.progress.judged == judged + 40
+            assert (api.created, api.patched, fixture.scanner.progress.written) == (0, 0, 0)
+            assert api.reports == reports
+
+    asyncio.run(run())
+
+
+def test_releases_agree_on_what_was_judged() -> None:
+    report = make_reports_of_before("1")[make_uid(0)]
+    assert report["metadata"]["annotations"][JUDGED] == JUDGED_BEFORE
+
+
 def test_only_what_is_wrong_is_told() -> None:
     async def run() -> None:
         async with scanning(PagedApi(POD, 30), make_plan(POLICY)) as fixture:
