@@ -87,8 +87,11 @@ conformance-cluster: setup
 	@$(BIN)/python scripts/conformance_cluster.py --shared $(SHARED) --controllers background,reports,cleanup \
 	    $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(FOLDERS),--folders $(FOLDERS)) $(if $(IMAGES),--images)
 
+# Every bar, and whether it holds. PEER=program runs Kyverno's command line on the same work. ALL=1 adds what takes minutes: policies that change
+# under load, a file of 1 GB, scans, Ray. ONLY=start,apply,policies,large,admission,changes,scan,fleet chooses. STRICT=1 fails where a bar is missed.
 bench: setup
-	@$(BIN)/python tests/bench/bench.py --shared $(SHARED)
+	@$(BIN)/python tests/bench/bench.py --shared $(SHARED) $(if $(PEER),--peer $(PEER)) $(if $(ALL),--all) $(if $(ONLY),--only $(ONLY)) \
+	    $(if $(STRICT),--strict)
 
 # What Kubernetes says of its kinds, from Go's modules of one release: see scripts/make_facts.py.
 facts: setup

@@ -24,6 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+import bars
+from bars import Row
+
 LICTOR = str(Path(sys.executable).parent / "lictor")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _LOOK = 0.05
@@ -310,33 +313,32 @@ def measure_cost(policies: Path, review: Path, count: int, connections: int, por
         return Cost((server.cpu - before) / count * 1e3, server.megabytes)
 
 
-def show(figures: Figures) -> None:
-    """The lines of the table."""
-    print(
-        f"{'admission, 18 policies, HTTPS':34} {figures.milliseconds:7.3f} ms of CPU a request"
-        f" {figures.megabytes:6.0f} MB  bar 0.6 ms, 168 MB  kyverno {KYVERNO[0]} ms {KYVERNO[1]} MB"
-    )
-    print(
-        f"    {figures.rate:.0f} requests/s, p50 {figures.full.latency(0.5):.2f} ms, "
-        f"p99 {figures.full.latency(0.99):.2f} ms, errors {figures.full.errors} of "
-        f"{figures.full.requests} (bar 0)"
-    )
-    print(
-        f"    at half load ({figures.half.rate:.0f} requests/s): p50 "
-        f"{figures.half.latency(0.5):.2f} ms, p99 {figures.half.latency(0.99):.2f} ms (bar 5), "
-        f"errors {figures.half.errors} of {figures.half.requests}"
-    )
-    print(
-        f"    of these {len(figures.half.undisturbed)} while the host took no core away (it took "
-        f"{figures.half.stolen:.1%} of the time): "
-        f"p50 {figures.half.undisturbed_latency(0.5):.2f} ms, "
-        f"p99 {figures.half.undisturbed_latency(0.99):.2f} ms",
-        flush=True,
+def judge(figures: Figures) -> Row:
+    """The row of the table: what a request costs at full load, and how long it takes."""
+    full, half = figures.full, figures.half
+    theirs, megabytes = KYVERNO
+    return bars.ADMISSION.judge(
+        {
+            "ms of CPU": figures.milliseconds,
+            "MB": figures.megabytes,
+            "requests/s": figures.rate,
+            "wrong": float(full.errors + half.errors),
+        },
+        peer=(
+            f"known    {theirs:.1f} ms of CPU {megabytes} MB, "
+            f"{theirs / figures.milliseconds:.1f} times ours"
+        ),
+        note=(
+            f"p50 {full.latency(0.5):.2f} ms, p99 {full.latency(0.99):.2f} ms; at half load "
+            f"p50 {half.latency(0.5):.2f} ms, p99 {half.latency(0.99):.2f} ms, while the host took "
+            f"no core away ({half.stolen:.1%} of the time it did) "
+            f"p99 {half.undisturbed_latency(0.99):.2f} ms"
+        ),
     )
 
 
 def main() -> None:
-    """Print the admission lines of the table, or be the load."""
+    """Print the row of the table, or be the load."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shared", type=Path, default=Path("../shared"))
     parser.add_argument("--policies", type=Path)
@@ -361,7 +363,7 @@ def main() -> None:
     if not policies.is_dir() or not review.is_file():
         print(f"bench: {policies} or {review} is not here; admission was not measured")
         return
-    show(measure(policies, review, given.requests, given.connections, given.port))
+    bars.show(judge(measure(policies, review, given.requests, given.connections, given.port)))
 
 
 if __name__ == "__main__":

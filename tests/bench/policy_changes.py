@@ -13,7 +13,7 @@ import json
 import ssl
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from typing import Any
 ROOT = Path(__file__).parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "cluster")]
 
+import bars  # noqa: E402
 import httpx  # noqa: E402
 import yaml  # noqa: E402
 from admission import Load, drive_elsewhere  # noqa: E402
+from bars import Row  # noqa: E402
 from control_plane.embedded import EmbeddedCluster  # noqa: E402
 from control_plane.install import Installation, Replica, install_lictor  # noqa: E402
 
@@ -190,7 +192,7 @@ def read_cpu(replica: Replica) -> float:
 
 def change_under_load(
     cluster: EmbeddedCluster, replica: Replica, review: Path, changes: int, rate: float
-) -> None:
+) -> Iterator[Row]:
     """Change the policy again and again while requests come in."""
     body = json.loads(review.read_text(encoding="utf-8"))
     witnesses = Witnesses(cluster.address, replica.port, body)
@@ -205,14 +207,15 @@ def change_under_load(
         found = load.result()
     witnesses.close()
     delays.sort()
-    print(
-        f"  changed {changes} times at {rate:.0f} requests/s: in force after "
-        f"{delays[len(delays) // 2]:.2f} s, at most {delays[-1]:.2f} s (bar 0.5)"
+    yield bars.CHANGE_IN_FORCE.judge(
+        {"s": delays[-1]},
+        note=f"at most, of {changes} changes at {rate:.0f} requests/s; half of them within "
+        f"{delays[len(delays) // 2]:.2f} s",
     )
-    print(
-        f"  of {found.requests} requests {found.errors} wrong; p50 {found.latency(0.5):.1f} ms, "
-        f"p99 {found.latency(0.99):.1f} ms (bar 15), while the host took no core away p99 "
-        f"{found.undisturbed_latency(0.99):.1f} ms"
+    yield bars.CHANGE_LATENCY.judge(
+        {"ms": found.latency(0.99), "wrong": float(found.errors)},
+        note=f"of {found.requests} requests; p50 {found.latency(0.5):.1f} ms; while the host took no "
+        f"core away p99 {found.undisturbed_latency(0.99):.1f} ms",
     )
 
 
@@ -239,7 +242,7 @@ def wait_for_rest(cluster: EmbeddedCluster, seconds: float = 600) -> None:
     raise TimeoutError("the cluster does not come to rest")
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> Iterator[Row]:
     """Fill the cluster, start the server, measure."""
     bench = arguments.shared / "bench"
     review = bench / "review-allowed.json"
@@ -254,7 +257,7 @@ def run(arguments: argparse.Namespace) -> None:
             f"{len(policies)} policies, {arguments.exceptions} exceptions, "
             f"{arguments.namespaces} namespaces"
         )
-        _measure(installation, cluster, review, arguments)
+        yield from _measure(installation, cluster, review, arguments)
         installation.stop()
 
 
@@ -263,7 +266,7 @@ def _measure(
     cluster: EmbeddedCluster,
     review: Path,
     arguments: argparse.Namespace,
-) -> None:
+) -> Iterator[Row]:
     began = time.monotonic()
     replica = installation.start_replica(wait=False)
     installation.wait_ready(replica, 600)
@@ -275,12 +278,12 @@ def _measure(
     cpu = (read_cpu(replica) - before) / arguments.requests * 1e3
     print(f"  a request: {cpu:.3f} ms of CPU, {found.errors} wrong, {found.rate:.0f} a second")
     show_memory(replica)
-    change_under_load(cluster, replica, review, arguments.changes, arguments.rate)
+    yield from change_under_load(cluster, replica, review, arguments.changes, arguments.rate)
     show_memory(replica)
 
 
-def main() -> int:
-    """Read the arguments and run."""
+def parse_arguments(words: list[str] | None = None) -> argparse.Namespace:
+    """What was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument("--policies", type=int, default=3000)
@@ -289,11 +292,22 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--changes", type=int, default=8)
     parser.add_argument("--rate", type=float, default=300.0)
-    arguments = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def bench(shared: Path) -> Iterator[Row]:
+    """The rows of the table: 3,000 policies, one of them changing under load."""
+    yield from run(parse_arguments(["--shared", str(shared)]))
+
+
+def main() -> int:
+    """Read the arguments and run."""
+    arguments = parse_arguments()
     if not (arguments.shared / "bench" / "pss").is_dir():
         print(f"bench of changes: {arguments.shared}/bench is not here")
         return 0
-    run(arguments)
+    for row in run(arguments):
+        bars.show(row)
     return 0
 
 

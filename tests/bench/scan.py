@@ -1,9 +1,12 @@
 """The background scan: CPU, memory, what is judged again, how replicas share.
 
     python tests/bench/scan.py [--pods 10000] [--replicas 2]      on a real control plane
+    python tests/bench/scan.py --cluster embedded                 on the one inside lictor
     python tests/bench/scan.py --fake 200000                      on a cluster that stores nothing
 
 CPU seconds and memory are those of lictor's own processes, from their start to the end of the scan.
+`--rate` is the setting by which lictor spares the API server; how many requests that counted in a
+second is shown beside it, those of its own controllers included.
 """
 
 import argparse
@@ -14,7 +17,7 @@ import random
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,9 @@ from typing import Any
 ROOT = Path(__file__).parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "cluster"), str(ROOT / "tests" / "unit" / "control")]
 
+import bars  # noqa: E402
 import yaml  # noqa: E402
+from bars import Bar, Row  # noqa: E402
 from control_plane.embedded import EmbeddedCluster  # noqa: E402
 from control_plane.install import Installation, Replica, install_lictor  # noqa: E402
 from control_plane.local import LocalCluster  # noqa: E402
@@ -35,6 +40,8 @@ COMPONENT = "reports-controller"
 NOTE = "lictor.io/scan"
 PODS = "/api/v1/pods"
 REPORTS = "/apis/wgpolicyk8s.io/v1alpha2/policyreports"
+# The policy that changes between two scans; about every Pod.
+CHANGING = "disallow-latest-tag"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -82,9 +89,10 @@ def find_policies(folder: Path | None) -> tuple[Path, list[Object]]:
 class Bench:
     """A control plane with Pods and policies, and lictor's reports controller beside it."""
 
-    def __init__(self, plane: LocalCluster, installation: Installation) -> None:
+    def __init__(self, plane: LocalCluster, installation: Installation, count: int) -> None:
         self.plane = plane
         self.installation = installation
+        self.count = count
         self.replicas: list[Replica] = []
 
     def start(self) -> Replica:
@@ -92,6 +100,12 @@ class Bench:
         replica = self.installation.start_controller(COMPONENT)
         self.replicas.append(replica)
         return replica
+
+    def stop(self) -> None:
+        """End the replicas."""
+        for replica in self.replicas:
+            replica.process.stop()
+        self.replicas.clear()
 
     def read_notes(self) -> list[Object]:
         """What each live replica says of its scan."""
@@ -101,11 +115,35 @@ class Bench:
         notes = ((each["metadata"].get("annotations") or {}) for each in leases["items"])
         return [json.loads(note[NOTE]) for note in notes if NOTE in note]
 
-    def count(self, path: str) -> int:
-        """How many objects there are."""
+    def count_reports(self) -> int:
+        """How many reports there are."""
         with self.plane.connect() as client:
-            answer = client.get(path, params={"limit": 1}).json()
+            answer = client.get(REPORTS, params={"limit": 1}).json()
         return len(answer["items"]) + int(answer["metadata"].get("remainingItemCount") or 0)
+
+    def count_requests(self) -> float:
+        """How many requests the API server has had, where it tells."""
+        with self.plane.connect() as client:
+            answer = client.get("/metrics")
+        rows = answer.text.splitlines() if answer.is_success else ()
+        return sum(
+            float(row.rpartition(" ")[2])
+            for row in rows
+            if row.startswith("apiserver_request_total{")
+        )
+
+    def list_entries(self) -> Iterator[Object]:
+        """Every entry of every report, page by page."""
+        token = ""
+        with self.plane.connect() as client:
+            while True:
+                params = {"limit": "500", **({"continue": token} if token else {})}
+                answer = client.get(REPORTS, params=params, timeout=120).json()
+                for report in answer["items"]:
+                    yield from report.get("results") or ()
+                token = answer["metadata"].get("continue") or ""
+                if not token:
+                    return
 
     def wait(self, done: Callable[[list[Object]], bool], seconds: float = 900) -> list[Object]:
         """The notes, once they say what is waited for."""
@@ -121,12 +159,13 @@ class Bench:
         raise TimeoutError(f"not done within {seconds} s: {self.read_notes()}")
 
 
-def measure(pid: int) -> tuple[float, float]:
+def measure(pid: int) -> dict[str, float]:
     """CPU seconds and the most memory in megabytes of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     status = Path(f"/proc/{pid}/status").read_text()
     peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-    return (int(fields[11]) + int(fields[12])) / _TICKS, int(peak.split()[1]) / 1024
+    cpu = (int(fields[11]) + int(fields[12])) / _TICKS
+    return {"CPU-s": cpu, "MB": int(peak.split()[1]) / 1024}
 
 
 def fill(plane: LocalCluster, policies: Sequence[Object], count: int) -> None:
@@ -160,18 +199,20 @@ def is_done(count: int) -> Callable[[list[Object]], bool]:
     return done
 
 
-def run_real(arguments: argparse.Namespace) -> None:
-    """Scan, change one Pod, scan again from a new process; then two replicas from nothing."""
+def run_real(arguments: argparse.Namespace) -> Iterator[Row]:
+    """Scan, change one policy, scan again from a new process; then two replicas from nothing."""
     folder, policies = find_policies(arguments.policies)
-    count = arguments.pods
+    rate = arguments.rate
+    flags = (f"--clientRateLimitQPS={rate}", f"--clientRateLimitBurst={rate}") if rate else ()
     with _open(arguments.cluster) as plane:
-        bench = Bench(plane, install_lictor(plane, replicas=0))
-        fill(plane, policies, count)
-        print(f"{count} Pods, {len(policies)} policies of {folder}")
-        scan_alone(bench, count)
+        installation = install_lictor(plane, replicas=0, flags=flags)
+        bench = Bench(plane, installation, arguments.pods)
+        fill(plane, policies, arguments.pods)
+        print(f"{arguments.pods} Pods, {len(policies)} policies of {folder}", flush=True)
+        yield from scan_alone(bench, policies)
         if arguments.replicas > 1:
-            scan_together(bench, count, arguments.replicas)
-        bench.installation.stop()
+            yield scan_together(bench, arguments.replicas)
+        installation.stop()
 
 
 def _open(name: str) -> LocalCluster:
@@ -180,33 +221,58 @@ def _open(name: str) -> LocalCluster:
     return ControlPlane(find_programs(print))
 
 
-def scan_alone(bench: Bench, count: int) -> None:
-    """The first scan, a change, and a second process."""
+def scan_alone(bench: Bench, policies: Sequence[Object]) -> Iterator[Row]:
+    """The first scan, a policy that changes, and a second process."""
+    started, before = time.monotonic(), bench.count_requests()
+    replica = bench.start()
+    [note] = bench.wait(is_done(bench.count))
+    seconds = time.monotonic() - started
+    sent = (bench.count_requests() - before) / seconds
+    told = f"; the API server had {sent:.0f} requests a second" if before else ""
+    yield bars.FIRST_SCAN.judge(
+        {**measure(replica.process.pid), "s": seconds},
+        note=f"{describe(note)}, reports {bench.count_reports()}{told}",
+    )
+    yield scan_change(bench, replica, policies)
+    bench.stop()
+    bench.plane.kubectl("label", "pod", "pod-1", "-n", "bench-1", "changed=yes", "--overwrite")
     replica, started = bench.start(), time.monotonic()
-    notes = bench.wait(is_done(count))
-    show("first scan", replica, notes[0], time.monotonic() - started)
-    print(f"  reports: {bench.count(REPORTS)}")
-    before = notes[0]["judged"]
-    change_one(bench)
-    notes = bench.wait(lambda found: found[0]["judged"] > before, 60)
-    print(f"  judged after one Pod was changed: {notes[0]['judged'] - before}")
-    replica.process.stop()
-    bench.replicas.clear()
-    change_one(bench, "b")
-    replica, started = bench.start(), time.monotonic()
-    notes = bench.wait(is_done(count))
-    show("second scan, new process, one Pod changed", replica, notes[0], time.monotonic() - started)
-    replica.process.stop()
-    bench.replicas.clear()
+    [note] = bench.wait(is_done(bench.count))
+    figures = {**measure(replica.process.pid), "s": time.monotonic() - started}
+    yield Bar("scan by a new process, one Pod changed").judge(figures, note=describe(note))
+    bench.stop()
 
 
-def change_one(bench: Bench, value: str = "a") -> None:
-    """Give a Pod another label."""
-    words = ("label", "pod", "pod-1", "-n", "bench-1", f"changed={value}", "--overwrite")
-    bench.plane.kubectl(*words)
+def scan_change(bench: Bench, replica: Replica, policies: Sequence[Object]) -> Row:
+    """One policy says something else: what others said must not be said again."""
+    policy = next((each for each in policies if each["metadata"]["name"] == CHANGING), None)
+    if policy is None:
+        return bars.SCAN_OF_CHANGE.skip(f"no policy is named {CHANGING}")
+    for rule in policy["spec"]["rules"]:
+        rule["validate"]["message"] = "an image needs a version of its own"
+    [note], before = bench.read_notes(), measure(replica.process.pid)["CPU-s"]
+    seen, judged = note["seen"], note["judged"]
+    time.sleep(1.5)  # times in reports are whole seconds
+    started, moment = time.monotonic(), time.time()
+    apply_objects(bench.plane, [policy])
+    [note] = bench.wait(is_done(seen + bench.count))
+    seconds, after = time.monotonic() - started, measure(replica.process.pid)
+    fresh = [
+        entry["policy"] for entry in bench.list_entries() if entry["timestamp"]["seconds"] >= moment
+    ]
+    others = sum(name != CHANGING for name in fresh)
+    return bars.SCAN_OF_CHANGE.judge(
+        {
+            "CPU-s": after["CPU-s"] - before,
+            "s": seconds,
+            "results of other policies": float(others),
+        },
+        fault="" if len(fresh) > others else "nothing was said by the policy that changed",
+        note=f"{note['judged'] - judged} objects, {len(fresh)} results are new",
+    )
 
 
-def scan_together(bench: Bench, count: int, replicas: int) -> None:
+def scan_together(bench: Bench, replicas: int) -> Row:
     """Several replicas from nothing: who judged how much?"""
     with bench.plane.connect() as client:
         for number in range(20):
@@ -214,24 +280,35 @@ def scan_together(bench: Bench, count: int, replicas: int) -> None:
             client.delete(place, timeout=120)
     started = time.monotonic()
     crew = [bench.start() for _ in range(replicas)]
-    notes = bench.wait(lambda found: len(found) == replicas and is_done(count)(found))
+    done = is_done(bench.count)
+    notes = bench.wait(lambda found: len(found) == replicas and done(found))
     seconds = time.monotonic() - started
     total = sum(note["seen"] for note in notes)
-    for note in notes:
-        print(f"  a replica of {replicas}: {100 * note['seen'] / total:.0f} % of the objects")
-    for number, replica in enumerate(crew):
-        cpu, megabytes = measure(replica.process.pid)
-        print(f"  replica {number}: {cpu:.1f} CPU-s, {megabytes:.0f} MB, {seconds:.0f} s")
-    print(f"  reports: {bench.count(REPORTS)}")
-
-
-def show(title: str, replica: Replica, note: Object, seconds: float) -> None:
-    """One line of figures."""
-    cpu, megabytes = measure(replica.process.pid)
-    print(
-        f"{title}: {cpu:.1f} CPU-s, {megabytes:.0f} MB, {seconds:.0f} s; "
-        f"judged {note['judged']}, written {note['written']}, refused {note['refused']}"
+    costs = [measure(replica.process.pid) for replica in crew]
+    return bars.SCAN_SHARED.judge(
+        {
+            "CPU-s": sum(each["CPU-s"] for each in costs),
+            "MB": max(each["MB"] for each in costs),
+            "s": seconds,
+            "%": 100 * max(note["seen"] for note in notes) / total,
+        },
+        note=f"{replicas} replicas, memory of the larger; reports {bench.count_reports()}",
     )
+
+
+def describe(note: Object) -> str:
+    """What a replica says of its scan."""
+    return f"judged {note['judged']}, written {note['written']}, refused {note['refused']}"
+
+
+def bench(policies: Path) -> Iterator[Row]:
+    """The rows of the table; on the control plane inside lictor where no other is to be had."""
+    try:
+        find_programs(print)
+        words: tuple[str, ...] = ()
+    except NoControlPlaneError:
+        words = ("--cluster", "embedded")
+    yield from run_real(parse_arguments(["--policies", str(policies), *words]))
 
 
 # --- a cluster that stores nothing
@@ -274,20 +351,27 @@ def _read_peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def main() -> int:
-    """Read the arguments and run."""
+def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """What was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pods", type=int, default=10_000)
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--policies", type=Path, help="a folder with policies")
     parser.add_argument("--cluster", choices=("real", "embedded"), default="real")
+    parser.add_argument("--rate", type=int, default=0, help="requests a second; 0: the default")
     parser.add_argument("--fake", type=int, default=0, help="so many objects, without a cluster")
-    arguments = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    """Read the arguments and run."""
+    arguments = parse_arguments()
     if arguments.fake:
         run_fake(arguments.fake)
         return 0
     try:
-        run_real(arguments)
+        for row in run_real(arguments):
+            bars.show(row)
     except NoControlPlaneError as absent:
         print(f"bench of scans: {absent}")
     return 0
