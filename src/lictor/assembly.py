@@ -45,7 +45,7 @@ class CompileOptions(TypedDict, total=False):
     image_outcomes: OutcomeCache
     # Where policies in Wasm have their modules from; left out, from nowhere.
     modules: Modules
-    # Compile the checks of classic rules when a request first needs them; left out, at once.
+    # Compile checks when a request first needs them; left out, at once.
     is_lazy: bool
 
 

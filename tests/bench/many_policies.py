@@ -38,6 +38,11 @@ def write_policies(source: Path, folder: Path, count: int, *, everywhere: bool =
 
 def _bind(policy: dict[str, Any], namespace: str) -> None:
     """Let each rule of a policy concern one namespace alone."""
+    constraints = policy["spec"].get("matchConstraints")
+    if constraints is not None:
+        named = {"kubernetes.io/metadata.name": namespace}
+        constraints["namespaceSelector"] = {"matchLabels": named}
+        return
     for rule in policy["spec"]["rules"]:
         for resources in _list_resources(rule["match"]):
             resources["namespaces"] = [namespace]

@@ -17,8 +17,9 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.cluster.compile_trial import Job, TrialResult, Trials
-from lictor.errors import CompileError, NotYetError
-from lictor.model.program import Check, DeferredCheck, Program
+from lictor.errors import CompileError, LictorError, NotYetError
+from lictor.model.program import Case, Check, DeferredCheck, Program
+from lictor.model.result import Result
 
 # What is compiled, by which process, since when. An entry stays where its process dies.
 _ENTRY = struct.Struct("<16sQd")
@@ -259,10 +260,25 @@ def _note_check(check: Check, identity: str) -> Check:
         return check
 
     def compile_check() -> Check:
-        with _COMPILING, LEDGER.compiling(identity):
-            return check.resolve()
+        try:
+            with _COMPILING, LEDGER.compiling(identity):
+                return check.resolve()
+        except (LictorError, MemoryError):
+            # Nothing is wrong with the policy: there was no time or no room.
+            raise
+        except Exception as error:
+            # A mistake of ours over one policy must not keep others from being asked.
+            log.exception("policy broke the compiler", extra={"policy": identity})
+            return _fail(f"this should not have happened ({type(error).__name__})")
 
     return DeferredCheck(compile_check)
+
+
+def _fail(reason: str) -> Check:
+    def check(_: Case) -> tuple[Result, ...]:
+        raise CompileError(reason)
+
+    return check
 
 
 async def _wait_for_turn(identity: str) -> None:

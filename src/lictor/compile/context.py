@@ -72,4 +72,5 @@ class CompileContext(msgspec.Struct, frozen=True, dict=True):
             image_outcomes=self.image_outcomes,
             watch_rule=self.watch_rule,
             http_limits=self.http_limits,
+            is_lazy=self.is_lazy,
         )

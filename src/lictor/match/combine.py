@@ -14,6 +14,8 @@ from lictor.match.metadata import read_text
 from lictor.model.program import Matcher, Select
 from lictor.model.request import GroupVersionKind, Operation, Request
 
+# The label that the API server puts on every namespace.
+NAME_LABEL = "kubernetes.io/metadata.name"
 # What is reported about a namespace is not for those who write its policies: they could refuse it,
 # or make it say something else.
 REPORT_GROUPS = frozenset(("wgpolicyk8s.io", "openreports.io", "reports.kyverno.io"))

@@ -13,6 +13,7 @@ from lictor.kubernetes.resource_names import ResourceNames, ResourceType, guess_
 from lictor.lang.watch import Watch, unwatched
 from lictor.lang.wildcard import has_wildcard
 from lictor.match.combine import (
+    NAME_LABEL,
     Clause,
     RequestClass,
     always,
@@ -32,9 +33,6 @@ from lictor.model.metadata import LabelSelector
 from lictor.model.program import Matcher, Select
 from lictor.model.request import GroupVersionKind, Operation, Request
 
-# The label that the API server puts on every namespace.
-_NAME_LABEL = "kubernetes.io/metadata.name"
-
 
 def compile_label_clauses(
     constraints: MatchResources, names: ResourceNames, where: str
@@ -51,6 +49,37 @@ def compile_label_clauses(
     if selector is not None and selector != LabelSelector():
         path = f"{where}.objectSelector"
         yield path, settle_all(_match_labels(_check_selector(selector, path)))
+
+
+def find_labelled_namespaces(
+    constraints: MatchResources, names: ResourceNames
+) -> frozenset[str] | None:
+    """The namespaces that the selector of namespaces names, where nothing else can be meant.
+
+    What lies in no namespace is taken whatever the selector says: only where all resources are
+    known to lie in one do the names count.
+    """
+    selector, rules = constraints.namespace_selector, constraints.resource_rules
+    if selector is None or not rules or not all(_are_namespaced(rule, names) for rule in rules):
+        return None
+    value = selector.match_labels.get(NAME_LABEL)
+    if value is not None:
+        return frozenset((value,))
+    for each in selector.match_expressions:
+        if each.key == NAME_LABEL and each.operator == "In":
+            return frozenset(each.values)
+    return None
+
+
+def _are_namespaced(rule: ResourceRule, names: ResourceNames) -> bool:
+    """Are all resources of a rule named literally, and known to lie in namespaces?"""
+    for group in rule.api_groups:
+        for version in rule.api_versions:
+            for resource in rule.resources:
+                found = names.of_resource(group, version, resource)
+                if found is None or found.namespaced is not True:
+                    return False
+    return True
 
 
 def _check_selector(selector: LabelSelector, where: str) -> LabelSelector:
@@ -79,13 +108,13 @@ def _match_labels(selector: LabelSelector) -> Matcher:
 
 def _match_namespace_labels(selector: LabelSelector, names: ResourceNames) -> Clause:
     fits = compile_selector(selector)
-    asks_name = _NAME_LABEL in selector.match_labels or any(
-        each.key == _NAME_LABEL for each in selector.match_expressions
+    asks_name = NAME_LABEL in selector.match_labels or any(
+        each.key == NAME_LABEL for each in selector.match_expressions
     )
 
     def fits_labels(name: str, labels: Mapping[str, str]) -> bool:
-        if asks_name and _NAME_LABEL not in labels:
-            labels = {**labels, _NAME_LABEL: name}
+        if asks_name and NAME_LABEL not in labels:
+            labels = {**labels, NAME_LABEL: name}
         return fits(labels)
 
     def fits_itself(request: Request) -> bool:

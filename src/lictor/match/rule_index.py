@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from lictor.garbage import keeping_garbage
-from lictor.match.combine import RequestClass, always
-from lictor.match.metadata import read_name, read_text
+from lictor.match.combine import NAME_LABEL, RequestClass, always, read_told
+from lictor.match.metadata import clean_map, read_name, read_text
 from lictor.model.program import (
     Bounds,
     CompiledRule,
@@ -266,9 +266,16 @@ def _read_asked(request: Request) -> str:
     return told if isinstance(told, str) else ""
 
 
+def _read_label(request: Request) -> str:
+    """The label that names the namespace of the request; an API server puts it on all of them."""
+    namespace = read_told(request, "namespace")
+    return namespace and clean_map(request.namespace_labels).get(NAME_LABEL, namespace)
+
+
 _READERS: dict[str, Callable[[Request], str]] = {
     "namespace": _read_namespace,
     "asked": _read_asked,
+    "label": _read_label,
     "own name": _read_own_name,
     "name": lambda request: read_name(request.resource),
 }
@@ -293,6 +300,9 @@ def _list_axes(bounds: Bounds, *, is_namespace: bool) -> _Axes:
         axes["own name" if is_namespace else "namespace"] = bounds.namespaces
     if bounds.home:
         axes["namespace"] = frozenset((bounds.home,))
+    if bounds.labelled is not None and not is_namespace:
+        # What lies in no namespace is not spared because of one.
+        axes["label"] = bounds.labelled | {""}
     if bounds.asked_in:
         axes["asked"] = frozenset((bounds.asked_in,))
     return axes

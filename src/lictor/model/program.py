@@ -104,6 +104,8 @@ class Bounds(msgspec.Struct, frozen=True):
     home: str = ""
     # The same, if it concerns the requests there (`match.combine.asked_within`).
     asked_in: str = ""
+    # Values of the label that names the namespace. The rule is about objects that lie in one.
+    labelled: frozenset[str] | None = None
 
 
 class CompiledRule(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lictor.assembly import fail_policy
+from lictor.assembly import compile_documents, fail_policy
 from lictor.cluster import policy_compiler
 from lictor.cluster.compile_trial import Job, TrialResult, Trials
 from lictor.cluster.helper_process import (
@@ -28,7 +28,7 @@ from lictor.cluster.policy_compiler import LEDGER, CompileLedger, CompileTask, P
 from lictor.engine import Engine
 from lictor.errors import CompileError
 from lictor.load.policies import load_documents
-from lictor.model.program import Program
+from lictor.model.program import DeferredCheck, Program
 from lictor.model.result import Status
 
 LIMITS = Limits(cpu_seconds=1, wall_seconds=300.0, memory=64 * 1024 * 1024)
@@ -377,6 +377,29 @@ def test_policies_in_cel_answer_with_an_error_too(kind: str, spec: dict[str, Any
     (loaded,) = found.policies
     results = Engine(fail_policy(loaded.record, CompileError("not now"))).evaluate(POD).results
     assert [(result.status, result.message) for result in results] == [(Status.ERROR, "not now")]
+
+
+def test_a_rule_that_breaks_the_compiler_later_answers_with_an_error() -> None:
+    record = load_documents(msgspec.json.encode(_policy(2)), "p").records[0]
+    (program,) = compile_documents([record], is_lazy=True)
+    first, *others = program.rules
+    broken = msgspec.structs.replace(first, check=DeferredCheck(lambda: 1 // 0))
+    made = msgspec.structs.replace(program, rules=(broken, *others))
+    task = CompileTask("u", "m", Job(_policy(2)), lambda: (made,), _fail)
+
+    class Harmless(Trials):
+        async def try_policies(self, jobs: Sequence[Job]) -> list[TrialResult]:
+            return [TrialResult() for _ in jobs]
+
+    helper = HelperProcess(_work)
+    compiler = PolicyCompiler(Harmless(helper=helper))
+    asyncio.run(compiler.prepare([task]))
+    helper.close()
+    results = Engine(compiler.made["u"].programs).evaluate(POD).results
+    told = {result.rule: (result.status, result.message) for result in results}
+    text = "this should not have happened (ZeroDivisionError)"
+    assert told["r0"] == (Status.ERROR, text)
+    assert told["r1"][0] is Status.PASS
 
 
 def test_whoever_dies_over_a_policy_is_remembered() -> None:

@@ -182,6 +182,59 @@ def test_policies_of_a_namespace_in_cel_are_found_by_the_request_s_own(kind, tol
     assert found == expected.get(lies if told is None else told, [])
 
 
+NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+def make_selector(rng):
+    """Most name namespaces, in one of the ways that there are."""
+    parts = [
+        {"matchLabels": {NAME_LABEL: rng.choice(NAMES)}},
+        {"matchLabels": {NAME_LABEL: rng.choice(NAMES), "x": "1"}},
+        {"matchExpressions": [{"key": NAME_LABEL, "operator": "In", "values": NAMES[:1]}]},
+        {"matchExpressions": [{"key": NAME_LABEL, "operator": "NotIn", "values": NAMES[:1]}]},
+        {"matchLabels": {"x": "1"}},
+        {},
+    ]
+    return rng.choice(parts)
+
+
+def make_cel_policy(rng, number):
+    made = cel_policy(f"p{number}", "a")
+    if rng.random() < 0.7:
+        made["kind"] = "ValidatingPolicy"
+        del made["metadata"]["namespace"]
+    constraints = made["spec"]["matchConstraints"]
+    constraints["namespaceSelector"] = make_selector(rng)
+    resources = [["pods"], ["pods", "services"], ["pods", "namespaces"], ["pods", "nodes"], ["*"]]
+    constraints["resourceRules"][0]["resources"] = rng.choice(resources)
+    return made
+
+
+def make_asked(rng):
+    """A request, where the object lies or is said to lie, and the labels of that namespace."""
+    kind = rng.choice(["Pod", "Pod", "Pod", "Namespace", "Node"])
+    made = Request.of({**make_object(rng), "kind": kind})
+    told = rng.choice([None, {}, {"namespace": rng.choice([*NAMES, "", 7])}])
+    labels = rng.choice(
+        [{}, {}, {"x": "1"}, {"x": "1", NAME_LABEL: "a"}, {NAME_LABEL: 7}, UnknownNamespace("a")]
+    )
+    return replace(made, namespace_labels=labels, admission=told)
+
+
+def test_policies_in_cel_are_found_by_the_namespaces_that_they_name():
+    rng = random.Random(23)
+    found, left_out = 0, 0
+    for _ in range(SETS // 5):
+        programs = load([make_cel_policy(rng, number) for number in range(3)], is_lazy=True)
+        left_out += any(rule.bounds.labelled for program in programs for rule in program.rules)
+        for request in [make_asked(rng) for _ in range(8)]:
+            expected = judge_by_all(programs, request)
+            assert judge(programs, request) == expected, (programs, request)
+            found += len(expected[0])
+    assert found > SETS // 5
+    assert left_out > SETS // 10
+
+
 BOUNDS = {
     "literal namespaces": (
         {"resources": {"namespaces": ["a", "b"]}},

@@ -1,12 +1,22 @@
 """Compiling when first needed, and answering with the reason where a policy does not compile."""
 
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
 from lictor.compile.cel.selection import select_all
-from lictor.errors import CompileError
-from lictor.model.program import Bounds, Case, Check, CompiledRule, Phase, Select
+from lictor.errors import CompileError, DeadlineError, LictorError, SlowRequestError
+from lictor.evaluate.cel.context import CelContext
+from lictor.model.program import (
+    Bounds,
+    Case,
+    Check,
+    CompiledRule,
+    DeferredCheck,
+    Phase,
+    Select,
+)
 from lictor.model.result import Action, Result
 
 
@@ -27,34 +37,36 @@ def make_rule(
         return CompiledRule(name, phase, select_all, _failing(error), action)
 
 
-def bind_rule(rule: CompiledRule, namespace: str) -> CompiledRule:
-    """The rule with the namespace that `asked_within` binds its selection to, for the index."""
-    if not namespace or rule.select is select_all:
+def bind_rule(rule: CompiledRule, bounds: Bounds) -> CompiledRule:
+    """The rule with what its selection is bound to, for the index."""
+    # What is wrong with a policy is told to everyone whom it might concern.
+    if rule.select is select_all or bounds == Bounds():
         return rule
-    return replace(rule, bounds=Bounds(asked_in=namespace))
+    return replace(rule, bounds=bounds)
+
+
+def put_off(build: Callable[[], Check], around: CelContext) -> Callable[[], Check]:
+    """The same builder; where most checks are never asked, one that puts the work off."""
+    return (lambda: build_when_used(build)) if around.is_lazy else build
 
 
 def build_or_fail(build: Callable[[], Check]) -> Check:
     """The check, or one that answers every request with what is wrong with the policy."""
     try:
         return build()
-    except CompileError as error:
+    except (DeadlineError, SlowRequestError):
+        # Whoever waits for it has no more time; that says nothing about the policy.
+        raise
+    except LictorError as error:
         return _failing(error)
 
 
 def build_when_used(build: Callable[[], Check]) -> Check:
     """The check, compiled for the first request: most policies never meet a CronJob."""
-    made: list[Check] = []
-
-    def check(case: Case) -> tuple[Result, ...]:
-        if not made:
-            made.append(build_or_fail(build))
-        return made[0](case)
-
-    return check
+    return DeferredCheck(partial(build_or_fail, build))
 
 
-def _failing(error: CompileError) -> Check:
+def _failing(error: LictorError) -> Check:
     def check(_: Case) -> tuple[Result, ...]:
         raise error
 

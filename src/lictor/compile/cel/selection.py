@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from lictor.evaluate.cel.context import CelContext
+from lictor.lang.watch import watch_nothing
 from lictor.match.combine import asked_within, remember
-from lictor.match.constraints import compile_constraints
+from lictor.match.constraints import compile_constraints, find_labelled_namespaces
 from lictor.model.constraints import MatchResources
-from lictor.model.program import Matcher, Select
+from lictor.model.program import Bounds, Matcher, Select
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Action, PolicyRef
 
@@ -19,6 +20,17 @@ def select_constrained(
         return select_none
     select = compile_constraints(constraints, around.resource_names, watch=around.watch_rule(""))
     return remember(asked_within(ref.namespace, select) if ref.namespace else select)
+
+
+def bound_constrained(
+    constraints: MatchResources | None, ref: PolicyRef, around: CelContext
+) -> Bounds:
+    """Outside of what `select_constrained` takes nothing."""
+    if around.watch_rule is not watch_nothing or constraints is None:
+        # Whoever listens is to hear of every rule why it does not concern the request.
+        return Bounds()
+    labelled = find_labelled_namespaces(constraints, around.resource_names)
+    return Bounds(asked_in=ref.namespace, labelled=labelled)
 
 
 def select_all(_kind: GroupVersionKind, _subresource: str, _operation: Operation) -> Matcher:

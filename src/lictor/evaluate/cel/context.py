@@ -206,6 +206,8 @@ class CelContext(msgspec.Struct, frozen=True):
     watch_rule: WatchRule = watch_nothing
     image_outcomes: OutcomeCache = msgspec.field(default_factory=OutcomeCache)
     http_limits: HttpLimits = HttpLimits()
+    # Checks are compiled when first needed.
+    is_lazy: bool = False
 
     @property
     def viewpoint(self) -> RequestViews:

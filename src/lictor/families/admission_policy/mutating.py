@@ -5,7 +5,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from lictor.compile.cel.deferral import make_rule
+from lictor.compile.cel.deferral import bind_rule, make_rule, put_off
+from lictor.compile.cel.selection import bound_constrained
 from lictor.compile.context import CompileContext
 from lictor.compile.needs import state_needs
 from lictor.evaluate.cel.context import CelContext
@@ -54,13 +55,14 @@ class _Compiler(msgspec.Struct, frozen=True):
 
     def rule(self, binding: _Binding | None) -> CompiledRule:
         constraints = self.policy.spec.match_constraints
-        return make_rule(
+        made = make_rule(
             self.ref.name,
             Phase.MUTATE,
             self._action(),
             select=lambda: select_bound(constraints, binding, self.ref.name, self.around),
-            check=lambda: self._check(binding),
+            check=put_off(lambda: self._check(binding), self.around),
         )
+        return bind_rule(made, bound_constrained(constraints, self.ref, self.around))
 
     def _action(self) -> Action:
         ignores = self.policy.spec.failure_policy == "Ignore"

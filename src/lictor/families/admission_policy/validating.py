@@ -3,8 +3,8 @@
 import msgspec
 from msgspec.structs import replace
 
-from lictor.compile.cel.deferral import make_rule
-from lictor.compile.cel.selection import choose_action, select_none
+from lictor.compile.cel.deferral import bind_rule, make_rule, put_off
+from lictor.compile.cel.selection import bound_constrained, choose_action, select_none
 from lictor.compile.context import CompileContext
 from lictor.compile.needs import state_needs
 from lictor.evaluate.cel.context import CelContext
@@ -61,13 +61,15 @@ class _Compiler(msgspec.Struct, frozen=True):
         action = choose_action(binding.spec.validation_actions if binding is not None else ())
         # What cannot be decided: whoever says "Ignore" wants it to pass.
         doubtful = Action.AUDIT if self.policy.spec.failure_policy == "Ignore" else action
-        return make_rule(
+        made = make_rule(
             self.ref.name,
             Phase.VALIDATE,
             doubtful,
             select=lambda: self._select(binding),
-            check=lambda: self._check(binding, action),
+            check=put_off(lambda: self._check(binding, action), self.around),
         )
+        constraints = self.policy.spec.match_constraints
+        return bind_rule(made, bound_constrained(constraints, self.ref, self.around))
 
     def _select(self, binding: _Binding | None) -> Select:
         constraints = self.policy.spec.match_constraints

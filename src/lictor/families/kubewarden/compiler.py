@@ -43,7 +43,17 @@ from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lang.wasm.records import GuestLimits, HostCalls
 from lictor.match.combine import asked_within, remember
 from lictor.match.constraints import compile_constraints, is_exempt
-from lictor.model.program import Case, Check, CompiledRule, Matcher, Needs, Phase, Program, Select
+from lictor.model.program import (
+    Bounds,
+    Case,
+    Check,
+    CompiledRule,
+    Matcher,
+    Needs,
+    Phase,
+    Program,
+    Select,
+)
 from lictor.model.request import GroupVersionKind, Operation
 from lictor.model.result import Action, Result
 from lictor.raw import Json, JsonObject
@@ -105,7 +115,8 @@ class _Compiler:
             check=lambda: check,
         )
         # Guests may ask for what is not in the request, and take their time in any case.
-        return replace(bind_rule(made, find_namespace(self._record)), needs=Needs.LOOKUPS)
+        bounds = Bounds(asked_in=find_namespace(self._record))
+        return replace(bind_rule(made, bounds), needs=Needs.LOOKUPS)
 
     def _select(self) -> Select:
         refuse_faults(self._record)

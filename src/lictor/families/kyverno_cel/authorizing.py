@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from lictor.compile.cel.deferral import make_rule
+from lictor.compile.cel.deferral import make_rule, put_off
 from lictor.evaluate.cel.context import CelContext
 from lictor.evaluate.cel.exceptions import ResultTemplate
 from lictor.evaluate.cel.expressions import (
@@ -41,7 +41,7 @@ def compile_authorizing(
         Phase.VALIDATE,
         Action.ENFORCE,
         select=lambda: _select_kind(REQUEST_KINDS[spec.evaluation.mode]),
-        check=lambda: _compile_parts(spec, ref, around).check,
+        check=put_off(lambda: _compile_parts(spec, ref, around).check, around),
     )
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace as replace_field
 
-from lictor.compile.cel.deferral import bind_rule, make_rule
-from lictor.compile.cel.selection import select_constrained
+from lictor.compile.cel.deferral import bind_rule, make_rule, put_off
+from lictor.compile.cel.selection import bound_constrained, select_constrained
 from lictor.compile.context import CompileContext
 from lictor.compile.needs import state_needs
 from lictor.evaluate.cel.context import CelContext
@@ -36,12 +36,13 @@ def compile_generating(policy: GeneratingPolicy, context: CompileContext) -> Pro
         Phase.GENERATE,
         Action.AUDIT,
         select=lambda: select_constrained(spec.match_constraints, ref, around),
-        check=lambda: _compile_check(spec, ref, around),
+        check=put_off(lambda: _compile_check(spec, ref, around), around),
         applies=lambda: _compile_applies(spec, ref, around),
     )
+    bound = bind_rule(rule, bound_constrained(spec.match_constraints, ref, around))
     return Program(
         policy=ref,
-        rules=state_needs((bind_rule(rule, ref.namespace),), spec),
+        rules=state_needs((bound,), spec),
         admission=spec.evaluation.admission.enabled,
         background=spec.evaluation.generate_existing.enabled,
     )

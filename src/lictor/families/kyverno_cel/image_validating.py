@@ -6,8 +6,13 @@ from functools import cache, partial
 import msgspec
 from msgspec.structs import replace
 
-from lictor.compile.cel.deferral import bind_rule, build_when_used, make_rule
-from lictor.compile.cel.selection import choose_action, select_all, select_constrained
+from lictor.compile.cel.deferral import bind_rule, build_when_used, make_rule, put_off
+from lictor.compile.cel.selection import (
+    bound_constrained,
+    choose_action,
+    select_all,
+    select_constrained,
+)
 from lictor.compile.context import CompileContext
 from lictor.compile.needs import state_needs
 from lictor.errors import CompileError
@@ -93,7 +98,7 @@ class _Compiler(msgspec.Struct, frozen=True):
         def build() -> Check:
             return ImageValidatingCheck(*compiled()).check
 
-        check = (lambda: build_when_used(build)) if is_deferred else build
+        check = (lambda: build_when_used(build)) if is_deferred else put_off(build, self.around)
         yield self.rule(spec, Phase.VERIFY_IMAGES, constraints, check)
 
     def _patch_rule(
@@ -129,7 +134,7 @@ class _Compiler(msgspec.Struct, frozen=True):
             return select_constrained(constraints, self.ref, self.around)
 
         made = make_rule(self.ref.name, phase, self.action, select=select, check=check)
-        return bind_rule(made, self.ref.namespace)
+        return bind_rule(made, bound_constrained(constraints, self.ref, self.around))
 
     def _view(self, spec: ImageValidatingSpec) -> View:
         if spec.evaluation.mode == "JSON":

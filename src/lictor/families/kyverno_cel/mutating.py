@@ -5,8 +5,8 @@ from functools import partial
 
 import msgspec
 
-from lictor.compile.cel.deferral import bind_rule, build_when_used, make_rule
-from lictor.compile.cel.selection import select_constrained
+from lictor.compile.cel.deferral import bind_rule, build_when_used, make_rule, put_off
+from lictor.compile.cel.selection import bound_constrained, select_constrained
 from lictor.compile.context import CompileContext
 from lictor.compile.needs import state_needs
 from lictor.evaluate.cel.context import CelContext
@@ -66,9 +66,10 @@ def _compile_rules(
             check=check,
             applies=(lambda: builder.build_applies(seen())) if changes_existing else None,
         )
-        return bind_rule(made, ref.namespace)
+        return bind_rule(made, bound_constrained(constraints, ref, around))
 
-    yield rule(spec.match_constraints, lambda: build(spec), lambda: spec)
+    now = put_off(lambda: build(spec), around)
+    yield rule(spec.match_constraints, now, lambda: spec)
     for floor in list_floors(spec.match_constraints, spec.autogen.pod_controllers):
         seen = partial(rewrite_mutating, spec, floor)
         yield rule(floor.constraints, _defer(build, spec, floor), seen)

@@ -4,8 +4,13 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from lictor.compile.cel.deferral import bind_rule, build_when_used, make_rule
-from lictor.compile.cel.selection import choose_action, select_all, select_constrained
+from lictor.compile.cel.deferral import bind_rule, build_when_used, make_rule, put_off
+from lictor.compile.cel.selection import (
+    bound_constrained,
+    choose_action,
+    select_all,
+    select_constrained,
+)
 from lictor.compile.context import CompileContext
 from lictor.compile.needs import state_needs
 from lictor.evaluate.cel.context import CelContext
@@ -53,9 +58,10 @@ def _compile_rules(
             lambda: select_constrained(constraints, ref, around),
             lambda: builder.see_and_check(spec),
         )
-        yield bind_rule(rule, ref.namespace)
+        yield bind_rule(rule, bound_constrained(constraints, ref, around))
         for floor in list_floors(constraints, spec.autogen.pod_controllers):
-            yield bind_rule(builder.floor_rule(spec, floor), ref.namespace)
+            bounds = bound_constrained(floor.constraints, ref, around)
+            yield bind_rule(builder.floor_rule(spec, floor), bounds)
     else:
         # Envoy and HTTP: not about resources.
         from lictor.families.kyverno_cel.authorizing import REQUEST_KINDS, compile_authorizing
@@ -70,6 +76,7 @@ class _Builder(msgspec.Struct, frozen=True):
     action: Action
 
     def rule(self, select: Callable[[], Select], check: Callable[[], Check]) -> CompiledRule:
+        check = put_off(check, self.around)
         return make_rule("", Phase.VALIDATE, self.action, select=select, check=check)
 
     def floor_rule(self, spec: ValidatingSpec, floor: Floor) -> CompiledRule:
