@@ -195,7 +195,8 @@ class _ResourceEntry:
 
     async def _collect(self) -> _Data:
         try:
-            await asyncio.wait_for(self._cache.wait(), _PATIENCE)
+            async with asyncio.timeout(_PATIENCE):
+                await self._cache.wait()
         except TimeoutError:
             why = self._cache.trouble or "the objects are still being read"
             raise LookupFailedError(f"no data available: {why}") from None

@@ -123,7 +123,8 @@ class PostAdmission:
     async def drain(self, seconds: float) -> None:
         """Wait until nothing is left to do, but not for ever."""
         try:
-            await asyncio.wait_for(self._queue.join(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._queue.join()
         except TimeoutError:
             left = self._queue.qsize()
             self._counters.count(QUEUE_DROPPED, ("shutdown",), left)

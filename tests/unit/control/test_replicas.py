@@ -59,6 +59,14 @@ def join(api, identity, describe=dict):
     return Membership(api, Names(), "reports", identity, describe)
 
 
+async def wait_for_members(membership, count):
+    for _ in range(1000):
+        if len(membership.members) == count:
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail(f"not {count} members")
+
+
 def test_two_members_share_evenly_and_completely():
     async def run():
         api = LeaseApi()
@@ -79,7 +87,8 @@ def test_two_members_share_evenly_and_completely():
 async def leave(tasks):
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    _, running = await asyncio.wait(tasks, timeout=20)
+    assert not running
 
 
 def test_a_member_that_goes_leaves_its_part_to_the_others():
@@ -89,11 +98,12 @@ def test_a_member_that_goes_leaves_its_part_to_the_others():
         first.listen(lambda: changes.append(len(first.members)))
         tasks = [asyncio.create_task(each.run()) for each in (first, second)]
         await first.wait()
-        await asyncio.sleep(0.15)
-        assert len(first.members) == 2
+        await wait_for_members(first, 2)
         await leave(tasks[1:])
+        await wait_for_members(first, 1)
         await asyncio.sleep(0.15)
-        assert changes == [2, 1]
+        # On a machine that stands still, a member may count as gone for a while.
+        assert (changes[0], changes[-1]) == (2, 1)
         assert all(first.owns(make_uid(number)) for number in range(100))
         await leave(tasks[:1])
         assert not api.leases

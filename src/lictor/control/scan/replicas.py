@@ -99,8 +99,10 @@ class Membership:
             self._changed.set()
 
     async def _pause(self, seconds: float) -> None:
+        # Not wait_for(): in Python 3.11 it loses a cancellation that comes together with the event.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), max(seconds, 0))
+            async with asyncio.timeout(max(seconds, 0)):
+                await self._changed.wait()
         self._changed.clear()
 
     async def wait(self) -> None:
