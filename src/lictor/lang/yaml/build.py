@@ -44,7 +44,7 @@ def _settle_numbers(value: Json) -> Json:
 
 _MERGE = "tag:yaml.org,2002:merge"
 # A plain key that begins with one of these may be something else than a string.
-_CAREFUL = MEANINGFUL | {"<"}
+CAREFUL = MEANINGFUL | {"<"}
 
 
 def _settle(value: Json) -> Json:
@@ -56,13 +56,14 @@ def _settle(value: Json) -> Json:
 
 
 @lru_cache(maxsize=4096)
-def _read_plain(text: str) -> Json:
+def read_plain(text: str) -> Json:
+    """The value of a scalar without quotes and tag; ValueError where JSON cannot hold it."""
     return _settle(resolve_plain(text))
 
 
 def _read_scalar(node: ScalarNode) -> Json:
     if node.tag is None:
-        return _read_plain(node.value)
+        return read_plain(node.value)
     return _settle(resolve_tagged(node.tag, node.value))
 
 
@@ -103,7 +104,7 @@ class Builder(msgspec.Struct):
             tag = key_node.tag
             if key_node.__class__ is not ScalarNode:
                 raise point_at(key_node.start_mark, "a mapping or a list cannot be a key")
-            if tag is not QUOTED and (tag is not None or not key or key[0] in _CAREFUL):
+            if tag is not QUOTED and (tag is not None or not key or key[0] in CAREFUL):
                 if key == "<<" and (tag is None or tag == _MERGE):
                     merged |= self._merge(made, value_node, depth)
                     continue
