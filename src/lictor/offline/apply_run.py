@@ -2,12 +2,14 @@
 
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from lictor.engine import Engine
 from lictor.errors import LictorError, LoadError
 from lictor.families.registry import registry
+from lictor.garbage import keeping_garbage
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Needs
 from lictor.model.result import Verdict
@@ -119,7 +121,9 @@ class ApplyRun:
 
     def run(self) -> Iterator[DocumentResult]:
         """Judge every document, in order; memory does not grow with their number."""
-        gc.freeze()
+        with keeping_garbage(freezing=True):
+            if self._count_processes() > 1:
+                self._compile_first()
         gc.set_threshold(COLLECT_AFTER)
         return self.judge_all()
 
@@ -127,10 +131,26 @@ class ApplyRun:
         """The same for a process that judges much else later: its garbage is not kept."""
         waits = self._asks_registries()
         chunks = list(_group_shards(self.inputs.shards, _WAITING_CHUNK if waits else _CHUNK))
-        processes = choose_processes(self.count, self._plan.processes)
+        processes = self._count_processes()
         judge = self._judge_on_threads if waits else self.judge_shards
         for answers in map_chunks(judge, chunks, processes):
             yield from answers
+
+    def _count_processes(self) -> int:
+        return choose_processes(self.count, self._plan.processes)
+
+    def _compile_first(self) -> None:
+        """Compile what concerns the first documents, once for all processes that will be forked."""
+        shard = next(
+            (each for each in self.inputs.shards if not self.inputs.modes[each.source]), None
+        )
+        if shard is None or self._plan.requests.adapt is not None:
+            return
+        # What cannot be read is told where it is judged.
+        with suppress(LictorError):
+            for document in self.inputs.read(shard):
+                for resource in parse_document(document):
+                    self._engines[""].prepare(self._plan.requests.make_request(resource))
 
     def _asks_registries(self) -> bool:
         return any(

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from lictor.errors import LoadError
+from lictor.model.request import Request
+from lictor.offline.apply_plan import ApplyFlags, choose_options, make_plan
+from lictor.offline.apply_run import ApplyRun
 from lictor.offline.parallel import WorkerError, choose_processes, map_chunks
+from lictor.offline.policies import load_policy_files
+from lictor.offline.resource_inputs import ResourceInputs, open_resources
+from lictor.offline.sources import SourceText
 
 
 def split_evenly(tasks: list[int], size: int) -> list[list[int]]:
@@ -58,3 +64,34 @@ def test_a_reader_that_stops_early_leaves_no_process() -> None:
 )
 def test_how_many_processes(tasks: int, wanted: int, least: int, most: int) -> None:
     assert least <= choose_processes(tasks, wanted) <= most
+
+
+POLICY = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: team}
+spec:
+  rules:
+  - name: label
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    validate: {message: no team, pattern: {metadata: {labels: {team: "?*"}}}}
+"""
+PODS = "".join(
+    f"---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: p{number}\n" for number in range(60)
+)
+
+
+@pytest.mark.parametrize(("processes", "is_known"), [(1, False), (2, True)])
+def test_rules_are_compiled_before_processes_are_forked(
+    tmp_path: Path, *, processes: int, is_known: bool
+) -> None:
+    """Else each process would compile them by itself."""
+    (tmp_path / "pods.yaml").write_text(PODS)
+    policies = load_policy_files([SourceText("policy.yaml", POLICY.encode())])
+    flags = ApplyFlags(policies=(), parallel=processes)
+    inputs = ResourceInputs(open_resources([str(tmp_path / "pods.yaml")]))
+    application = ApplyRun(make_plan(flags, policies, inputs), choose_options(flags, 0))
+    results = application.run()
+    first = Request.of({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p0"}})
+    assert (application.engines[""].find_known_needs(first) is not None) == is_known
+    assert sum(output.counts.failed for each in results for output in each.outputs) == 60
