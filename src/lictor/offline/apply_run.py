@@ -1,7 +1,7 @@
 """A run of `apply`: policies are compiled once, documents evaluated one by one."""
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -12,6 +12,7 @@ from lictor.families.registry import registry
 from lictor.garbage import keeping_garbage
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Needs
+from lictor.model.request import Request
 from lictor.model.result import Verdict
 from lictor.offline.apply_outputs import OutputOptions, ResourceOutput, compile_output
 from lictor.offline.lookups import GivenObjects, OfflineLookups
@@ -29,6 +30,8 @@ from lictor.raw import JsonObject
 from lictor.report.summary import Counts
 
 _CHUNK = 25
+# So much is read before any of it is judged, or else one shard.
+_STEP_BYTES = 32 << 10
 # Where registries are asked, documents wait at the same time instead of one after the other.
 _WAITING_CHUNK = 256
 _WAITING_THREADS = 64
@@ -130,7 +133,8 @@ class ApplyRun:
     def judge_all(self) -> Iterator[DocumentResult]:
         """The same for a process that judges much else later: its garbage is not kept."""
         waits = self._asks_registries()
-        chunks = list(_group_shards(self.inputs.shards, _WAITING_CHUNK if waits else _CHUNK))
+        enough = _WAITING_CHUNK if waits else _CHUNK
+        chunks = list(_group_shards(self.inputs.shards, enough, lambda shard: shard.count))
         processes = self._count_processes()
         judge = self._judge_on_threads if waits else self.judge_shards
         for answers in map_chunks(judge, chunks, processes):
@@ -164,12 +168,22 @@ class ApplyRun:
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(_WAITING_THREADS) as pool:
-            found = (pool.map(self._judge, self._read(shard)) for shard in shards)
+            found = (pool.map(self._judge_alone, self._read(shard)) for shard in shards)
             return [result for results in list(found) for result in results]
+
+    def _judge_alone(self, task: "_Task") -> DocumentResult:
+        return self._make_result(self._judge(self._parse(task)))
 
     def judge_shards(self, shards: Sequence[Shard]) -> list[DocumentResult]:
         """The results of all documents of some shards, in order."""
-        return [self._judge(task) for shard in shards for task in self._read(shard)]
+        results: list[DocumentResult] = []
+        for group in _group_shards(shards, _STEP_BYTES, lambda shard: shard.size):
+            # One step for all of them, then the next: what runs again at once is still in the
+            # processor's caches.
+            tasks = [self._parse(task) for shard in group for task in self._read(shard)]
+            judged = [self._judge(task) for task in tasks]
+            results += map(self._make_result, judged)
+        return results
 
     def _read(self, shard: Shard) -> Iterator["_Task"]:
         mode = self.inputs.modes[shard.source]
@@ -177,30 +191,55 @@ class ApplyRun:
             for document in self.inputs.read(shard):
                 yield _Task(mode, document)
         except LoadError as error:
-            yield _Task(mode, DocumentText(self.inputs.inputs[shard.source].path, b""), error)
+            yield _Task(mode, DocumentText(self.inputs.inputs[shard.source].path, b""), fault=error)
 
-    def _judge(self, task: "_Task") -> DocumentResult:
+    def _parse(self, task: "_Task") -> "_Task":
+        mode, document = task.mode, task.document
+        if task.fault is not None:
+            return task
+        try:
+            if mode:
+                payloads = parse_payloads(SourceText(document.path, document.content))
+                return _Task(mode, document, [each.make_request(mode) for each in payloads])
+            make_request = self._plan.requests.make_request
+            return _Task(mode, document, [make_request(each) for each in parse_document(document)])
+        except LictorError as error:
+            return _Task(mode, document, fault=error)
+
+    def _judge(self, task: "_Task") -> "_Judged":
         notes: list[str] = []
         try:
             if task.fault is not None:
                 raise task.fault
-            verdicts = list(self._judge_document(task.document, task.mode, notes))
+            verdicts = list(self._judge_requests(task, notes))
         except LictorError as error:
             if not self._plan.continue_on_fail:
                 raise
-            return DocumentResult(problem=str(error))
+            return _Judged(problem=str(error))
         locate = locate_results(task.document)
         located = [(verdict, locate(number)) for number, verdict in enumerate(verdicts)]
-        return self._make_result(located, tuple(notes))
+        return _Judged(located, tuple(notes))
 
-    def _make_result(
-        self, located: Sequence[tuple[Verdict, LocateResult]], notes: tuple[str, ...] = ()
-    ) -> DocumentResult:
+    def _judge_requests(self, task: "_Task", notes: list[str]) -> Iterator[Verdict]:
+        engine = self._engines[task.mode]
+        if task.mode:
+            yield from map(engine.evaluate, task.requests)
+            return
+        adapt, judged = self._plan.requests.adapt, self._plan.given.judged
+        for request in task.requests:
+            if judged is not None:
+                judged.judge(request.resource)
+            note = self._tell_guess(request.kind)
+            if note:
+                notes.append(note)
+            yield engine.evaluate(request, adapt=adapt)
+
+    def _make_result(self, judged: "_Judged") -> DocumentResult:
         outputs, *more = (
-            tuple(make(verdict, locate) for verdict, locate in located)
+            tuple(make(verdict, locate) for verdict, locate in judged.located)
             for make in (self._make_output, *self._make_more)
         )
-        return DocumentResult(outputs, tuple(more), notes=notes)
+        return DocumentResult(outputs, tuple(more), judged.problem, judged.notes)
 
     def _judge_object(self, resource: JsonObject) -> DocumentResult:
         """For an object that comes from no file."""
@@ -211,46 +250,38 @@ class ApplyRun:
             if not self._plan.continue_on_fail:
                 raise
             return DocumentResult(problem=str(error))
-        return self._make_result(((verdict, locate_nowhere),))
+        return self._make_result(_Judged(((verdict, locate_nowhere),)))
 
-    def _judge_document(
-        self, document: DocumentText, mode: str, notes: list[str]
-    ) -> Iterator[Verdict]:
-        if mode:
-            engine = self._engines[mode]
-            part = SourceText(document.path, document.content)
-            yield from (
-                engine.evaluate(payload.make_request(mode)) for payload in parse_payloads(part)
-            )
-            return
-        requests, engine = self._plan.requests, self._engines[""]
-        adapt = requests.adapt
-        for resource in parse_document(document):
-            if self._plan.given.judged is not None:
-                self._plan.given.judged.judge(resource)
-            request = requests.make_request(resource)
-            note = self._tell_guess(request.kind)
-            if note:
-                notes.append(note)
-            yield engine.evaluate(request, adapt=adapt)
+
+class _Judged(msgspec.Struct, frozen=True):
+    """The verdicts on one document, before anything is said of them."""
+
+    located: Sequence[tuple[Verdict, LocateResult]] = ()
+    notes: tuple[str, ...] = ()
+    problem: str = ""
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """A document to judge, or why it could not be read."""
+    """A document, what it asks for once it is parsed, or why it could not be read."""
 
     mode: str
     document: DocumentText
-    fault: LoadError | None = None
+    requests: Sequence[Request] = ()
+    fault: LictorError | None = None
 
 
-def _group_shards(shards: Iterable[Shard], documents: int) -> Iterator[list[Shard]]:
-    """The shards in groups of so many documents at least: a file may hold just one."""
+def _group_shards(
+    shards: Iterable[Shard], enough: int, measure: Callable[[Shard], int]
+) -> Iterator[list[Shard]]:
+    """The shards in groups that are large enough: a file may hold just one document."""
     group: list[Shard] = []
+    size = 0
     for shard in shards:
         group.append(shard)
-        if sum(each.count for each in group) >= documents:
+        size += measure(shard)
+        if size >= enough:
             yield group
-            group = []
+            group, size = [], 0
     if group:
         yield group
 
