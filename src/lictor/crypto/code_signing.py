@@ -15,6 +15,7 @@ from lictor.crypto.certificate_chain import (
     name_certificate,
     read_certificates,
 )
+from lictor.crypto.signature import accepts, encode_halves, find_hash
 from lictor.errors import SignatureRefusedError
 
 # Loading the library takes a while: it is imported where it is used.
@@ -104,7 +105,38 @@ def check_revocation(chain: "Sequence[x509.Certificate]") -> None:
             )
 
 
-def signing_algorithm(certificate: "x509.Certificate") -> str:
+def check_code_signature(
+    signer: "x509.Certificate", algorithm: str, signature: bytes, signed: bytes
+) -> None:
+    """Check with the algorithm that belongs to the key, never with one that a header chooses."""
+    own = _signing_algorithm(signer)
+    if algorithm != own:
+        raise SignatureRefusedError(
+            f"the algorithm is {algorithm or 'not told'}, but the key of "
+            f"{name_certificate(signer)} signs with {own}"
+        )
+    if not accepts(lambda: _verify_signature(signer, own, signature, signed)):
+        raise SignatureRefusedError(
+            f"the signature does not match its content and the key of {name_certificate(signer)}"
+        )
+
+
+def _verify_signature(
+    signer: "x509.Certificate", algorithm: str, signature: bytes, signed: bytes
+) -> None:
+    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+
+    key, digest = signer.public_key(), find_hash(algorithm)
+    if isinstance(key, rsa.RSAPublicKey):
+        scheme = padding.PSS(padding.MGF1(digest), padding.PSS.DIGEST_LENGTH)
+        key.verify(signature, signed, scheme, digest)
+    elif isinstance(key, ec.EllipticCurvePublicKey):
+        if len(signature) != 2 * ((key.curve.key_size + 7) // 8):
+            raise ValueError("wrong length")
+        key.verify(encode_halves(signature), signed, ec.ECDSA(digest))
+
+
+def _signing_algorithm(certificate: "x509.Certificate") -> str:
     """The one algorithm (by its name in JOSE) that the key of this certificate may sign with."""
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey

@@ -1,24 +1,26 @@
 """JSON Web Tokens: is the signature that of a known key, and what does the token claim?"""
 
-import hashlib
 import hmac
 from base64 import urlsafe_b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import orjson
 
+from lictor.crypto.signature import accepts, encode_halves, find_hash
 from lictor.errors import FunctionError
 from lictor.raw import Json, JsonObject
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.hashes import HashAlgorithm
-
-_DIGESTS = {"256": hashlib.sha256, "384": hashlib.sha384, "512": hashlib.sha512}
-_CURVES = {"P-256": ("SECP256R1", 32), "P-384": ("SECP384R1", 48), "P-521": ("SECP521R1", 66)}
-_CURVE_OF = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
+HASHES = {"256": "sha256", "384": "sha384", "512": "sha512"}
+ALGORITHMS = frozenset(
+    [f"{family}{size}" for family in ("RS", "PS", "ES", "HS") for size in HASHES] + ["EdDSA"]
+)
+_CURVES = {
+    "ES256": ("P-256", "SECP256R1", 32),
+    "ES384": ("P-384", "SECP384R1", 48),
+    "ES512": ("P-521", "SECP521R1", 66),
+}
 
 
 def secret_key(secret: str) -> JsonObject:
@@ -85,7 +87,9 @@ def _verify(
     header: Mapping[str, Json], key: Mapping[str, Json], signed: bytes, signature: bytes
 ) -> bool:
     algorithm = header.get("alg")
-    if not isinstance(algorithm, str) or key.get("alg") not in (None, algorithm):
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+        return False
+    if key.get("alg") not in (None, algorithm):
         return False
     verify = _VERIFIERS.get((algorithm[:2], str(key.get("kty"))))
     # A token may not choose an algorithm that its key is not made for.
@@ -95,52 +99,42 @@ def _verify(
 def _verify_secret(
     algorithm: str, key: Mapping[str, Json], signed: bytes, signature: bytes
 ) -> bool:
-    digest = _DIGESTS.get(algorithm[2:])
     secret = key["secret"] if "secret" in key else _read_bytes(str(key.get("k", "")))
-    if digest is None:
-        return False
-    return hmac.compare_digest(hmac.digest(secret, signed, digest().name), signature)
+    return hmac.compare_digest(hmac.digest(secret, signed, HASHES[algorithm[2:]]), signature)
 
 
 def _verify_rsa(algorithm: str, key: Mapping[str, Json], signed: bytes, signature: bytes) -> bool:
     from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-    digest = _find_hash(algorithm)
-    if digest is None:
-        return False
+    digest = find_hash(algorithm)
     scheme: padding.AsymmetricPadding = padding.PKCS1v15()
     if algorithm.startswith("PS"):
         scheme = padding.PSS(padding.MGF1(digest), padding.PSS.DIGEST_LENGTH)
     numbers = rsa.RSAPublicNumbers(_read_number(key.get("e")), _read_number(key.get("n")))
-    return _accepts(lambda: numbers.public_key().verify(signature, signed, scheme, digest))
+    return accepts(lambda: numbers.public_key().verify(signature, signed, scheme, digest))
 
 
 def _verify_curve(algorithm: str, key: Mapping[str, Json], signed: bytes, signature: bytes) -> bool:
     from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-    name, digest = _CURVE_OF.get(algorithm), _find_hash(algorithm)
-    if name is None or digest is None or key.get("crv") != name:
+    name, curve, size = _CURVES[algorithm]
+    if key.get("crv") != name or len(signature) != 2 * size:
         return False
-    curve, size = _CURVES[name]
-    if len(signature) != 2 * size:
-        return False
-    halves = (int.from_bytes(signature[:size]), int.from_bytes(signature[size:]))
     point = (_read_number(key.get("x")), _read_number(key.get("y")))
     numbers = ec.EllipticCurvePublicNumbers(*point, getattr(ec, curve)())
-    encoded = encode_dss_signature(*halves)
-    return _accepts(lambda: numbers.public_key().verify(encoded, signed, ec.ECDSA(digest)))
+    encoded, check = encode_halves(signature), ec.ECDSA(find_hash(algorithm))
+    return accepts(lambda: numbers.public_key().verify(encoded, signed, check))
 
 
 def _verify_edwards(
-    algorithm: str, key: Mapping[str, Json], signed: bytes, signature: bytes
+    _algorithm: str, key: Mapping[str, Json], signed: bytes, signature: bytes
 ) -> bool:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    if algorithm != "EdDSA" or key.get("crv") != "Ed25519":
+    if key.get("crv") != "Ed25519":
         return False
     point = _read_bytes(str(key.get("x", "")))
-    return _accepts(lambda: Ed25519PublicKey.from_public_bytes(point).verify(signature, signed))
+    return accepts(lambda: Ed25519PublicKey.from_public_bytes(point).verify(signature, signed))
 
 
 _VERIFIERS: dict[tuple[str, str], Callable[[str, Mapping[str, Json], bytes, bytes], bool]] = {
@@ -152,28 +146,5 @@ _VERIFIERS: dict[tuple[str, str], Callable[[str, Mapping[str, Json], bytes, byte
 }
 
 
-def _find_hash(algorithm: str) -> "HashAlgorithm | None":
-    from cryptography.hazmat.primitives import hashes
-
-    match algorithm[2:]:
-        case "256":
-            return hashes.SHA256()
-        case "384":
-            return hashes.SHA384()
-        case "512":
-            return hashes.SHA512()
-    return None
-
-
 def _read_number(value: Json) -> int:
     return int.from_bytes(_read_bytes(value if isinstance(value, str) else ""))
-
-
-def _accepts(verify: Callable[[], None]) -> bool:
-    from cryptography.exceptions import InvalidSignature
-
-    try:
-        verify()
-    except (InvalidSignature, ValueError):
-        return False
-    return True

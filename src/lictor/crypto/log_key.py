@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias
 
 from lictor.crypto.pem import list_pem_blocks
+from lictor.crypto.signature import accepts
 
 # Loading the library takes a while, and few policies hold keys: it is imported where it is used.
 if TYPE_CHECKING:
@@ -92,15 +93,7 @@ def read_log_keys(text: str) -> tuple[LogKey, ...]:
 
 def is_signed_by(key: "PublicKey", signature: bytes, message: bytes) -> bool:
     """ECDSA with SHA-256 or the curve's own hash, RSA (PKCS #1 v1.5) with SHA-256, or Ed25519."""
-    from cryptography.exceptions import InvalidSignature
-
-    for verify in _list_tests(key):
-        try:
-            verify(signature, message)
-        except (InvalidSignature, ValueError):
-            continue
-        return True
-    return False
+    return any(accepts(partial(verify, signature, message)) for verify in _list_tests(key))
 
 
 def _list_tests(key: "PublicKey") -> list[Callable[[bytes, bytes], None]]:

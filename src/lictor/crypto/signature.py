@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+    from cryptography.hazmat.primitives.hashes import HashAlgorithm
 
 # Given a signature and what was signed: why it is not right, or None where it is.
 Verify: TypeAlias = Callable[[bytes, bytes], str | None]
@@ -55,7 +56,7 @@ def _compile_curve(key: "EllipticCurvePublicKey") -> Verify:
         encoded, form = _read_pair(signature)
         if encoded is None:
             return "ecdsa: Invalid IEEE_P1363 encoded bytes"
-        if _accepts(lambda: key.verify(encoded, message, algorithm)):
+        if accepts(lambda: key.verify(encoded, message, algorithm)):
             return None
         return f"invalid signature when validating {form} encoded signature"
 
@@ -64,20 +65,23 @@ def _compile_curve(key: "EllipticCurvePublicKey") -> Verify:
 
 def _read_pair(signature: bytes) -> tuple[bytes | None, str]:
     """The signature's two numbers in ASN.1, in which they may come or side by side."""
-    from cryptography.hazmat.primitives.asymmetric.utils import (
-        decode_dss_signature,
-        encode_dss_signature,
-    )
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
     try:
         decode_dss_signature(signature)
     except ValueError:
-        size, odd = divmod(len(signature), 2)
-        if odd or not 0 < len(signature) <= _LONGEST_PAIR:
+        if len(signature) % 2 or not 0 < len(signature) <= _LONGEST_PAIR:
             return None, ""
-        halves = int.from_bytes(signature[:size]), int.from_bytes(signature[size:])
-        return encode_dss_signature(*halves), "IEEE_P1363"
+        return encode_halves(signature), "IEEE_P1363"
     return signature, "ASN.1"
+
+
+def encode_halves(signature: bytes) -> bytes:
+    """The two numbers of ECDSA in ASN.1; JOSE and COSE put them side by side."""
+    from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
+    half = len(signature) // 2
+    return encode_dss_signature(int.from_bytes(signature[:half]), int.from_bytes(signature[half:]))
 
 
 def _compile_rsa(key: "RSAPublicKey") -> Verify:
@@ -87,7 +91,7 @@ def _compile_rsa(key: "RSAPublicKey") -> Verify:
     padding, algorithm = PKCS1v15(), SHA256()
 
     def verify(signature: bytes, message: bytes) -> str | None:
-        if _accepts(lambda: key.verify(signature, message, padding, algorithm)):
+        if accepts(lambda: key.verify(signature, message, padding, algorithm)):
             return None
         return "crypto/rsa: verification error"
 
@@ -96,14 +100,22 @@ def _compile_rsa(key: "RSAPublicKey") -> Verify:
 
 def _compile_edwards(key: "Ed25519PublicKey") -> Verify:
     def verify(signature: bytes, message: bytes) -> str | None:
-        if _accepts(lambda: key.verify(signature, message)):
+        if accepts(lambda: key.verify(signature, message)):
             return None
         return "failed to verify signature"
 
     return verify
 
 
-def _accepts(verify: Callable[[], None]) -> bool:
+def find_hash(algorithm: str) -> "HashAlgorithm":
+    """The hash of an algorithm by its name in JOSE, such as ES256."""
+    from cryptography.hazmat.primitives import hashes
+
+    return {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}[algorithm[2:]]
+
+
+def accepts(verify: Callable[[], None]) -> bool:
+    """Does this call of a key's `verify` accept the signature?"""
     from cryptography.exceptions import InvalidSignature
 
     try:

@@ -1,14 +1,16 @@
 """Questions to registries over HTTP: manifests, blobs and referrers of one repository."""
 
 import asyncio
+import contextlib
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.errors import ImageNotFoundError, LookupFailedError
 from lictor.http.client import AnswerTooLargeError, ClientResponse
@@ -33,7 +35,7 @@ from lictor.registry.repository_name import (
 )
 from lictor.registry.settings import RegistrySettings
 from lictor.registry.transport import RegistryRequest, Transport, split_url
-from lictor.registry.waiting import WaitingLines
+from lictor.registry.waiting import SharedQuestions
 
 T = TypeVar("T")
 
@@ -54,7 +56,7 @@ class _Question(msgspec.Struct, frozen=True):
     path: str
     access: RegistryAccess
     accept: str = "*/*"
-    most_bytes: int = 0
+    most_bytes: int = _MOST_SAID
     method: str = "GET"
     body: bytes | None = None
     content_type: str = "application/octet-stream"
@@ -62,6 +64,11 @@ class _Question(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         return f"{self.repository.text}: {self.path.rpartition('/')[2].partition('?')[0]}"
+
+    @property
+    def target(self) -> str:
+        path = self.path
+        return path if path.startswith("/") else f"/v2/{self.repository.path}/{path}"
 
 
 class RegistryClient:
@@ -74,8 +81,7 @@ class RegistryClient:
         self._authorizer = Authorizer(self._transport.send)
         # Apart from the threads that resolve names: a slow helper must not hold those.
         self._logins = ThreadPoolExecutor(_LOGINS, "registry-logins")
-        self._flights: dict[Hashable, asyncio.Task[Any]] = {}
-        self._lines = WaitingLines()
+        self.shared = SharedQuestions(settings.question_seconds)
         # How registries are spoken to that may do without TLS, once one of both ways has worked.
         self._known: dict[RegistryServer, RegistryServer] = {}
 
@@ -86,24 +92,22 @@ class RegistryClient:
     async def fetch_manifest(
         self, repository: Repository, tag_or_digest: str, access: RegistryAccess
     ) -> ImageManifest:
-        return await self._try_places(
-            repository, lambda place: self._fetch_manifest(place, tag_or_digest, access)
+        return await self._try_mirrors(
+            repository, lambda source: self._fetch_manifest(source, tag_or_digest, access)
         )
 
     async def _fetch_manifest(
         self, repository: Repository, tag_or_digest: str, access: RegistryAccess
     ) -> ImageManifest:
         most = self._settings.manifest_bytes
-        path = f"manifests/{tag_or_digest}"
-        question = _Question(repository, path, access, ACCEPTED, most)
-        response = await self._get(question)
-        return read_manifest(response.content, tag_or_digest, question.name)
+        question = _Question(repository, f"manifests/{tag_or_digest}", access, ACCEPTED, most)
+        return read_manifest(await self._get(question), tag_or_digest, question.name)
 
     async def fetch_blob(
         self, repository: Repository, digest: str, access: RegistryAccess
     ) -> bytes:
-        return await self._try_places(
-            repository, lambda place: self._fetch_blob(place, digest, access)
+        return await self._try_mirrors(
+            repository, lambda source: self._fetch_blob(source, digest, access)
         )
 
     async def _fetch_blob(
@@ -111,21 +115,21 @@ class RegistryClient:
     ) -> bytes:
         most = self._settings.blob_bytes
         question = _Question(repository, f"blobs/{digest}", access, most_bytes=most)
-        content = (await self._get(question)).content
+        content = await self._get(question)
         check_digest(content, digest, question.name)
         return content
 
     async def fetch_referrers(
         self, repository: Repository, digest: str, access: RegistryAccess
     ) -> tuple[Descriptor, ...]:
-        async def fetch(place: Repository) -> tuple[Descriptor, ...]:
-            found = await self._fetch_referrers(place, digest, access)
-            if not found and place is not repository:
+        async def fetch(source: Repository) -> tuple[Descriptor, ...]:
+            found = await self._fetch_referrers(source, digest, access)
+            if not found and source is not repository:
                 # A mirror may know the image and not its signatures.
-                raise ImageNotFoundError(f"{place.text} has no referrers of {digest}")
+                raise ImageNotFoundError(f"{source.text} has no referrers of {digest}")
             return found
 
-        return await self._try_places(repository, fetch)
+        return await self._try_mirrors(repository, fetch)
 
     async def _fetch_referrers(
         self, repository: Repository, digest: str, access: RegistryAccess
@@ -165,8 +169,7 @@ class RegistryClient:
 
     async def fetch_file(self, url: str, namespace: str) -> bytes:
         """What a URL leads to, without credentials; hosts that may do without TLS are tried so."""
-        like = RegistryServer("", 0, is_trusted=not namespace)
-        server, target = split_url(url, url, like)
+        server, target = split_url(url, url, RegistryServer("", 0, is_trusted=not namespace))
         is_insecure = self._settings.is_insecure(server.authority)
         if not server.is_secure and not is_insecure:
             raise LookupFailedError(
@@ -181,9 +184,9 @@ class RegistryClient:
         if not is_insecure or not server.is_secure:
             response = await send(server)
         else:
-            unchecked = msgspec.structs.replace(server, is_verified=False)
+            unchecked = replace(server, is_verified=False)
             port = 80 if server.port == 443 else server.port
-            plain = msgspec.structs.replace(unchecked, is_secure=False, port=port)
+            plain = replace(unchecked, is_secure=False, port=port)
             response = await self._find_out(unchecked, plain, send)
         _check_answer(response, url)
         return response.content
@@ -192,14 +195,12 @@ class RegistryClient:
         self, repository: Repository, content: bytes, access: RegistryAccess
     ) -> None:
         """Write a blob in one piece: the way of sending that every registry understands."""
-        begin = _Question(
-            repository, "blobs/uploads/", access, most_bytes=_MOST_SAID, method="POST", body=b""
-        )
+        begin = _Question(repository, "blobs/uploads/", access, method="POST", body=b"")
         response = await self._send(begin)
         if response.status_code != 202:
             _refuse_upload(response, begin)
         path = _find_upload(response, begin) + f"digest={quote(compute_digest(content))}"
-        question = msgspec.structs.replace(begin, path=path, method="PUT", body=content)
+        question = replace(begin, path=path, method="PUT", body=content)
         response = await self._send(question)
         if response.status_code not in (201, 202, 204):
             _refuse_upload(response, question)
@@ -208,65 +209,29 @@ class RegistryClient:
         self, repository: Repository, tag_or_digest: str, content: bytes, access: RegistryAccess
     ) -> None:
         """Write a manifest whose blobs are there."""
+        path = f"manifests/{tag_or_digest}"
         question = _Question(
-            repository,
-            f"manifests/{tag_or_digest}",
-            access,
-            most_bytes=_MOST_SAID,
-            method="PUT",
-            body=content,
-            content_type=OCI_MANIFEST,
+            repository, path, access, method="PUT", body=content, content_type=OCI_MANIFEST
         )
         response = await self._send(question)
         if response.status_code not in (201, 202):
             _refuse_upload(response, question)
 
-    async def _try_places(
+    async def _try_mirrors(
         self, repository: Repository, fetch: Callable[[Repository], Coroutine[None, None, T]]
     ) -> T:
         """What the mirrors have, or else the registry itself."""
-        for mirror in self._list_mirrors(repository):
-            try:
-                return await fetch(mirror)
-            except LookupFailedError:
-                continue
+        for registry, mirror in self._settings.mirrors:
+            if registry == repository.registry:
+                path = f"{mirror.path}/{repository.path}" if mirror.path else repository.path
+                with contextlib.suppress(LookupFailedError):
+                    return await fetch(Repository(mirror.registry, path))
         return await fetch(repository)
 
-    def _list_mirrors(self, repository: Repository) -> Iterator[Repository]:
-        for registry, place in self._settings.mirrors:
-            if registry == repository.registry:
-                path = f"{place.path}/{repository.path}" if place.path else repository.path
-                yield Repository(place.registry, path)
-
-    async def share(
-        self, key: tuple[Hashable, ...], fetch: Callable[[], Coroutine[None, None, T]]
-    ) -> T:
-        """What several ask for at the same time is fetched once."""
-        place = find_place(key)
-        with self._lines.wait(place):
-            flight = self._flights.get(key)
-            if flight is None:
-                flight = self._flights[key] = asyncio.create_task(self._limit(place, fetch()))
-                flight.add_done_callback(lambda _: self._flights.pop(key, None))
-                flight.add_done_callback(
-                    lambda done: self._lines.note_end(place, is_answer=_is_answer(done))
-                )
-            # One who gives up does not take the answer from the others.
-            found: T = await asyncio.shield(flight)
-            return found
-
-    async def _limit(self, place: str, work: Coroutine[None, None, T]) -> T:
-        seconds = self._settings.question_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                return await work
-        except TimeoutError:
-            raise LookupFailedError(f"{place} gave no answer within {seconds:g} s") from None
-
-    async def _get(self, question: _Question) -> ClientResponse:
+    async def _get(self, question: _Question) -> bytes:
         response = await self._send(question)
         _check_answer(response, question.name)
-        return response
+        return response.content
 
     async def _send(self, question: _Question) -> ClientResponse:
         """The answer, whatever its status."""
@@ -283,13 +248,10 @@ class RegistryClient:
         registry, access = question.repository.registry, question.access
         host, port = split_host(registry)
         is_insecure = access.allow_insecure or self._settings.is_insecure(registry)
-        trusted = not access.namespace
         secure = RegistryServer(
-            host, port or 443, is_secure=True, is_verified=not is_insecure, is_trusted=trusted
+            host, port or 443, is_verified=not is_insecure, is_trusted=not access.namespace
         )
-        plain = RegistryServer(
-            host, port or 80, is_secure=False, is_verified=False, is_trusted=trusted
-        )
+        plain = replace(secure, port=port or 80, is_secure=False, is_verified=False)
         if is_loopback(host) and self._settings.plain_loopback:
             return [plain, secure]
         return [secure, plain] if is_insecure else [secure]
@@ -327,7 +289,7 @@ class RegistryClient:
         known = self._authorizer.recall(permission)
         request = RegistryRequest(
             server,
-            _write_target(question),
+            question.target,
             question.name,
             accept=question.accept,
             authorization=known,
@@ -348,7 +310,7 @@ class RegistryClient:
         except LookupFailedError as error:
             raise LookupFailedError(f"{question.name}: {problem}" if problem else error) from error
         if header and header != known:
-            request = msgspec.structs.replace(request, authorization=header)
+            request = replace(request, authorization=header)
             response = await self._exchange(request)
         if problem and response.status_code in _REFUSED:
             raise LookupFailedError(f"{question.name}: {problem}")
@@ -357,10 +319,7 @@ class RegistryClient:
     async def _find_credential(
         self, repository: Repository, access: RegistryAccess
     ) -> tuple[RegistryCredential | None, str]:
-        """A credential where there is one, and why none could be had.
-
-        What everyone may read is read all the same.
-        """
+        """A credential, and why none could be had: what everyone may read is read all the same."""
         # Files are read, programs run, and Secrets asked for: not on this thread.
         loop = asyncio.get_running_loop()
         try:
@@ -393,34 +352,13 @@ def _find_next_page(response: ClientResponse, first: _Question) -> _Question | N
     query = urlsplit(link.partition("<")[2].partition(">")[0]).query
     if not query:
         raise LookupFailedError(f"{first.name}: the registry names no next page")
-    return msgspec.structs.replace(first, path=f"{first.path}?{query}")
-
-
-def find_place(key: tuple[Hashable, ...]) -> str:
-    """The registry, or the host of a URL, that a question is for."""
-    asked = key[1]
-    if isinstance(asked, Repository):
-        return asked.registry
-    return urlsplit(str(asked)).netloc
-
-
-def _is_answer(done: asyncio.Task[Any]) -> bool:
-    """Did somebody say something, if only that it is not there?"""
-    if done.cancelled():
-        return False
-    error = done.exception()
-    return error is None or isinstance(error, ImageNotFoundError)
-
-
-def _write_target(question: _Question) -> str:
-    path = question.path
-    return path if path.startswith("/") else f"/v2/{question.repository.path}/{path}"
+    return replace(first, path=f"{first.path}?{query}")
 
 
 def _find_upload(response: ClientResponse, question: _Question) -> str:
     """The path, with the beginning of a query, at which the registry awaits a blob."""
     location = response.headers.get("location", "")
-    base = f"https://{question.repository.registry}{_write_target(question)}"
+    base = f"https://{question.repository.registry}{question.target}"
     try:
         parts = urlsplit(urljoin(base, location)) if location else urlsplit("")
         is_same = parts.hostname == urlsplit(base).hostname
@@ -434,11 +372,15 @@ def _find_upload(response: ClientResponse, question: _Question) -> str:
 
 
 def _refuse_upload(response: ClientResponse, question: _Question) -> NoReturn:
-    said = response.content[:300].decode(errors="replace").strip()
-    message = f"{question.name}: the registry did not take it: {response.status_code} {said}"
-    if response.status_code in _REFUSED:
+    status = response.status_code
+    message = f"{question.name}: the registry did not take it: {status} {_quote(response)}"
+    if status in _REFUSED:
         message += "; are the credentials of `docker login` those of someone who may write there?"
     raise LookupFailedError(message)
+
+
+def _quote(response: ClientResponse) -> str:
+    return response.content[:300].decode(errors="replace").strip()
 
 
 def _check_answer(response: ClientResponse, name: str) -> None:
@@ -446,8 +388,7 @@ def _check_answer(response: ClientResponse, name: str) -> None:
     status = response.status_code
     if status == 200:
         return
-    said = response.content[:300].decode(errors="replace").strip()
-    message = f"{name}: the registry answered {status}: {said}"
+    message = f"{name}: the registry answered {status}: {_quote(response)}"
     if status == 404:
         raise ImageNotFoundError(message)
     if status in _REFUSED:

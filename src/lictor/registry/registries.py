@@ -10,7 +10,7 @@ import msgspec
 
 from lictor.errors import ImageNotFoundError
 from lictor.ports import Descriptor, ImageManifest, Registries, RegistryAccess
-from lictor.registry.client import RegistryClient, find_place
+from lictor.registry.client import RegistryClient
 from lictor.registry.credentials import CredentialSources, Keychain
 from lictor.registry.event_loop import LoopThread
 from lictor.registry.repository_name import (
@@ -22,6 +22,7 @@ from lictor.registry.repository_name import (
 )
 from lictor.registry.settings import RegistrySettings
 from lictor.registry.trust_roots import TrustRoots
+from lictor.registry.waiting import find_registry
 
 T = TypeVar("T")
 
@@ -161,7 +162,9 @@ class RemoteRegistries:
     ) -> T:
         seconds = min(self._remaining(), self._settings.question_seconds)
         return self._thread.ask(
-            find_place(key), lambda client: client.share(key, lambda: fetch(client)), seconds
+            find_registry(key),
+            lambda client: client.shared.ask(key, lambda: fetch(client)),
+            seconds,
         )
 
 

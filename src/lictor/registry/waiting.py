@@ -1,13 +1,20 @@
-"""Who may wait for a registry: one that keeps silent must not hold all who could ask others.
+"""Questions to registries that wait for their answers: the same question is asked once, and a
+registry that keeps silent must not hold all who could ask others.
 
 Whoever waits holds a thread, and threads are few.
 """
 
+import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Hashable, Iterator
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-from lictor.errors import LookupFailedError
+from lictor.errors import ImageNotFoundError, LookupFailedError
+from lictor.registry.repository_name import Repository
+
+T = TypeVar("T")
 
 # After so many seconds in which no question came to an end, a registry counts as silent.
 _PATIENCE = 1.0
@@ -85,3 +92,51 @@ class WaitingLines:
             if not line.waiting:
                 del self._lines[registry]
                 return
+
+
+class SharedQuestions:
+    """What several ask for at the same time is fetched once. Belongs to one event loop."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._fetching: dict[Hashable, asyncio.Task[Any]] = {}
+        self._lines = WaitingLines()
+
+    async def ask(
+        self, key: tuple[Hashable, ...], fetch: Callable[[], Coroutine[None, None, T]]
+    ) -> T:
+        registry = find_registry(key)
+        with self._lines.wait(registry):
+            task = self._fetching.get(key)
+            if task is None:
+                task = self._fetching[key] = asyncio.create_task(self._limit(registry, fetch()))
+                task.add_done_callback(lambda _: self._fetching.pop(key, None))
+                task.add_done_callback(
+                    lambda done: self._lines.note_end(registry, is_answer=_is_answer(done))
+                )
+            # One who gives up does not take the answer from the others.
+            found: T = await asyncio.shield(task)
+            return found
+
+    async def _limit(self, registry: str, work: Coroutine[None, None, T]) -> T:
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await work
+        except TimeoutError:
+            raise LookupFailedError(
+                f"{registry} gave no answer within {self._seconds:g} s"
+            ) from None
+
+
+def find_registry(key: tuple[Hashable, ...]) -> str:
+    """The registry, or the host of a URL, that a question is for."""
+    asked = key[1]
+    return asked.registry if isinstance(asked, Repository) else urlsplit(str(asked)).netloc
+
+
+def _is_answer(done: asyncio.Task[Any]) -> bool:
+    """Did somebody say something, if only that it is not there?"""
+    if done.cancelled():
+        return False
+    error = done.exception()
+    return error is None or isinstance(error, ImageNotFoundError)

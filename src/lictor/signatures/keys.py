@@ -1,9 +1,9 @@
 """Public keys that policies name: is this the signature of these bytes by that key?"""
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
+from lictor.crypto.signature import accepts
 from lictor.errors import LictorError, LookupFailedError, SignatureRefusedError
 
 # Loading the library takes a while, and few policies verify images: it is imported where needed.
@@ -143,7 +143,7 @@ def _accepts_curve(
 ) -> bool:
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 
-    return _accepts(lambda: key.verify(signature, message, ECDSA(known)))
+    return accepts(lambda: key.verify(signature, message, ECDSA(known)))
 
 
 def _accepts_rsa(
@@ -152,7 +152,7 @@ def _accepts_rsa(
     from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS, PKCS1v15
 
     probabilistic = PSS(MGF1(known), PSS.AUTO)
-    return _accepts(lambda: key.verify(signature, message, PKCS1v15(), known)) or _accepts(
+    return accepts(lambda: key.verify(signature, message, PKCS1v15(), known)) or accepts(
         lambda: key.verify(signature, message, probabilistic, known)
     )
 
@@ -160,16 +160,6 @@ def _accepts_rsa(
 def _accepts_edwards(key: "Ed25519PublicKey", signature: bytes, message: bytes) -> bool:
     from lictor.crypto.prehashed_ed25519 import accepts_prehashed
 
-    if _accepts(lambda: key.verify(signature, message)):
+    if accepts(lambda: key.verify(signature, message)):
         return True
     return accepts_prehashed(key.public_bytes_raw(), signature, message)
-
-
-def _accepts(verify: Callable[[], None]) -> bool:
-    from cryptography.exceptions import InvalidSignature
-
-    try:
-        verify()
-    except (InvalidSignature, ValueError):
-        return False
-    return True

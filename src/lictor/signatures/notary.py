@@ -13,11 +13,11 @@ import orjson
 from lictor.crypto.certificate_chain import name_certificate
 from lictor.crypto.code_signing import (
     check_chain,
+    check_code_signature,
     check_revocation,
     check_validity,
     read_chain,
     read_trusted,
-    signing_algorithm,
 )
 from lictor.crypto.timestamp import TimestampAuthority, check_timestamp, wrap_token
 from lictor.errors import CorruptContentError, ImageNotFoundError, SignatureRefusedError
@@ -152,7 +152,7 @@ def verify_envelope(
     anchors = read_trusted(trusted.certificates)
     message = _read_message(found)
     chain = read_chain(message.certificates)
-    _check_signature(message, chain[0])
+    check_code_signature(chain[0], message.algorithm, message.signature, message.signed)
     _check_headers(message, now)
     check_chain(chain)
     _check_trusted(chain, anchors)
@@ -181,43 +181,6 @@ def _read_message(found: FoundEnvelope) -> SignedMessage:
         return read(found.content)
     except (ValueError, TypeError, RecursionError) as error:
         raise SignatureRefusedError(f"the envelope cannot be read: {error}") from error
-
-
-def _check_signature(message: SignedMessage, signer: "x509.Certificate") -> None:
-    """Check with the algorithm that belongs to the key, never with one that a header chooses."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-
-    algorithm = signing_algorithm(signer)
-    if message.algorithm != algorithm:
-        raise SignatureRefusedError(
-            f"the algorithm is {message.algorithm or 'not told'}, but the key of "
-            f"{name_certificate(signer)} signs with {algorithm}"
-        )
-    digest = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}[algorithm[2:]]
-    key = signer.public_key()
-    try:
-        if isinstance(key, rsa.RSAPublicKey):
-            scheme = padding.PSS(padding.MGF1(digest), padding.PSS.DIGEST_LENGTH)
-            key.verify(message.signature, message.signed, scheme, digest)
-        elif isinstance(key, ec.EllipticCurvePublicKey):
-            pair = _encode_pair(message.signature, key.curve.key_size)
-            key.verify(pair, message.signed, ec.ECDSA(digest))
-    except (InvalidSignature, ValueError) as error:
-        raise SignatureRefusedError(
-            f"the signature does not match its content and the key of {name_certificate(signer)}"
-        ) from error
-
-
-def _encode_pair(signature: bytes, bits: int) -> bytes:
-    """JOSE and COSE put the two numbers of ECDSA side by side."""
-    from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
-
-    size = (bits + 7) // 8
-    if len(signature) != 2 * size:
-        raise ValueError("wrong length")
-    return encode_dss_signature(int.from_bytes(signature[:size]), int.from_bytes(signature[size:]))
 
 
 # --- headers

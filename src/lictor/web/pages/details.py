@@ -5,15 +5,12 @@ from http import HTTPStatus
 import msgspec
 from msgspec.structs import replace
 
-from lictor.families.registry import PolicyKind, registry
-from lictor.model.result import Failure, PolicyRef
+from lictor.model.result import Failure
 from lictor.raw import Json
-from lictor.report.exceptions import NO_NAMESPACE, build_exception
 from lictor.report.json_text import render_json
-from lictor.report.manifest_text import render_manifest
-from lictor.report.resource_report import ReportSubject
 from lictor.web.markup import Child, Html, element, join
 from lictor.web.pages import addresses
+from lictor.web.pages.exceptions import render_exception
 from lictor.web.pages.page import PageContext, Section
 from lictor.web.pages.policy_text import (
     find_rule,
@@ -35,8 +32,6 @@ from lictor.web.records import ReportedResult, ResultFilter, ShownPolicy
 
 _MOST_ALIKE = 20
 _MOST_OTHERS = 10
-# Exceptions that are made here end after thirty days: nanoseconds, as durations are counted.
-_EXCEPTION_TTL = 30 * 24 * 3600 * 1_000_000_000
 _LONGEST_VALUE = 4000
 # Patterns that everybody writes and not everybody reads.
 _PATTERN_WORDS = {"?*": "any text that is not empty", "*": "any value"}
@@ -74,7 +69,7 @@ async def render_result(context: PageContext, chosen: ResultFilter) -> Section:
             class_="split",
         ),
         _render_policy(facts, link_policy(context, row)),
-        render_exception(facts),
+        render_exception(row, facts.policy),
         _render_others(context, row),
     )
     return Section(f"{row.policy}: {name_resource_of(row)}", content)
@@ -328,61 +323,6 @@ def render_policy_of(facts: ResultFacts) -> Html:
     marked = find_rule(policy, facts.row.rule)
     jump = element("p", element("a", "To the rule", href="#rule")) if marked else None
     return join(render_documentation(policy), jump, render_text(policy.text, marked))
-
-
-# --- an exception to copy
-
-
-def render_exception(facts: ResultFacts) -> Html | None:
-    """A PolicyException as YAML; the page never applies it."""
-    text = write_exception(facts)
-    if not text:
-        return None
-    return element(
-        "section",
-        element("h2", "An exception"),
-        element(
-            "p",
-            "Where this one resource may stay as it is: an exception to review, commit and apply. "
-            "It ends after 30 days. This page changes nothing.",
-        ),
-        element(
-            "div",
-            element("button", "Copy", type="button", class_="copy", hidden=True),
-            element("pre", element("code", text), class_="yaml", tabindex="0"),
-            class_="copied",
-        ),
-        class_="panel",
-    )
-
-
-def write_exception(facts: ResultFacts) -> str:
-    """The exception as YAML; empty where there is none for such a policy or result."""
-    row, policy = facts.row, facts.policy
-    if policy is None or row.status not in ("fail", "warn") or not row.name:
-        return ""
-    kind = _find_kind(policy)
-    if kind is None:
-        return ""
-    ref = PolicyRef(
-        name=policy.name,
-        namespace=policy.namespace,
-        kind=policy.kind,
-        api_version=f"{kind.group}/{kind.preferred_version}",
-    )
-    place = row.namespace or NO_NAMESPACE
-    subject = ReportSubject(row.api_version, row.kind, place, row.name, row.uid)
-    made = build_exception(ref, row.rule, subject, _EXCEPTION_TTL, row.properties)
-    if made is None:
-        return ""
-    if row.namespace:
-        made["metadata"]["namespace"] = row.namespace
-    return render_manifest(made)
-
-
-def _find_kind(policy: ShownPolicy) -> PolicyKind | None:
-    same = [kind for kind in registry().kinds if kind.kind == policy.kind]
-    return next((kind for kind in same if kind.family == policy.family), same[0] if same else None)
 
 
 # --- around it

@@ -1,15 +1,22 @@
-"""Exceptions: what they hide, from which policies, and when they end."""
+"""Exceptions: what they hide, from which policies, and when they end; and one to copy."""
 
+from lictor.families.registry import PolicyKind, registry
+from lictor.model.result import PolicyRef
+from lictor.report.exceptions import NO_NAMESPACE, build_exception
+from lictor.report.manifest_text import render_manifest
+from lictor.report.resource_report import ReportSubject
 from lictor.web.markup import Child, Html, element, join
 from lictor.web.pages import addresses
 from lictor.web.pages.page import PageContext, Section
 from lictor.web.pages.policy_text import render_text
 from lictor.web.pages.tables import render_empty, render_heads
 from lictor.web.pages.words import count_things, format_number, render_time
-from lictor.web.records import ResultFilter, ShownException
+from lictor.web.records import ReportedResult, ResultFilter, ShownException, ShownPolicy
 
 _SOON = 7 * 86400
 _MOST_ROWS = 500
+# Exceptions that are made here end after thirty days: nanoseconds, as durations are counted.
+_EXCEPTION_TTL = 30 * 24 * 3600 * 1_000_000_000
 
 
 def render_exception_list(context: PageContext) -> Section:
@@ -89,3 +96,57 @@ def _render_hidden(context: PageContext, shown: ShownException) -> Child:
     names = tuple(policy for policy, _ in shown.policies)
     chosen = ResultFilter(clusters=(shown.cluster,), policies=names, statuses=("skip",))
     return element("a", format_number(shown.hidden), href=context.link(addresses.RESULTS, chosen))
+
+
+# --- an exception to copy
+
+
+def render_exception(row: ReportedResult, policy: ShownPolicy | None) -> Html | None:
+    """A PolicyException as YAML; the page never applies it."""
+    text = _write_exception(row, policy)
+    if not text:
+        return None
+    return element(
+        "section",
+        element("h2", "An exception"),
+        element(
+            "p",
+            "Where this one resource may stay as it is: an exception to review, commit and apply. "
+            "It ends after 30 days. This page changes nothing.",
+        ),
+        element(
+            "div",
+            element("button", "Copy", type="button", class_="copy", hidden=True),
+            element("pre", element("code", text), class_="yaml", tabindex="0"),
+            class_="copied",
+        ),
+        class_="panel",
+    )
+
+
+def _write_exception(row: ReportedResult, policy: ShownPolicy | None) -> str:
+    """The exception as YAML; empty where there is none for such a policy or result."""
+    if policy is None or row.status not in ("fail", "warn") or not row.name:
+        return ""
+    kind = _find_kind(policy)
+    if kind is None:
+        return ""
+    ref = PolicyRef(
+        name=policy.name,
+        namespace=policy.namespace,
+        kind=policy.kind,
+        api_version=f"{kind.group}/{kind.preferred_version}",
+    )
+    namespace = row.namespace or NO_NAMESPACE
+    subject = ReportSubject(row.api_version, row.kind, namespace, row.name, row.uid)
+    made = build_exception(ref, row.rule, subject, _EXCEPTION_TTL, row.properties)
+    if made is None:
+        return ""
+    if row.namespace:
+        made["metadata"]["namespace"] = row.namespace
+    return render_manifest(made)
+
+
+def _find_kind(policy: ShownPolicy) -> PolicyKind | None:
+    same = [kind for kind in registry().kinds if kind.kind == policy.kind]
+    return next((kind for kind in same if kind.family == policy.family), same[0] if same else None)

@@ -16,8 +16,8 @@ from lictor.web.pages.details import (
     ResultFacts,
     render_advice,
     render_cause,
-    render_exception,
 )
+from lictor.web.pages.exceptions import render_exception
 from lictor.web.pages.layout import read_static
 from lictor.web.pages.policy_text import (
     read_title,
@@ -226,7 +226,7 @@ def _render_row(facts: ResultFacts) -> Html:
         render_facts((("Rule", row.rule), ("File", row.properties.get(PLACE_PROPERTY)))),
         render_cause(facts),
         render_advice(facts),
-        render_exception(facts),
+        render_exception(row, facts.policy),
         link,
         class_="finding-body",
     )

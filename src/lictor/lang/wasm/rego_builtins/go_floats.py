@@ -90,13 +90,21 @@ def _write_hex(number: float, precision: int, form: str) -> str:
     return text.upper() if form == "X" else text
 
 
-FLOAT_WRITERS: dict[str, Callable[[float, int, str], str]] = {
+FLOAT_FORMS: dict[str, Callable[[float, int, str], str]] = {
     "e": _write_e, "E": _write_e, "f": _write_f, "g": _write_g, "G": _write_g, "b": _write_b,
     "x": _write_hex, "X": _write_hex,
 }  # fmt: skip
 
 
-def force_point(digits: str, form: str, precision: int) -> str:
+def write_float(number: float, form: str, precision: int | None, *, sharp: bool) -> str:
+    """The digits of a number in one of these forms; `sharp` where the flag # is given."""
+    if precision is None:
+        precision = 6 if form in "feE" else -1
+    digits = FLOAT_FORMS[form](number, precision, form)
+    return _force_point(digits, form, precision) if sharp and form != "b" else digits
+
+
+def _force_point(digits: str, form: str, precision: int) -> str:
     """A point, and the zeros that `g` leaves out."""
     marks = "pP" if form in "xX" else "eE"
     cut = next((at for at, each in enumerate(digits) if each in marks), len(digits))

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from lictor.lang.wasm.rego_builtins.go_floats import FLOAT_WRITERS, force_point
+import msgspec
+
+from lictor.lang.wasm.rego_builtins.go_floats import FLOAT_FORMS, write_float
 from lictor.lang.wasm.rego_values import quote_text
 
 Argument: TypeAlias = str | int | float
@@ -14,39 +16,31 @@ _LARGEST = 1_000_000
 _LONGEST_TEXT = 8 * 1024 * 1024
 _INT64 = 1 << 63
 _MAX_RUNE = 0x10FFFF
-_BASES = {"b": 2, "o": 8, "O": 8, "d": 10, "v": 10, "x": 16, "X": 16}
+# What Python calls the digits that a verb writes.
+_BASES = {"b": "b", "o": "o", "O": "o", "d": "d", "v": "d", "x": "x", "X": "X"}
 _PREFIXES = {"b": "0b", "o": "0", "x": "0x", "X": "0X"}
 
 
-class _Flags:
+class _Flags(msgspec.Struct):
     """What stands between the percent sign and the verb."""
 
-    __slots__ = (
-        "minus",
-        "plus",
-        "plus_v",
-        "precision",
-        "sharp",
-        "sharp_v",
-        "space",
-        "width",
-        "zero",
-    )
+    sharp: bool = False
+    zero: bool = False
+    plus: bool = False
+    minus: bool = False
+    space: bool = False
+    sharp_v: bool = False
+    plus_v: bool = False
+    width: int | None = None
+    precision: int | None = None
 
-    def __init__(self) -> None:
-        self.sharp = self.zero = self.plus = self.minus = self.space = False
-        self.sharp_v = self.plus_v = False
-        self.width: int | None = None
-        self.precision: int | None = None
-
-    def pad(self, text: str, *, zero: bool | None = None) -> str:
+    def pad(self, text: str, *, zero: bool = True) -> str:
         missing = (self.width or 0) - len(text)
         if missing <= 0:
             return text
         if self.minus:
             return text + " " * missing
-        use_zero = self.zero if zero is None else zero
-        return ("0" if use_zero else " ") * missing + text
+        return ("0" if self.zero and zero else " ") * missing + text
 
 
 def sprintf(text: str, arguments: Sequence[Argument], limit: int = _LONGEST_TEXT) -> str:
@@ -281,12 +275,10 @@ def _bad(argument: Argument, verb: str, flags: _Flags) -> str:
 
 
 def _print_text(text: str, verb: str, flags: _Flags) -> str:
-    if verb == "v" and flags.sharp_v:
+    if verb == "q" or (verb == "v" and flags.sharp_v):
         return _quote(text, flags)
     if verb in "vs":
         return flags.pad(text[: flags.precision])
-    if verb == "q":
-        return _quote(text, flags)
     if verb in "xX":
         return _print_bytes(text.encode(), verb, flags)
     return _bad(text, verb, flags)
@@ -302,11 +294,11 @@ def _quote(text: str, flags: _Flags) -> str:
 
 
 def _to_ascii(text: str) -> str:
-    return "".join([each if each.isascii() else _escape_code(ord(each)) for each in text])
-
-
-def _escape_code(code: int) -> str:
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    codes = [(each, ord(each)) for each in text]
+    return "".join(
+        each if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        for each, code in codes
+    )
 
 
 def _print_bytes(content: bytes, verb: str, flags: _Flags) -> str:
@@ -353,16 +345,12 @@ def _print_unicode(number: int, flags: _Flags) -> str:
     return flags.pad(text, zero=False)
 
 
-def _write_base(number: int, base: int) -> str:
-    return format(number, {2: "b", 8: "o", 10: "d", 16: "x"}[base])
-
-
 def _sign(number: float, flags: _Flags) -> str:
     return "-" if number < 0 else "+" if flags.plus else " " if flags.space else ""
 
 
 def _print_digits(number: int, verb: str, flags: _Flags) -> str:
-    digits = _write_base(abs(number), _BASES[verb])
+    digits = format(abs(number), _BASES[verb])
     sign = _sign(number, flags)
     least = 0
     if flags.precision is not None:
@@ -376,20 +364,16 @@ def _print_digits(number: int, verb: str, flags: _Flags) -> str:
         digits = _PREFIXES.get(verb, "0" if verb == "O" and digits[0] != "0" else "") + digits
     if verb == "O":
         digits = f"0o{digits}"
-    if verb == "X":
-        digits = digits.upper()
     return flags.pad(sign + digits, zero=False)
 
 
 def _print_big(number: int, verb: str, flags: _Flags) -> str:
-    base = 10 if verb == "s" else _BASES.get(verb)
+    base = "d" if verb == "s" else _BASES.get(verb)
     if base is None:
         return f"%!{verb}(big.Int={number})"
     if verb in "vw":
         flags.plus, flags.sharp = flags.plus_v, flags.sharp_v
-    digits = _write_base(abs(number), base)
-    if verb == "X":
-        digits = digits.upper()
+    digits = format(abs(number), base)
     prefix = "0o" if verb == "O" else _PREFIXES.get(verb, "") if flags.sharp else ""
     sign = _sign(number, flags)
     digits = digits.rjust(flags.precision or 0, "0")
@@ -401,20 +385,13 @@ def _print_big(number: int, verb: str, flags: _Flags) -> str:
 
 def _print_float(number: float, verb: str, flags: _Flags) -> str:
     form = {"v": "g", "F": "f"}.get(verb, verb)
-    write = FLOAT_WRITERS.get(form)
-    if write is None:
+    if form not in FLOAT_FORMS:
         return _bad(number, verb, flags)
-    precision = flags.precision
-    if precision is None:
-        precision = 6 if form in "feE" else -1
     if not math.isfinite(number):
         sign = "-" if number < 0 else "+" if flags.plus or number > 0 else ""
         return flags.pad(f"{sign}{'NaN' if math.isnan(number) else 'Inf'}", zero=False)
-    digits = write(abs(number), precision, form)
-    if flags.sharp and form != "b":
-        digits = force_point(digits, form, precision)
-    negative = math.copysign(1, number) < 0
-    sign = "-" if negative else "+" if flags.plus else " " if flags.space else ""
+    digits = write_float(abs(number), form, flags.precision, sharp=flags.sharp)
+    sign = _sign(math.copysign(1, number), flags)
     if flags.zero and not flags.minus and flags.width is not None:
         return sign + digits.rjust(flags.width - len(sign), "0")
     return flags.pad(sign + digits)

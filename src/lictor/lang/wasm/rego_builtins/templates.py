@@ -4,7 +4,6 @@ What Go knows beyond that (definitions, blocks, methods) is a FunctionError.
 """
 
 import re
-from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -12,11 +11,15 @@ import msgspec
 
 from lictor.errors import FunctionError
 from lictor.lang.regex import compile_regex
-from lictor.lang.wasm.rego_builtins.go_format import sprintf
 from lictor.lang.wasm.rego_builtins.operands import BuiltinRun, Functions, take_object, take_text
+from lictor.lang.wasm.rego_builtins.template_functions import (
+    NO_VALUE,
+    TEMPLATE_FUNCTIONS,
+    call_function,
+    print_value,
+)
 from lictor.lang.wasm.rego_values import RegoValue, to_json, write_number
 
-_NO_VALUE = "<no value>"
 # A comment, or an action in which texts may hold braces; a dash takes the space before or behind.
 _TAG = (
     r"(?s)\{\{(?P<before>-\s)?\s*(?P<inside>/\*.*?\*/"
@@ -151,7 +154,7 @@ class _Renderer:
             elif node.kind == "print":
                 assigned, value = _evaluate_pipeline(node.words, dot, variables)
                 if not assigned:
-                    self._write(_print(value))
+                    self._write(print_value(value))
             elif node.kind == "range":
                 self._render_range(node, dot, variables)
             else:
@@ -160,7 +163,7 @@ class _Renderer:
     def _render_choice(self, node: _Node, dot: Any, variables: _Variables) -> None:
         inner = dict(variables)
         _, value = _evaluate_pipeline(node.words, dot, inner)
-        if _is_true(value):
+        if value:
             self.render(node.body, value if node.kind == "with" else dot, inner)
         else:
             self.render(node.otherwise, dot, inner)
@@ -236,9 +239,9 @@ class _Pipeline:
 
     def _read_command(self, last: list[Any]) -> Any:
         word = self._peek()
-        if word in _FUNCTIONS:
+        if word in TEMPLATE_FUNCTIONS:
             self._at += 1
-            return _call(word, [*self._read_operands(), *last])
+            return call_function(word, [*self._read_operands(), *last])
         operands = self._read_operands()
         if len(operands) != 1 or last:
             raise FunctionError("template: can't give argument to non-function")
@@ -302,134 +305,6 @@ def _follow(value: Any, path: str) -> Any:
     return value
 
 
-def _is_true(value: Any) -> bool:
-    # The digits of a number are a text to Go, and one that is not empty.
-    return bool(value)
-
-
-def _print(value: Any) -> str:
-    if value is None:
-        return _NO_VALUE
-    return _print_inside(value)
-
-
-def _print_inside(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return f"[{' '.join([_print_inside(each) for each in value])}]"
-    if isinstance(value, dict):
-        pairs = [f"{key}:{_print_inside(value[key])}" for key in sorted(value)]
-        return f"map[{' '.join(pairs)}]"
-    return sprintf("%v", [value])
-
-
-def _compare(arguments: Sequence[Any]) -> tuple[Any, Any]:
-    if len(arguments) != 2:
-        raise FunctionError("template: wrong number of args")
-    left, right = arguments
-    numbers = (int, float)
-    if isinstance(left, bool) or isinstance(right, bool):
-        fits = isinstance(left, bool) and isinstance(right, bool)
-    else:
-        fits = (isinstance(left, str) and isinstance(right, str)) or (
-            isinstance(left, numbers) and type(left) is type(right)
-        )
-    if not fits:
-        raise FunctionError("template: incompatible types for comparison")
-    return left, right
-
-
-def _equal(arguments: Sequence[Any]) -> bool:
-    if len(arguments) < 2:
-        raise FunctionError("template: missing argument for comparison")
-    first = arguments[0]
-    if first is None or None in arguments[1:]:
-        return any(each is None for each in arguments[1:]) and first is None
-    pairs = [_compare([first, each]) for each in arguments[1:]]
-    return any(left == right for left, right in pairs)
-
-
-def _less(arguments: Sequence[Any]) -> bool:
-    left, right = _compare(arguments)
-    return bool(left < right)
-
-
-def _not(arguments: Sequence[Any]) -> bool:
-    if len(arguments) != 1:
-        raise FunctionError("template: wrong number of args for not")
-    return not _is_true(arguments[0])
-
-
-def _and(arguments: Sequence[Any]) -> Any:
-    return next((each for each in arguments if not _is_true(each)), arguments[-1])
-
-
-def _or(arguments: Sequence[Any]) -> Any:
-    return next((each for each in arguments if _is_true(each)), arguments[-1])
-
-
-def _length(arguments: Sequence[Any]) -> int:
-    value = arguments[0]
-    if len(arguments) != 1 or not isinstance(value, (str, list, dict)):
-        raise FunctionError("template: error calling len")
-    return len(value.encode()) if isinstance(value, str) else len(value)
-
-
-def _index(arguments: Sequence[Any]) -> Any:
-    value = arguments[0]
-    for key in arguments[1:]:
-        if isinstance(value, dict) and isinstance(key, str):
-            value = value.get(key)
-        elif isinstance(value, list) and type(key) is int and 0 <= key < len(value):
-            value = value[key]
-        else:
-            raise FunctionError("template: error calling index")
-    return value
-
-
-def _printf(arguments: Sequence[Any]) -> str:
-    shown = [each if isinstance(each, (str, int, float)) else _print(each) for each in arguments]
-    return sprintf(take_text(shown[0]), shown[1:])
-
-
-def _print_all(arguments: Sequence[Any]) -> str:
-    """As fmt.Sprint: a space only between two values that are both no texts."""
-    made = ""
-    for at, each in enumerate(arguments):
-        apart = at > 0 and not isinstance(each, str) and not isinstance(arguments[at - 1], str)
-        made += (" " if apart else "") + _print_inside(each)
-    return made
-
-
-_FUNCTIONS: dict[str, Callable[[Sequence[Any]], Any]] = {
-    "and": _and,
-    "or": _or,
-    "not": _not,
-    "eq": _equal,
-    "ne": lambda arguments: not _equal([*_compare(arguments)]),
-    "lt": _less,
-    "gt": lambda arguments: _less([*reversed(arguments)]),
-    "le": lambda arguments: not _less([*reversed(arguments)]),
-    "ge": lambda arguments: not _less(arguments),
-    "len": _length,
-    "index": _index,
-    "printf": _printf,
-    "print": _print_all,
-    "println": lambda arguments: " ".join([_print_inside(each) for each in arguments]) + "\n",
-}
-
-
-def _call(name: str, arguments: list[Any]) -> Any:
-    if not arguments and name not in ("print", "println"):
-        raise FunctionError(f"template: wrong number of args for {name}")
-    return _FUNCTIONS[name](arguments)
-
-
 def _prepare(value: RegoValue) -> Any:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return NumberText(write_number(value))
@@ -445,7 +320,7 @@ def _render(run: BuiltinRun, arguments: list[RegoValue]) -> str:
     dot = _prepare(to_json(take_object(arguments[1])))
     renderer = _Renderer(run)
     renderer.render(_parse(template), dot, {"$": dot})
-    return "".join(renderer.parts).replace(_NO_VALUE, "<undefined>")
+    return "".join(renderer.parts).replace(NO_VALUE, "<undefined>")
 
 
 TEMPLATE_BUILTINS: Functions = {"strings.render_template": _render}

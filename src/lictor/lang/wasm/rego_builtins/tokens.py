@@ -3,10 +3,12 @@
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from lictor.crypto.json_web_token import ALGORITHMS, HASHES
+from lictor.crypto.signature import accepts, encode_halves, find_hash
 from lictor.errors import FunctionError
 from lictor.lang.go_number import dump_go_json
 from lictor.lang.wasm.rego_builtins.operands import (
@@ -19,16 +21,7 @@ from lictor.lang.wasm.rego_builtins.operands import (
 )
 from lictor.lang.wasm.rego_values import RegoValue, from_json, to_json
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.hashes import HashAlgorithm
-
-_HASHES = {"256": "sha256", "384": "sha384", "512": "sha512"}
-_CURVES = {"P-256": ("SECP256R1", 32), "P-384": ("SECP384R1", 48), "P-521": ("SECP521R1", 66)}
-_SIZES = {"secp256r1": 32, "secp384r1": 48, "secp521r1": 66}
-_CURVE_OF = {"ES256": "secp256r1", "ES384": "secp384r1", "ES512": "secp521r1"}
-_ALGORITHMS = frozenset(
-    [f"{family}{size}" for family in ("RS", "PS", "ES", "HS") for size in _HASHES] + ["EdDSA"]
-)
+_CURVES = {"P-256": "SECP256R1", "P-384": "SECP384R1", "P-521": "SECP521R1"}
 _MOST_NESTED = 8
 # As many bytes as OpenSSL takes for a key: more would only take time.
 _LARGEST_NUMBER = 2048
@@ -131,7 +124,7 @@ def _read_key_set(text: str) -> list[_Key]:
     for each in listed:
         fields = take_object(each)
         algorithm = take_text(fields.get("alg", ""))
-        if not algorithm or algorithm in _ALGORITHMS:
+        if not algorithm or algorithm in ALGORITHMS:
             keys.append(_Key(_read_jwk(fields), algorithm, take_text(fields.get("kid", ""))))
     return keys
 
@@ -154,7 +147,7 @@ def _read_jwk(fields: dict[str, RegoValue]) -> Any:
                 numbers = rsa.RSAPublicNumbers(_number(fields, "e"), _number(fields, "n"))
                 return numbers.public_key()
             case "EC":
-                curve = getattr(ec, _CURVES[take_text(fields.get("crv"))][0])()
+                curve = getattr(ec, _CURVES[take_text(fields.get("crv"))])()
                 point = (_number(fields, "x"), _number(fields, "y"))
                 return ec.EllipticCurvePublicNumbers(*point, curve).public_key()
             case "OKP":
@@ -166,45 +159,29 @@ def _read_jwk(fields: dict[str, RegoValue]) -> Any:
     raise FunctionError("failed to parse a JWK key: unknown kty")
 
 
-def _find_hash(algorithm: str) -> "HashAlgorithm":
-    from cryptography.hazmat.primitives import hashes
-
-    known: dict[str, HashAlgorithm] = {
-        "256": hashes.SHA256(),
-        "384": hashes.SHA384(),
-        "512": hashes.SHA512(),
-    }
-    return known[algorithm[2:]]
-
-
 def _is_signed(algorithm: str, key: Any, token: _Token, signature: bytes) -> bool:
     """Did this key sign the token by this algorithm? A key of another kind did not."""
-    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    if algorithm not in _ALGORITHMS:
+    signed = token.signed
+    if algorithm not in ALGORITHMS:
         return False
-    try:
-        if algorithm.startswith("HS"):
-            return isinstance(key, bytes) and _has_mac(algorithm, key, token, signature)
-        if isinstance(key, rsa.RSAPublicKey) and algorithm[:2] in ("RS", "PS"):
-            key.verify(signature, token.signed, _padding(algorithm), _find_hash(algorithm))
-            return True
-        if isinstance(key, ec.EllipticCurvePublicKey) and algorithm.startswith("ES"):
-            encoded = _encode_halves(signature)
-            key.verify(encoded, token.signed, ec.ECDSA(_find_hash(algorithm)))
-            return True
-        if isinstance(key, Ed25519PublicKey) and algorithm == "EdDSA":
-            key.verify(signature, token.signed)
-            return True
-    except (InvalidSignature, ValueError):
-        return False
+    if algorithm.startswith("HS"):
+        return isinstance(key, bytes) and _has_mac(algorithm, key, token, signature)
+    if isinstance(key, rsa.RSAPublicKey) and algorithm[:2] in ("RS", "PS"):
+        scheme = _padding(algorithm)
+        return accepts(lambda: key.verify(signature, signed, scheme, find_hash(algorithm)))
+    if isinstance(key, ec.EllipticCurvePublicKey) and algorithm.startswith("ES"):
+        check = ec.ECDSA(find_hash(algorithm))
+        return accepts(lambda: key.verify(encode_halves(signature), signed, check))
+    if isinstance(key, Ed25519PublicKey) and algorithm == "EdDSA":
+        return accepts(lambda: key.verify(signature, signed))
     return False
 
 
 def _has_mac(algorithm: str, secret: bytes, token: _Token, signature: bytes) -> bool:
-    made = hmac.digest(secret, token.signed, _HASHES[algorithm[2:]])
+    made = hmac.digest(secret, token.signed, HASHES[algorithm[2:]])
     return hmac.compare_digest(made, signature)
 
 
@@ -213,15 +190,7 @@ def _padding(algorithm: str) -> Any:
 
     if algorithm.startswith("RS"):
         return padding.PKCS1v15()
-    return padding.PSS(padding.MGF1(_find_hash(algorithm)), padding.PSS.AUTO)
-
-
-def _encode_halves(signature: bytes) -> bytes:
-    from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
-
-    half = len(signature) // 2
-    numbers = (int.from_bytes(signature[:half]), int.from_bytes(signature[half:]))
-    return encode_dss_signature(*numbers)
+    return padding.PSS(padding.MGF1(find_hash(algorithm)), padding.PSS.AUTO)
 
 
 def _verify_any(
@@ -343,7 +312,7 @@ def _sign(_run: BuiltinRun, arguments: list[RegoValue]) -> str:
     header, payload, key = (take_text(each) for each in arguments)
     fields = _read_object(header.encode())
     algorithm = take_text(fields.get("alg"))
-    if algorithm not in _ALGORITHMS:
+    if algorithm not in ALGORITHMS:
         raise FunctionError(f"unknown JWS algorithm: {algorithm}")
     if fields.get("typ", "JWT") == "JWT":
         try:
@@ -372,21 +341,21 @@ def _make_signature(algorithm: str, fields: dict[str, RegoValue], signed: bytes)
     try:
         if algorithm.startswith("HS") and kind == "oct":
             secret = _decode(take_text(fields.get("k")))
-            return hmac.digest(secret, signed, _HASHES[algorithm[2:]])
+            return hmac.digest(secret, signed, HASHES[algorithm[2:]])
         if algorithm == "EdDSA" and kind == "OKP":
             seed = _decode(take_text(fields.get("d")))
             return Ed25519PrivateKey.from_private_bytes(seed).sign(signed)
         if algorithm.startswith("ES") and kind == "EC":
             public = _read_jwk(fields)
             private = ec.derive_private_key(_number(fields, "d"), public.curve)
-            halves = decode_dss_signature(private.sign(signed, ec.ECDSA(_find_hash(algorithm))))
-            size = _SIZES[public.curve.name]
+            halves = decode_dss_signature(private.sign(signed, ec.ECDSA(find_hash(algorithm))))
+            size = (public.curve.key_size + 7) // 8
             return b"".join([half.to_bytes(size) for half in halves])
         if algorithm[:2] in ("RS", "PS") and kind == "RSA":
             scheme = _padding(algorithm)
             if algorithm.startswith("PS"):
-                scheme = padding.PSS(padding.MGF1(_find_hash(algorithm)), padding.PSS.DIGEST_LENGTH)
-            made: bytes = _read_rsa(fields).sign(signed, scheme, _find_hash(algorithm))
+                scheme = padding.PSS(padding.MGF1(find_hash(algorithm)), padding.PSS.DIGEST_LENGTH)
+            made: bytes = _read_rsa(fields).sign(signed, scheme, find_hash(algorithm))
             return made
     except (ValueError, KeyError) as error:
         raise FunctionError(f"the key cannot sign: {error}") from error
@@ -417,7 +386,7 @@ TOKEN_BUILTINS: Functions = {
     **{
         f"io.jwt.verify_{family}{size}": _make_verifier(f"{family.upper()}{size}")
         for family in ("rs", "ps", "es")
-        for size in _HASHES
+        for size in HASHES
     },
-    **{f"io.jwt.verify_hs{size}": _make_secret_verifier(f"HS{size}") for size in _HASHES},
+    **{f"io.jwt.verify_hs{size}": _make_secret_verifier(f"HS{size}") for size in HASHES},
 }
