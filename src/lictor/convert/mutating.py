@@ -1,24 +1,23 @@
 """Mutate rules as MutatingPolicies."""
 
+import re
 from collections.abc import Iterator
 
+import msgspec
+from msgspec.structs import replace
+
 from lictor.convert.body import plain_filler
-from lictor.convert.cel_tests import TRUE, Test, render
+from lictor.convert.cel_tests import TRUE, Atom, Test, all_of, render
 from lictor.convert.cel_values import CelValue
 from lictor.convert.document import (
     RuleTrigger,
     find_trigger,
     fold,
     list_rules,
+    split_made_name,
     write_failure_policy,
     write_metadata,
     write_timeout,
-)
-from lictor.convert.mutation_parts import (
-    MutationPart,
-    group_parts,
-    list_variables,
-    merge_parts,
 )
 from lictor.convert.overlay import PatchFields, read_overlay, split
 from lictor.convert.patching import (
@@ -29,7 +28,10 @@ from lictor.convert.patching import (
     write_operation,
 )
 from lictor.convert.plan import ConversionContext
+from lictor.convert.pod_places import choose_pod_path, pod_variables, share_paths, share_text
+from lictor.convert.rule_group import are_told_apart, ask_kind
 from lictor.convert.selection import ResolvedKind, resource_rules
+from lictor.convert.simplify import simplify
 from lictor.convert.validating import API_VERSION
 from lictor.convert.writing import PolicyVariables
 from lictor.errors import CompileError
@@ -38,6 +40,16 @@ from lictor.lang.patch.json_patch import parse_json_patch
 from lictor.lang.template import has_variables
 from lictor.model.policy import Mutate, Policy, Rule
 from lictor.raw import JsonObject
+
+
+class _MutationPart(msgspec.Struct, frozen=True):
+    """One rule: its trigger, a further condition, and its mutations."""
+
+    rule: str
+    pod: tuple[str, ...] | None
+    trigger: RuleTrigger
+    gate: Test
+    mutations: tuple[JsonObject, ...]
 
 
 def convert_to_mutating(
@@ -52,13 +64,13 @@ def convert_to_mutating(
             parts.append(_convert_rule(rule, pod, context))
         except CompileError as error:
             raise CompileError(error.message, where=f"rule {rule.name}") from error
-    groups = merge_parts(parts) if context.short else group_parts(parts)
+    groups = _merge_parts(parts) if context.short else _group_parts(parts)
     return tuple(_write_all(context.policy, groups)), ()
 
 
 def _convert_rule(
     rule: Rule, pod: tuple[str, ...] | None, context: ConversionContext
-) -> MutationPart:
+) -> _MutationPart:
     mutate = rule.mutate
     if mutate is None:
         raise CompileError("not a mutate rule")
@@ -69,7 +81,7 @@ def _convert_rule(
     # The subject here is the whole object: patches go where they say.
     trigger = find_trigger(rule, pod, PolicyVariables(inline=True), context)
     gate, mutations = _translate(mutate, trigger)
-    return MutationPart(rule.name, pod, trigger, gate, tuple(mutations))
+    return _MutationPart(rule.name, pod, trigger, gate, tuple(mutations))
 
 
 def _translate(mutate: Mutate, trigger: RuleTrigger) -> tuple[Test, list[JsonObject]]:
@@ -116,12 +128,12 @@ def _is_templated(kinds: tuple[ResolvedKind, ...]) -> bool:
 # --- documents
 
 
-def _write_all(policy: Policy, groups: list[list[MutationPart]]) -> Iterator[JsonObject]:
+def _write_all(policy: Policy, groups: list[list[_MutationPart]]) -> Iterator[JsonObject]:
     for group in groups:
         yield _write(policy, group, _name(policy, group, groups))
 
 
-def _name(policy: Policy, group: list[MutationPart], groups: list[list[MutationPart]]) -> str:
+def _name(policy: Policy, group: list[_MutationPart], groups: list[list[_MutationPart]]) -> str:
     pod = group[0].pod
     alike = [each for each in groups if bool(each[0].pod) == bool(pod)]
     alike = [each for each in alike if not pod or each[0].pod == pod]
@@ -134,7 +146,7 @@ def _name(policy: Policy, group: list[MutationPart], groups: list[list[MutationP
     return name.lower()
 
 
-def _write(policy: Policy, group: list[MutationPart], name: str) -> JsonObject:
+def _write(policy: Policy, group: list[_MutationPart], name: str) -> JsonObject:
     trigger = group[0].trigger
     conditions = [{"name": key, "expression": fold(text)} for key, text in trigger.conditions]
     mutations = [each for part in group for each in part.mutations]
@@ -154,7 +166,7 @@ def _write(policy: Policy, group: list[MutationPart], name: str) -> JsonObject:
     }
     if conditions:
         spec["matchConditions"] = conditions
-    variables = list_variables([str(mutation) for mutation in mutations])
+    variables = _list_variables([str(mutation) for mutation in mutations])
     if variables:
         spec["variables"] = [{"name": n, "expression": fold(t)} for n, t in variables.items()]
     if not policy.spec.background:
@@ -193,3 +205,133 @@ def _gated(mutation: JsonObject, gate: Test) -> JsonObject:
     nothing = "[]" if field == "jsonPatch" else "Object{}"
     text = f"({render(gate)}) ? {mutation[field]['expression']} : {nothing}"
     return {**mutation, field: {"expression": text}}
+
+
+# --- which rules become one policy, and what does each ask by itself?
+
+_VARIABLE = re.compile(r"\bvariables\.(\w+)")
+_PATCHES = "jsonPatch"
+
+
+def _group_parts(parts: list[_MutationPart]) -> list[list[_MutationPart]]:
+    """The rules in groups that concern the same requests."""
+    groups: list[list[_MutationPart]] = []
+    for part in parts:
+        same = next((group for group in groups if _agree(group[0], part)), None)
+        if same is None:
+            groups.append([part])
+        else:
+            same.append(part)
+    return groups
+
+
+def _agree(one: _MutationPart, other: _MutationPart) -> bool:
+    mine, others = one.trigger, other.trigger
+    return one.pod == other.pod and (
+        mine.kinds,
+        mine.operations,
+        mine.conditions,
+        mine.namespace_selector,
+    ) == (others.kinds, others.operations, others.conditions, others.namespace_selector)
+
+
+# --- as few as possible
+
+
+def _merge_parts(parts: list[_MutationPart]) -> list[list[_MutationPart]]:
+    """As few groups as possible: each mutation asks by itself what not all of its group ask."""
+    families: list[list[_MutationPart]] = []
+    for part in _share_all(parts):
+        fitting = next((each for each in families if _can_join(each, part)), None)
+        if fitting is None:
+            families.append([part])
+        else:
+            fitting.append(part)
+    return [_ask_apart(family) for family in families]
+
+
+def _can_join(family: list[_MutationPart], other: _MutationPart) -> bool:
+    return all(
+        part.trigger.namespace_selector == other.trigger.namespace_selector
+        and part.trigger.operations == other.trigger.operations
+        and are_told_apart(part.trigger.kinds, other.trigger.kinds)
+        for part in family
+    )
+
+
+def _ask_apart(parts: list[_MutationPart]) -> list[_MutationPart]:
+    if all(_agree(parts[0], part) for part in parts):
+        return parts
+    kinds = tuple(dict.fromkeys(kind for part in parts for kind in part.trigger.kinds))
+    shared = _find_shared(parts)
+    return [_ask_first(part, kinds, shared) for part in parts]
+
+
+def _find_shared(parts: list[_MutationPart]) -> tuple[tuple[str, str], ...]:
+    first, *rest = (part.trigger.conditions for part in parts)
+    return tuple(each for each in first if all(each in conditions for conditions in rest))
+
+
+def _ask_first(
+    part: _MutationPart, kinds: tuple[ResolvedKind, ...], shared: tuple[tuple[str, str], ...]
+) -> _MutationPart:
+    """The part in a policy about more kinds, with fewer conditions."""
+    trigger = part.trigger
+    gate = all_of((*ask_kind(trigger.kinds, kinds), *_list_own(part, shared), part.gate))
+    return replace(
+        part, pod=None, trigger=replace(trigger, kinds=kinds, conditions=shared), gate=gate
+    )
+
+
+def _list_own(part: _MutationPart, shared: tuple[tuple[str, str], ...]) -> list[Test]:
+    conditions = part.trigger.conditions
+    return [Atom(f"({text})") for name, text in conditions if (name, text) not in shared]
+
+
+# --- one patch for Pods wherever they are
+
+
+def _share_all(parts: list[_MutationPart]) -> list[_MutationPart]:
+    families: dict[str, list[_MutationPart]] = {}
+    for part in parts:
+        families.setdefault(split_made_name(part.rule), []).append(part)
+    made: list[_MutationPart] = []
+    for family in families.values():
+        one = _share(family) if len(family) > 1 else None
+        made += family if one is None else [one]
+    return made
+
+
+def _share(family: list[_MutationPart]) -> _MutationPart | None:
+    """One part for Pods and all that makes Pods; None where that would not do the same to all."""
+    shared = _find_shared(family)
+    made = [_name_pod(part, shared) for part in family]
+    first = made[0]
+    if any((part.gate, part.mutations) != (first.gate, first.mutations) for part in made):
+        return None
+    if any(_PATCHES not in mutation for mutation in first.mutations):
+        return None
+    kinds = tuple(dict.fromkeys(kind for part in family for kind in part.trigger.kinds))
+    trigger = replace(first.trigger, kinds=kinds, conditions=shared)
+    return replace(first, pod=None, trigger=trigger)
+
+
+def _name_pod(part: _MutationPart, shared: tuple[tuple[str, str], ...]) -> _MutationPart:
+    gate = simplify(all_of((*_list_own(part, shared), part.gate)))
+    if gate != TRUE:
+        gate = Atom(share_text(render(gate)))
+    return replace(part, gate=gate, mutations=tuple(map(_name_pod_in, part.mutations)))
+
+
+def _name_pod_in(mutation: JsonObject) -> JsonObject:
+    if _PATCHES not in mutation:
+        return mutation
+    text = share_paths(share_text(mutation[_PATCHES]["expression"]))
+    return {**mutation, _PATCHES: {"expression": text}}
+
+
+def _list_variables(texts: list[str]) -> dict[str, str]:
+    """The variables that expressions refer to."""
+    used = {name for text in texts for name in _VARIABLE.findall(text)}
+    known = {**pod_variables("object", is_strict=True), "podPath": choose_pod_path()}
+    return {name: text for name, text in known.items() if name in used}

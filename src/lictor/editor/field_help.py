@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from msgspec import inspect
 
 from lictor.editor.cel_words import describe_cel_word, list_cel_words
-from lictor.editor.cursor import Cursor
 from lictor.editor.jmespath_words import JmesPathPlace, describe_query_word, list_query_words
 from lictor.editor.name_words import list_names
+from lictor.editor.outline import Cursor
 from lictor.editor.record_fields import (
     find_record,
     find_record_type,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lictor.editor.cursor import Cursor
+from lictor.editor.outline import Cursor
 from lictor.editor.schema_words import list_kind_words
 from lictor.editor.word_help import WordHelp, WordKind, list_annotations, list_operators
 from lictor.editor.workspace_files import WorkspaceFiles

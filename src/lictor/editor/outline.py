@@ -1,4 +1,4 @@
-"""Reads YAML that is still being written: which field does each place belong to?
+"""Reads YAML that is still being written: to which field does each line, or the cursor, belong?
 
 A real parser gives up at the first open bracket or quote. This one reads on as a person would: a
 key that stands no deeper than the field whose value was left open ends that value.
@@ -6,6 +6,8 @@ key that stands no deeper than the field whose value was left open ends that val
 
 import re
 from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from lictor.model.finding import FieldPath
 from lictor.raw import Json
@@ -267,3 +269,57 @@ def list_documents(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
             yield start, number
             start = number + 1
     yield start, len(lines)
+
+
+# --- where the cursor stands
+
+_WORD = re.compile(r"[\w./-]*$")
+
+
+class Cursor(msgspec.Struct, frozen=True):
+    """The fields that lead to a place, and what is being written there."""
+
+    path: FieldPath
+    # The beginning of the word at the place.
+    word: str
+    # Whether the name of a field may be written here; otherwise it is a value.
+    is_key: bool
+    # The scalar so far, over all of its lines.
+    text: str = ""
+    # The document as far as it can be read; all scalars are texts.
+    body: Json = None
+
+    @property
+    def api_version(self) -> str:
+        return _read_text(self.body, "apiVersion")
+
+    @property
+    def kind(self) -> str:
+        return _read_text(self.body, "kind")
+
+    @property
+    def variable(self) -> str | None:
+        """Within the braces of a variable, its text so far."""
+        start = self.text.rfind("{{")
+        return None if start <= self.text.rfind("}}") else self.text[start + 2 :]
+
+
+def _read_text(body: Json, field: str) -> str:
+    found = body.get(field) if isinstance(body, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def find_cursor(lines: Sequence[str], line: int, column: int) -> Cursor:
+    """Reads the document down to the place."""
+    start, end = next(each for each in list_documents(lines) if line <= each[1])
+    whole, reader = OutlineReader(), OutlineReader()
+    whole.read(lines[start:end])
+    body = build_body(whole.leaves)
+    before = lines[line][:column]
+    if before.lstrip().startswith("#"):
+        return Cursor((), "", is_key=False, body=body)
+    for content in lines[start:line]:
+        reader.read_line(content)
+    is_key = reader.read_unfinished(before)
+    word = _WORD.search(before)
+    return Cursor(reader.path, word[0] if word else "", is_key, reader.text, body)

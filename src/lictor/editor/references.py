@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from lictor.editor.cursor import Cursor
+from lictor.editor.outline import Cursor
 from lictor.editor.workspace_files import WorkspaceFiles, read_objects
 from lictor.families.registry import registry
 from lictor.lang.wildcard import compile_wildcard

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from lictor.editor.cursor import Cursor
+from lictor.editor.outline import Cursor
 from lictor.editor.word_help import WordHelp, WordKind, list_patch_fields
 from lictor.lint.schema_fields import (
     ObjectPlace,

@@ -8,17 +8,18 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.workspace import TextDocument
 
-from lictor.editor.checked_text import CheckedText, TextChecker
-from lictor.editor.cursor import Cursor, find_cursor
-from lictor.editor.diagnostics import (
+from lictor.editor.checked_text import (
     FIX_ALL,
     SOURCE,
+    CheckedText,
     RulePages,
+    TextChecker,
     fix_everything,
     list_actions,
     list_diagnostics,
 )
 from lictor.editor.field_help import describe_word, list_words
+from lictor.editor.outline import Cursor, find_cursor
 from lictor.editor.positions import TextPositions
 from lictor.editor.references import (
     Definition,

@@ -11,7 +11,6 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lictor.lang.pattern.anchor import parse_anchor
 from lictor.lint.documents import LintFile, LintObject, list_objects
-from lictor.lint.entry_moves import move_entries, says_the_same
 from lictor.lint.key_order import CHECK as UNSORTED
 from lictor.lint.key_order import find_order, sort_keys
 from lictor.lint.text_edits import (
@@ -21,7 +20,9 @@ from lictor.lint.text_edits import (
     find_entry,
     find_line,
     find_value,
+    move_entries,
     open_document,
+    says_the_same,
 )
 from lictor.load.yaml import decode_text
 from lictor.model.finding import FieldPath, Finding

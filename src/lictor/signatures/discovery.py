@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 from lictor.errors import CorruptContentError, ImageNotFoundError, LookupFailedError
 from lictor.ports import Descriptor, ImageManifest, Registries, RegistryAccess
-from lictor.signatures.bundle_format import MEDIA_TYPE as BUNDLE
-from lictor.signatures.bundle_format import read_bundle
 from lictor.signatures.layer_formats import (
+    BUNDLE,
     ReadManifest,
     read_attestation_layer,
+    read_bundle,
     read_manifest,
     read_signature_layer,
 )

@@ -16,7 +16,6 @@ from lictor.crypto.certificate_chain import (
     check_validity,
     read_certificates,
 )
-from lictor.crypto.certificate_log import check_logged_certificate
 from lictor.crypto.log_key import (
     PublicKey,
     encode_public_key,
@@ -24,6 +23,7 @@ from lictor.crypto.log_key import (
     load_public_key,
 )
 from lictor.crypto.timestamp import check_timestamp
+from lictor.crypto.transparency_log import check_logged_certificate
 from lictor.errors import EvaluationError, SignatureRefusedError
 from lictor.signatures.fulcio import check_extensions, check_identity, read_identity
 from lictor.signatures.log_entries import SigningKey, check_entry

@@ -45,7 +45,7 @@ from lictor.web.sign_in import (
     SignIn,
     SignInProblem,
 )
-from lictor.web.state import PageState
+from lictor.web.sources.page_data import PageData
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class PageApp:
 
     def __init__(
         self,
-        state: PageState,
+        state: PageData,
         sign_in: SignIn,
         viewers: ViewerSource,
         rules: SiteRules,

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
 from lictor.web.records import ResultChange, Viewer
-from lictor.web.state import Results
+from lictor.web.results import ResultIndex
 
 # Changes that follow each other faster are told together.
 _GATHER_SECONDS: Final = 0.5
@@ -42,7 +42,7 @@ class _Stream:
 class LiveFeed:
     """All open pages. Belongs to one event loop."""
 
-    def __init__(self, results: Results, is_ready: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, results: ResultIndex, is_ready: Callable[[], bool] = lambda: True) -> None:
         # Oldest first, by the name of the viewer.
         self._streams: dict[_Stream, str] = {}
         self._is_ready = is_ready

@@ -60,7 +60,7 @@ class _Choice(msgspec.Struct, frozen=True):
 
 
 class ResultIndex:
-    """Implements `web.state.Results`. Belongs to one event loop."""
+    """All results of all reports; a viewer sees what they may. Belongs to one event loop."""
 
     def __init__(
         self, *, most_rows: int = _MOST_ROWS, clock: Callable[[], float] = time.time

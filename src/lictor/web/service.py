@@ -30,7 +30,7 @@ from lictor.web.options import (
 from lictor.web.records import Board, Viewer, VisibleNamespaces
 from lictor.web.request_checks import KEPT_HEADERS, SiteRules
 from lictor.web.sign_in import CURRENT, AccessKey, SignIn, TokenCheck, choose_cookie
-from lictor.web.state import PageState
+from lictor.web.sources.page_data import PageData
 
 if TYPE_CHECKING:
     from lictor.web.notifications.notifier import NotificationTask
@@ -111,9 +111,7 @@ class PageServer:
 
     # --- parts
 
-    def _follow_clusters(
-        self, clients: Mapping[str, Client], group: asyncio.TaskGroup
-    ) -> PageState:
+    def _follow_clusters(self, clients: Mapping[str, Client], group: asyncio.TaskGroup) -> PageData:
         from lictor.web.history import TotalsHistory
         from lictor.web.sources.cluster_reports import ClusterReports
 
@@ -150,7 +148,7 @@ class PageServer:
             takes_certificates=self._options.client_authority is not None,
         )
 
-    def _build_viewers(self, clients: Mapping[str, Client], state: PageState) -> ViewerSource:
+    def _build_viewers(self, clients: Mapping[str, Client], state: PageData) -> ViewerSource:
         if not self._options.asks_users:
             return OwnRights(state.list_clusters)
         return ReviewedRights(
@@ -192,13 +190,13 @@ class PageServer:
             await server.drain(_DRAIN_SECONDS)
 
 
-def _read_files(paths: tuple[Path, ...]) -> PageState:
+def _read_files(paths: tuple[Path, ...]) -> PageData:
     from lictor.web.sources.report_files import read_report_files
 
     return read_report_files(map(str, paths))
 
 
-def _list_namespaces(state: PageState, cluster: str) -> Callable[[], tuple[str, ...]]:
+def _list_namespaces(state: PageData, cluster: str) -> Callable[[], tuple[str, ...]]:
     everyone = Viewer("", {cluster: VisibleNamespaces(all_namespaces=True)})
     return lambda: tuple(state.list_namespaces(cluster, everyone))
 

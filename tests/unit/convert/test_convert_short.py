@@ -15,9 +15,8 @@ from lictor.convert.cel_tests import (
 from lictor.convert.cel_tests import (
     compare as comparing,
 )
-from lictor.convert.defaults import find_default
 from lictor.convert.document import fold
-from lictor.convert.simplify import simplify
+from lictor.convert.simplify import find_default, simplify
 
 
 def has(path):

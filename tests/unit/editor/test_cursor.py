@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.editor.cursor import find_cursor
+from lictor.editor.outline import find_cursor
 from lictor.lang.yaml.build import Builder
 from lictor.lang.yaml.nodes import compose
 

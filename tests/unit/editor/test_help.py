@@ -4,8 +4,8 @@ import pytest
 from editor_session import EditorSession
 from lsprotocol import types
 
-from lictor.editor.cursor import find_cursor
 from lictor.editor.field_help import describe_word, list_words
+from lictor.editor.outline import find_cursor
 from lictor.editor.workspace_files import WorkspaceFiles
 
 # One place of each sort; `$NAME` is where a cursor may be.

@@ -7,7 +7,7 @@ import yaml
 
 import lictor
 from lictor.kubernetes.resource_names import builtin_names
-from lictor.lint.cluster_behaviour import check_behaviour, check_cel_behaviour
+from lictor.lint.documents_by_kind import check_behaviour, check_cel_behaviour
 from lictor.lint.run import lint_texts
 from lictor.offline.records import FILE_RECORDS
 

@@ -14,8 +14,13 @@ from lictor.errors import ModuleError
 from lictor.lang.wasm.engine import make_engine
 from lictor.registry.compile_process import compile_apart, limit_memory
 from lictor.registry.compiled_modules import CompiledModules
-from lictor.registry.epoch_ticker import EpochTicker, count_ticks
-from lictor.registry.module_runtime import CompileLimits, ModuleRuntime, find_engine
+from lictor.registry.module_runtime import (
+    CompileLimits,
+    EpochTicker,
+    ModuleRuntime,
+    count_ticks,
+    find_engine,
+)
 
 MODULE = bytes(wasmtime.wat2wasm('(module (func (export "f") (result i32) i32.const 1))'))
 OTHER = bytes(wasmtime.wat2wasm('(module (func (export "f") (result i32) i32.const 2))'))

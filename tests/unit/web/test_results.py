@@ -9,7 +9,6 @@ from lictor.errors import LoadError, UsageError
 from lictor.web import results
 from lictor.web.records import ResultChange, ResultFilter, Viewer
 from lictor.web.results import ResultIndex
-from lictor.web.state import Results
 
 ALL = ResultFilter()
 _OPEN = "openreports.io/v1alpha1"
@@ -76,7 +75,7 @@ def list_names(index: ResultIndex, chosen: ResultFilter, viewer: Viewer) -> list
     ],
 )  # fmt: skip
 def test_filters_and_order(chosen: ResultFilter, expected: list[str]) -> None:
-    index: Results = make_index()
+    index: ResultIndex = make_index()
     assert isinstance(index, ResultIndex)
     assert list_names(index, chosen, see_all()) == expected
     exported = [f"{row.name}:{row.policy}" for row in index.export(chosen, see_all())]

@@ -16,8 +16,8 @@ from lictor.web import results
 from lictor.web.policies import PolicyTexts, find_kind
 from lictor.web.records import ExportFormat, ResultFilter
 from lictor.web.results_export import export_results
+from lictor.web.sources.page_data import PageData
 from lictor.web.sources.report_files import read_report_files
-from lictor.web.state import PageState
 
 ALL = ResultFilter()
 POLICY = """
@@ -72,7 +72,7 @@ def write(folder: Path, name: str, *documents: object) -> str:
     return str(path)
 
 
-def read_all(folder: Path) -> tuple[PageState, str]:
+def read_all(folder: Path) -> tuple[PageData, str]:
     skipped = entry("labels", "skip", properties={"exceptions": "new,old"})
     skipped_otherwise = entry("ports", "skip", properties={"exceptions": "old"})
     skipped_by_other = entry("labels", "skip", properties={"exceptions": "older"})
@@ -89,7 +89,7 @@ def test_files_and_folders_are_read(tmp_path: Path) -> None:
     second = tmp_path / "sub" / "b.json"
     second.parent.mkdir()
     second.write_text(json.dumps(listed))
-    state: PageState = read_report_files([first, str(tmp_path)])
+    state: PageData = read_report_files([first, str(tmp_path)])
     assert list(state.list_clusters()) == [first, str(second)]
     viewer = see_all(*state.list_clusters())
     rows = state.results.select(ALL, viewer).rows

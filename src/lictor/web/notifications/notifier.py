@@ -42,7 +42,7 @@ from lictor.web.records import (
     Viewer,
     VisibleNamespaces,
 )
-from lictor.web.state import PageState
+from lictor.web.sources.page_data import PageData
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class Notifier:
 
     def __init__(
         self,
-        state: PageState,
+        state: PageData,
         settings: NotificationSettings,
         store: MemoryStore | None,
         make_queue: Callable[[NotificationTarget, Callable[[], None]], TargetQueue],
@@ -279,7 +279,7 @@ class Notifier:
 
 
 def build_notifier(
-    state: PageState,
+    state: PageData,
     settings: NotificationSettings,
     *,
     store: MemoryStore | None = None,
@@ -308,7 +308,7 @@ class NotificationTask(msgspec.Struct, frozen=True):
     # Is the page one of several replicas in the cluster, which share what they remember?
     is_shared: bool = False
 
-    async def run(self, state: PageState, client: Client | None, names: Names) -> None:
+    async def run(self, state: PageData, client: Client | None, names: Names) -> None:
         """Tell what is new until cancelled."""
         store: MemoryStore | None = None
         shared = client if self.is_shared and self.folder is None else None

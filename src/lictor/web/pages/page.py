@@ -8,7 +8,7 @@ import msgspec
 from lictor.web.markup import Html
 from lictor.web.pages.addresses import write_query
 from lictor.web.records import Board, ResultFilter, Viewer
-from lictor.web.state import PageState
+from lictor.web.sources.page_data import PageData
 
 
 class PageRequest(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class PageContext(msgspec.Struct, frozen=True):
     """Who looks at what."""
 
     request: PageRequest
-    state: PageState
+    state: PageData
     viewer: Viewer
 
     @property

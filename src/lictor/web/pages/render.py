@@ -28,7 +28,7 @@ from lictor.web.pages.overview import render_overview
 from lictor.web.pages.page import PageContext, PageRequest, Section, WebPage
 from lictor.web.pages.subjects import render_namespace, render_policy, render_resource_page
 from lictor.web.records import ResultFilter, Viewer
-from lictor.web.state import PageState
+from lictor.web.sources.page_data import PageData
 
 _Render: TypeAlias = Callable[[PageContext, ResultFilter], Section | Awaitable[Section]]
 
@@ -51,7 +51,7 @@ _PAGES: dict[str, _Render] = {
 }
 
 
-async def render_page(request: PageRequest, state: PageState, viewer: Viewer) -> WebPage:
+async def render_page(request: PageRequest, state: PageData, viewer: Viewer) -> WebPage:
     """The page that is asked for, or one that says why there is none."""
     context = PageContext(request, state, viewer)
     wrong = addresses.find_unreadable(request.query)

@@ -45,7 +45,7 @@ from lictor.web.records import (
     ShownPolicy,
     Viewer,
 )
-from lictor.web.state import PageState
+from lictor.web.sources.page_data import PageData
 
 # Each is some kilobytes: a browser opens so many at once.
 _MOST_RESULTS = 2000
@@ -61,7 +61,7 @@ def identify_result(row: ReportedResult) -> ResultKey:
 class StandaloneReport(msgspec.Struct, frozen=True):
     """Everything that the file shows."""
 
-    state: PageState
+    state: PageData
     viewer: Viewer
     # Where resources break rules.
     failures: Mapping[ResultKey, Failure]

@@ -46,7 +46,7 @@ _Take: TypeAlias = Callable[[JsonObject], None]
 
 
 class ClusterReports(PageData):
-    """Implements `web.state.PageState` on live clusters. `run` keeps it in step until cancelled."""
+    """What pages show, from live clusters. `run` keeps it in step until cancelled."""
 
     def __init__(
         self,

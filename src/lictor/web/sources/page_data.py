@@ -23,7 +23,7 @@ _POLICY_ROLES = (Role.POLICY, Role.DELETION)
 
 
 class PageData:
-    """Implements `web.state.PageState`. Belongs to one event loop."""
+    """What pages ask and sources (clusters, files) put in. Belongs to one event loop."""
 
     def __init__(self, clusters: Iterable[str], history: TotalsHistory | None = None) -> None:
         self.results = ResultIndex()
@@ -122,11 +122,17 @@ class PageData:
         return False
 
     async def find_failure(self, result: ReportedResult, viewer: Viewer) -> Failure | None:  # noqa: ARG002
-        """Nobody can look again where there is no cluster."""
+        """Where the resource breaks the rule now; None where that cannot be told, or not to them.
+
+        What was found in a Secret is never told. Nobody can look again where there is no cluster.
+        """
         return None
 
     async def preview(self, cluster: str, text: str, viewer: Viewer) -> PolicyImpact:  # noqa: ARG002
-        """Nothing can be tried where there is no cluster."""
+        """What policies (YAML) that are not in force would say of what the viewer may read.
+
+        LictorError where the text holds no policy that can be tried, or there is no cluster.
+        """
         raise UsageError("a policy can be tried only on a cluster, and these reports are in files")
 
 

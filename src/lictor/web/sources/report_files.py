@@ -27,7 +27,7 @@ _ResourceKey: TypeAlias = tuple[str, str, str, str]
 
 
 class FileReports(PageData):
-    """Implements `web.state.PageState` on files. Policies and resources may be in other files."""
+    """What pages show, from files. Policies and resources may be in other files."""
 
     def __init__(self, files: Iterable[str]) -> None:
         super().__init__(files)

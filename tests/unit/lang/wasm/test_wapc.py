@@ -10,7 +10,6 @@ from wat_guests import ACCEPT, LOOP, WAPC_IMPORTS, assemble, data, wapc
 from lictor.errors import GuestError, GuestTimeError, HostCallError, ModuleError, SlowRequestError
 from lictor.lang.wasm.engine import compile_module, make_engine
 from lictor.lang.wasm.guests import open_guest
-from lictor.lang.wasm.instances import WARM_INSTANCES, WarmInstance, WarmInstances
 from lictor.lang.wasm.records import (
     ExecutionMode,
     GuestAnswer,
@@ -19,6 +18,7 @@ from lictor.lang.wasm.records import (
     SettingsAnswer,
     brief_seconds,
 )
+from lictor.lang.wasm.wapc import WARM_INSTANCES, WarmInstance, WarmInstances
 
 
 def open_wapc(content, engine, *, host=None, **limits):

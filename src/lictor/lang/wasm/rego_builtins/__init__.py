@@ -12,10 +12,9 @@ from lictor.lang.wasm.rego_builtins.numbers import NUMBER_BUILTINS
 from lictor.lang.wasm.rego_builtins.operands import BuiltinRun, Function, Functions
 from lictor.lang.wasm.rego_builtins.structures import STRUCTURE_BUILTINS
 from lictor.lang.wasm.rego_builtins.templates import TEMPLATE_BUILTINS
-from lictor.lang.wasm.rego_builtins.texts import TEXT_BUILTINS
+from lictor.lang.wasm.rego_builtins.texts import TEXT_BUILTINS, YAML_BUILTINS
 from lictor.lang.wasm.rego_builtins.times import TIME_BUILTINS
 from lictor.lang.wasm.rego_builtins.tokens import TOKEN_BUILTINS
-from lictor.lang.wasm.rego_builtins.yaml_texts import YAML_BUILTINS
 
 __all__ = ["STRICT", "BuiltinRun", "Function", "find_builtins", "list_builtins"]
 
