@@ -16,7 +16,7 @@ from control_plane.install import Installation, install_lictor
 from control_plane.local import LocalCluster
 from load import Object
 
-from lictor.registry.module_artifact import CONFIG_TYPE, LAYER_TYPE
+from lictor.registry.manifests import CONFIG_TYPE, LAYER_TYPE
 
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "registry"))
 

@@ -7,8 +7,8 @@ from shared_cases import CASES
 from lictor.errors import LictorError
 from lictor.lang.wasm.module import ModuleMetadata
 from lictor.raw import JsonObject
+from lictor.registry.manifests import write_manifest
 from lictor.registry.module_address import locate_in_store, parse_module_address
-from lictor.registry.module_artifact import write_manifest
 from lictor.registry.module_sources import read_sources
 from lictor.registry.module_verification import read_verification
 from lictor.registry.repository_name import compute_digest

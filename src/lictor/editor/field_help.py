@@ -1,19 +1,14 @@
 """What may stand at a place of a file, and what is it for? Help and completion for editors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+import msgspec
 from msgspec import inspect
 
 from lictor.editor.cel_words import describe_cel_word, list_cel_words
 from lictor.editor.jmespath_words import JmesPathPlace, describe_query_word, list_query_words
 from lictor.editor.name_words import list_names
 from lictor.editor.outline import Cursor
-from lictor.editor.record_fields import (
-    find_record,
-    find_record_type,
-    list_record_fields,
-    list_record_values,
-)
 from lictor.editor.schema_words import (
     describe_object_field,
     find_place,
@@ -21,7 +16,7 @@ from lictor.editor.schema_words import (
     list_object_values,
     list_pointer_fields,
 )
-from lictor.editor.word_help import WordHelp
+from lictor.editor.word_help import WordHelp, WordKind, find_field_note
 from lictor.editor.workspace_files import WorkspaceFiles
 from lictor.families.registry import registry
 from lictor.kubernetes.resource_names import ResourceNames
@@ -31,8 +26,10 @@ from lictor.lint.cel_policies import choose_environment
 from lictor.lint.field import Field
 from lictor.lint.resource_rules import list_forms, make_object_forms
 from lictor.lint.schema_kinds import KnownSchemas, list_matched_kinds
+from lictor.model import matching, signatures
 from lictor.model.finding import FieldPath
 from lictor.model.policy import Policy
+from lictor.offline.records import FILE_RECORDS
 from lictor.raw import Json
 
 _CEL_FIELDS = frozenset(("expression", "messageExpression", "valueExpression"))
@@ -96,8 +93,8 @@ def _make_place(cursor: Cursor, files: WorkspaceFiles) -> JmesPathPlace:
 
 
 def _find_type(cursor: Cursor, path: FieldPath) -> inspect.Type | None:
-    record = find_record(cursor.api_version, cursor.kind)
-    return None if record is None else find_record_type(record, path)
+    record = _find_record(cursor.api_version, cursor.kind)
+    return None if record is None else _find_record_type(record, path)
 
 
 # --- what CEL expressions may use
@@ -152,9 +149,9 @@ def _list_plain(cursor: Cursor, files: WorkspaceFiles) -> Iterator[WordHelp]:
 
 def _list_fields(cursor: Cursor, path: FieldPath, files: WorkspaceFiles) -> Iterator[WordHelp]:
     found = _find_type(cursor, path)
-    yield from list_record_fields(found) if found is not None else ()
+    yield from _list_record_fields(found) if found is not None else ()
     if not path and not cursor.kind:
-        yield from list_record_fields(find_record_type(Policy, ()))
+        yield from _list_record_fields(_find_record_type(Policy, ()))
     elif found is None or isinstance(found, inspect.AnyType):
         place = find_place(cursor, path, files.schemas())
         yield from list_object_fields(place) if place is not None else ()
@@ -162,7 +159,7 @@ def _list_fields(cursor: Cursor, path: FieldPath, files: WorkspaceFiles) -> Iter
 
 def _list_values(cursor: Cursor, files: WorkspaceFiles) -> Iterator[WordHelp]:
     found = _find_type(cursor, cursor.path)
-    yield from list_record_values(found) if found is not None else ()
+    yield from _list_record_values(found) if found is not None else ()
     if found is None or isinstance(found, inspect.AnyType):
         place = find_place(cursor, cursor.path, files.schemas())
         yield from list_object_values(place) if place is not None else ()
@@ -189,3 +186,118 @@ def _describe_object(cursor: Cursor, files: WorkspaceFiles) -> WordHelp | None:
 
 def _is_free(cursor: Cursor) -> bool:
     return isinstance(_find_type(cursor, cursor.path[:-1]), inspect.AnyType)
+
+
+# --- which fields and values do policies and files of the command line have? From their records
+
+
+def _find_record(api_version: str, kind: str) -> type[msgspec.Struct] | None:
+    """The record of a kind of policy or of file; None of other kinds."""
+    found = registry().find(api_version.rpartition("/")[0], kind)
+    if found is None and not api_version:
+        # Not yet written, or the line that is being written.
+        found = next((each for each in registry().kinds if each.kind == kind), None)
+    return found.load_record() if found else FILE_RECORDS.get(kind)
+
+
+def _find_record_type(record: type[msgspec.Struct], path: FieldPath) -> inspect.Type:
+    """What may stand at a path."""
+    place: inspect.Type = inspect.type_info(record)
+    for step in path:
+        place = _step_into(_unwrap(place, step), step)
+    return _unwrap(place)
+
+
+def _step_into(place: inspect.Type, step: str | int) -> inspect.Type:
+    match place:
+        case inspect.StructType(fields=fields):
+            found = [each.type for each in fields if each.encode_name == step]
+            return found[0] if found else inspect.AnyType()
+        case inspect.VarTupleType(item_type=inner) if isinstance(step, int):
+            return inner
+        case inspect.DictType(value_type=inner):
+            return inner
+        case _:
+            return inspect.AnyType()
+
+
+def _unwrap(place: inspect.Type, step: str | int | None = None) -> inspect.Type:
+    """The type itself; what comes next tells an object of free form from a list of such."""
+    while True:
+        match place:
+            case inspect.Metadata(extra={"shape": str(shape), "items": str(items)}):
+                name = items if isinstance(step, int) else shape
+                place = _read_shape(name, is_list=isinstance(step, int))
+            case inspect.Metadata(type=inner):
+                place = inner
+            case inspect.UnionType(types=types):
+                place = next(t for t in types if not isinstance(t, inspect.NoneType))
+            case inspect.StructType(cls=cls, fields=()):
+                # The type of a class is not looked into where it nests itself.
+                return inspect.type_info(cls)
+            case _:
+                return place
+
+
+def _read_shape(name: str, *, is_list: bool) -> inspect.Type:
+    record = getattr(matching, name, None) or getattr(signatures, name, None)
+    if record is None:
+        return inspect.AnyType()
+    found = inspect.type_info(record)
+    return inspect.VarTupleType(found) if is_list else found
+
+
+def _list_record_fields(place: inspect.Type) -> Iterator[WordHelp]:
+    """The fields of an object."""
+    if not isinstance(place, inspect.StructType):
+        return
+    for field in place.fields:
+        note, example = find_field_note(place.cls, field.encode_name)
+        detail = _name_type(_unwrap(field.type))
+        if isinstance(field.default, (bool, int)) or (field.default and _is_word(field.default)):
+            detail += f", default {str(field.default).lower()}"
+        yield WordHelp(
+            field.encode_name,
+            detail,
+            note or _read_note(_unwrap(field.type)),
+            example,
+            is_required=field.required,
+        )
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _list_record_values(place: inspect.Type) -> Iterator[WordHelp]:
+    """The words that a value may be."""
+    if isinstance(place, inspect.VarTupleType):
+        place = _unwrap(place.item_type)
+    if isinstance(place, inspect.LiteralType):
+        yield from (WordHelp(str(each), kind=WordKind.VALUE) for each in place.values if each)
+    elif isinstance(place, inspect.BoolType):
+        yield from (WordHelp(each, kind=WordKind.VALUE) for each in ("true", "false"))
+
+
+_NAMES: Mapping[type[inspect.Type], str] = {
+    inspect.StrType: "string",
+    inspect.BoolType: "boolean",
+    inspect.IntType: "integer",
+    inspect.StructType: "object",
+    inspect.DictType: "map",
+}
+
+
+def _name_type(place: inspect.Type) -> str:
+    if isinstance(place, inspect.VarTupleType):
+        return f"list of {_name_type(_unwrap(place.item_type))}"
+    if isinstance(place, inspect.LiteralType):
+        return " or ".join(str(each) for each in place.values if each)
+    return _NAMES.get(type(place), "any value")
+
+
+def _read_note(place: inspect.Type) -> str:
+    """Records say what they are for."""
+    if isinstance(place, inspect.VarTupleType):
+        return _read_note(_unwrap(place.item_type))
+    return (place.cls.__doc__ or "").strip() if isinstance(place, inspect.StructType) else ""

@@ -11,8 +11,13 @@ from lictor.kubernetes.field_types import ANYTHING, FieldType, find_metadata
 from lictor.lint.expressions import entry_names
 from lictor.lint.field import Field
 from lictor.lint.schema_kinds import FieldTypes, KnownSchemas, RuleSubject
-from lictor.lint.schema_literals import type_literal
-from lictor.lint.schema_paths import infer_types, list_elements, make_list, unite_types
+from lictor.lint.schema_paths import (
+    infer_types,
+    list_elements,
+    make_list,
+    type_literal,
+    unite_types,
+)
 from lictor.model.finding import FieldPath
 
 # By name; a variable without types may be anything.

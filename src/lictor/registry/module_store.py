@@ -18,14 +18,14 @@ from lictor.errors import (
 )
 from lictor.ports import Descriptor, ImageManifest, Registries, RegistryAccess
 from lictor.registry.credentials import CredentialSources
-from lictor.registry.manifests import read_manifest
-from lictor.registry.module_address import ModuleAddress, ModuleScheme, parse_module_address
-from lictor.registry.module_artifact import (
+from lictor.registry.manifests import (
     EMPTY_CONFIG,
     check_layer,
     find_layer,
+    read_manifest,
     write_manifest,
 )
+from lictor.registry.module_address import ModuleAddress, ModuleScheme, parse_module_address
 from lictor.registry.module_folder import (
     ModuleFolder,
     check_module,

@@ -19,9 +19,9 @@ from lictor.web.access import ViewerSource
 from lictor.web.live_feed import LiveFeed
 from lictor.web.pages import addresses
 from lictor.web.pages.layout import read_static
+from lictor.web.pages.other_pages import render_message, render_sign_in
 from lictor.web.pages.page import PageRequest, WebPage
 from lictor.web.pages.render import render_page
-from lictor.web.plain_pages import render_message, render_sign_in
 from lictor.web.records import Board, ExportFormat, Viewer
 from lictor.web.request_checks import (
     NOT_STORED,
@@ -35,12 +35,12 @@ from lictor.web.request_checks import (
     read_query,
 )
 from lictor.web.results_export import export_results
-from lictor.web.sessions import RateLimit
 from lictor.web.sign_in import (
     CURRENT,
     TOO_MANY,
     WANTED,
     WRONG,
+    RateLimit,
     SignedIn,
     SignIn,
     SignInProblem,

@@ -20,7 +20,7 @@ from lictor.cluster.server_modules import ClusterModules, ServerSources, bind_to
 from lictor.cluster.stored_policy import StoredPolicy
 from lictor.errors import LictorError, LookupFailedError, NotFoundError
 from lictor.families.registry import registry
-from lictor.registry.module_artifact import CONFIG_TYPE, LAYER_TYPE
+from lictor.registry.manifests import CONFIG_TYPE, LAYER_TYPE
 
 MODULE = wapc()
 POLICY = find_resource(registry().get("policies.kubewarden.io", "AdmissionPolicy"))

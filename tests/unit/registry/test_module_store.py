@@ -15,8 +15,8 @@ from registry_server import RegistryServer, digest_of
 
 from lictor.errors import CorruptContentError, ImageNotFoundError, LookupFailedError, ModuleError
 from lictor.lang.wasm.module import ModuleMetadata
+from lictor.registry.manifests import CONFIG_TYPE, LAYER_TYPE
 from lictor.registry.module_address import parse_module_address
-from lictor.registry.module_artifact import CONFIG_TYPE, LAYER_TYPE
 from lictor.registry.module_folder import find_module_folder
 from lictor.registry.module_sources import ModuleSources
 from lictor.registry.module_store import ModuleSettings, ModuleStore

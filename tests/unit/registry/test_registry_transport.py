@@ -19,7 +19,7 @@ from registry_server import Answer, Handler, RegistryServer, digest_of
 
 from lictor.errors import LookupFailedError, UsageError
 from lictor.ports import DEFAULT_ACCESS, RegistryAccess
-from lictor.registry.proxies import Proxy, ProxyChoice
+from lictor.registry.dialing import Proxy, ProxyChoice
 from lictor.registry.registries import RemoteRegistries
 from lictor.registry.settings import (
     LINK_LOCAL,

@@ -6,7 +6,7 @@ import pytest
 
 from lictor.web.live_feed import LiveFeed
 from lictor.web.records import ReportedResult, ResultChange, Viewer, VisibleNamespaces
-from lictor.web.sessions import RateLimit, Session, Sessions
+from lictor.web.sign_in import RateLimit, Session, Sessions
 
 
 class Clock:

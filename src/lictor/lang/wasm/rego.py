@@ -101,7 +101,7 @@ class RegoGuest:
                 runner.instance.set_data(prepared.content, prepared)
             answer = runner.instance.evaluate(content)
         self._give_back(runner)
-        read = _read_violations if self._is_gatekeeper else _read_opa_answer
+        read = _read_violations if self._is_gatekeeper else read_opa_answer
         return read(answer, request)
 
     def _give_back(self, runner: "_Runner") -> None:
@@ -305,7 +305,7 @@ class _Review(msgspec.Struct):
 msgspec.json.Decoder(_Review)
 
 
-def _read_opa_answer(content: bytes, request: Json) -> GuestAnswer:
+def read_opa_answer(content: bytes, request: Json) -> GuestAnswer:
     """OPA's answer: an object with the response of an AdmissionReview."""
     result = _read_result(content)
     try:

@@ -12,8 +12,8 @@ from lictor.files import read_bytes
 from lictor.lang.wasm.metadata import read_metadata
 from lictor.lang.wasm.module import ModuleMetadata
 from lictor.raw import Json
+from lictor.registry.manifests import is_multi_line
 from lictor.registry.module_address import ModuleAddress, parse_module_address
-from lictor.registry.module_artifact import is_multi_line
 from lictor.registry.module_folder import StoredModule, check_module, write_whole
 from lictor.registry.module_sources import ModuleSources, read_sources
 from lictor.registry.module_store import ModuleSettings, ModuleStore

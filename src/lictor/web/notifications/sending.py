@@ -14,8 +14,7 @@ import msgspec
 
 from lictor.errors import LookupFailedError, UndeliveredError
 from lictor.http.client import ClientConnection, ClientResponse, HttpClientError, write_head
-from lictor.registry.dialing import open_tunnel
-from lictor.registry.proxies import Proxy, ProxyChoice
+from lictor.registry.dialing import Proxy, ProxyChoice, open_tunnel
 from lictor.release import VERSION
 from lictor.web.notifications.settings import find_url_fault
 

@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import os, sys, threading
 from lictor.families.kubewarden import host_requests
-from lictor.lang.wasm import metadata, rego_answers
+from lictor.lang.wasm import metadata, rego
 from lictor.lang.wasm.module import ModuleMetadata
 
 sys.setswitchinterval(1e-6)
@@ -20,7 +20,7 @@ def read():
     barrier.wait()
     metadata.read_metadata(CONTENT)
     host_requests.read_request("kubernetes/get_resource", CALL)
-    rego_answers.read_opa_answer(ANSWER, {})
+    rego.read_opa_answer(ANSWER, {})
 
 died = 0
 for _ in range(60):
