@@ -1,28 +1,33 @@
 """The only loop: every program, every rule, one request, one verdict."""
 
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from lictor.errors import (
     DeadlineError,
     LictorError,
+    OtherThreadError,
     SlowRequestError,
     TooLargeError,
     UsageError,
 )
 from lictor.evaluate.scope import build_scope
 from lictor.match.rule_index import Plan, RuleIndex, Step
-from lictor.model.program import Case, CompiledRule, Needs, Phase, Program
+from lictor.model.program import Case, CompiledRule, Needs, Phase, Program, TimedAnswer
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
 
 # How a policy sees a request where policies differ in that: offline, with values given by hand.
 Adapt: TypeAlias = Callable[[PolicyRef, Request], Request]
+# Told of a request and the answers of those rules that have a timer.
+NoteTimes: TypeAlias = Callable[[Request, Sequence[TimedAnswer]], None]
 
 _MAX_PLANS = 4096
 # After one of these, a program with `first_only` asks no further rule.
@@ -38,14 +43,26 @@ RULE_TYPES = {
 }
 
 
+class _Notes(msgspec.Struct, frozen=True):
+    """What the rules have said of one request so far, and how long those with a timer took."""
+
+    results: list[Result]
+    timed: list[TimedAnswer]
+
+
 class Engine:
     """Runs programs. Holds no client and no cache of requests."""
 
     def __init__(
-        self, programs: Iterable[Program], *, clock: Callable[[], float] = time.monotonic
+        self,
+        programs: Iterable[Program],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        note_times: NoteTimes | None = None,
     ) -> None:
         self.programs = _check_programs(programs)
         self._clock = clock
+        self._note_times = note_times
         self._warning = frozenset(p.policy.key for p in self.programs if p.emit_warning)
         # What can concern a kind, subresource and operation, found once for each.
         self._plans: dict[tuple[GroupVersionKind, str, Operation], Plan] = {}
@@ -61,15 +78,19 @@ class Engine:
         request = subject if isinstance(subject, Request) else _read_resource(subject)
         if adapt is not None:
             return self._evaluate_adapted(request, adapt, deadline)
-        results: list[Result] = []
-        plan = self._find_plan(request)
-        case, last = self._run(
-            plan.choose(request).steps, Case(request, build_scope), results, deadline
-        )
-        while last is not None:
-            # The object may now lie where other rules concern it, or have another name.
-            rest = plan.choose_rest(case.request, last)
-            case, last = self._run(rest, case, results, deadline)
+        plan, notes = self._find_plan(request), _Notes([], [])
+        try:
+            case, last = self._run(
+                plan.choose(request).steps, Case(request, build_scope), notes, deadline
+            )
+            while last is not None:
+                # The object may now lie where other rules concern it, or have another name.
+                rest = plan.choose_rest(case.request, last)
+                case, last = self._run(rest, case, notes, deadline)
+        finally:
+            if self._note_times is not None:
+                self._note_times(request, notes.timed)
+        results = notes.results
         warnings = self._list_warnings(results) if self._warning else ()
         return Verdict(request, tuple(results), patched=case.request.object, warnings=warnings)
 
@@ -97,7 +118,7 @@ class Engine:
         return self._find_plan(request).has_policies_of(namespace)
 
     def _evaluate_adapted(self, request: Request, adapt: Adapt, deadline: float | None) -> Verdict:
-        results: list[Result] = []
+        notes = _Notes([], [])
         current = request
         for phase in Phase:
             for program in self.programs:
@@ -105,45 +126,50 @@ class Engine:
                     continue
                 seen = adapt(program.policy, current)
                 steps = self._find_plan(seen).of_program(program, phase)
-                case, _ = self._run(steps, Case(seen, build_scope), results, deadline)
+                case, _ = self._run(steps, Case(seen, build_scope), notes, deadline)
                 changed = case.request.object
                 if changed is not None and changed is not seen.object:
                     current = replace(current, object=changed)
-        warnings = self._list_warnings(results)
-        return Verdict(request, tuple(results), patched=current.object, warnings=warnings)
+        warnings = self._list_warnings(notes.results)
+        return Verdict(request, tuple(notes.results), patched=current.object, warnings=warnings)
 
     def _run(
-        self, steps: tuple[Step, ...], case: Case, results: list[Result], deadline: float | None
+        self, steps: tuple[Step, ...], case: Case, notes: "_Notes", deadline: float | None
     ) -> tuple[Case, Step | None]:
-        """Run the rules; ends early behind the step that changes the object, and names it."""
-        for step in steps:
-            changed = self._run_step(step, case, results, deadline)
-            if changed is not case:
-                return changed, step
-        return case, None
+        """Run the rules; ends early behind the step that changes the object, and names it.
 
-    def _run_step(
-        self, step: Step, case: Case, results: list[Result], deadline: float | None
-    ) -> Case:
-        for rule, matches in step.rules:
-            if deadline is not None and self._clock() > deadline:
-                raise DeadlineError(f"no time left for policy {step.program.policy.key}")
-            try:
-                if matches is not None and not matches(case.request):
-                    continue
-                answers = rule.check(case)
-            except SlowRequestError:
-                # Another process is asked: what a few rules have said does not count.
-                raise
-            except (LictorError, RecursionError, MemoryError) as error:
-                answers = (_undecided(step.program.policy, rule, case.request, error),)
-            results.extend(answers)
-            for answer in answers:
-                if answer.patched is not None:
-                    case = _take_over(case, answer, results)
-            if step.program.first_only and any(a.status in _DECISIVE for a in answers):
-                break
-        return case
+        One frame for all of them, as a frame for each costs as much as most rules do.
+        """
+        results, timed, clock = notes.results, notes.timed, self._clock
+        reads_clock = deadline is not None or self._note_times is not None
+        now, limit = clock(), math.inf if deadline is None else deadline
+        for step in steps:
+            before = case
+            for rule, matches in step.rules:
+                if now > limit:
+                    raise DeadlineError(f"no time left for policy {step.program.policy.key}")
+                timer = None
+                try:
+                    if matches is not None and not matches(case.request):
+                        now = clock()
+                        continue
+                    timer, began = rule.timer, clock() if reads_clock else now
+                    answers = rule.check(case)
+                except Exception as error:  # noqa: BLE001  (what is no answer is raised again)
+                    answers = (_answer_error(step.program.policy, rule, case.request, error),)
+                    # Asked again on another thread: that answer counts.
+                    timer = None if isinstance(error, OtherThreadError) else timer
+                now = clock() if reads_clock else now
+                if timer is not None:
+                    timed.append((timer, answers, now - began))
+                results.extend(answers)
+                if len(answers) != 1 or answers[0].patched is not None:
+                    case = _take_over(case, answers, results)
+                if step.program.first_only and any(a.status in _DECISIVE for a in answers):
+                    break
+            if case is not before:
+                return case, step
+        return case, None
 
     def _list_warnings(self, results: list[Result]) -> tuple[str, ...]:
         return tuple(
@@ -167,10 +193,13 @@ class Engine:
         return RuleIndex(self.programs)
 
 
-def _take_over(case: Case, answer: Result, results: list[Result]) -> Case:
-    if answer.is_silent:
-        results.remove(answer)
-    return case if answer.patched is None else case.with_object(answer.patched)
+def _take_over(case: Case, answers: tuple[Result, ...], results: list[Result]) -> Case:
+    for answer in answers:
+        if answer.patched is not None:
+            if answer.is_silent:
+                results.remove(answer)
+            case = case.with_object(answer.patched)
+    return case
 
 
 def _check_programs(programs: Iterable[Program]) -> tuple[Program, ...]:
@@ -192,7 +221,17 @@ def _read_resource(subject: JsonObject) -> Request:
     return request
 
 
-def _undecided(policy: PolicyRef, rule: CompiledRule, request: Request, error: Exception) -> Result:
+def _answer_error(
+    policy: PolicyRef, rule: CompiledRule, request: Request, error: Exception
+) -> Result:
+    """The answer of a rule that cannot be decided; what is no matter of the rule is raised."""
+    if isinstance(error, SlowRequestError):
+        # Another process is asked: what a few rules have said does not count.
+        raise error
+    if not isinstance(error, (LictorError, RecursionError, MemoryError)):
+        if rule.timer is None:
+            raise error
+        error = rule.timer.explain(error)
     # An audit rule never blocks; one that enforces must not let pass what it could not decide.
     changed = rule.override(request) if rule.override is not None else None
     text = _NATIVE_WORDS.get(type(error)) or str(error)

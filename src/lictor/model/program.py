@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from datetime import datetime
 from enum import Flag, IntEnum
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
+from lictor.errors import LictorError
 from lictor.model.request import GroupVersionKind, Operation, Request
 from lictor.model.result import Action, PolicyRef, Result
 from lictor.model.scope import Scope
@@ -108,6 +109,18 @@ class Bounds(msgspec.Struct, frozen=True):
     labelled: frozenset[str] | None = None
 
 
+class RuleTimer(Protocol):
+    """Who counts the answers of one rule, and how long they took."""
+
+    def explain(self, error: Exception) -> LictorError:
+        """What is told of an error that no rule should ever raise."""
+        ...
+
+
+# Who counts, an answer, and the seconds that it took.
+TimedAnswer: TypeAlias = tuple[RuleTimer, tuple[Result, ...], float]
+
+
 class CompiledRule(msgspec.Struct, frozen=True):
     """A question (`select`) and an answer (`check`)."""
 
@@ -125,6 +138,7 @@ class CompiledRule(msgspec.Struct, frozen=True):
     any_operation: bool = False
     needs: Needs = Needs.NOTHING
     bounds: Bounds = Bounds()
+    timer: RuleTimer | None = None
 
 
 class Program(msgspec.Struct, frozen=True):

@@ -1,21 +1,15 @@
 """Rules that measure their own duration, and whose bugs do not reach other rules."""
 
 import logging
-import time
+from collections.abc import Sequence
+from typing import cast
 
 from msgspec.structs import replace
 
-from lictor.engine import RULE_TYPES
-from lictor.errors import (
-    EvaluationError,
-    LictorError,
-    OtherThreadError,
-    SlowRequestError,
-    TooLargeError,
-)
-from lictor.model.program import Case, CompiledRule, Program
+from lictor.errors import EvaluationError, LictorError
+from lictor.model.program import Program, TimedAnswer
 from lictor.model.request import Request
-from lictor.model.result import PolicyRef, Result, Status
+from lictor.model.result import Result, Status
 from lictor.serve.counters import SHORTEST, Histogram
 from lictor.serve.metrics import RequestLabels, RuleMetric
 
@@ -27,64 +21,50 @@ _MAX_LABELS = 5000
 
 def instrument_rules(program: Program, metric: RuleMetric) -> Program:
     """The same program, whose rules are timed and cannot break each other."""
+    policy = program.policy
     return replace(
         program,
-        rules=tuple(_instrument(program.policy, rule, metric) for rule in program.rules),
+        rules=tuple(
+            replace(rule, timer=_Timer(metric, policy.key, rule.name)) for rule in program.rules
+        ),
     )
 
 
-def _instrument(policy: PolicyRef, rule: CompiledRule, metric: RuleMetric) -> CompiledRule:
-    inner = rule.check
-    # What the engine makes of an exception.
-    undecided = Result(policy, rule.name, RULE_TYPES[rule.phase], Status.ERROR)
-    last = _LastObservation(metric)
-    clock = time.perf_counter
-
-    def check(case: Case) -> tuple[Result, ...]:
-        began = clock()
-        try:
-            answers = inner(case)
-        except (SlowRequestError, OtherThreadError):
-            # Asked again elsewhere: that answer counts.
-            raise
-        except Exception as error:
-            metric.find(_find_request_labels(case.request), undecided).add(clock() - began)
-            if isinstance(error, LictorError | RecursionError):
-                raise
-            raise _describe(error, policy.key, rule.name) from error
-        seconds = clock() - began
-        request, labels = _LastRequest.pair
-        if request is not case.request:
-            labels = _find_request_labels(case.request)
-        known, known_labels, histogram = last.found
-        # Nearly always the same answer to the same kind of request: this runs for every rule.
+def note_times(request: Request, timed: Sequence[TimedAnswer]) -> None:
+    """Count the answers to a request: all at once, as this happens for every rule."""
+    labels = _find_request_labels(request)
+    # Nobody else gives rules a timer.
+    ours = cast("Sequence[tuple[_Timer, tuple[Result, ...], float]]", timed)
+    for timer, answers, seconds in ours:
+        known, known_labels, histogram = timer.found
+        # Nearly always the same answer to the same kind of request.
         if answers is known and labels is known_labels and seconds <= SHORTEST:
             histogram.count += 1
             histogram.seconds += seconds
             histogram.buckets[0] += 1
         else:
-            last.add(labels, answers, seconds)
-        return answers
-
-    return replace(rule, check=check)
+            timer.add(labels, answers, seconds)
 
 
 _NOTHING = (None, RequestLabels("", "", "", ""), Histogram())
+_NO_ANSWER = (None, "", *_NOTHING[1:])
 
 
-class _LastObservation:
+class _Timer:
     """Where the answers of one rule count; what was found last is at hand.
 
     Rules that pass give the very same answers again: to know them is to know where they count.
     """
 
-    __slots__ = ("_metric", "found", "last")
+    __slots__ = ("_metric", "_policy", "_rule", "found", "last")
 
-    def __init__(self, metric: RuleMetric) -> None:
+    def __init__(self, metric: RuleMetric, policy: str, rule: str) -> None:
         self._metric = metric
+        self._policy = policy
+        self._rule = rule
         # Tuples, as threads share them. Of the very answers, and of others like them.
         self.found: tuple[tuple[Result, ...] | None, RequestLabels, Histogram] = _NOTHING
-        self.last: tuple[Status | None, str, RequestLabels, Histogram] = (None, "", *_NOTHING[1:])
+        self.last: tuple[Status | None, str, RequestLabels, Histogram] = _NO_ANSWER
 
     def add(self, labels: RequestLabels, answers: tuple[Result, ...], seconds: float) -> None:
         for answer in answers:
@@ -95,17 +75,17 @@ class _LastObservation:
             self.found = (answers if is_kept else None, labels, histogram)
             self.last = (answer.status, answer.rule, labels, histogram)
 
+    def explain(self, error: Exception) -> LictorError:
+        """A mistake of ours must not take other policies' verdicts with it."""
+        facts = {"policy": self._policy, "rule": self._rule}
+        log.error("rule broke", extra=facts, exc_info=error)
+        return EvaluationError(f"this should not have happened ({type(error).__name__}: {error})")
+
     def _find(self, labels: RequestLabels, answer: Result) -> Histogram:
         status, rule, known_labels, histogram = self.last
         if status is answer.status and rule is answer.rule and labels is known_labels:
             return histogram
         return self._metric.find(labels, answer)
-
-
-class _LastRequest:
-    """The request that was described last: all its rules ask for the same."""
-
-    pair: tuple[Request | None, RequestLabels] = (None, _NOTHING[1])
 
 
 _known: dict[tuple[str, str, str, bool], RequestLabels] = {}
@@ -122,13 +102,4 @@ def _find_request_labels(request: Request) -> RequestLabels:
         kind, _, operation, dry = key
         labels = RequestLabels(kind, namespace, operation.lower(), "true" if dry else "false")
         _known[key] = labels
-    _LastRequest.pair = (request, labels)
     return labels
-
-
-def _describe(error: Exception, policy: str, rule: str) -> LictorError:
-    if isinstance(error, MemoryError):
-        return TooLargeError("out of memory")
-    # A mistake of ours must not take other policies' verdicts with it.
-    log.error("rule broke", extra={"policy": policy, "rule": rule}, exc_info=error)
-    return EvaluationError(f"this should not have happened ({type(error).__name__}: {error})")

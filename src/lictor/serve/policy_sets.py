@@ -24,7 +24,7 @@ from lictor.model.program import Check, CompiledRule, DeferredCheck, Needs, Phas
 from lictor.model.result import Action, PolicyRef
 from lictor.report.admission_response import AnswerOptions, AnswerStyle
 from lictor.serve.counters import Counters
-from lictor.serve.instrumented_rules import instrument_rules
+from lictor.serve.instrumented_rules import instrument_rules, note_times
 from lictor.serve.metrics import RuleMetric
 from lictor.serve.tracing import trace_rules
 from lictor.serve.webhook_routes import WebhookRoute, read_path
@@ -240,31 +240,27 @@ class PolicySets:
         )
 
     def _instrument(self, program: Program, metric: RuleMetric) -> Program:
-        rules = (self._instrument_rule(program, rule, metric) for rule in program.rules)
-        return replace(program, rules=tuple(rules))
+        timed = instrument_rules(program, metric)
+        return replace(timed, rules=tuple(self._finish(timed, rule) for rule in timed.rules))
 
-    def _instrument_rule(
-        self, program: Program, rule: CompiledRule, metric: RuleMetric
-    ) -> CompiledRule:
+    def _finish(self, program: Program, rule: CompiledRule) -> CompiledRule:
+        """The rule as it is asked; what was put off is compiled by one thread at a time."""
         check = rule.check
         if not isinstance(check, DeferredCheck):
-            return self._instrument_check(program, rule, metric)
+            return self._trace(program, rule)
 
-        def instrument_later() -> Check:
+        def finish_later() -> Check:
             with _COMPILING:
-                compiled = replace(rule, check=check.resolve())
-            return self._instrument_check(program, compiled, metric).check
+                compiled = check.resolve()
+            return self._trace(program, replace(rule, check=compiled)).check
 
-        return replace(rule, check=DeferredCheck(instrument_later))
+        return replace(rule, check=DeferredCheck(finish_later))
 
-    def _instrument_check(
-        self, program: Program, rule: CompiledRule, metric: RuleMetric
-    ) -> CompiledRule:
-        alone = instrument_rules(replace(program, rules=(rule,)), metric)
-        if self._flags.enable_tracing:
-            alone = trace_rules(alone)
-        [instrumented] = alone.rules
-        return instrumented
+    def _trace(self, program: Program, rule: CompiledRule) -> CompiledRule:
+        if not self._flags.enable_tracing:
+            return rule
+        [traced] = trace_rules(replace(program, rules=(rule,))).rules
+        return traced
 
 
 def _prepare_like(new: PolicySet, before: PolicySet) -> None:
@@ -353,7 +349,7 @@ def _changes_existing(rule: CompiledRule) -> bool:
 
 
 def _build_engine(programs: Iterable[Program]) -> Engine:
-    return Engine(program for program in programs if program.rules)
+    return Engine((program for program in programs if program.rules), note_times=note_times)
 
 
 def _is_closed(route: WebhookRoute, policies: Iterable[StoredPolicy]) -> bool:
