@@ -1,5 +1,6 @@
 """`preconditions` and `deny.conditions`: does what they say hold?"""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -9,6 +10,7 @@ from lictor.errors import CompileError, EvaluationError
 from lictor.evaluate.expressions import Expressions
 from lictor.lang.condition import compile_operator, compile_operator_with
 from lictor.lang.watch import Watch, unwatched
+from lictor.model.request import Operation
 from lictor.model.scope import Scope
 from lictor.raw import Json, JsonObject
 
@@ -25,7 +27,13 @@ def compile_conditions(
     """Compile the `any`/`all` form or the older plain list; None where there is nothing to ask."""
     if conditions is None:
         return None
-    compiler = _Compiler(expressions, watch)
+    compiled = _compile(conditions, _Compiler(expressions, watch), where)
+    # Whoever listens is to hear every answer.
+    is_settled = watch is unwatched and _asks_operation_alone(conditions)
+    return _remember_operations(compiled) if is_settled else compiled
+
+
+def _compile(conditions: Json, compiler: "_Compiler", where: str) -> Conditions:
     if isinstance(conditions, list):
         # Older policies; each entry is a condition, or (in attestations) a block of its own.
         if conditions and all(
@@ -38,6 +46,40 @@ def compile_conditions(
     if isinstance(conditions, dict):
         return compiler.block(conditions, where)
     raise CompileError("expected `any` and `all`, or a list of conditions", where=where)
+
+
+# The usual first condition of rules that are not about deletions.
+_OPERATION = re.compile(r"\{\{\s*request\.operation\s*(\|\|\s*'[^'{}\\]*'\s*)?\}\}")
+_OPERATIONS = frozenset(each.value for each in Operation)
+
+
+def _asks_operation_alone(conditions: Json) -> bool:
+    """Do the conditions ask for nothing of a request but its operation?"""
+    if isinstance(conditions, dict):
+        if "key" not in conditions:
+            return all(map(_asks_operation_alone, conditions.values()))
+        key, value = conditions["key"], conditions.get("value")
+        is_constant = isinstance(value, str | list) and "{{" not in str(value)
+        return is_constant and isinstance(key, str) and _OPERATION.fullmatch(key) is not None
+    return isinstance(conditions, list) and all(map(_asks_operation_alone, conditions))
+
+
+def _remember_operations(conditions: Conditions) -> Conditions:
+    """The same, asked once for each operation."""
+    known: dict[str, Answer] = {}
+
+    def holds(scope: Scope) -> Answer:
+        request = scope.get("request")
+        operation = request.get("operation") if isinstance(request, dict) else None
+        # Values given by hand may be anything.
+        if operation.__class__ is not str or operation not in _OPERATIONS:
+            return conditions(scope)
+        answer = known.get(operation)
+        if answer is None:
+            answer = known[operation] = conditions(scope)
+        return answer
+
+    return holds
 
 
 class _Compiler(msgspec.Struct, frozen=True):
