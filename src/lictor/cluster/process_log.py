@@ -6,7 +6,7 @@ from typing import Final
 
 from lictor.cluster.settings import LOG_LEVELS, Settings, SettingsWatch
 from lictor.ports import GuestLogLine
-from lictor.raw import JsonObject
+from lictor.raw import Json, JsonObject
 
 log = logging.getLogger(__name__)
 
@@ -80,18 +80,28 @@ class FactRecord(logging.LogRecord):
     """
 
     facts: JsonObject
+    # What formatters ask of every record, and this one never has.
+    args = None
+    exc_info = None
+    exc_text = None
+    stack_info = None
 
     def __init__(self, name: str, level: int, message: str, facts: JsonObject) -> None:
-        now = time.time()
-        fields = self.__dict__
-        fields.update(_BLANK)
-        fields.update(facts)
-        fields["name"] = name
-        fields["levelno"] = level
-        fields["levelname"] = logging.getLevelName(level)
-        fields["msg"] = message
-        fields["created"] = now
-        fields["facts"] = facts
+        self.name = name
+        self.levelno = level
+        self.levelname = logging.getLevelName(level)
+        self.msg = message
+        self.created = time.time()
+        self.facts = facts
+
+    def __getattr__(self, name: str) -> Json:
+        """Facts by their names, as `extra` would give them, and what nobody asked for."""
+        facts = self.__dict__.get("facts", _BLANK)
+        if name in facts:
+            return facts[name]
+        if name in _BLANK:
+            return _BLANK[name]
+        raise AttributeError(name)
 
 
 def log_guest_line(line: GuestLogLine) -> None:
