@@ -145,7 +145,7 @@ class Engine:
         now, limit = clock(), math.inf if deadline is None else deadline
         for step in steps:
             before = case
-            for rule, matches in step.rules:
+            for rule, matches, check, own_timer in step.rules:
                 if now > limit:
                     raise DeadlineError(f"no time left for policy {step.program.policy.key}")
                 timer = None
@@ -153,8 +153,8 @@ class Engine:
                     if matches is not None and not matches(case.request):
                         now = clock()
                         continue
-                    timer, began = rule.timer, clock() if reads_clock else now
-                    answers = rule.check(case)
+                    timer, began = own_timer, clock() if reads_clock else now
+                    answers = check(case)
                 except Exception as error:  # noqa: BLE001  (what is no answer is raised again)
                     answers = (_answer_error(step.program.policy, rule, case.request, error),)
                     # Asked again on another thread: that answer counts.
@@ -165,7 +165,7 @@ class Engine:
                 results.extend(answers)
                 if len(answers) != 1 or answers[0].patched is not None:
                     case = _take_over(case, answers, results)
-                if step.program.first_only and any(a.status in _DECISIVE for a in answers):
+                if step.first_only and any(a.status in _DECISIVE for a in answers):
                     break
             if case is not before:
                 return case, step

@@ -16,7 +16,7 @@ from lictor.match.classic import EXCEPTION, compile_filter
 from lictor.match.combine import remember
 from lictor.model.exception import PolicyException
 from lictor.model.policy import PodSecurityStandard
-from lictor.model.program import Case, Check, Matcher
+from lictor.model.program import Case, Check, Matcher, UpdateCheck
 from lictor.model.request import Caller, GroupVersionKind, Operation, Request
 from lictor.model.result import ExceptionRef, Result, Status
 
@@ -36,15 +36,15 @@ def allow_existing(check: Check, matches: Matcher) -> Check:
     def relaxed(case: Case) -> tuple[Result, ...]:
         results = check(case)
         request = case.request
-        if request.operation is not Operation.UPDATE or request.old_object is None:
-            return results
-        if not any(result.status is Status.FAIL for result in results):
+        if request.old_object is None or not any(
+            result.status is Status.FAIL for result in results
+        ):
             return results
         if not matches(_as_stored(request)) or not _was_broken(check, case):
             return results
         return (replace(results[0], status=Status.SKIP, message=_SKIPPED, failure=None),)
 
-    return relaxed
+    return UpdateCheck(relaxed, check)
 
 
 def _was_broken(check: Check, case: Case) -> bool:

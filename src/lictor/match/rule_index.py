@@ -18,17 +18,24 @@ from lictor.match.combine import NAME_LABEL, RequestClass, always, read_told
 from lictor.match.metadata import clean_map, read_name, read_text
 from lictor.model.program import (
     Bounds,
+    Check,
     CompiledRule,
     DeferredCheck,
     Matcher,
     Needs,
     Phase,
     Program,
+    RuleTimer,
+    UpdateCheck,
 )
 from lictor.model.request import GroupVersionKind, Operation, Request
 
 # Only namespaces and names that stand in policies count; a flood of others cannot fill it.
 _MAX_CHOICES = 4096
+
+
+# A rule, what is left to ask of a request (None where that is nothing), the check, and the timer.
+RuleStep: TypeAlias = tuple[CompiledRule, Matcher | None, Check, RuleTimer | None]
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -37,8 +44,9 @@ class Step(msgspec.Struct, frozen=True):
     # Its place in the order of work.
     order: int
     program: Program
-    # Each with what is left to ask of a request; None where that is nothing.
-    rules: tuple[tuple[CompiledRule, Matcher | None], ...]
+    rules: tuple["RuleStep", ...]
+    # Is no rule asked behind the one that gave an answer?
+    first_only: bool
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -191,7 +199,7 @@ class Plan:
     def _open_all(self, parts: Iterable[_Part]) -> Choice:
         with keeping_garbage():
             steps = tuple(step for part in parts if (step := self._open(part)) is not None)
-        needs = (rule.needs for step in steps for rule, _ in step.rules)
+        needs = (rule.needs for step in steps for rule, *_ in step.rules)
         return Choice(steps, reduce(or_, needs, Needs.NOTHING))
 
     def _open(self, part: _Part) -> Step | None:
@@ -199,11 +207,17 @@ class Plan:
         if part.order not in self._steps:
             kind, subresource, operation = astuple(self._requests)
             rules = tuple(
-                (_resolve(rule), None if matches is always else matches)
+                (
+                    rule,
+                    None if matches is always else matches,
+                    _resolve(rule.check, operation),
+                    rule.timer,
+                )
                 for rule in part.rules
                 if (matches := rule.select(kind, subresource, operation)) is not None
             )
-            step = Step(part.order, part.program, rules) if rules else None
+            first_only = part.program.first_only and len(rules) > 1
+            step = Step(part.order, part.program, rules, first_only) if rules else None
             self._steps[part.order] = step
         return self._steps[part.order]
 
@@ -219,10 +233,10 @@ class Plan:
         return found
 
 
-def _resolve(rule: CompiledRule) -> CompiledRule:
-    """The rule with its check compiled: from now on it costs nothing that this was put off."""
-    check = rule.check
-    return replace(rule, check=check.resolve()) if isinstance(check, DeferredCheck) else rule
+def _resolve(check: Check, operation: Operation) -> Check:
+    """The check compiled: from now on it costs nothing that this was put off."""
+    made = check.resolve() if isinstance(check, DeferredCheck) else check
+    return made.settle(operation) if isinstance(made, UpdateCheck) else made
 
 
 # --- by what an object's place and name are compared

@@ -90,6 +90,22 @@ class DeferredCheck:
         return self.resolve()(case)
 
 
+class UpdateCheck:
+    """A check that is another one for updates; an index settles which, for all requests alike."""
+
+    __slots__ = ("of_others", "of_updates")
+
+    def __init__(self, of_updates: Check, of_others: Check) -> None:
+        self.of_updates = of_updates
+        self.of_others = of_others
+
+    def settle(self, operation: Operation) -> Check:
+        return self.of_updates if operation is Operation.UPDATE else self.of_others
+
+    def __call__(self, case: Case) -> tuple[Result, ...]:
+        return self.settle(case.request.operation)(case)
+
+
 class Bounds(msgspec.Struct, frozen=True):
     """Texts outside of which a rule concerns nothing, so that an index can leave it out.
 
