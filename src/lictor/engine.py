@@ -153,16 +153,17 @@ class Engine:
                     if matches is not None and not matches(case.request):
                         now = clock()
                         continue
-                    timer, began = own_timer, clock() if reads_clock else now
+                    timer = own_timer
                     answers = check(case)
                 except Exception as error:  # noqa: BLE001  (what is no answer is raised again)
                     answers = (_answer_error(step.program.policy, rule, case.request, error),)
                     # Asked again on another thread: that answer counts.
                     timer = None if isinstance(error, OtherThreadError) else timer
-                now = clock() if reads_clock else now
+                # The end of one rule is the beginning of the next: a look at the clock less.
+                began, now = now, clock() if reads_clock else now
                 if timer is not None:
                     timed.append((timer, answers, now - began))
-                results.extend(answers)
+                results += answers
                 if len(answers) != 1 or answers[0].patched is not None:
                     case = _take_over(case, answers, results)
                 if step.first_only and any(a.status in _DECISIVE for a in answers):

@@ -44,10 +44,14 @@ class Scope(dict[str, Json]):
 
     def with_values(self, values: Mapping[str, Json]) -> "Scope":
         """The same for values that are at hand as a mapping."""
-        made = Scope(self, self._loaders)
-        made.update(values)
-        for name in made._loaders.keys() & values.keys():
-            del made._loaders[name]
+        # Not by way of `__init__`: this happens for every element of every `foreach`.
+        made = Scope.__new__(Scope)
+        made |= self
+        made |= values
+        loaders = made._loaders = self._loaders.copy()  # noqa: SLF001  (of its own class)
+        for name in self._loaders:
+            if name in values:
+                del loaders[name]
         return made
 
     def lazy(self, loaders: Mapping[str, Loader]) -> "Scope":

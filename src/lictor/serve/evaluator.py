@@ -156,7 +156,8 @@ class Evaluator:
         if self._hands_over:
             self._refuse_slow(engine, request, size)
         needs = engine.find_known_needs(request)
-        if needs is None or needs & Needs.LOOKUPS:
+        # Most rules need nothing; to ask a flag for its parts costs more than one of them.
+        if needs is not Needs.NOTHING and (needs is None or needs & Needs.LOOKUPS):
             return None
         evaluate = self._evaluate_within if self._hands_over else self._evaluate_patiently
         verdict = evaluate(engine, request, deadline)

@@ -176,3 +176,13 @@ def test_versions_are_ordered():
     versions = [parse_version(text) for text in texts]
     assert versions == sorted(versions)
     assert parse_version("1.0.0+x") == parse_version("1.0.0+y")
+
+
+@pytest.mark.parametrize("name", sorted(name for name in OPERATORS if name.endswith("In")))
+@pytest.mark.parametrize("key", ["ALL", "A*", "", "1", "true", "?"])
+@pytest.mark.parametrize(
+    "value",
+    [[], ["ALL"], ["all"], ["A*", "B"], ["", "ALL"], [1, True, None], [["ALL"], {"ALL": 1}, "ALL"]],
+)
+def test_a_list_of_the_request_is_asked_like_a_known_one(name, key, value):
+    assert compile_operator(name)(key, value) is compile_operator_with(name, value)(key)

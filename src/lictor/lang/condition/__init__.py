@@ -50,6 +50,15 @@ _BUILDERS: dict[str, Builder] = {
     "DurationLessThanOrEquals": partial(build_duration_order, operator.le),
     "DurationLessThan": partial(build_duration_order, operator.lt),
 }
+# What is answered where the key is one of the values.
+_WHERE_FOUND: dict[Builder, bool] = {
+    build_in: True,
+    build_any_in: True,
+    build_all_in: True,
+    build_not_in: False,
+    build_any_not_in: False,
+    build_all_not_in: False,
+}
 _NAMES = {name.lower(): name for name in _BUILDERS}
 
 OPERATORS = frozenset(_BUILDERS)
@@ -58,7 +67,17 @@ OPERATORS = frozenset(_BUILDERS)
 def compile_operator(name: str) -> Callable[[Json, Json], bool]:
     """Give the function of key and value that an operator stands for."""
     build = _find_builder(name)
-    return lambda key, value: build(value)(key)
+    found = _WHERE_FOUND.get(build)
+    if found is None:
+        return lambda key, value: build(value)(key)
+
+    def compare(key: Json, value: Json) -> bool:
+        # A text that stands in a list as it is; nothing has to be compiled to tell.
+        if key.__class__ is str and value.__class__ is list and key in value:
+            return found
+        return build(value)(key)
+
+    return compare
 
 
 def compile_operator_with(name: str, value: Json) -> Holds:
