@@ -30,6 +30,9 @@ Adapt: TypeAlias = Callable[[PolicyRef, Request], Request]
 NoteTimes: TypeAlias = Callable[[Request, Sequence[TimedAnswer]], None]
 
 _MAX_PLANS = 4096
+# What all plans keep together, in rules: a flood of kinds that nobody has must not fill the memory.
+_MAX_PLANNED = 200_000
+_LOOK_EVERY = 32
 # After one of these, a program with `first_only` asks no further rule.
 _DECISIVE = (Status.PASS, Status.FAIL)
 # What an author of objects can bring about, by making them large, deep or slow to judge.
@@ -73,8 +76,13 @@ class Engine:
         *,
         adapt: Adapt | None = None,
         deadline: float | None = None,
+        compiles: bool = True,
     ) -> Verdict:
-        """Judge a request, or a resource as if it were created now, by every rule that matches."""
+        """Judge a request, or a resource as if it were created now, by every rule that matches.
+
+        Without `compiles`: NotCompiledError where a mutation moves the object to other rules that
+        nobody has prepared.
+        """
         request = subject if isinstance(subject, Request) else _read_resource(subject)
         if adapt is not None:
             return self._evaluate_adapted(request, adapt, deadline)
@@ -85,7 +93,7 @@ class Engine:
             )
             while last is not None:
                 # The object may now lie where other rules concern it, or have another name.
-                rest = plan.choose_rest(case.request, last)
+                rest = plan.choose_rest(case.request, last, compiles=compiles)
                 case, last = self._run(rest, case, notes, deadline)
         finally:
             if self._note_times is not None:
@@ -107,11 +115,13 @@ class Engine:
         """Compile what can concern a request; another thread may do that."""
         self._find_plan(request).choose(request)
 
-    def prepare_like(self, before: "Engine") -> None:
-        """Compile what was asked of the engine whose place this one takes."""
+    def prepare_like(self, before: "Engine", is_over: Callable[[], bool]) -> None:
+        """Compile what was asked of the engine whose place this one takes, until time is over."""
         for key, plan in tuple(before._plans.items()):  # noqa: SLF001  (of its own class)
+            if is_over():
+                return
             self._plans[key] = self._index.make_plan(*key)
-            self._plans[key].open_like(plan)
+            self._plans[key].open_like(plan, is_over)
 
     def meets_policies_of(self, namespace: str, request: Request) -> bool:
         """Can policies that were written in a namespace concern a request?"""
@@ -184,10 +194,18 @@ class Engine:
         key = (request.kind, request.subresource, request.operation)
         plan = self._plans.get(key)
         if plan is None:
-            if len(self._plans) >= _MAX_PLANS:
-                self._plans.clear()
+            self._make_room()
             plan = self._plans[key] = self._index.make_plan(*key)
         return plan
+
+    def _make_room(self) -> None:
+        """Forget all plans where they keep too much; that is looked at now and then."""
+        count = len(self._plans)
+        if count % _LOOK_EVERY:
+            return
+        planned = sum(plan.weight for plan in tuple(self._plans.values()))
+        if count >= _MAX_PLANS or planned >= _MAX_PLANNED:
+            self._plans.clear()
 
     @cached_property
     def _index(self) -> RuleIndex:

@@ -252,5 +252,14 @@ class SlowRequestError(LictorError):
     """Judging this request would keep others waiting; a process for slow requests must do it."""
 
 
+class NotCompiledError(LictorError):
+    """A mutation moved the object to where rules concern it that nobody has compiled yet."""
+
+    def __init__(self, message: str, *, request: object) -> None:
+        super().__init__(message)
+        # As the mutation left it; whoever compiles knows the type.
+        self.request = request
+
+
 class UsageError(LictorError):
     """The program was called in a way that makes no sense."""

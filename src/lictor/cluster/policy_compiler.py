@@ -6,7 +6,6 @@ import mmap
 import os
 import struct
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.cluster.compile_trial import Job, TrialResult, Trials
+from lictor.cluster.compile_turns import CompileTurns
 from lictor.errors import CompileError, LictorError, NotYetError
 from lictor.model.program import Case, Check, DeferredCheck, Program
 from lictor.model.result import Result
@@ -115,8 +115,9 @@ def _is_alive(pid: int) -> bool:
 
 log = logging.getLogger(__name__)
 
-# Rules of one policy share what they are compiled with, and several threads ask them first.
-_COMPILING = threading.Lock()
+# Several threads ask rules first.
+_TURNS = CompileTurns()
+_MISTAKE = "this should not have happened ({})"
 _BATCH = 16
 # For another process that compiles a policy over which one has died already.
 _TURN_SECONDS = 10.0
@@ -214,7 +215,7 @@ class PolicyCompiler:
         except Exception as error:
             # A mistake of ours over one policy must not end the process, over and over.
             log.exception("policy broke the compiler", extra={"uid": task.uid})
-            return _refuse(task, f"this should not have happened ({type(error).__name__})", pause)
+            return _refuse(task, _MISTAKE.format(type(error).__name__), pause)
         finally:
             sys.setswitchinterval(usual)
         return CompiledPolicy(task.mark, tuple(_note_later(each, task.identity) for each in made))
@@ -242,26 +243,27 @@ class PolicyCompiler:
 
 def _note_later(program: Program, identity: str) -> Program:
     """The same program; also while it compiles the rest, the ledger tells that."""
+    namespace = program.policy.namespace
     return replace(
         program,
         rules=tuple(
             replace(
                 rule,
-                check=_note_check(rule.check, identity),
-                applies=rule.applies and _note_check(rule.applies, identity),
+                check=_note_check(rule.check, identity, namespace),
+                applies=rule.applies and _note_check(rule.applies, identity, namespace),
             )
             for rule in program.rules
         ),
     )
 
 
-def _note_check(check: Check, identity: str) -> Check:
+def _note_check(check: Check, identity: str, namespace: str) -> Check:
     if not isinstance(check, DeferredCheck):
         return check
 
     def compile_check() -> Check:
         try:
-            with _COMPILING, LEDGER.compiling(identity):
+            with _TURNS.take(namespace), LEDGER.compiling(identity):
                 return check.resolve()
         except (LictorError, MemoryError):
             # Nothing is wrong with the policy: there was no time or no room.
@@ -269,7 +271,7 @@ def _note_check(check: Check, identity: str) -> Check:
         except Exception as error:
             # A mistake of ours over one policy must not keep others from being asked.
             log.exception("policy broke the compiler", extra={"policy": identity})
-            return _fail(f"this should not have happened ({type(error).__name__})")
+            return _fail(_MISTAKE.format(type(error).__name__))
 
     return DeferredCheck(compile_check)
 

@@ -22,8 +22,10 @@ REPORT_GROUPS = frozenset(("wgpolicyk8s.io", "openreports.io", "reports.kyverno.
 # Whoever writes a policy must be able to take it back, and an administrator too: no policy of a
 # namespace refuses the deletion of policies, its own included.
 _POLICIES = frozenset(("kyverno.io", "policies.kyverno.io", "policies.kubewarden.io"))
-# More classes than any cluster has kinds; a flood of made-up kinds must not fill the memory.
-_MAX_CLASSES = 4096
+# More classes than a rule is usually asked about. There are thousands of rules: a flood of made-up
+# kinds must not fill the memory.
+_MAX_CLASSES = 128
+_UNKNOWN: Matcher = lambda _: False  # noqa: E731  (known by identity)
 
 
 def remember(select: Select) -> Select:
@@ -34,11 +36,14 @@ def remember(select: Select) -> Select:
         kind: GroupVersionKind, subresource: str, operation: Operation
     ) -> Matcher | None:
         key = (kind, subresource, operation)
-        if key not in known:
+        found = known.get(key, _UNKNOWN)
+        if found is _UNKNOWN:
+            # Another thread may ask as well, and forget everything: what is found is kept by hand.
+            found = select(kind, subresource, operation)
             if len(known) >= _MAX_CLASSES:
                 known.clear()
-            known[key] = select(kind, subresource, operation)
-        return known[key]
+            known[key] = found
+        return found
 
     return remembered
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import astuple, replace
 
+from lictor.errors import NotCompiledError
 from lictor.garbage import keeping_garbage
 from lictor.match.combine import NAME_LABEL, RequestClass, always, read_told
 from lictor.match.metadata import clean_map, read_name, read_text
@@ -32,6 +33,8 @@ from lictor.model.request import GroupVersionKind, Operation, Request
 
 # Only namespaces and names that stand in policies count; a flood of others cannot fill it.
 _MAX_CHOICES = 4096
+# Of what a plan keeps, a rule that was opened counts as one; a part that was not is a reference.
+_PARTS_PER_RULE = 16
 
 
 # A rule, what is left to ask of a request (None where that is nothing), the check, and the timer.
@@ -129,6 +132,8 @@ class Plan:
         self._requests = requests
         self._parts = parts
         self._steps: dict[int, Step | None] = {}
+        # How much is kept here, in rules.
+        self.weight = len(parts) // _PARTS_PER_RULE
         # Where no text bounds a part, it is always asked.
         self._always: list[_Part] = []
         axes = {name: _Axis(name, read) for name, read in _READERS.items()}
@@ -157,16 +162,31 @@ class Plan:
             known = self._choices.get(tuple([axis.locate(request) for axis in self._axes]))
         return None if known is None else known.needs
 
-    def open_like(self, before: "Plan") -> None:
-        """Compile what was asked of another plan for the same requests, so that nobody waits."""
-        if "_everything" in before.__dict__:
-            self.__dict__["_everything"] = self._open_all(self._parts)
-        for key in tuple(before._choices):  # noqa: SLF001  (of its own class)
-            known = {axis.name: text for axis, text in zip(before._axes, key, strict=True)}  # noqa: SLF001
-            self._make_choice(tuple([axis.find(known.get(axis.name)) for axis in self._axes]))
+    def open_like(self, before: "Plan", is_over: Callable[[], bool]) -> None:
+        """Compile what was asked of another plan for the same requests, so that nobody waits.
 
-    def choose_rest(self, request: Request, last: Step) -> tuple[Step, ...]:
+        Ends where time is over: the rest is compiled when it is asked.
+        """
+        if "_everything" in before.__dict__ and self._open_each(self._parts, is_over):
+            self.__dict__["_everything"] = self._open_all(self._parts)
+        for asked in tuple(before._choices):  # noqa: SLF001  (of its own class)
+            known = {axis.name: text for axis, text in zip(before._axes, asked, strict=True)}  # noqa: SLF001
+            key = tuple([axis.find(known.get(axis.name)) for axis in self._axes])
+            if self._open_each(self._find_parts(key), is_over):
+                self._make_choice(key)
+
+    def _open_each(self, parts: Iterable[_Part], is_over: Callable[[], bool]) -> bool:
+        """False where time was over before all of them were compiled."""
+        for part in parts:
+            if is_over():
+                return False
+            self._open(part)
+        return True
+
+    def choose_rest(self, request: Request, last: Step, *, compiles: bool) -> tuple[Step, ...]:
         """What comes after a step, for a request that this step has changed."""
+        if not compiles and self.find_known_needs(request) is None:
+            raise NotCompiledError("rules for the changed object are not compiled", request=request)
         steps = self.choose(request).steps
         return steps[bisect_right(steps, last.order, key=_order) :]
 
@@ -185,20 +205,22 @@ class Plan:
     def _make_choice(self, key: tuple[str | None, ...]) -> Choice:
         if len(self._choices) >= _MAX_CHOICES:
             self._choices.clear()
+        made = self._choices[key] = self._open_all(self._find_parts(key))
+        return made
+
+    def _find_parts(self, key: tuple[str | None, ...]) -> list[_Part]:
         found = list(self._always)
         for axis, text in zip(self._axes, key, strict=True):
             if text is not None:
                 found += axis.by_text[text]
-        made = self._choices[key] = self._open_all(sorted(found, key=_order))
-        return made
+        return sorted(found, key=_order)
 
     @cached_property
     def _everything(self) -> Choice:
         return self._open_all(self._parts)
 
     def _open_all(self, parts: Iterable[_Part]) -> Choice:
-        with keeping_garbage():
-            steps = tuple(step for part in parts if (step := self._open(part)) is not None)
+        steps = tuple(step for part in parts if (step := self._open(part)) is not None)
         needs = (rule.needs for step in steps for rule, *_ in step.rules)
         return Choice(steps, reduce(or_, needs, Needs.NOTHING))
 
@@ -206,16 +228,19 @@ class Plan:
         """The rules with what is left to ask and their checks compiled; None where none is left."""
         if part.order not in self._steps:
             kind, subresource, operation = astuple(self._requests)
-            rules = tuple(
-                (
-                    rule,
-                    None if matches is always else matches,
-                    _resolve(rule.check, operation),
-                    rule.timer,
+            # One by one: where a policy takes long to compile, the collector has its turn after it.
+            with keeping_garbage():
+                rules = tuple(
+                    (
+                        rule,
+                        None if matches is always else matches,
+                        _resolve(rule.check, operation),
+                        rule.timer,
+                    )
+                    for rule in part.rules
+                    if (matches := rule.select(kind, subresource, operation)) is not None
                 )
-                for rule in part.rules
-                if (matches := rule.select(kind, subresource, operation)) is not None
-            )
+            self.weight += len(rules) + 1
             first_only = part.program.first_only and len(rules) > 1
             step = Step(part.order, part.program, rules, first_only) if rules else None
             self._steps[part.order] = step

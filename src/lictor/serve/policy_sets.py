@@ -5,7 +5,6 @@ All of this follows from the policies alone and is worked out once, until they c
 
 import asyncio
 import gc
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -13,6 +12,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
+from lictor.cluster.compile_turns import CompileTurns
 from lictor.cluster.flags import Flags
 from lictor.cluster.routes import find_policies, list_routes
 from lictor.cluster.stored_policy import StoredPolicy
@@ -39,8 +39,11 @@ _LONGEST_REST = 4.0
 # where changes do not end.
 _QUIET = 2.0
 _LONGEST_UNREST = 10.0
-# One thread builds sets while another compiles what a request asks first.
-_COMPILING = threading.Lock()
+# Of the processor. What was asked of the sets of before is compiled before new ones are in force;
+# where that takes longer, the rest is compiled when it is asked: others wait for what has changed.
+_PREPARING = 2.0
+# One thread builds sets while others compile what requests ask first.
+_TURNS = CompileTurns()
 
 
 class PolicyProvider(Protocol):
@@ -156,6 +159,7 @@ class PolicySets:
         self, asked: Iterable[str], before: Mapping[str, PolicySet]
     ) -> dict[str, PolicySet]:
         policies = self._store.policies
+        until = time.thread_time() + _PREPARING
         served = [route.path for route in list_routes(policies, self._flags)]
         made: dict[str, PolicySet] = {}
         for path in dict.fromkeys((*served, *asked)):
@@ -163,7 +167,7 @@ class PolicySets:
             if isinstance(route, WebhookRoute) and len(made) < _MAX_POLICY_SETS:
                 made[path] = self._build(route, policies)
                 if path in before:
-                    _prepare_like(made[path], before[path])
+                    _prepare_like(made[path], before[path], until)
         return made
 
     def _note_change(self) -> None:
@@ -250,7 +254,7 @@ class PolicySets:
             return self._trace(program, rule)
 
         def finish_later() -> Check:
-            with _COMPILING:
+            with _TURNS.take(program.policy.namespace):
                 compiled = check.resolve()
             return self._trace(program, replace(rule, check=compiled)).check
 
@@ -263,11 +267,15 @@ class PolicySets:
         return traced
 
 
-def _prepare_like(new: PolicySet, before: PolicySet) -> None:
-    """What was asked before is compiled before it is asked again."""
-    new.blocking.prepare_like(before.blocking)
-    new.audit.prepare_like(before.audit)
-    new.triggered.prepare_like(before.triggered)
+def _prepare_like(new: PolicySet, before: PolicySet, until: float) -> None:
+    """What was asked before is compiled before it is asked again, as far as there is time."""
+
+    def is_over() -> bool:
+        return time.thread_time() > until
+
+    new.blocking.prepare_like(before.blocking, is_over)
+    new.audit.prepare_like(before.audit, is_over)
+    new.triggered.prepare_like(before.triggered, is_over)
 
 
 class _SplitRules(msgspec.Struct, frozen=True):

@@ -300,7 +300,7 @@ def test_a_new_engine_has_compiled_what_was_asked_of_the_one_before() -> None:
     new = [_make_deferred(f"new-{name}", name, threads) for name in "ab"]
     engine = Engine(new)
     assert engine.find_known_needs(pods["a"]) is None
-    engine.prepare_like(before)
+    engine.prepare_like(before, lambda: False)
     assert engine.find_known_needs(pods["a"]) is Needs.NOTHING
     assert engine.find_known_needs(pods["b"]) is None
     assert len(threads) == 2

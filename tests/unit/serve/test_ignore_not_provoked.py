@@ -199,7 +199,7 @@ class _Engine:
 
     find_known_needs = find_needs
 
-    def evaluate(self, _: object, *, deadline: float) -> Verdict:
+    def evaluate(self, _: object, *, deadline: float, compiles: bool) -> Verdict:
         self._work()
         raise DeadlineError("no time left")
 

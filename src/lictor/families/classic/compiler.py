@@ -6,7 +6,7 @@ import msgspec
 
 from lictor.compile.context import CompileContext
 from lictor.compile.needs import find_rule_needs
-from lictor.errors import CompileError, DeadlineError, LictorError
+from lictor.errors import CompileError, DeadlineError, LictorError, SlowRequestError
 from lictor.evaluate.conditions import compile_conditions
 from lictor.evaluate.context import compile_context
 from lictor.evaluate.guard import Exempt, RuleGuard, allow_existing, compile_exceptions, guard
@@ -179,7 +179,7 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             if kind is RuleType.VALIDATION:
                 check = self._relax(check, setting)
             check = self._guard_conditions(check)
-        except DeadlineError:
+        except (DeadlineError, SlowRequestError):
             # Whoever waits for it has no more time; that says nothing about the rule.
             raise
         except LictorError as error:
@@ -192,6 +192,8 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
         try:
             return only_named(check, self.rule, self.context.expressions)
+        except (DeadlineError, SlowRequestError):
+            raise
         except LictorError as error:
             return _failing(error)
 
