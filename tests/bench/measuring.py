@@ -12,6 +12,7 @@ from pathlib import Path
 
 _LOOK_SECONDS = 0.1
 _TAIL = 4000
+_TICKS = os.sysconf("SC_CLK_TCK")
 _COUNTS = re.compile(r"pass: \d+, fail: \d+, warn: \d+, error: \d+, skip: \d+")
 
 
@@ -113,3 +114,22 @@ def _measure_once(command: Sequence[str], given: Path | None) -> Measured:
     # this process had when it started the other.
     memory.process = max(memory.process, usage.ru_maxrss / 1024)
     return Measured(usage.ru_utime + usage.ru_stime, wall, memory, text, process.returncode)
+
+
+def list_processes(parent: int) -> list[int]:
+    """A process and those that it has started."""
+    below = (each for child in _list_children(parent) for each in list_processes(child))
+    return [parent, *below]
+
+
+def read_cpu(parent: int) -> float:
+    """CPU seconds of a process and of those that it has started, so far."""
+    total = 0
+    for process in list_processes(parent):
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
+        except OSError:
+            continue  # it has just ended, and counts with its parent
+        # Of itself, and of those that it has waited for.
+        total += sum(map(int, fields[11:15]))
+    return total / _TICKS

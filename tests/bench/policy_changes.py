@@ -28,6 +28,7 @@ from admission import Load, drive_elsewhere  # noqa: E402
 from bars import Row  # noqa: E402
 from control_plane.embedded import EmbeddedCluster  # noqa: E402
 from control_plane.install import Installation, Replica, install_lictor  # noqa: E402
+from measuring import list_processes, read_cpu  # noqa: E402
 
 Object = dict[str, Any]
 CHANGING = "/apis/kyverno.io/v1/clusterpolicies/zz-changing"
@@ -158,12 +159,6 @@ class Witnesses:
             client.close()
 
 
-def list_processes(parent: int) -> list[int]:
-    """A process and those that it has started."""
-    found = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return [parent, *(pid for child in found for pid in list_processes(int(child)))]
-
-
 def show_memory(replica: Replica) -> None:
     """What each process has for itself, and all together."""
     sizes: list[tuple[float, float]] = []
@@ -179,15 +174,6 @@ def show_memory(replica: Replica) -> None:
 def measure_load(replica: Replica, review: Path, count: int, rate: float) -> Load:
     """Requests that are allowed, at this rate."""
     return drive_elsewhere(replica.port, review, count, 8, rate)
-
-
-def read_cpu(replica: Replica) -> float:
-    """CPU seconds of all its processes so far."""
-    total = 0
-    for pid in list_processes(replica.process.pid):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / 100
 
 
 def change_under_load(
@@ -270,12 +256,14 @@ def _measure(
     began = time.monotonic()
     replica = installation.start_replica(wait=False)
     installation.wait_ready(replica, 600)
-    print(f"  ready after {time.monotonic() - began:.1f} s, {read_cpu(replica):.1f} CPU-s")
+    print(
+        f"  ready after {time.monotonic() - began:.1f} s, {read_cpu(replica.process.pid):.1f} CPU-s"
+    )
     wait_for_rest(cluster)
     measure_load(replica, review, 2000, 0)
-    before = read_cpu(replica)
+    before = read_cpu(replica.process.pid)
     found = measure_load(replica, review, arguments.requests, 0)
-    cpu = (read_cpu(replica) - before) / arguments.requests * 1e3
+    cpu = (read_cpu(replica.process.pid) - before) / arguments.requests * 1e3
     print(f"  a request: {cpu:.3f} ms of CPU, {found.errors} wrong, {found.rate:.0f} a second")
     show_memory(replica)
     yield from change_under_load(cluster, replica, review, arguments.changes, arguments.rate)

@@ -116,7 +116,7 @@ def test_the_table_has_every_bar_and_strict_tells_by_the_exit_code(tmp_path, ima
     assert (is_wrong in rows["apply 1 policy, 1 Pod"]) is bool(code)
     assert "not measured" in rows["first scan of 10,000 Pods, 38 policies"]
     assert "<= 18 CPU-s" in rows["first scan of 10,000 Pods, 38 policies"]
-    assert rows["Ray, two workers against one"].endswith("--all measures it")
+    assert rows["Ray: two workers against one"].endswith("--all measures it")
 
 
 def test_an_unknown_section_is_a_wrong_call():
