@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tarfile import TarInfo
     from zipfile import ZipInfo
 
+    from _typeshed import WriteableBuffer
+
 MEMBER_ENDINGS: Final = (*OBJECT_ENDINGS, ".jsonl", ".ndjson")
 MAX_UNPACKED_BYTES: Final = 16 << 30
 # Manifests shrink to a fiftieth; a file that grows by more than this was made to fill disks.
@@ -78,6 +80,12 @@ class _InputStream(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        view = memoryview(buffer).cast("B")
+        found = self.read(len(view))
+        view[: len(found)] = found
+        return len(found)
+
     def tell(self) -> int:
         return self._position
 
@@ -117,7 +125,9 @@ def _decompress(given: Input, *, keep: bool) -> Input:
 
     bounds = _choose_bounds(given)
     try:
-        with gzip.GzipFile(fileobj=_open(given)) as stream:
+        # Headers are read byte by byte.
+        held = io.BufferedReader(_InputStream(given))
+        with gzip.GzipFile(fileobj=held) as stream:
             return copy_stream(cast("BinaryIO", stream), given.path, bounds, keep=keep)
     except EOFError as error:
         raise LoadError("the compressed file is cut off", where=given.path) from error
@@ -126,11 +136,15 @@ def _decompress(given: Input, *, keep: bool) -> Input:
 
 
 def _is_wanted(name: str, archive: str) -> bool:
-    """Whether a file holds resources; LoadError where its name leads elsewhere."""
+    """Whether a file holds resources; LoadError where its name leads elsewhere or hides itself."""
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts:
         raise LoadError(f"{name[:200]!r} leads out of the archive", where=archive)
-    return name.endswith(MEMBER_ENDINGS) and all(map(is_visible, path.parts))
+    is_wanted = name.endswith(MEMBER_ENDINGS) and all(map(is_visible, path.parts))
+    # The name is shown with each result: it must not steer a terminal.
+    if is_wanted and not name.isprintable():
+        raise LoadError(f"{name[:200]!r} has signs in its name that cannot be shown", where=archive)
+    return is_wanted
 
 
 def _read_tar(given: Input, max_members: int) -> Iterator[Input]:
@@ -142,7 +156,7 @@ def _read_tar(given: Input, max_members: int) -> Iterator[Input]:
             while (member := archive.next()) is not None:
                 count += 1
                 _check_count(count, max_members, given.path)
-                if archive.offset <= offset:
+                if member.size < 0 or archive.offset <= offset:
                     # A negative size would lead back to the same file, for ever.
                     raise LoadError("is no sound tar archive (a size is wrong)", where=given.path)
                 offset = archive.offset
@@ -151,6 +165,9 @@ def _read_tar(given: Input, max_members: int) -> Iterator[Input]:
                 if not member.isdir() and _is_wanted(member.name, given.path):
                     yield _take_member(given, member)
             _check_end(given, archive.offset)
+    except RecursionError as error:
+        # Each header that belongs to another one is a call.
+        raise LoadError("is no sound tar archive (too many headers)", where=given.path) from error
     except (tarfile.TarError, struct.error, ValueError, EOFError) as error:
         raise LoadError(f"is no sound tar archive ({error})", where=given.path) from error
 
@@ -188,7 +205,15 @@ def _read_zip(given: Input, max_members: int) -> Iterator[Input]:
                 with archive.open(member) as stream:
                     copy.add(cast("BinaryIO", stream), path, bounds)
                 yield copy.part(path, start)
-    except (zipfile.BadZipFile, zlib.error, EOFError, struct.error, NotImplementedError) as error:
+    # A ValueError is about a name that is no UTF-8.
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        struct.error,
+        ValueError,
+        NotImplementedError,
+    ) as error:
         raise LoadError(f"is no sound zip archive ({error})", where=given.path) from error
 
 

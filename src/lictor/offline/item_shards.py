@@ -1,14 +1,23 @@
 """Cuts documents into shards that hold many resources: JSON values in a row, and large lists."""
 
 from collections.abc import Iterator
+from typing import Final
 
-from lictor.offline.inputs import Input, read_windows
+from lictor.offline.inputs import COPY_BYTES, Input
 from lictor.offline.json_values import JsonCursor, JsonFault
 from lictor.offline.resources import DocumentSpan
 from lictor.offline.shard_finder import ShardMaker
 from lictor.offline.shards import Shard, ShardForm
 from lictor.offline.yaml_items import ItemWalk, find_item_list, is_list
 from lictor.raw import Json
+
+# So much may be read for nothing: each broken value could be read to the end of what is held, and
+# the next one begin in the line after. A sound list is read twice.
+_MAX_WASTED: Final = 64 << 20
+_WASTE_PER_BYTE: Final = 4
+# What may follow JSON and be none: a comment, and the end of a document in YAML.
+_NO_CONTENT: Final = "#."
+_FIRST_WINDOW: Final = 1 << 10
 
 
 def split_yaml_list(maker: ShardMaker, start: int, end: int) -> Iterator[Shard]:
@@ -35,6 +44,9 @@ def split_values(maker: ShardMaker, start: int, end: int) -> Iterator[Shard]:
         except JsonFault:
             yield from maker.group(run, ShardForm.JSON_VALUES)
             run = []
+            if cursor.wasted > _MAX_WASTED + _WASTE_PER_BYTE * (begin - start):
+                yield maker.make_fault(begin, end, "too much that is broken: the rest is not read")
+                return
             cursor.seek(begin)
             yield from _split_list(maker, cursor, end)
             continue
@@ -47,28 +59,38 @@ def split_values(maker: ShardMaker, start: int, end: int) -> Iterator[Shard]:
 
 def _split_list(maker: ShardMaker, cursor: JsonCursor, end: int) -> Iterator[Shard]:
     """Shards of a large JSON value, and go past it; a broken one ends where the next begins."""
-    start, counted = cursor.offset, maker.counted
+    starts, start, counted = cursor.peek(), cursor.offset, maker.counted
     around, shards = dict[str, Json](), list[Shard]()
+    is_clear = True
     try:
         for name in cursor.list_members():
+            # Of two members of one name the last one counts: then nothing is taken apart.
+            is_clear = is_clear and name not in around
             if name == "items" and cursor.peek() == "[":
+                around[name] = []
                 items = _SoundItems(cursor, maker.bounds.document)
                 shards += maker.group(items.read(), ShardForm.JSON_VALUES)
                 items.check()
             else:
-                around[name] = cursor.read_value(maker.bounds.document)
+                value = cursor.read_value(maker.bounds.document)
+                # All of them together could be as large as the input.
+                around[name] = value if isinstance(value, str) else None
     except JsonFault as fault:
+        is_clear = False
         resumed = _find_next_value(maker.given, max(start, fault.offset - 1), end)
         cursor.seek(resumed)
         if shards:
             yield from shards
             yield maker.make_fault(fault.offset, resumed, fault.message)
             return
-    if is_list(around):
+    if is_clear and is_list(around) and around.get("items") == []:
         yield from shards
         return
     maker.counted = counted
-    yield maker.make_whole(start, cursor.offset)
+    if starts == "{" or starts in _NO_CONTENT:
+        yield maker.make_whole(start, cursor.offset)
+    else:
+        yield maker.make_fault(start, cursor.offset, "expected a JSON value")
 
 
 class _SoundItems:
@@ -92,11 +114,12 @@ class _SoundItems:
 
 def _find_next_value(given: Input, start: int, end: int) -> int:
     """Where the next line begins that begins with a brace; the end where there is none."""
-    position = start
-    for part in read_windows(given, start, end):
-        after = position + len(part)
-        found = (part + given.read(after, min(after + 1, end))).find(b"\n{")
+    position, window = start, _FIRST_WINDOW
+    while position < end:
+        after = min(position + window, end)
+        found = given.read(position, min(after + 1, end)).find(b"\n{")
         if found >= 0:
             return position + found + 1
-        position = after
+        # Small at first: it is mostly the next line, and there may be many of them.
+        position, window = after, min(window * 2, COPY_BYTES)
     return end

@@ -14,6 +14,8 @@ from lictor.offline.resources import DocumentSpan
 from lictor.raw import Json
 
 _WINDOW: Final = 1 << 18
+# Python's reader counts the lines before each fault: text that was gone through costs with each.
+_MAX_BEHIND: Final = 1 << 14
 _SPACE = re.compile(r"[ \t\r\n]*")
 _TOO_LARGE = "a value of more than %d bytes"
 _LONGEST_WORD: Final = 16
@@ -40,6 +42,8 @@ class JsonCursor:
         # Where the held text begins in the input, and where in it we are.
         self._begin = start
         self._index = 0
+        # The bytes that were read of values which then turned out to be broken.
+        self.wasted = 0
 
     @property
     def offset(self) -> int:
@@ -50,6 +54,8 @@ class JsonCursor:
         if not self._begin <= offset <= self._begin + len(self._text):
             self._begin, self._text = offset, ""
         self._index = offset - self._begin
+        if self._index > _MAX_BEHIND:
+            self._text, self._begin, self._index = self._text[self._index :], offset, 0
 
     def peek(self) -> str:
         """The next character that is no white space; empty at the end."""
@@ -82,10 +88,15 @@ class JsonCursor:
                 self._go_on(error, limit)
             except (RecursionError, ValueError) as error:
                 # A ValueError is about a number of thousands of digits.
+                self._waste()
                 raise JsonFault("nested too deep, or a number too long", self.offset) from error
+
+    def _waste(self) -> None:
+        self.wasted += len(self._text) - self._index
 
     def _pass(self, length: int, limit: int) -> None:
         if length > limit:
+            self._waste()
             raise JsonFault(_TOO_LARGE % limit, self.offset)
         self._index += length
 
@@ -95,10 +106,13 @@ class JsonCursor:
         is_open = error.msg.startswith(_OPEN)
         # An unfinished value fails where the text ends, or in the word before.
         if not is_open and where < held - _LONGEST_WORD:
+            self.wasted += where - self.offset
             raise JsonFault(error.msg, where) from error
         if held - self.offset > limit:
+            self._waste()
             raise JsonFault(_TOO_LARGE % limit, self.offset) from error
         if not self._read_on():
+            self._waste()
             raise JsonFault("the JSON is cut off", where) from error
 
     def _read_on(self) -> bool:

@@ -11,13 +11,17 @@ from typing import Final
 import msgspec
 
 from lictor.errors import LoadError
-from lictor.load.yaml import iter_documents
+from lictor.load.yaml import Document, iter_documents
 from lictor.offline.inputs import COPY_BYTES, Input
 from lictor.offline.resources import DocumentSpan
 
 _HEAD_BYTES: Final = 64 << 10
 _MAX_LINE: Final = 64 << 20
 _ITEMS = re.compile(rb"^items:[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n)*(?=( *)-\s)", re.M)
+
+
+# What ends a line for YAML, and not here: what stands behind it could be anything.
+_OTHER_BREAK = re.compile(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")
 
 
 class ItemList(msgspec.Struct, frozen=True):
@@ -50,6 +54,7 @@ class ItemWalk:
         self._end = end
         # Where what comes after the items begins.
         self._tail = end
+        self._has_other_breaks = False
 
     def list_items(self) -> Iterator[DocumentSpan]:
         """Where each item lies, its dash included."""
@@ -74,6 +79,7 @@ class ItemWalk:
             begin = position - len(text)
             # The last line may go on in the next part.
             whole = len(text) if position == self._end else text.rfind(b"\n") + 1
+            self._has_other_breaks |= _OTHER_BREAK.search(text, 0, whole) is not None
             for found in line.finditer(text, 0, whole):
                 yield begin + found.start(), found[2] is not None and len(found[1]) == indent
             rest = text[whole:]
@@ -82,15 +88,21 @@ class ItemWalk:
 
     def is_list(self) -> bool:
         """Whether what stands around the items says that this is a `v1` List."""
-        if self._end - self._tail > _HEAD_BYTES:
+        if self._has_other_breaks or self._end - self._tail > _HEAD_BYTES:
             return False
         head = self._given.read(self._head.start, self._head.first)
         around = head + b"- {}\n" + self._given.read(self._tail, self._end)
         try:
-            bodies = [each.body for each in iter_documents(around, self._given.path)]
+            documents = list(iter_documents(around, self._given.path))
         except LoadError:
             return False
-        return len(bodies) == 1 and is_list(bodies[0])
+        return len(documents) == 1 and is_list(documents[0].body) and _holds_one(documents[0])
+
+
+def _holds_one(document: Document) -> bool:
+    """Whether the item that was put in is all: other `items` would count instead of these."""
+    is_repeated = any(key == "items" for key, _, _ in document.duplicates)
+    return document.body["items"] == [{}] and not is_repeated
 
 
 def is_list(body: object) -> bool:

@@ -118,6 +118,24 @@ def make_negative() -> bytes:
     return make_tar({"b.txt": b""})[:512] + bytes(header) + bytes(1024)
 
 
+def make_header(**fields: object) -> bytes:
+    """A file with more about it in a header of its own."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("a.yaml")
+        member.pax_headers = {name: str(value) for name, value in fields.items()}
+        member.size = len(POD)
+        archive.addfile(member, io.BytesIO(POD))
+    return made.getvalue()
+
+
+def make_name_headers() -> bytes:
+    """Headers without end that say what the next file is called."""
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 2
+    return (header.tobuf(tarfile.GNU_FORMAT) + b"a\0".ljust(512, b"\0")) * 2000
+
+
 def damage(content: bytes, offset: int) -> bytes:
     return content[:offset] + bytes([content[offset] ^ 0xFF]) + content[offset + 1 :]
 
@@ -136,6 +154,12 @@ def damage(content: bytes, offset: int) -> bytes:
         (make_zipped_link(), "f/a.yaml: is a link"),
         (make_encrypted(), "f/a.yaml: is encrypted"),
         (make_negative(), "no sound tar"),
+        (make_header(size=-512), "a size is wrong"),
+        (make_header(path="\x1b[2J.yaml"), r"'\\x1b\[2J.yaml' has signs in its name"),
+        (make_header(path="a\n.yaml"), "has signs in its name"),
+        (make_zip({"\u202elmay.yaml": POD}), "has signs in its name"),
+        (make_zip({"ä.yaml": POD}).replace("ä".encode(), b"\xff\xfe"), "no sound zip"),
+        (make_name_headers(), "too many headers"),
         (make_zip({"a.yaml": POD}, zipfile.ZIP_BZIP2), "f/a.yaml: is compressed neither"),
         (make_tar({"README.md": b""}), "no files with resources"),
         (make_zip({"README.md": b""}), "no files with resources"),
@@ -175,3 +199,20 @@ def test_a_header_that_claims_to_be_huge_is_not_read() -> None:
     content = member.tobuf(tarfile.USTAR_FORMAT) + bytes(100 << 20)
     with pytest.raises(LoadError, match="header or directory of"):
         list(unpack(KeptInput("f", content)))
+
+
+def test_a_long_header_is_not_read_sign_by_sign(tmp_path: Path) -> None:
+    class CountedInput(KeptInput, frozen=True):
+        reads: list[int]
+
+        def read(self, start: int, end: int) -> bytes:
+            self.reads.append(end - start)
+            return self.content[start:end]
+
+    made = io.BytesIO()
+    with gzip.GzipFile("n" * 500_000, "wb", fileobj=made) as stream:
+        stream.write(POD)
+    given = CountedInput("f", made.getvalue(), [])
+    (found,) = unpack(given)
+    assert read_all(found) == POD
+    assert len(given.reads) < 1000

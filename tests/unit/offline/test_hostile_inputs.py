@@ -1,0 +1,244 @@
+"""Inputs written to be read in two ways: cutting them changes nothing, and hides nothing."""
+
+import random
+
+import pytest
+
+from lictor.cli.exit_codes import run
+from lictor.errors import LoadError
+from lictor.offline.inputs import Input, KeptInput
+from lictor.offline.resource_inputs import ResourceInputs
+from lictor.offline.shard_finder import ShardBounds
+from lictor.raw import JsonObject
+
+WHOLE = ShardBounds(split=1 << 30, document=1 << 30, smallest_shard=1 << 30)
+TINY = ShardBounds(split=60, document=1 << 20, smallest_shard=20)
+
+
+def make_item(name: str, indent: str = "") -> str:
+    return (
+        f"{indent}- apiVersion: v1\n{indent}  kind: Pod\n{indent}  metadata: {{name: {name}}}\n"
+        f"{indent}  text: |\n{indent}    - no item\n\n# nor this\n"
+    )
+
+
+def make_json(name: str) -> str:
+    return f'{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "{name}"}}}}'
+
+
+GOOD = "".join(map(make_item, "abcde"))
+HEAD = "apiVersion: v1\nkind: List\nitems:\n"
+JSON_HEAD = '{"apiVersion": "v1", "kind": "List"'
+GOOD_JSON = "[" + ",\n".join(map(make_json, "abcde")) + "]"
+FLOW = "{apiVersion: v1, kind: Pod, metadata: {name: bad}}"
+
+
+def read(content: bytes, bounds: ShardBounds) -> list[JsonObject] | None:
+    """All resources; None where something cannot be read."""
+    try:
+        return list(ResourceInputs([KeptInput("f", content)], bounds).list_resources())
+    except LoadError:
+        return None
+
+
+HOSTILE_LISTS = {
+    "items twice": HEAD + GOOD + "items:\n" + make_item("bad"),
+    "items twice, once quoted": HEAD + GOOD + '"items": [' + FLOW + "]\n",
+    "items in a text": "apiVersion: v1\nkind: List\nmetadata: {a: '\nitems:\n"
+    + GOOD
+    + "z'}\nitems:\n"
+    + make_item("bad"),
+    "another line end": HEAD
+    + GOOD
+    + "-\rapiVersion: v1\rkind: Pod\rmetadata: {name: x}\ritems: ["
+    + FLOW
+    + "]\nkind: List\n",
+    "the next line of unicode": HEAD
+    + GOOD
+    + "-\x85apiVersion: v1\x85kind: Pod\x85metadata: {name: x}\x85items: ["
+    + FLOW
+    + "]\nkind: List\n",
+    "items twice in JSON": f'{JSON_HEAD}, "items": {GOOD_JSON}, "items": [{make_json("bad")}]}}',
+    "escaped items in JSON": f'{JSON_HEAD}, "items": {GOOD_JSON}, "it\\u0065ms": [{make_json("bad")}]}}',
+    "items, then none": f'{JSON_HEAD}, "items": {GOOD_JSON}, "items": {{}}}}',
+    "no items": f'{JSON_HEAD}, "itemz": {GOOD_JSON}}}',
+    "a text that holds items": f'{JSON_HEAD}, "x": "}}\\n{{", "items": {GOOD_JSON}}}',
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE_LISTS.values(), ids=HOSTILE_LISTS)
+def test_a_list_that_can_be_read_in_two_ways_is_read_in_one(text: str) -> None:
+    whole = read(text.encode(), WHOLE)
+    assert whole
+    assert read(text.encode(), TINY) == whole
+
+
+BROKEN = {
+    "before its items": f'{JSON_HEAD}, "metadata": {{"x" "y"}}, "items": {GOOD_JSON}}}',
+    "after its items": f'{JSON_HEAD}, "items": [], "metadata": {{"x": "{"y" * 100}", "}}}}',
+    "with a sign that no text has": f'{JSON_HEAD}, "items": [], "x": "\0{"y" * 100}"}}',
+    "followed by YAML": f'{JSON_HEAD}, "items": [], "x": "{"y" * 100}"}}apiVersion: v1\nitems: []\n',
+    "followed by a bracket": f'{JSON_HEAD}, "items": [], "x": "{"y" * 100}"}}]',
+}
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
+def test_a_broken_list_is_an_error_and_never_nothing(text: str) -> None:
+    assert read(text.encode(), WHOLE) is None
+    assert read(text.encode(), TINY) is None
+
+
+def test_anchors_of_another_item_are_an_error() -> None:
+    text = HEAD + "- &a\n" + GOOD[2:] + "- *a\n"
+    assert read(text.encode(), TINY) is None
+
+
+# --- texts with signs put in and lines lost, cut in any way
+
+SIGNS = (
+    *('"', "'", "{", "}", "[", "]", ",", ":", "#", "\n", "\r", "\x85", "\u2028", "\t", "\0", "\\"),
+    *(
+        "- ",
+        "-\n",
+        "---\n",
+        "\n---\n",
+        "...\n",
+        "\n# x\n",
+        "&a ",
+        "*a",
+        "|\n",
+        ">\n",
+        "? ",
+        "\ufeff",
+    ),
+    *("items:", "\nitems:\n", "\nitems: []\n", "kind: X\n", '"items":[],', '"kind":"X",', "}\n{"),
+    *("<<: *a\n", "!!binary ", "\nnull\n", "{}", "NaN", "1e400", "%YAML 1.1\n", "\\u0041"),
+)
+
+
+def write_something(rng: random.Random) -> str:
+    names = [f"p{number}" for number in range(rng.randrange(7))]
+    indent = rng.choice(["", "  "])
+    match rng.randrange(4):
+        case 0:
+            return "".join(f"---\n{make_json(name)}\n" for name in names)
+        case 1:
+            items = "".join(make_item(name, indent) for name in names)
+            return f"apiVersion: v1\nitems:\n{items}kind: List\n"
+        case 2:
+            return f'{JSON_HEAD}, "items": [{", ".join(map(make_json, names))}], "x": ""}}\n'
+        case _:
+            return "".join(make_json(name) + "\n" for name in names)
+
+
+def spoil(text: str, rng: random.Random) -> str:
+    for _ in range(rng.randrange(3)):
+        at = rng.randrange(len(text) + 1)
+        lines = text.split("\n")
+        line = rng.randrange(len(lines))
+        match rng.randrange(4):
+            case 0 | 1:
+                text = text[:at] + rng.choice(SIGNS) + text[at:]
+            case 2:
+                text = "\n".join((*lines[:line], rng.choice(lines), *lines[line:]))
+            case _:
+                text = "\n".join((*lines[:line], *lines[line + 1 :]))
+    return text
+
+
+def test_whatever_is_cut_where_the_same_is_read_or_an_error_told() -> None:
+    rng = random.Random(20)
+    readable = refused = 0
+    for _ in range(1500):
+        parts = [write_something(rng) for _ in range(rng.randrange(1, 4))]
+        content = spoil(rng.choice(["", "\n", "---\n"]).join(parts), rng).encode()
+        whole = read(content, WHOLE)
+        readable += whole is not None
+        bounds = ShardBounds(rng.choice([60, 300, 900]), 1 << 20, rng.choice([20, 50, 200]))
+        cut = read(content, bounds)
+        # What is nearly JSON is read as YAML where it is small.
+        refused += cut is None and whole is not None
+        assert cut is None or cut == whole, content
+    assert 300 < readable < 1200
+    assert refused < readable / 50
+
+
+# --- what costs more than it should
+
+
+class CountedInput:
+    """Bytes in memory that know how many of them were read."""
+
+    path = "f"
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.size = len(content)
+        self.read_bytes = 0
+
+    def read(self, start: int, end: int) -> bytes:
+        self.read_bytes += end - start
+        return self.content[start:end]
+
+    def part(self, path: str, start: int, size: int) -> Input:
+        return KeptInput(path, self.content[start : start + size])
+
+
+def test_a_broken_line_costs_no_more_than_some_lines() -> None:
+    lines = 8000
+    given = CountedInput(b'{"a":x}\n' * lines)
+    assert ResourceInputs([given], TINY).count == lines
+    assert given.read_bytes < lines * 4000
+
+
+def test_values_that_never_end_are_given_up() -> None:
+    content = b'{"a":[\n' * 80_000
+    found = ResourceInputs([KeptInput("f", content)])
+    # Each line begins a value that all others are within.
+    assert len(found.shards) < 400
+    assert found.shards[-1].span.end == len(content)
+    with pytest.raises(LoadError):
+        list(found.list_resources())
+
+
+POLICY = """
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: names}
+spec:
+  rules:
+  - name: short
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    validate: {message: too long, pattern: {metadata: {name: "?????"}}}
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"---\n{make_json(f'p{number}')}\n" for number in range(990, 1010)) * 20,
+        HEAD
+        + "".join(
+            make_item(f"p{number}{'x' * 1300 * (number % 9 == 0)}") for number in range(2500)
+        ),
+        f'{JSON_HEAD}, "items": [{", ".join(make_json(f"p{number:05}") for number in range(7500))}]}}',
+        HOSTILE_LISTS["items twice"].replace("text:", f"text: {'x' * (512 << 10)}\n  more:", 1),
+    ],
+    ids=["documents", "yaml", "json", "hostile"],
+)
+def test_any_number_of_processes_and_any_engine_say_the_same(tmp_path, monkeypatch, capsys, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    (tmp_path / "r.yaml").write_text(text)
+
+    def apply(*flags: str) -> tuple[int, str]:
+        code = run(["apply", "policy.yaml", "--output-format", "jsonl", *flags])
+        out = capsys.readouterr().out
+        assert out
+        # Each run has a time of its own.
+        return code, "\n".join(line.partition('"time"')[0] for line in out.splitlines())
+
+    plain = apply("-r", "r.yaml", "--parallel", "1")
+    assert apply("-r", "r.yaml", "--parallel", "3") == plain
+    monkeypatch.setattr("lictor.cli.apply.is_fleet", lambda _: True)
+    assert apply("-r", "r.yaml", "--parallel", "2") == plain
