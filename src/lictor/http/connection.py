@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MAX_HEAD = 64 * 1024
+# What a header costs beside its bytes: tens of thousands without any would keep the loop busy.
+_HEADER_COST = 32
 _MAX_PIPELINE = 8
 # What was read at once may hold more; nobody means that well.
 _MOST_PENDING = 128
@@ -43,11 +45,6 @@ _LAST_CALL_SECONDS = 0.5
 # A client that takes none of a reply in pieces for so long will not take the rest either.
 _STALL_SECONDS = 30.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-# What is read at once, of all connections: each reads it before another one's turn comes. A buffer
-# for each read would be asked of the system and given back, which costs more than parsing.
-_READ_BUFFER = memoryview(bytearray(64 * 1024))
 
 
 @lru_cache(maxsize=256)
@@ -85,6 +82,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_since",
         "_streaming",
         "_task",
+        "_trailing",
         "_transport",
         "_type",
         "_unsent",
@@ -141,10 +139,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._parser = None
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        return _READ_BUFFER
+        return self._server.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.data_received(_READ_BUFFER[:nbytes])
+        self.data_received(self._server.read_buffer[:nbytes])
 
     def data_received(self, data: bytes | memoryview) -> None:
         """Take what came; all of it is parsed, or copied, when this returns."""
@@ -155,7 +153,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             # The request was taken as it is; what would follow in another protocol is not heard.
-            self._closing = True
+            self._parser = None
         except httptools.HttpParserError:
             self._refuse(HTTPStatus.BAD_REQUEST, "this is not HTTP\n")
 
@@ -184,6 +182,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._headers: dict[bytes, list[bytes]] = {}
         self._body: list[bytes] = []
         self._length = 0
+        self._trailing = 0
         self._cut = False
         self._expects = False
         self._close = False
@@ -200,11 +199,11 @@ class ServerConnection(asyncio.BufferedProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._has_head:
             # A trailer. Proxies before us look at heads only: nothing after the body says who asks.
-            self._length += len(name) + len(value)
-            if self._length > self._server.max_read:
+            self._trailing += len(name) + len(value) + _HEADER_COST
+            if self._trailing > min(_MAX_HEAD, self._server.max_read):
                 self._refuse_size()
             return
-        self._length += len(name) + len(value)
+        self._length += len(name) + len(value) + _HEADER_COST
         if self._length > _MAX_HEAD:
             self._refuse_head()
         server, lower = self._server, name.lower()
@@ -439,6 +438,11 @@ class ServerConnection(asyncio.BufferedProtocol):
     def is_idle(self) -> bool:
         """Does nobody wait for an answer, nor send another request than the first?"""
         return not self._asked or not (self._busy or self._pending or self._within)
+
+    @property
+    def is_busy(self) -> bool:
+        """Is a request being answered? Who has only begun another one may take for ever."""
+        return self._busy
 
     def rank(self) -> tuple[bool, float]:
         """Whose place is taken first: of those that asked nothing, then of the longest idle."""

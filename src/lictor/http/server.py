@@ -14,10 +14,13 @@ from lictor.http.listener import Listener
 from lictor.http.messages import Handler
 
 _SWEEP_SECONDS = 2.0
+_READ_AT_ONCE = 64 * 1024
 # From one address, connections that have asked nothing get this share of the places.
 _UNASKED_SHARE = 2
 # Where all places are taken, this share of them is made free.
 _EVICTED_SHARE = 64
+# An address that has more than this share of the places makes room before others do.
+_HEAVY_SHARE = 2
 
 
 class HttpServer:
@@ -56,6 +59,10 @@ class HttpServer:
         self.evicted = 0
         # Told whenever the number of connections changes.
         self.on_count: Callable[[], None] | None = None
+        # What is read at once, of all connections of an event loop: each takes it before another
+        # one's turn comes. A buffer for each read would be asked of the system and given back,
+        # which costs more than parsing.
+        self.read_buffer = memoryview(bytearray(_READ_AT_ONCE))
 
     def __call__(self) -> ServerConnection:
         """A connection, for the event loop's server."""
@@ -76,10 +83,8 @@ class HttpServer:
         address = connection.address
         if self._unasked[address] >= self._max_unasked:
             self._evict(c for c in self._connections if c.is_unasked and c.address == address)
-        if len(self._connections) >= self._max_connections:
-            self._evict(c for c in self._connections if c.is_idle)
-            if len(self._connections) >= self._max_connections:
-                return False
+        if len(self._connections) >= self._max_connections and not self._make_room():
+            return False
         self._connections.add(connection)
         self._unasked[address] += 1
         self._tell_count()
@@ -102,6 +107,22 @@ class HttpServer:
         largest = max(self._connections, key=ServerConnection.count_held, default=None)
         if largest is not None:
             largest.cut_body()
+
+    def _make_room(self) -> bool:
+        """Take the places of those who do not wait for an answer; False where all do.
+
+        Who is idle comes first, then who has begun a request and not ended it: else a byte would
+        keep a place. Whoever has most of the places gives away theirs before others do.
+        """
+        ((address, places),) = Counter(c.address for c in self._connections).most_common(1)
+        heavy = places > self._max_connections // _HEAVY_SHARE
+        own = [c for c in self._connections if c.address == address] if heavy else []
+        for among in (own, self._connections):
+            for candidates in ([c for c in among if c.is_idle], among):
+                self._evict(c for c in candidates if c.is_idle or not c.is_busy)
+                if len(self._connections) < self._max_connections:
+                    return True
+        return False
 
     def _tell_count(self) -> None:
         if self.on_count is not None:
