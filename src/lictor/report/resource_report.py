@@ -8,7 +8,7 @@ import msgspec
 import orjson
 
 from lictor.model.result import PolicyRef, Result, RuleType, Status
-from lictor.raw import JsonObject
+from lictor.raw import Json, JsonObject
 from lictor.report.summary import read_message, read_severity, reported_status
 
 # How many entries did not fit.
@@ -53,9 +53,13 @@ class EntryCache:
     def _build(self, result: Result) -> ReportEntry:
         body = build_entry(result, background=self._background, timestamp=0)
         del body["timestamp"]
-        text = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
         key = (body["policy"], body.get("rule", ""), body["source"], body["result"])
-        return ReportEntry(result.policy, body, key, blake2b(text, digest_size=8).digest())
+        return ReportEntry(result.policy, body, key, _digest(body))
+
+
+def _digest(body: JsonObject) -> bytes:
+    text = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
+    return blake2b(text, digest_size=8).digest()
 
 
 def sort_report_entries(lines: Iterable[ReportEntry]) -> list[ReportEntry]:
@@ -73,6 +77,15 @@ def hash_entries(lines: Iterable[ReportEntry]) -> int:
     A sum, so that it follows from that of before where some entries are replaced by others.
     """
     return sum(int.from_bytes(line.digest, "big") for line in lines) & 0xFFFFFFFFFFFFFFFF
+
+
+def hash_written(entries: Iterable[JsonObject]) -> int:
+    """The same of entries as a report has them."""
+    bodies = (
+        {name: value for name, value in each.items() if name != "timestamp"} for each in entries
+    )
+    digests = (int.from_bytes(_digest(body), "big") for body in bodies)
+    return sum(digests) & 0xFFFFFFFFFFFFFFFF
 
 
 def stamp_entries(lines: Iterable[ReportEntry], timestamp: int) -> list[JsonObject]:
@@ -244,6 +257,22 @@ def _cut(entries: list[JsonObject]) -> tuple[list[JsonObject], int]:
             break
         kept.append(entry)
     return sort_entries(kept), len(entries) - len(kept)
+
+
+_STATUSES = frozenset(("pass", "fail", "warn", "error", "skip"))
+
+
+def read_entries(report: JsonObject | None) -> list[JsonObject]:
+    """The entries of a report. Others may have written to it: what makes no sense is left out."""
+    found = (report or {}).get("results")
+    return [each for each in found if _is_entry(each)] if isinstance(found, list) else []
+
+
+def _is_entry(entry: Json) -> bool:
+    if not isinstance(entry, dict) or entry.get("result") not in _STATUSES:
+        return False
+    named = (entry.get(name, "") for name in ("source", "policy", "rule"))
+    return all(isinstance(each, str) for each in named) and bool(entry.get("policy"))
 
 
 def summarize(entries: Iterable[JsonObject]) -> JsonObject:

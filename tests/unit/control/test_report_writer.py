@@ -130,6 +130,36 @@ def test_prune(rules, is_followed, left):
     assert read_rules(api) == left
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"policy": "p", "rule": "other", "source": "kyverno"},
+        {"policy": "p", "rule": "other", "result": "fine"},
+        {"rule": "other", "result": "pass"},
+        {"policy": "p", "rule": ["other"], "result": "pass"},
+        "other",
+        None,
+    ],
+)
+def test_entries_that_make_no_sense_stop_nobody(odd):
+    """Whoever may write reports must not end the scan of a whole kind."""
+    for work in ("amend", "add", "prune"):
+        api = Api()
+        writer = make_writer(api)
+        entries = [make_entry("scan-a"), make_entry("dead-b")]
+        asyncio.run(writer.write(POD, entries, judged="1-2", exists=False))
+        report = api.read(kinds.POLICY_REPORT, "u-1", "shop")
+        report["results"].append(odd)
+        if work == "amend":
+            asyncio.run(writer.amend(POD, [make_entry("scan-c")], lambda _: False, judged="1-3"))
+        elif work == "add":
+            asyncio.run(writer.add(POD, [make_entry("admission")]))
+        else:
+            asyncio.run(writer.prune(report, is_followed=True))
+        assert "scan-a" in read_rules(api)
+        assert not {"other", "dead-b"} & set(read_rules(api))
+
+
 def test_conflicts_are_read_again():
     class Busy(Api):
         rounds = 2

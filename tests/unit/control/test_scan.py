@@ -1,6 +1,7 @@
 """The scanner on a cluster that stores nothing: what is judged, what is written, what it costs."""
 
 import asyncio
+import copy
 import resource
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -316,6 +317,47 @@ def test_a_report_that_someone_took_away_comes_back_at_the_resync() -> None:
             assert api.created == 4
 
     asyncio.run(run())
+
+
+def deny_it(report: dict[str, Any]) -> None:
+    report["results"][0]["result"] = "skip"
+
+
+def hide_it(report: dict[str, Any]) -> None:
+    del report["results"][0]
+
+
+def add_another(report: dict[str, Any]) -> None:
+    report["results"].append({**report["results"][0], "message": "all is well", "result": "pass"})
+
+
+def break_it(report: dict[str, Any]) -> None:
+    report["results"].append({"policy": report["results"][0]["policy"], "source": "kyverno"})
+
+
+@pytest.mark.parametrize("edit", [deny_it, hide_it, add_another, break_it])
+def test_a_report_that_someone_edited_is_put_right_at_the_resync(
+    edit: Callable[[dict[str, Any]], None],
+) -> None:
+    async def run() -> None:
+        api = PagedApi(POD, 3)
+        async with scanning(api, make_plan(POLICY)) as fixture:
+            told = copy.deepcopy(api.reports[make_uid(1)]["results"])
+            edit(api.reports[make_uid(1)])
+            written = fixture.scanner.progress.written
+            await fixture.scanner.load(checked=True)
+            fixture.scanner.scan_again(forced=True)
+            await fixture.settle()
+            found = api.reports[make_uid(1)]["results"]
+            assert [strip_time(each) for each in found] == [strip_time(each) for each in told]
+            # The others are as they were.
+            assert fixture.scanner.progress.written == written + 1
+
+    asyncio.run(run())
+
+
+def strip_time(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != "timestamp"}
 
 
 def test_two_replicas_share_the_work_and_take_over() -> None:

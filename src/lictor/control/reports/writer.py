@@ -13,6 +13,7 @@ from lictor.report.resource_report import (
     LEFT_OUT,
     ReportSubject,
     build_report,
+    read_entries,
     sort_entries,
     summarize,
 )
@@ -55,6 +56,10 @@ class ReportWriter:
         if self._openreports:
             return kinds.OPEN_REPORT if namespace else kinds.CLUSTER_OPEN_REPORT
         return kinds.POLICY_REPORT if namespace else kinds.CLUSTER_POLICY_REPORT
+
+    def is_scanned(self, entry: JsonObject) -> bool:
+        """Is it the scanner who makes such entries?"""
+        return self._entitlement.is_scanned(entry)
 
     def mark_mixed(self, uids: set[str]) -> None:
         """These are the reports that hold more than a scan's entries: all have been read."""
@@ -116,7 +121,7 @@ class ReportWriter:
                 return None
             if notes.get(MIXED):
                 self._mixed.add(subject.uid)
-            old = (entry for entry in found.get("results") or () if not replaces(entry))
+            old = (entry for entry in read_entries(found) if not replaces(entry))
             kept = [entry for entry in old if self._entitlement.is_alive(entry)]
             merged = sort_entries([*kept, *fresh])
             try:
@@ -144,7 +149,7 @@ class ReportWriter:
         rights = self._entitlement
         kept = [
             entry
-            for entry in report.get("results") or ()
+            for entry in read_entries(report)
             if rights.is_alive(entry) and (is_followed or not rights.is_scanned(entry))
         ]
         if len(kept) == len(report.get("results") or ()):
@@ -187,7 +192,7 @@ class ReportWriter:
     def _combine(
         self, found: JsonObject | None, fresh: list[JsonObject], *, scanned: bool
     ) -> list[JsonObject]:
-        old = (found or {}).get("results") or ()
+        old = read_entries(found)
         told = {_key(entry) for entry in fresh}
         kept = [
             entry

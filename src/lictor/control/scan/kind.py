@@ -25,6 +25,7 @@ from lictor.report.resource_report import (
     ReportForm,
     ReportSubject,
     hash_entries,
+    hash_written,
     sort_report_entries,
     stamp_entries,
 )
@@ -391,3 +392,8 @@ def read_mark(text: str) -> int:
     except ValueError:
         return 0
     return (state & _MASK) << _BITS | (print_ & _MASK)
+
+
+def check_mark(mark: int, entries: Iterable[JsonObject]) -> int:
+    """The mark, or 0 where the scanner has not written these entries: they are written again."""
+    return mark if mark & _MASK == hash_written(entries) & _MASK else 0

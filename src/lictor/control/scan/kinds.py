@@ -11,7 +11,7 @@ from lictor.cluster.settings import Settings
 from lictor.cluster.store import PolicyStore
 from lictor.control.context import EmitEvent
 from lictor.control.reports.writer import JUDGED, MIXED
-from lictor.control.scan.kind import KindScan, ScanContext, read_mark
+from lictor.control.scan.kind import KindScan, ScanContext, check_mark, read_mark
 from lictor.control.scan.plan import KindPlan, ScanPlan
 from lictor.control.scan.progress import ScannedObjects, ScanProgress
 from lictor.errors import ApiError, NotFoundError
@@ -19,7 +19,7 @@ from lictor.model.request import Request
 from lictor.model.result import PolicyRef, Result, Verdict
 from lictor.raw import JsonObject
 from lictor.report.events import EventOptions, EventSource, build_events
-from lictor.report.resource_report import MANAGED_BY
+from lictor.report.resource_report import MANAGED_BY, read_entries
 
 # A first scan may find thousands of failures, which are all in the reports: nobody reads so
 # many events, and they would crowd out those of other controllers.
@@ -72,6 +72,8 @@ class ScanEvents:
 log = logging.getLogger(__name__)
 
 _PAGE = 500
+# Of reports with what they say, which may be a megabyte each.
+_PAGE_OF_WHOLE = 50
 _PAUSE = 2.0
 _LONGEST_PAUSE = 30.0
 # Kinds that change all the time, or that we write: they are never scanned.
@@ -117,7 +119,7 @@ class Scanner:
         """Scan everything at the interval, and when replicas come or go."""
         while True:
             forced = await self._wait()
-            await self.load()
+            await self.load(checked=forced)
             self.scan_again(forced=forced)
 
     async def _wait(self) -> bool:
@@ -129,15 +131,16 @@ class Scanner:
         self._restless.clear()
         return False
 
-    async def load(self) -> None:
+    async def load(self, *, checked: bool = False) -> None:
         """Read what earlier scans said, so that only what changed since is judged again.
 
-        Reports that someone took away are missed here, and are written again.
+        Reports that someone took away are missed here, and are written again; with `checked`, also
+        those in which someone has changed what a scan said.
         """
         pause = _PAUSE
         while True:
             try:
-                fresh, mixed = await self._read_reports()
+                fresh, mixed = await self._read_reports(checked=checked)
             except ApiError as error:
                 log.warning("reports not read", extra={"why": str(error)[:200]})
                 await asyncio.sleep(pause)
@@ -147,18 +150,27 @@ class Scanner:
             self._context.writer.mark_mixed(mixed)
             return
 
-    async def _read_reports(self) -> tuple[ScannedObjects, set[str]]:
+    async def _read_reports(self, *, checked: bool) -> tuple[ScannedObjects, set[str]]:
         scanned, mixed = ScannedObjects(), set[str]()
+        page_size = _PAGE_OF_WHOLE if checked else _PAGE
         managed = ",".join(f"{name}={value}" for name, value in MANAGED_BY.items())
         for namespace in ("any", ""):
             resource = self._context.writer.kind_for(namespace)
             with suppress(NotFoundError):
                 async for page in self._context.client.list_pages(
-                    resource, labels=managed, page=_PAGE, metadata_only=True
+                    resource, labels=managed, page=page_size, metadata_only=not checked
                 ):
                     for item in page.get("items") or ():
-                        _remember(item["metadata"], scanned, mixed)
+                        mark = self._check(item) if checked else _read_mark(item)
+                        _remember(item["metadata"], mark, scanned, mixed)
         return scanned, mixed
+
+    def _check(self, report: JsonObject) -> int:
+        """The mark of a report, where it has what the scanner wrote."""
+        entries = read_entries(report)
+        if len(entries) != len(report.get("results") or ()):
+            return 0
+        return check_mark(_read_mark(report), filter(self._context.writer.is_scanned, entries))
 
     async def follow(self, plan: ScanPlan) -> frozenset[Resource]:
         """Scan with these policies from now on; returns the kinds that are no longer scanned."""
@@ -203,9 +215,12 @@ class Scanner:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
 
-def _remember(metadata: JsonObject, scanned: ScannedObjects, mixed: set[str]) -> None:
-    notes = metadata.get("annotations") or {}
+def _read_mark(report: JsonObject) -> int:
+    return read_mark(str((report["metadata"].get("annotations") or {}).get(JUDGED, "")))
+
+
+def _remember(metadata: JsonObject, mark: int, scanned: ScannedObjects, mixed: set[str]) -> None:
     uid = str(metadata["name"])
-    if notes.get(MIXED):
+    if (metadata.get("annotations") or {}).get(MIXED):
         mixed.add(uid)
-    scanned.put(uid, read_mark(str(notes.get(JUDGED, ""))), reported=True)
+    scanned.put(uid, mark, reported=True)
