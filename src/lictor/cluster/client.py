@@ -25,6 +25,8 @@ _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 _PATIENCE = 5.0
 _WATCH_SECONDS = 290
 _MAX_LINE = 64 * 1024 * 1024
+# Who waits for its turn to say that it is still there is taken for dead: these wait for nobody.
+_LEASES = "/apis/coordination.k8s.io/"
 
 
 class PatchType(StrEnum):
@@ -80,7 +82,7 @@ class Client:
         patience = time.monotonic() + min(_PATIENCE, timeout)
         may_renew = self.config.token is not None or self.config.identity is not None
         renew = False
-        if self._rate is not None:
+        if self._rate is not None and not path.startswith(_LEASES):
             await self._rate.take()
         while True:
             await self._wait_for_quiet(patience)

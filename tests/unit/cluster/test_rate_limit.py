@@ -7,6 +7,7 @@ import pytest
 from lictor.cluster.client import Client
 from lictor.cluster.config import ClusterConfig
 from lictor.cluster.rate_limit import TokenBucket
+from lictor.cluster.resource import LEASE
 from lictor.errors import UnreachableError
 
 
@@ -35,3 +36,22 @@ def test_a_client_waits_for_its_turn() -> None:
         return loop.time() - began
 
     assert asyncio.run(run()) >= 0.14
+
+
+def test_leases_wait_for_nobody() -> None:
+    """Else whoever gives us much to write makes leaders lose their place."""
+
+    async def run() -> None:
+        bucket = TokenBucket(0.001, 1)
+        client = Client(ClusterConfig(server="http://127.0.0.1:9"), rate=bucket)
+        await bucket.take()
+        waiting = asyncio.create_task(client.request("GET", "/version"))
+        async with asyncio.timeout(30):
+            with pytest.raises(UnreachableError):
+                await client.get(LEASE, "leader", "lictor")
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await client.close()
+
+    asyncio.run(run())
