@@ -1,6 +1,6 @@
 """What `apply` makes of each verdict: text, rows, entries of reports, or what failed and where."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -24,6 +24,9 @@ from lictor.report.summary import (
     reported_status,
 )
 from lictor.report.yaml_text import render_yaml
+
+# Looking up a member costs more than what is asked of it, some forty times for each resource.
+_ERROR, _MUTATION = Status.ERROR, RuleType.MUTATION
 
 
 class ApplyOutput(StrEnum):
@@ -184,7 +187,7 @@ def _render_errors(verdict: Verdict, locate: LocateResult) -> str:
     errors = [
         result
         for result in verdict.results
-        if result.status is Status.ERROR and result.type is not RuleType.MUTATION
+        if result.status is _ERROR and result.type is not _MUTATION
     ]
     if not errors:
         return ""
@@ -221,28 +224,32 @@ def _keep_names(resource: JsonObject) -> JsonObject:
 
 
 def _list_made(verdict: Verdict, options: OutputOptions) -> Iterator[ChangedObject]:
-    groups = _group_mutations(verdict)
-    if not groups and not any(result.generated for result in verdict.results):
+    mutations = [result for result in verdict.results if result.type is _MUTATION]
+    generations = [result for result in verdict.results if result.generated]
+    if not options.show_unchanged and not generations and not any(map(_is_change, mutations)):
         return
     resource = describe_resource(verdict.request.resource)
     name = read_text(read_metadata(verdict.request.resource).get("name"))
-    for policy, results in groups.items():
-        changed = [r for r in results if r.status is Status.PASS]
+    for policy, results in _group_by_name(mutations).items():
+        changed = [result for result in results if _is_change(result)]
         if not changed and not options.show_unchanged:
             continue
         patched = next((r.patched for r in reversed(results) if r.patched is not None), None)
         shown = patched if patched is not None else verdict.request.resource
         targets = tuple(render_yaml(r.target) for r in changed if r.target is not None)
         yield ChangedObject(policy, resource, name, render_yaml(shown), targets)
-    for result in verdict.results:
+    for result in generations:
         for made in result.generated:
             policy = result.policy.name
             yield ChangedObject(policy, resource, name, render_yaml(made), is_generated=True)
 
 
-def _group_mutations(verdict: Verdict) -> dict[str, list[Result]]:
+def _is_change(mutation: Result) -> bool:
+    return mutation.status is Status.PASS
+
+
+def _group_by_name(results: Iterable[Result]) -> dict[str, list[Result]]:
     groups: dict[str, list[Result]] = {}
-    for result in verdict.results:
-        if result.type is RuleType.MUTATION:
-            groups.setdefault(result.policy.name, []).append(result)
+    for result in results:
+        groups.setdefault(result.policy.name, []).append(result)
     return groups

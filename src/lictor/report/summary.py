@@ -7,9 +7,11 @@ import msgspec
 from lictor.model.finding import Location
 from lictor.model.request import Request
 from lictor.model.result import Action, Failure, PolicyRef, Result, RuleType, Status, Verdict
-from lictor.report.json_text import render_json
+from lictor.report.json_text import quote_text, render_json
 from lictor.report.resource_name import describe_resource
 
+# Looking up a member costs more than what is asked of it, some forty times for each resource.
+_PASS, _FAIL, _MUTATION = Status.PASS, Status.FAIL, RuleType.MUTATION
 _LONGEST_VALUE = 120
 _SEVERITIES = frozenset(("critical", "high", "medium", "low", "info"))
 
@@ -71,12 +73,14 @@ def count_statuses(statuses: Iterable[Status]) -> Counts:
 def count_verdicts(verdicts: Iterable[Verdict], *, audit_warn: bool = False) -> Counts:
     """Count the results of all rules, for the exit code of `apply`."""
     return count_statuses(
-        # Only of failures something else may be reported: most results are none.
-        result.status
-        if result.status is not Status.FAIL
-        else reported_status(result, audit_warn=audit_warn)
-        for verdict in verdicts
-        for result in verdict.results
+        [
+            # Only of failures something else may be reported: most results are none.
+            result.status
+            if result.status is not _FAIL
+            else reported_status(result, audit_warn=audit_warn)
+            for verdict in verdicts
+            for result in verdict.results
+        ]
     )
 
 
@@ -98,25 +102,27 @@ def render_failures(
     told = [
         result
         for result in verdict.results
-        if result.status is Status.FAIL
-        or (result.type is RuleType.MUTATION and result.status is not Status.PASS)
+        if result.status is _FAIL or (result.type is _MUTATION and result.status is not _PASS)
     ]
     if not told:
         return ""
     resource = describe_resource(verdict.request.resource)
     parts: list[str] = []
     for results in group_by_policy(told):
-        parts += [
-            _render_mutation(result, resource)
-            for result in results
-            if result.type is RuleType.MUTATION
-        ]
-        failed = [result for result in results if result.status is Status.FAIL]
-        if failed:
-            parts.append(_render_title(failed[0], resource, audit_warn=audit_warn))
-        for number, result in enumerate(failed, 1):
+        for result in results:
+            if result.type is _MUTATION:
+                parts.append(_render_mutation(result, resource))
+        number = 0
+        for result in results:
+            if result.status is not _FAIL:
+                continue
+            number += 1
+            if number == 1:
+                parts.append(_render_title(result, resource, audit_warn=audit_warn))
             parts.append(_render_result(number, result, verdict.request))
-            parts.append(render_place(locate(result)))
+            place = locate(result)
+            if place is not None:
+                parts.append(render_place(place))
     return "".join(parts)
 
 
@@ -178,7 +184,7 @@ def _render_result(number: int, result: Result, request: Request) -> str:
 def _render_value(value: object) -> str:
     if value is None:
         return "nothing"
-    return _shorten(render_json(value))
+    return _shorten(quote_text(value) if isinstance(value, str) else render_json(value))
 
 
 def _one_line(text: str) -> str:
