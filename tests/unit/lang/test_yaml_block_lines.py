@@ -57,6 +57,13 @@ def is_taken_alike(text):
         ("f:x:\n  k.io/y: a  b, [c]\n", {"f:x": {"k.io/y": "a  b, [c]"}}, 0),
         ("a:\n- --flag=1\n- -1\n- $(X)\n", {"a": ["--flag=1", -1, "$(X)"]}, 0),
         ('a: "x  # y"\nb: "1"\n', {"a": "x  # y", "b": "1"}, 0),
+        ("a: |\n  b\n\n   c # d\n\nb: 1\n", {"a": "b\n\n c # d\n", "b": 1}, 0),
+        ("a: 'b''c'''\nb: ''\nd*: ''''\n", {"a": "b'c'", "b": "", "d*": "'"}, 0),
+        ("a: |-\n  b: |\n    c\n", {"a": "b: |\n  c"}, 0),
+        ("a: |+\n\n  b\n\n\n", {"a": "\nb\n\n\n"}, 0),
+        ("a: >\n  b\n  c\n\n\n  d\n", {"a": "b c\n\nd\n"}, 0),
+        ("a:\n- >-\n  b\n  c\n- d: |\n    e\n", {"a": ["b c", {"d": "e\n"}]}, 0),
+        ("=(a):\n  +(b): 1\n  <(c): >+\n   d\n\n", {"=(a)": {"+(b)": 1, "<(c)": "d\n\n"}}, 0),
     ],
 )
 def test_what_programs_write_is_taken(text, body, line):
@@ -79,8 +86,21 @@ def test_what_programs_write_is_taken(text, body, line):
         "  a: 1\nb: 2\n",
         "a:\n  - b\n  c: 1\n",
         "a: 1\n- b\n",
-        "a: |\n  b\n",
-        "a: >-\n  b\n",
+        "a: |2\n  b\n",
+        "a: |\n\n",
+        "a: |\nb: 1\n",
+        "a: |\n   b\n  c: 1\n",
+        "a: |\n  b\n  \n  c\n",
+        "a: |\n  \n  b\n",
+        "a: >\n  b\n    c\n",
+        "a: |\n  é\n",
+        "a: |\n  \tb\n",
+        "a: | # c\n  b\n",
+        "a: x |\n  b\n",
+        "- a: |\n    b\n",
+        "|\n  b\n",
+        "a: \x02b\n",
+        "a: b",
         "a: [b]\n",
         "a: {b: c}\n",
         "a: &x b\n",
@@ -93,7 +113,7 @@ def test_what_programs_write_is_taken(text, body, line):
         'a: "b\\n"\n',
         'a: "b\n',
         'a: "b"c\n',
-        "a: 'b''c'\n",
+        "a: 'b''\n",
         "a:\n-\n",
         "a:\n- - b\n",
         "a:\tb\n",
@@ -180,10 +200,22 @@ KEYS = (
 TAILS = ("", "", "", "", "", "  ", " #c", "#c", " # é", "\t")
 
 
-def make_line(chance):
+def make_block(chance, column):
+    """A block scalar, mostly one that is read line by line."""
+    lines = [chance.choice(("|", ">", "|-", ">-", "|+", ">+", ">-  ", "|2", "| #c"))]
+    for _ in range(chance.randrange(4)):
+        deeper = chance.choice((2, 2, 2, 2, 2, 4, 1, 0))
+        text = chance.choice(("x", "x", "a: |", "- y", "#c", "", "", " ", "x  ", "é"))
+        lines.append(" " * (column + deeper) + text if text else "")
+    return "\n".join(lines)
+
+
+def make_line(chance, column):
     likely = chance.random() < 0.8
     key = chance.choice("abcdefgh") if likely else chance.choice(KEYS)
     value = chance.choice(("", "", "x", "1")) if likely else chance.choice(PIECES)
+    if chance.random() < 0.15:
+        value = make_block(chance, column)
     dash = "- " if likely else chance.choice(("-  ", "- - ", "-", "-\t"))
     tail = "" if likely else chance.choice(TAILS)
     entry = f"{key}: {value}" if value else f"{key}:"
@@ -196,7 +228,7 @@ def make_text(chance):
     column, lines = 0, [chance.choice(("---", "", "a:", "a:", "a:"))]
     for _ in range(chance.randrange(1, 8)):
         column = max(0, column + chance.choice((0, 0, 0, 0, 2, 2, -2, -4, 1)))
-        lines.append(" " * column + make_line(chance))
+        lines.append(" " * column + make_line(chance, column))
     return "\n".join(lines) + chance.choice(("\n", "\n\n", ""))
 
 

@@ -1,10 +1,10 @@
-"""Block YAML as programs write it, into plain JSON line by line: no node is made on the way.
+"""Block YAML as programs and people write it, into plain JSON line by line: no node is made.
 
 Taken are lines that can mean one thing only: `key: value`, `key:`, `- key: value`, `- value`,
-comments and blank lines, in ASCII, with values that begin and end on their line. Whatever else a
-document holds (flow collections, block scalars, anchors, tags, keys that stand twice, lines whose
-indentation is not that of an open collection), the answer is None, and the reader that knows all
-of YAML is asked.
+comments and blank lines, in ASCII, with values that begin and end on their line; and the lines of
+block scalars (`|`, `>-`). Whatever else a document holds (flow collections, anchors, tags, keys
+that stand twice, lines whose indentation is not that of an open collection), the answer is None,
+and the reader that knows all of YAML is asked.
 """
 
 import re
@@ -24,15 +24,31 @@ _Line: TypeAlias = tuple[int, int, str, Json]
 _MOST_COLUMNS: Final = 150
 # No more than libyaml looks for the colon behind a key.
 _LONGEST_KEY: Final = 250
+_KEY: Final = rf"(?:[A-Za-z_(]|[=^<+](?=\())[A-Za-z0-9_./:()*$-]{{0,{_LONGEST_KEY}}}"
+# What stands before a block scalar in its line.
+_HEAD = re.compile(rf"( *)(- +)?(?:({_KEY}): +)?")
+# A block scalar behind its head: its lines are as deep as the first one, or empty. Others that hold
+# nothing but blanks mean more than one thing.
+_BLOCK = re.compile(
+    r"(?<= )([|>])([-+]?) *+\n(\n*+( +)[!-~][ -~]*+\n(?:\4 *+[!-~][ -~]*+\n|\n)*+)(?! +\n)"
+)
+# Before a block scalar that was put into one line, and in the place of its line feeds: nothing that
+# YAML may hold.
+_BLOCK_MARK: Final = "\x02"
+_LINE_FEED_MARK: Final = "\x03"
+_LINE_FEED: Final = "\n"
+# The end of a line that is folded, and the empty lines behind it.
+_FOLD = re.compile(r"(?<=[^\n])\n(\n*)")
 _LINE = re.compile(
     rf"""
     (?P<indent>[ ]{{0,{_MOST_COLUMNS}}}+)
     (?P<dash>-[ ]{{1,9}}+)?
-    (?:(?P<key>[A-Za-z_][A-Za-z0-9_./:-]{{0,{_LONGEST_KEY}}}):(?:[ ]++|$))?
+    (?:(?P<key>{_KEY}):(?:[ ]++|$))?
     (?:
         "(?P<double>[ !#-\[\]-~]*+)"
-        | '(?P<single>[ -&(-~]*+)'
+        | '(?P<single>(?:[ -&(-~]++|'')*+)'
         | (?P<empty>\{{\}}|\[\])
+        | {_BLOCK_MARK}(?P<block>[ -~{_LINE_FEED_MARK}]*+)
         | (?P<plain>
             (?:[A-Za-z0-9_/.+~$(]|-(?=[!-~]))
             # A colon before a blank ends a key, and a number sign behind one begins a comment.
@@ -49,10 +65,16 @@ _BOTTOM: Final = -2
 # The value of a key that has none, or has it on the lines that follow.
 _OPEN: Final = type(None)
 _EMPTY: Final = {"{}": dict, "[]": list}
+# Of a value that JSON cannot hold.
+_FAULTY: Final = object()
 
 
 def read_block_lines(text: str) -> tuple[JsonObject, int] | None:
     """The only document of a text, and its first line, counted from zero."""
+    if _BLOCK_MARK in text or not text.endswith("\n"):
+        return None
+    if "|" in text or ">" in text:
+        text = _BLOCK.sub(_shorten_block, text)
     lines = text.split("\n")
     if lines[0] == "---":
         lines[0] = ""
@@ -118,32 +140,57 @@ class _Lines(dict[str, _Line | None]):
 _LINES = _Lines()
 
 
+def _shorten_block(found: re.Match[str]) -> str:
+    """A block scalar as one line; left as it is where it is unusual."""
+    style, chomping, content, indent = found.groups()
+    text, begin = found.string, found.start()
+    head = _HEAD.fullmatch(text, text.rfind("\n", 0, begin) + 1, begin)
+    # It has to stand deeper than the mapping or sequence that it belongs to.
+    if head is None or len(indent) <= len(head[1]) + (len(head[2] or "") if head[3] else 0):
+        return found[0]
+    lines = [line[len(indent) :] for line in content.split("\n")]
+    body = "\n".join(lines).rstrip("\n")
+    if style == ">":
+        # Lines that are indented further are not folded.
+        if any(line.startswith(" ") for line in lines):
+            return found[0]
+        body = _FOLD.sub(lambda breaks: breaks[1] or " ", body)
+    if chomping != "-":
+        ends = len(content) - len(content.rstrip("\n"))
+        body += "\n" * (ends if chomping == "+" else 1)
+    return f"{_BLOCK_MARK}{body.replace(_LINE_FEED, _LINE_FEED_MARK)}\n"
+
+
 def _take_apart(line: str) -> _Line | None:
     """None for blank lines and comments."""
     found = _LINE.fullmatch(line)
     if found is None:
         return _UNUSUAL
-    indent, dash, key, double, single, empty, plain = found.groups()
+    indent, dash, key = found.group("indent", "dash", "key")
     if key is None and dash is None:
-        return None if double is single is empty is plain is None else _UNUSUAL
+        return None if found.lastgroup == "indent" else _UNUSUAL
     if key is not None and key[0] in CAREFUL and resolve_plain(key) != key:
+        return _UNUSUAL
+    value = _take_value(found)
+    # A dash with nothing behind it may hold anything.
+    if value is _FAULTY or (value is _OPEN and key is None):
         return _UNUSUAL
     column = len(indent)
     inner = 2 * (column + len(dash)) if dash else 0
-    level = 2 * column + (1 if dash else 0)
+    return 2 * column + (1 if dash else 0), inner, key or "", value
+
+
+def _take_value(found: re.Match[str]) -> Json:
+    plain, double, single, empty, block = found.group("plain", "double", "single", "empty", "block")
     if plain is not None:
-        return _take_plain(level, inner, key or "", plain)
+        try:
+            return read_plain(plain) if plain[0] in MEANINGFUL else plain
+        except ValueError:
+            return _FAULTY
+    if block is not None:
+        return block.replace(_LINE_FEED_MARK, _LINE_FEED)
     if empty is not None:
-        return level, inner, key or "", _EMPTY[empty]
-    text = double if double is not None else single
-    # A dash with nothing behind it may hold anything.
-    if text is None and key is None:
-        return _UNUSUAL
-    return level, inner, key or "", _OPEN if text is None else text
-
-
-def _take_plain(level: int, inner: int, key: str, text: str) -> _Line:
-    try:
-        return level, inner, key, read_plain(text) if text[0] in MEANINGFUL else text
-    except ValueError:
-        return _UNUSUAL
+        return _EMPTY[empty]
+    if single is not None:
+        return single.replace("''", "'")
+    return _OPEN if double is None else double
