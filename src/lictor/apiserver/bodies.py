@@ -111,7 +111,8 @@ def read_yaml(body: bytes) -> Json:
             pass
     # Few send YAML, and reading it takes a while to learn.
     from lictor.lang.yaml.build import Builder
-    from lictor.lang.yaml.nodes import YamlFault, check_aliases, compose
+    from lictor.lang.yaml.nodes import check_aliases, compose
+    from lictor.lang.yaml.plain_json import YamlFault
 
     try:
         root = next(compose(body.decode()), None)

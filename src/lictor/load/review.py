@@ -7,8 +7,7 @@ import msgspec
 import orjson
 
 from lictor.errors import LoadError
-from lictor.lang.yaml.build import check_depth, cut_depth
-from lictor.lang.yaml.nodes import MAX_DEPTH, YamlFault
+from lictor.lang.yaml.plain_json import MAX_DEPTH, YamlFault, check_depth, cut_depth
 from lictor.model.request import Caller, GroupVersionKind, Operation, Request
 from lictor.raw import Json, JsonObject
 

@@ -8,17 +8,20 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, islice
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import orjson
-from yaml.nodes import Node
 
 from lictor.errors import LoadError
 from lictor.lang.yaml.block_lines import read_block_lines
-from lictor.lang.yaml.build import Builder, Duplicate, check_depth, settle_json
-from lictor.lang.yaml.nodes import MAX_DEPTH, YamlFault, check_aliases, compose, find_node
+from lictor.lang.yaml.plain_json import MAX_DEPTH, YamlFault, check_depth, settle_json
 from lictor.raw import Json
+
+if TYPE_CHECKING:
+    from yaml.nodes import Node
+
+    from lictor.lang.yaml.build import Duplicate
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -55,7 +58,7 @@ class Document:
         chunk: _Chunk,
         line: int,
         index: int = 0,
-        duplicates: Sequence[Duplicate] = (),
+        duplicates: "Sequence[Duplicate]" = (),
     ) -> None:
         self.body = body
         # Of the document's first line, counted from one.
@@ -74,6 +77,8 @@ class Document:
         root = self.compose()
         if root is None:
             return self.line, 1
+        from lictor.lang.yaml.nodes import find_node
+
         mark = find_node(root, path).start_mark
         return self._chunk.line + mark.line, mark.column + 1
 
@@ -82,7 +87,7 @@ class Document:
         """Of the stretch of the file that marks of its nodes count from, counted from one."""
         return self._chunk.line
 
-    def compose(self) -> Node | None:
+    def compose(self) -> "Node | None":
         """Its nodes, with their places in the text; None where it is JSON that YAML is not."""
         return _compose_again(self._chunk, self._index)
 
@@ -94,7 +99,9 @@ class Document:
 
 # One document's findings are located one after the other.
 @lru_cache(maxsize=1)
-def _compose_again(chunk: _Chunk, index: int) -> Node | None:
+def _compose_again(chunk: _Chunk, index: int) -> "Node | None":
+    from lictor.lang.yaml.nodes import compose
+
     try:
         return next(islice(compose(chunk.text), index, None), None)
     except YamlFault:
@@ -160,6 +167,15 @@ def _read_chunk(chunk: _Chunk) -> Iterator[Document]:
         body, line = block
         yield Document(body, chunk, chunk.line + line)
         return
+    yield from _read_nodes(chunk)
+
+
+def _read_nodes(chunk: _Chunk) -> Iterator[Document]:
+    """The documents of a stretch, read by libyaml."""
+    # Loaded on first use: it takes a tenth of the time of a small run.
+    from lictor.lang.yaml.build import Builder
+    from lictor.lang.yaml.nodes import check_aliases, compose
+
     may_alias = "*" in chunk.text and "&" in chunk.text
     for index, root in enumerate(compose(chunk.text)):
         if may_alias:

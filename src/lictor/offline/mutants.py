@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from lictor.lang.yaml.build import Builder
-from lictor.lang.yaml.nodes import YamlFault, compose
+from lictor.lang.yaml.nodes import compose
+from lictor.lang.yaml.plain_json import YamlFault
 from lictor.model.finding import FieldPath
 from lictor.offline.expression_mutants import change_expression, change_pattern_text
 from lictor.raw import Json, JsonObject

@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
-from yaml.nodes import Node
 
-from lictor.lang.yaml.nodes import find_node
 from lictor.load.yaml import Document, iter_documents
 from lictor.model.finding import FieldPath, Location
 from lictor.model.result import Result
 from lictor.offline.resources import DocumentText, list_resource_paths
 from lictor.raw import Json
+
+if TYPE_CHECKING:
+    from yaml.nodes import Node
 
 # Where a result points; None where its resource comes from no file.
 LocateResult: TypeAlias = Callable[[Result], Location | None]
@@ -29,7 +30,7 @@ class _Place(msgspec.Struct, frozen=True):
     """A resource within a composed document."""
 
     document: Document
-    root: Node | None
+    root: "Node | None"
     path: FieldPath
     resource: Json
 
@@ -62,6 +63,9 @@ def _list_places(document: DocumentText) -> Iterator[_Place]:
 def _locate(document: DocumentText, place: _Place, result: Result) -> Location:
     if place.root is None:
         return Location(document.path, document.line + place.document.line)
+    # Loads libyaml, which most runs do not need.
+    from lictor.lang.yaml.nodes import find_node
+
     failed = result.failure.path if result.failure is not None else ""
     path = (*place.path, *find_field(place.resource, failed))
     mark = find_node(place.root, path).start_mark

@@ -7,7 +7,8 @@ import msgspec
 import orjson
 
 from lictor.families.registry import PolicyKind, Role, registry
-from lictor.lang.yaml.nodes import YamlFault, compose, find_node
+from lictor.lang.yaml.nodes import compose, find_node
+from lictor.lang.yaml.plain_json import YamlFault
 from lictor.raw import Json, JsonObject
 from lictor.report.yaml_text import render_yaml
 from lictor.web.records import ShownPolicy

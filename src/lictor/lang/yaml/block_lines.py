@@ -10,8 +10,7 @@ and the reader that knows all of YAML is asked.
 import re
 from typing import Final, TypeAlias
 
-from lictor.lang.yaml.build import CAREFUL, read_plain
-from lictor.lang.yaml.scalars import MEANINGFUL, resolve_plain
+from lictor.lang.yaml.scalars import CAREFUL, MEANINGFUL, read_plain, resolve_plain
 from lictor.raw import Json, JsonObject
 
 # The level of what stands in a line; that of the mapping which begins behind its dash, zero where

@@ -1,19 +1,20 @@
 """YAML nodes into plain JSON, by the rules of the library that Kubernetes reads with."""
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
-from math import isfinite
+from collections.abc import Callable
 
 import msgspec
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lictor.lang.go_number import is_number, settle_number
-from lictor.lang.yaml.nodes import MAX_DEPTH, QUOTED, YamlFault, check_aliases, compose, point_at
+from lictor.lang.yaml.nodes import QUOTED, check_aliases, compose, point_at
+from lictor.lang.yaml.plain_json import MAX_DEPTH, YamlFault
 from lictor.lang.yaml.scalars import (
+    CAREFUL,
     MEANINGFUL,
+    read_plain,
     resolve_plain,
     resolve_tagged,
-    settle_integer,
+    settle,
     write_key,
 )
 from lictor.raw import Json, JsonObject
@@ -43,28 +44,12 @@ def _settle_numbers(value: Json) -> Json:
 
 
 _MERGE = "tag:yaml.org,2002:merge"
-# A plain key that begins with one of these may be something else than a string.
-CAREFUL = MEANINGFUL | {"<"}
-
-
-def _settle(value: Json) -> Json:
-    if type(value) is int or type(value) is float:
-        if not isfinite(value):
-            raise ValueError(f"{value} is not a number that JSON can hold")
-        return settle_integer(value)
-    return value
-
-
-@lru_cache(maxsize=4096)
-def read_plain(text: str) -> Json:
-    """The value of a scalar without quotes and tag; ValueError where JSON cannot hold it."""
-    return _settle(resolve_plain(text))
 
 
 def _read_scalar(node: ScalarNode) -> Json:
     if node.tag is None:
         return read_plain(node.value)
-    return _settle(resolve_tagged(node.tag, node.value))
+    return settle(resolve_tagged(node.tag, node.value))
 
 
 class Duplicate(msgspec.Struct, frozen=True):
@@ -148,40 +133,3 @@ def _read_at(node: ScalarNode, read: Callable[[ScalarNode], Json]) -> Json:
 def _read_key(node: ScalarNode) -> str:
     tagless = node.tag is None
     return write_key(resolve_plain(node.value) if tagless else resolve_tagged(node.tag, node.value))
-
-
-def settle_json(value: Json) -> Json:
-    """JSON with its numbers as Kubernetes' YAML reader holds them; `check_depth` comes first."""
-    if isinstance(value, dict):
-        return {key: settle_json(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [settle_json(item) for item in value]
-    return _settle(value)
-
-
-def check_depth(value: Json) -> None:
-    """Raise YamlFault for JSON that is nested too deep to walk."""
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [item for holder in level for item in _contents(holder)]
-        if not level:
-            return
-    raise YamlFault(f"nested deeper than {MAX_DEPTH} levels")
-
-
-def cut_depth(value: Json, levels: int) -> None:
-    """Empty, in place, the holders that are as many levels below this one."""
-    level = [value]
-    for _ in range(levels):
-        level = [item for holder in level for item in _contents(holder)]
-        if not level:
-            return
-    for holder in level:
-        if isinstance(holder, (dict, list)):
-            holder.clear()
-
-
-def _contents(value: Json) -> Iterable[Json]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()

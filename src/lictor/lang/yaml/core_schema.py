@@ -6,7 +6,8 @@ from math import inf, nan
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from lictor.lang.yaml.nodes import MAX_DEPTH, YamlFault, check_aliases, compose, point_at
+from lictor.lang.yaml.nodes import check_aliases, compose, point_at
+from lictor.lang.yaml.plain_json import MAX_DEPTH, YamlFault
 from lictor.raw import Json
 
 _WORDS: dict[str, Json] = {

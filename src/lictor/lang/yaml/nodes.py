@@ -9,24 +9,14 @@ from yaml.error import Mark, MarkedYAMLError, YAMLError
 from yaml.events import CollectionEndEvent, CollectionStartEvent
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-# Deeper than anything that Kubernetes takes, and shallow enough for plain recursion.
-MAX_DEPTH: Final = 200
+from lictor.lang.yaml.plain_json import MAX_DEPTH, YamlFault
+
 # libyaml's composer recurses on the C stack: a document that could nest deeper than this is
 # measured first, without recursion.
 _UNSUSPICIOUS: Final = 1000
 
 # The tag of a scalar in quotes. A plain scalar has none (None): what it means is settled later.
 QUOTED: Final = "quoted"
-
-
-class YamlFault(Exception):  # noqa: N818  (never leaves this room: it becomes a LoadError with a file)
-    """Something wrong at a line and column of one document, counted from zero."""
-
-    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
-        super().__init__(message)
-        self.message = message
-        self.line = line
-        self.column = column
 
 
 class _Composer(CParser):

@@ -34,6 +34,8 @@ _BASES = (16, 2, 8, 10)
 
 # A scalar that begins with anything else is a string.
 MEANINGFUL = frozenset("yYnNtTfFoO~.+-0123456789")
+# The same of a key, which may say that another mapping is laid under this one.
+CAREFUL = MEANINGFUL | {"<"}
 
 _INT64 = 2**63
 
@@ -85,6 +87,21 @@ def resolve_plain(text: str) -> Json:
         if number is not None:
             return number
     return text
+
+
+def settle(value: Json) -> Json:
+    """A value as it leaves the detour over JSON; ValueError where JSON cannot hold it."""
+    if type(value) is int or type(value) is float:
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is not a number that JSON can hold")
+        return settle_integer(value)
+    return value
+
+
+@lru_cache(maxsize=4096)
+def read_plain(text: str) -> Json:
+    """The value of a scalar without quotes and tag; ValueError where JSON cannot hold it."""
+    return settle(resolve_plain(text))
 
 
 def _expect(kinds: tuple[type, ...]) -> Callable[[str], Json]:

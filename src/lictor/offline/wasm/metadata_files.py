@@ -13,7 +13,7 @@ from lictor.files import read_bytes
 from lictor.lang.wasm.module import ModuleMetadata
 from lictor.lang.wasm.records import ExecutionMode
 from lictor.lang.yaml.core_schema import build_core_yaml, compose_core_yaml
-from lictor.lang.yaml.nodes import YamlFault
+from lictor.lang.yaml.plain_json import YamlFault
 from lictor.raw import Json, JsonObject
 
 TOOL_ANNOTATION = "io.kubewarden.kwctl"

@@ -9,7 +9,7 @@ from yaml.nodes import MappingNode, Node
 from lictor.errors import LoadError
 from lictor.families.kubewarden.entries import GroupEntry, MemberEntry, PolicyEntry, ServerEntry
 from lictor.lang.yaml.core_schema import build_core_yaml, compose_core_yaml
-from lictor.lang.yaml.nodes import YamlFault
+from lictor.lang.yaml.plain_json import YamlFault
 from lictor.raw import Json, JsonObject
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,7 @@ from typing import Final, Required, TypedDict, TypeVar
 
 import msgspec
 
-from lictor.lang.yaml.build import check_depth, cut_depth
-from lictor.lang.yaml.nodes import MAX_DEPTH, YamlFault
+from lictor.lang.yaml.plain_json import MAX_DEPTH, YamlFault, check_depth, cut_depth
 from lictor.load.review import find_head
 from lictor.raw import Json, JsonObject
 
