@@ -5,42 +5,52 @@ import os
 import sys
 import time
 from functools import lru_cache
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 import orjson
 
 from lictor.cluster.flags import Flags
-from lictor.cluster.process_log import FactRecord, choose_level, set_level
+from lictor.cluster.process_log import FactHandler, FactRecord, choose_level, set_level
 from lictor.raw import JsonObject
+
+# When, how loud, and the name of the logger.
+LogPlace: TypeAlias = tuple[float, str, str]
 
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 def set_up_logging(flags: Flags) -> None:
     """Log to standard error, in the format and as much as the flags say."""
-    handler = _Lines(sys.stderr)
-    handler.setFormatter(_JsonLines() if flags.logging_format == "json" else _TextLines())
+    handler = _Lines(sys.stderr, _JsonLines() if flags.logging_format == "json" else _TextLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     set_level(choose_level(flags.v))
 
 
-def _read_fields(record: logging.LogRecord) -> JsonObject:
-    if isinstance(record, FactRecord):
-        return record.facts
-    return {name: value for name, value in vars(record).items() if name not in _OWN}
-
-
-class _Lines(logging.Handler):
+class _Lines(FactHandler):
     """Each line in one write: nothing waits in a buffer that a kill would lose."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, lines: "_LineFormatter") -> None:
         super().__init__()
         self._stream = stream
+        self._lines = lines
+        self.setFormatter(lines)
         try:
             self._file: int | None = stream.fileno()
         except (OSError, ValueError):
             self._file = None
+
+    def write_facts(self, name: str, level: int, message: str, facts: JsonObject) -> None:
+        if self._file is None or self.filters:
+            self.handle(FactRecord(name, level, message, facts))
+            return
+        try:
+            place = (time.time(), logging.getLevelName(level), name)
+            line = self._lines.write(place, message, facts)
+            # An admission has a line of its own: text streams would double what it costs.
+            os.write(self._file, f"{line}\n".encode(errors="backslashreplace"))
+        except Exception:  # noqa: BLE001  (as handlers of logging do)
+            self.handleError(FactRecord(name, level, message, facts))
 
     def handle(self, record: logging.LogRecord) -> bool:
         # A line is one write: nobody has to wait for another one's.
@@ -55,10 +65,27 @@ class _Lines(logging.Handler):
             if self._file is None:
                 self._stream.write(line)
             else:
-                # An admission has a line of its own: text streams would double what it costs.
                 os.write(self._file, line.encode(errors="backslashreplace"))
         except Exception:  # noqa: BLE001  (as handlers of logging do)
             self.handleError(record)
+
+
+class _LineFormatter(logging.Formatter):
+    """Records into lines, by the facts that they hold."""
+
+    def write(self, place: LogPlace, message: str, facts: JsonObject, error: str = "") -> str:
+        """A line, and what went wrong."""
+        raise NotImplementedError
+
+    def format(self, record: logging.LogRecord) -> str:
+        place = (record.created, record.levelname, record.name)
+        facts = record.facts if isinstance(record, FactRecord) else _read_fields(record)
+        error = self.formatException(record.exc_info) if record.exc_info else ""
+        return self.write(place, record.getMessage(), facts, error)
+
+
+def _read_fields(record: logging.LogRecord) -> JsonObject:
+    return {name: value for name, value in vars(record).items() if name not in _OWN}
 
 
 @lru_cache(maxsize=2)
@@ -66,34 +93,35 @@ def _format_second(second: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
-def _format_time(record: logging.LogRecord) -> str:
-    second = int(record.created)
-    return f"{_format_second(second)}.{int((record.created - second) * 1000):03}Z"
+def _format_time(at: float) -> str:
+    second = int(at)
+    return f"{_format_second(second)}.{int((at - second) * 1000):03}Z"
 
 
-class _TextLines(logging.Formatter):
+class _TextLines(_LineFormatter):
     """`2024-01-31T12:00:00.000Z INFO control.run message name=value`"""
 
-    def format(self, record: logging.LogRecord) -> str:
-        place = record.name.removeprefix("lictor.")
-        facts = _write_facts(_read_fields(record))
-        line = f"{_format_time(record)} {record.levelname} {place} {record.getMessage()}{facts}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+    def write(self, place: LogPlace, message: str, facts: JsonObject, error: str = "") -> str:
+        at, level, name = place
+        where = name.removeprefix("lictor.")
+        line = f"{_format_time(at)} {level} {where} {message}{_write_facts(facts)}"
+        return f"{line}\n{error}" if error else line
 
 
-class _JsonLines(logging.Formatter):
+class _JsonLines(_LineFormatter):
     """One JSON object a line."""
 
-    def format(self, record: logging.LogRecord) -> str:
+    def write(self, place: LogPlace, message: str, facts: JsonObject, error: str = "") -> str:
+        at, level, name = place
         line: JsonObject = {
-            "ts": _format_time(record),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "msg": record.getMessage(),
-            **_read_fields(record),
+            "ts": _format_time(at),
+            "level": level.lower(),
+            "logger": name,
+            "msg": message,
+            **facts,
         }
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
+        if error:
+            line["error"] = error
         return orjson.dumps(line, default=str).decode()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from lictor.cluster.metrics import HTTP_SECONDS, NOT_EVALUATED, REVIEW_SECONDS
-from lictor.cluster.process_log import FactRecord
+from lictor.cluster.process_log import log_facts
 from lictor.errors import LoadError, TooLargeError
 from lictor.http.limits import find_time_limit
 from lictor.http.messages import JSON, HttpRequest, HttpResponse
@@ -261,8 +261,6 @@ class App:
             _WEBHOOKS[mutating],
         )
         self._counters.histogram(REVIEW_SECONDS, labels).add(seconds)
-        if not log.isEnabledFor(logging.INFO):
-            return
         facts = {
             "uid": review.uid,
             "kind": kind,
@@ -272,7 +270,7 @@ class App:
             "allowed": answer.allowed,
             "ms": round(seconds * 1000, 3),
         }
-        log.handle(FactRecord(log.name, logging.INFO, "admission judged", facts))
+        log_facts(log, logging.INFO, "admission judged", facts)
 
 
 def _refuse_answer(review: Review, why: str) -> tuple[AdmissionAnswer, bytes]:

@@ -1,5 +1,6 @@
 """Flags of the controllers, written as people write them for Kyverno."""
 
+import json
 import logging
 
 import click
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 from lictor.cli.controller_flags import WORDS, ControllerCommand, with_flags
 from lictor.cli.logs import set_up_logging
 from lictor.cluster.flags import IGNORED, Flags
-from lictor.cluster.process_log import FactRecord
+from lictor.cluster.process_log import FactRecord, log_facts
 
 
 def parse(*words, env=None):
@@ -166,6 +167,14 @@ def test_log_lines(root_logger, capsys, flags, line):
     assert "shown" in capsys.readouterr().err
 
 
+def _log_extra(log, level, message, facts):
+    log.log(level, message, extra=facts)
+
+
+def _log_record(log, level, message, facts):
+    log.handle(FactRecord(log.name, level, message, facts))
+
+
 @pytest.mark.parametrize(
     ("facts", "line"),
     [
@@ -177,12 +186,31 @@ def test_log_lines(root_logger, capsys, flags, line):
         ({"a": "x\nINFO forged"}, "it happened a='x\\nINFO forged'"),
     ],
 )
-@pytest.mark.parametrize("is_made", [True, False], ids=["record", "extra"])
-def test_facts_of_log_lines(root_logger, capsys, facts, line, is_made):
+@pytest.mark.parametrize("way", [_log_extra, _log_record, log_facts])
+def test_facts_of_log_lines(root_logger, capfd, facts, line, way):
+    set_up_logging(Flags())
+    way(logging.getLogger("lictor.serve.x"), logging.INFO, "it happened", facts)
+    assert capfd.readouterr().err.endswith(f" INFO serve.x {line}\n")
+
+
+@pytest.mark.parametrize("way", [_log_extra, _log_record, log_facts])
+def test_facts_of_json_lines(root_logger, capfd, way):
+    set_up_logging(Flags(logging_format="json"))
+    facts = {"uid": "u-1", "ms": 0.25, "odd": "a b"}
+    way(logging.getLogger("lictor.serve.x"), logging.WARNING, "it happened", facts)
+    said = json.loads(capfd.readouterr().err)
+    assert said.pop("ts").endswith("Z")
+    assert said == {"level": "warning", "logger": "lictor.serve.x", "msg": "it happened", **facts}
+
+
+def test_facts_are_told_to_every_handler_and_only_from_their_level_on(root_logger, capfd, caplog):
     set_up_logging(Flags())
     log = logging.getLogger("lictor.serve.x")
-    if is_made:
-        log.handle(FactRecord(log.name, logging.INFO, "it happened", facts))
-    else:
-        log.info("it happened", extra=facts)
-    assert capsys.readouterr().err.endswith(f" INFO serve.x {line}\n")
+    log_facts(log, logging.DEBUG, "not shown", {})
+    assert capfd.readouterr().err == ""
+    # Its formatter wants to know from which line of code a record came.
+    root_logger.addHandler(caplog.handler)
+    log_facts(log, logging.INFO, "it happened", {"uid": "u-1"})
+    assert capfd.readouterr().err.endswith("it happened uid=u-1\n")
+    [record] = caplog.records
+    assert (record.getMessage(), record.uid) == ("it happened", "u-1")
