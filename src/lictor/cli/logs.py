@@ -10,8 +10,8 @@ from typing import TextIO, TypeAlias
 import orjson
 
 from lictor.cluster.flags import Flags
-from lictor.cluster.process_log import FactHandler, FactRecord, choose_level, set_level
-from lictor.raw import JsonObject
+from lictor.cluster.process_log import FactHandler, FactLine, FactRecord, choose_level, set_level
+from lictor.raw import Json, JsonObject
 
 # When, how loud, and the name of the logger.
 LogPlace: TypeAlias = tuple[float, str, str]
@@ -40,17 +40,17 @@ class _Lines(FactHandler):
         except (OSError, ValueError):
             self._file = None
 
-    def write_facts(self, name: str, level: int, message: str, facts: JsonObject) -> None:
+    def write_facts(self, name: str, level: int, line: FactLine, values: tuple[Json, ...]) -> None:
         if self._file is None or self.filters:
-            self.handle(FactRecord(name, level, message, facts))
+            self.handle(FactRecord(name, level, line.message, line.list_facts(values)))
             return
         try:
             place = (time.time(), logging.getLevelName(level), name)
-            line = self._lines.write(place, message, facts)
+            text = self._lines.write_known(place, line, values)
             # An admission has a line of its own: text streams would double what it costs.
-            os.write(self._file, f"{line}\n".encode(errors="backslashreplace"))
+            os.write(self._file, text.encode(errors="backslashreplace"))
         except Exception:  # noqa: BLE001  (as handlers of logging do)
-            self.handleError(FactRecord(name, level, message, facts))
+            self.handleError(FactRecord(name, level, line.message, line.list_facts(values)))
 
     def handle(self, record: logging.LogRecord) -> bool:
         # A line is one write: nobody has to wait for another one's.
@@ -76,6 +76,10 @@ class _LineFormatter(logging.Formatter):
     def write(self, place: LogPlace, message: str, facts: JsonObject, error: str = "") -> str:
         """A line, and what went wrong."""
         raise NotImplementedError
+
+    def write_known(self, place: LogPlace, line: FactLine, values: tuple[Json, ...]) -> str:
+        """The same with the end of the line, for facts whose names are known beforehand."""
+        return f"{self.write(place, line.message, line.list_facts(values))}\n"
 
     def format(self, record: logging.LogRecord) -> str:
         place = (record.created, record.levelname, record.name)
@@ -107,6 +111,17 @@ class _TextLines(_LineFormatter):
         line = f"{_format_time(at)} {level} {where} {message}{_write_facts(facts)}"
         return f"{line}\n{error}" if error else line
 
+    def write_known(self, place: LogPlace, line: FactLine, values: tuple[Json, ...]) -> str:
+        said = line.text % values
+        if said.count(" ") != line.spaces or not _is_plain(said):
+            return super().write_known(place, line, values)
+        at, level, name = place
+        second = int(at)
+        part = int((at - second) * 1000)
+        return (
+            f"{_format_second(second)}.{part:03}Z {level} {name.removeprefix('lictor.')} {said}\n"
+        )
+
 
 class _JsonLines(_LineFormatter):
     """One JSON object a line."""
@@ -125,23 +140,16 @@ class _JsonLines(_LineFormatter):
         return orjson.dumps(line, default=str).decode()
 
 
-@lru_cache(maxsize=256)
-def _prepare_names(names: tuple[str, ...]) -> str:
-    """A line of these facts, without their values: the same few are written again and again."""
-    return "".join([f" {name.replace('%', '%%')}=%s" for name in names])
-
-
 def _write_facts(facts: JsonObject) -> str:
-    written = _prepare_names(tuple(facts)) % tuple(facts.values())
-    # Nearly never needs any of them quotes: then there is one space before each, and nothing odd.
-    if (
-        written.count(" ") == len(facts)
-        and "= " not in written
-        and not written.endswith("=")
-        and written.isprintable()
-    ):
+    written = "".join([f" {name}={value}" for name, value in facts.items()])
+    if written.count(" ") == len(facts) and _is_plain(written):
         return written
     return "".join([f" {name}={_quote(value)}" for name, value in facts.items()])
+
+
+def _is_plain(facts: str) -> bool:
+    """Do facts need no quotes? They nearly never do: then one space is before each of them."""
+    return "= " not in facts and not facts.endswith("=") and facts.isprintable()
 
 
 def _quote(value: object) -> str:

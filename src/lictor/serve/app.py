@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from lictor.cluster.metrics import HTTP_SECONDS, NOT_EVALUATED, REVIEW_SECONDS
-from lictor.cluster.process_log import log_facts
+from lictor.cluster.process_log import FactLine, log_facts
 from lictor.errors import LoadError, TooLargeError
 from lictor.http.limits import find_time_limit
 from lictor.http.messages import JSON, HttpRequest, HttpResponse
@@ -22,6 +22,9 @@ from lictor.serve.webhook_routes import InternalWebhook, WebhookRoute, read_path
 
 log = logging.getLogger(__name__)
 
+_JUDGED = FactLine(
+    "admission judged", "uid", "kind", "namespace", "object", "operation", "allowed", "ms"
+)
 _WEBHOOKS = {True: "MutatingWebhookConfiguration", False: "ValidatingWebhookConfiguration"}
 # Bytes of a review from which on its evaluation may take much longer than usual.
 _LARGE = 64 * 1024
@@ -261,16 +264,11 @@ class App:
             _WEBHOOKS[mutating],
         )
         self._counters.histogram(REVIEW_SECONDS, labels).add(seconds)
-        facts = {
-            "uid": review.uid,
-            "kind": kind,
-            "namespace": namespace,
-            "object": asked.get("name") or "",
-            "operation": request.operation,
-            "allowed": answer.allowed,
-            "ms": round(seconds * 1000, 3),
-        }
-        log_facts(log, logging.INFO, "admission judged", facts)
+        if log.isEnabledFor(logging.INFO):
+            name, operation = asked.get("name") or "", request.operation
+            took = round(seconds * 1000, 3)
+            facts = (review.uid, kind, namespace, name, operation, answer.allowed, took)
+            log_facts(log, logging.INFO, _JUDGED, *facts)
 
 
 def _refuse_answer(review: Review, why: str) -> tuple[AdmissionAnswer, bytes]:

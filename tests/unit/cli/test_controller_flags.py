@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from lictor.cli.controller_flags import WORDS, ControllerCommand, with_flags
 from lictor.cli.logs import set_up_logging
 from lictor.cluster.flags import IGNORED, Flags
-from lictor.cluster.process_log import FactRecord, log_facts
+from lictor.cluster.process_log import FactLine, FactRecord, log_facts
 
 
 def parse(*words, env=None):
@@ -175,6 +175,10 @@ def _log_record(log, level, message, facts):
     log.handle(FactRecord(log.name, level, message, facts))
 
 
+def _log_line(log, level, message, facts):
+    log_facts(log, level, FactLine(message, *facts), *facts.values())
+
+
 @pytest.mark.parametrize(
     ("facts", "line"),
     [
@@ -186,14 +190,14 @@ def _log_record(log, level, message, facts):
         ({"a": "x\nINFO forged"}, "it happened a='x\\nINFO forged'"),
     ],
 )
-@pytest.mark.parametrize("way", [_log_extra, _log_record, log_facts])
+@pytest.mark.parametrize("way", [_log_extra, _log_record, _log_line])
 def test_facts_of_log_lines(root_logger, capfd, facts, line, way):
     set_up_logging(Flags())
     way(logging.getLogger("lictor.serve.x"), logging.INFO, "it happened", facts)
     assert capfd.readouterr().err.endswith(f" INFO serve.x {line}\n")
 
 
-@pytest.mark.parametrize("way", [_log_extra, _log_record, log_facts])
+@pytest.mark.parametrize("way", [_log_extra, _log_record, _log_line])
 def test_facts_of_json_lines(root_logger, capfd, way):
     set_up_logging(Flags(logging_format="json"))
     facts = {"uid": "u-1", "ms": 0.25, "odd": "a b"}
@@ -203,14 +207,12 @@ def test_facts_of_json_lines(root_logger, capfd, way):
     assert said == {"level": "warning", "logger": "lictor.serve.x", "msg": "it happened", **facts}
 
 
-def test_facts_are_told_to_every_handler_and_only_from_their_level_on(root_logger, capfd, caplog):
+def test_facts_are_told_to_every_handler(root_logger, capfd, caplog):
     set_up_logging(Flags())
     log = logging.getLogger("lictor.serve.x")
-    log_facts(log, logging.DEBUG, "not shown", {})
-    assert capfd.readouterr().err == ""
     # Its formatter wants to know from which line of code a record came.
     root_logger.addHandler(caplog.handler)
-    log_facts(log, logging.INFO, "it happened", {"uid": "u-1"})
+    _log_line(log, logging.INFO, "it happened", {"uid": "u-1"})
     assert capfd.readouterr().err.endswith("it happened uid=u-1\n")
     [record] = caplog.records
     assert (record.getMessage(), record.uid) == ("it happened", "u-1")
