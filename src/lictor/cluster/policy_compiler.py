@@ -7,6 +7,7 @@ import os
 import struct
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -119,6 +120,8 @@ log = logging.getLogger(__name__)
 _TURNS = CompileTurns()
 _MISTAKE = "this should not have happened ({})"
 _BATCH = 16
+# Where others wait for what has changed, and each may take seconds to try.
+_SMALL_BATCH = 4
 # For another process that compiles a policy over which one has died already.
 _TURN_SECONDS = 10.0
 _LOOK_SECONDS = 0.1
@@ -175,17 +178,21 @@ class PolicyCompiler:
         first = min((made.retry_at for made in self.made.values()), default=float("inf"))
         return None if first == float("inf") else max(first - time.monotonic(), 0.0)
 
-    async def prepare(self, tasks: Sequence[CompileTask]) -> None:
+    async def prepare(self, tasks: Sequence[CompileTask], until: float = float("inf")) -> bool:
         """Make the programs of policies. What was made before stays until there is something.
 
-        Those over which a process has died come last.
+        False where the time (by the clock that never goes back) was over before all were made.
         """
-        ordered = sorted(tasks, key=lambda task: LEDGER.has_deaths(task.identity))
-        for start in range(0, len(ordered), _BATCH):
-            batch = ordered[start : start + _BATCH]
+        ordered = _order_fairly(tasks)
+        size = _BATCH if until == float("inf") else _SMALL_BATCH
+        for start in range(0, len(ordered), size):
+            if start and time.monotonic() > until:
+                return False
+            batch = ordered[start : start + size]
             results = await self._trials.try_policies([task.job for task in batch])
             for task, result in zip(batch, results, strict=True):
                 self.made[task.uid] = await self._prepare_one(task, result)
+        return True
 
     def keep(self, uids: set[str]) -> None:
         """Forget all others."""
@@ -239,6 +246,19 @@ class PolicyCompiler:
         for uid, made in self.made.items():
             if made.is_waiting:
                 self.made[uid] = replace(made, retry_at=0.0)
+
+
+def _order_fairly(tasks: Sequence[CompileTask]) -> list[CompileTask]:
+    """One of each namespace, then another: who has many waits for others. Those over which a
+    process has died come last.
+    """
+    seen: Counter[str] = Counter()
+    ranked: list[tuple[bool, int, CompileTask]] = []
+    for task in tasks:
+        namespace = str((task.job.policy.get("metadata") or {}).get("namespace") or "")
+        ranked.append((LEDGER.has_deaths(task.identity), seen[namespace], task))
+        seen[namespace] += 1
+    return [task for *_, task in sorted(ranked, key=lambda each: each[:2])]
 
 
 def _note_later(program: Program, identity: str) -> Program:

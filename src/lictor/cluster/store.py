@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
@@ -61,6 +61,8 @@ _QUIET = 0.05
 # While changes keep coming, no more of the thread than this goes into looking through all policies.
 _SHARE = 0.05
 _LONGEST_QUIET = 1.0
+# Seconds after which what was prepared is told, though more has changed.
+_LONGEST_ROUND = 3.0
 
 
 class _Fault(msgspec.Struct, frozen=True):
@@ -233,17 +235,34 @@ class PolicyStore:
             for policy, mark in marked
             if not compiler.is_current(policy.uid, mark)
         ]
-        await compiler.prepare(tasks)
+        is_first = not self._is_prepared.is_set()
+        until = float("inf") if is_first else time.monotonic() + _LONGEST_ROUND
+        if not await compiler.prepare(tasks, until):
+            # What is there now is told first: somebody's many policies must not hold up others'.
+            self._wake.set()
         live = {policy.uid for policy in found}
-        if tasks or _list_served(found) != _list_served(self._listed):
+        ready = tuple(self._choose_ready(compiler, marked))
+        if tasks or _list_served(ready) != _list_served(self._listed):
             self.revision += 1
         compiler.keep(live)
         self._look_after_modules(compiler, live)
-        self._list(found)
+        self._list(ready)
         self._is_prepared.set()
         pause = compiler.find_pause()
         if pause is not None:
             asyncio.get_running_loop().call_later(pause, self._wake.set)
+
+    def _choose_ready(
+        self, compiler: PolicyCompiler, marked: Iterable[tuple[StoredPolicy, str]]
+    ) -> Iterator[StoredPolicy]:
+        """The policies as they were compiled; one that has yet to be is as it was before."""
+        for policy, mark in marked:
+            made = compiler.made.get(policy.uid)
+            known = self._read.get((policy.resource, policy.uid))
+            if made is not None and made.mark == mark:
+                yield policy
+            elif known is not None:
+                yield known
 
     def _look_after_modules(self, compiler: PolicyCompiler, live: set[str]) -> None:
         if self._modules is None:

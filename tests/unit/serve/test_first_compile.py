@@ -216,6 +216,23 @@ def test_a_mistake_of_ours_over_one_policy_costs_no_other_its_verdict() -> None:
     assert "TypeError" in results[0].message
 
 
+def test_who_changes_many_policies_holds_up_no_other_change() -> None:
+    def make_task(namespace: str, number: int) -> CompileTask:
+        policy = {"metadata": {"namespace": namespace}}
+        uid = f"{namespace}-{number}"
+        return CompileTask(uid, "1", Job(policy), compile=lambda: (), fail=lambda _: ())
+
+    tasks = [make_task("red", number) for number in range(50)]
+    tasks += [make_task("blue", 0), make_task("", 0)]
+    compiler = PolicyCompiler(NoTrials())
+    is_complete = asyncio.run(compiler.prepare(tasks, until=time.monotonic() - 1))
+    assert not is_complete
+    assert {"red-0", "blue-0", "-0"} <= set(compiler.made)
+    assert len(compiler.made) < 10
+    assert asyncio.run(compiler.prepare(tasks, until=time.monotonic() + PATIENCE))
+    assert len(compiler.made) == len(tasks)
+
+
 def test_whoever_has_taken_least_compiles_next() -> None:
     turns, order = CompileTurns(), list[str]()
     has_begun, may_end = threading.Event(), threading.Event()
