@@ -77,11 +77,22 @@ def test_two_members_share_evenly_and_completely():
         await asyncio.sleep(0.1)
         uids = [make_uid(number) for number in range(4000)]
         mine = sum(first.owns(uid) for uid in uids)
-        assert 0.4 < mine / len(uids) < 0.6
+        assert 0.45 < mine / len(uids) < 0.55
         assert all(first.owns(uid) != second.owns(uid) for uid in uids)
         await leave(tasks)
 
     asyncio.run(run())
+
+
+def test_whichever_two_replicas_there_are_neither_has_much_more():
+    """The arcs of the ring that belong to each, for pairs of Pods with the names that Pods have."""
+    for number in range(40):
+        names = tuple(f"lictor-reports-controller-{number}-{letter}" for letter in "ab")
+        ring, before, share = module._build_ring(names), 0, 0
+        for point, member in ring:
+            share += point - before if member == names[0] else 0
+            before = point
+        assert 0.45 < share / 2**64 < 0.55
 
 
 async def leave(tasks):
