@@ -18,8 +18,7 @@ from lictor.families.admission_policy import VALIDATING_KIND
 from lictor.families.kyverno_cel.autogen import list_floors
 from lictor.families.kyverno_cel.records import MutatingPolicy, ValidatingPolicy
 from lictor.lang.cel.environment import kubernetes_environment
-from lictor.model.cel_policy import CelException, Evaluation, PodControllers
-from lictor.model.constraints import MatchResources
+from lictor.model.cel_policy import CelException
 from lictor.model.matching import MatchCondition
 from lictor.raw import Json, JsonObject
 
@@ -40,23 +39,14 @@ def build_validating(
     kind = VALIDATING_KIND
     if not spec.autogen.validating_admission_policy.enabled:
         raise _skip(kind, "not enabled.")
-    _check_common(policy, kind, spec.match_constraints, spec.autogen.pod_controllers)
-    _check_evaluation(kind, spec.evaluation)
+    _check_common(policy, kind)
     concerned = _list_concerned(exceptions, owner)
     conditions = [*_keep(spec.match_conditions), *_negate(concerned)]
     made: JsonObject = write(spec)
-    native: JsonObject = {
-        "failurePolicy": owner.failure_policy,
-        "matchConstraints": made["matchConstraints"],
-        "validations": made.get("validations", []),
-        **_pick(made, "auditAnnotations"),
-    }
-    variables = [*made.get("variables", ()), *_declare_allowances(made, concerned)]
-    if variables:
-        native["variables"] = variables
-    if conditions:
-        native["matchConditions"] = name_conditions(conditions)
-    native = _replace_allowances(native)
+    body = {"validations": made.get("validations", [])}
+    if made.get("auditAnnotations"):
+        body["auditAnnotations"] = made["auditAnnotations"]
+    native = _write_native(made, owner, body, concerned, conditions)
     _check_language(kind, native, has_patches=False)
     actions = list(spec.validation_actions) or ["Deny"]
     return make_pair("vpol", "Validating", owner, native, {"validationActions": actions}, "v1")
@@ -70,28 +60,42 @@ def build_mutating(
     kind = "MutatingAdmissionPolicy"
     if not spec.autogen.mutating_admission_policy.enabled:
         raise _skip(kind, "not enabled.")
-    _check_common(policy, kind, spec.match_constraints, spec.autogen.pod_controllers)
-    _check_evaluation(kind, spec.evaluation)
+    _check_common(policy, kind)
     targets = spec.target_match_constraints
     if targets is not None and (targets.resource_rules or targets.expression):
         raise _skip(kind, "targets that exist already are not applicable.")
     concerned = _list_concerned(exceptions, owner)
     conditions = [*_negate(concerned), *_keep(spec.match_conditions)]
     made: JsonObject = write(spec)
-    native: JsonObject = {
-        "failurePolicy": owner.failure_policy,
-        "matchConstraints": made["matchConstraints"],
+    body = {
         "mutations": made.get("mutations", []),
         "reinvocationPolicy": spec.reinvocation_policy,
     }
-    variables = [*made.get("variables", ()), *_declare_allowances(made, concerned)]
+    native = _write_native(made, owner, body, concerned, conditions)
+    _check_language(kind, native, has_patches=True)
+    return make_pair("mpol", "Mutating", owner, native, {}, version)
+
+
+def _write_native(
+    made: JsonObject,
+    owner: PolicyOwner,
+    body: JsonObject,
+    exceptions: Sequence[CelException],
+    conditions: Sequence[tuple[str, str]],
+) -> JsonObject:
+    """The spec: what both kinds have in common, around what each checks or changes."""
+    native: JsonObject = {
+        "failurePolicy": owner.failure_policy,
+        "matchConstraints": made["matchConstraints"],
+        **body,
+    }
+    variables = [*made.get("variables", ()), *_declare_allowances(made, exceptions)]
     if variables:
         native["variables"] = variables
     if conditions:
         native["matchConditions"] = name_conditions(conditions)
-    native = _replace_allowances(native)
-    _check_language(kind, native, has_patches=True)
-    return make_pair("mpol", "Mutating", owner, native, {}, version)
+    replaced: JsonObject = _replace_allowances(native)
+    return replaced
 
 
 def build_native_validating(
@@ -117,21 +121,14 @@ def _skip(kind: str, reason: str) -> CompileError:
     return CompileError(f"skip generating {kind}: {reason}")
 
 
-def _check_common(
-    policy: ValidatingPolicy | MutatingPolicy,
-    kind: str,
-    constraints: MatchResources | None,
-    controllers: PodControllers | None,
-) -> None:
+def _check_common(policy: ValidatingPolicy | MutatingPolicy, kind: str) -> None:
+    constraints, evaluation = policy.spec.match_constraints, policy.spec.evaluation
     if policy.kind.startswith("Namespaced"):
         raise _skip(kind, "namespaced policies are not applicable.")
     if constraints is None:
         raise _skip(kind, "no matchConstraints found.")
-    if any(True for _ in list_floors(constraints, controllers)):
+    if any(True for _ in list_floors(constraints, policy.spec.autogen.pod_controllers)):
         raise _skip(kind, "pod controllers autogen is enabled.")
-
-
-def _check_evaluation(kind: str, evaluation: Evaluation) -> None:
     if evaluation.mode != "Kubernetes":
         raise _skip(kind, f"evaluation mode {evaluation.mode} is not applicable.")
     if not evaluation.admission.enabled:
@@ -191,10 +188,6 @@ def _replace_allowances(value: Json) -> Json:
     if isinstance(value, dict):
         return {key: _replace_allowances(item) for key, item in value.items()}
     return [_replace_allowances(item) for item in value] if isinstance(value, list) else value
-
-
-def _pick(made: JsonObject, *names: str) -> JsonObject:
-    return {name: made[name] for name in names if made.get(name)}
 
 
 def _check_language(kind: str, native: JsonObject, *, has_patches: bool) -> None:

@@ -183,15 +183,11 @@ def _list_fields(receiver: str, context: ExpressionContext) -> Iterator[WordHelp
     notes = load_words().jmespath
     told = set()
     for form in _infer_forms(receiver, context):
-        for name, inner in _fields_of(form):
+        for name, inner in list(form.map.fields.items()) if form.map else []:
             if name not in told:
                 told.add(name)
                 detail, note = notes.get(f"{receiver}.{name}", (name_form(inner), ""))
                 yield WordHelp(name, detail, note)
-
-
-def _fields_of(form: Form) -> list[tuple[str, Form]]:
-    return list(form.map.fields.items()) if form.map else []
 
 
 def _infer_forms(receiver: str, context: ExpressionContext) -> Iterator[Form]:

@@ -9,7 +9,7 @@ import msgspec
 from lictor.editor.outline import Cursor
 from lictor.editor.workspace_files import WorkspaceFiles, read_objects
 from lictor.families.registry import registry
-from lictor.lang.wildcard import compile_wildcard
+from lictor.lang.wildcard import compile_wildcard, has_wildcard
 from lictor.lint.field import Field
 from lictor.load.yaml import Document
 from lictor.model.finding import FieldPath
@@ -114,7 +114,7 @@ def _search(place: NamedPlace, kind: str) -> Iterator[Definition]:
     policy = _read_policy(place.cursor).rpartition("/")[2] if kind == _RULE else ""
     for path in place.files.list_paths(place.root):
         content = place.files.read(path)
-        if name.encode() not in content and not _has_wildcard(name):
+        if name.encode() not in content and not has_wildcard(name):
             continue
         for document in read_objects(content, path):
             found = _find_rule(document.body, policy, name) if kind == _RULE else None
@@ -127,10 +127,6 @@ def _search(place: NamedPlace, kind: str) -> Iterator[Definition]:
 def _locate(document: Document, path: FieldPath) -> Definition:
     line, column = document.position(path)
     return Definition(document.source, line - 1, column - 1)
-
-
-def _has_wildcard(name: str) -> bool:
-    return "*" in name or "?" in name
 
 
 def _read_policy(cursor: Cursor) -> str:

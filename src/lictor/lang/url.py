@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import quote, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from lictor.errors import ApiError
 
@@ -136,25 +137,23 @@ class GoUrl(msgspec.Struct, frozen=True):
 def parse_url(text: str) -> GoUrl:
     """Read an absolute URL; ValueError where Kubernetes would refuse it."""
     _parse(text, is_request=True)
-    whole, _, fragment = text.partition("#")
-    url = _parse(whole, is_request=False)
-    if _ESCAPE.search(fragment):
-        raise _fault(text, _bad_escape(fragment))
-    return GoUrl(
-        url.scheme, url.opaque, url.user, url.host, url.path, url.query,
-        _escape(fragment, _FRAGMENT_BARE),
-    )  # fmt: skip
+    url, fragment = _parse_parts(text)
+    return replace(url, fragment=_escape(fragment, _FRAGMENT_BARE))
 
 
 def parse_reference(text: str) -> GoUrl:
     """Read a URL that may be relative, with its fragment unescaped; ValueError where it is none."""
+    url, fragment = _parse_parts(text)
+    return replace(url, fragment=_unescape(fragment))
+
+
+def _parse_parts(text: str) -> tuple[GoUrl, str]:
+    """The URL without its fragment, and that, escaped as it is written."""
     whole, _, fragment = text.partition("#")
     url = _parse(whole, is_request=False)
     if _ESCAPE.search(fragment):
         raise _fault(text, _bad_escape(fragment))
-    return GoUrl(
-        url.scheme, url.opaque, url.user, url.host, url.path, url.query, _unescape(fragment)
-    )
+    return url, fragment
 
 
 def _parse(text: str, *, is_request: bool) -> GoUrl:

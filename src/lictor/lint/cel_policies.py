@@ -136,12 +136,17 @@ def _check_content(spec: Field, kind: PolicyKind) -> Iterator[Finding]:
         if wanted is not None and not mutation[wanted]:
             message = f"a mutation of type {mutation['patchType'].text} needs {wanted}"
             yield flag("bad-mutate", mutation.path, message)
-    schedule = spec["schedule"]
-    if schedule.text:
-        try:
-            compile_schedule(schedule.text)
-        except CompileError as error:
-            yield flag("bad-schedule", schedule.path, error.message)
+    yield from check_schedule(spec["schedule"])
+
+
+def check_schedule(schedule: Field) -> Iterator[Finding]:
+    """A schedule in cron's format, where one is given."""
+    if not schedule.text:
+        return
+    try:
+        compile_schedule(schedule.text)
+    except CompileError as error:
+        yield flag("bad-schedule", schedule.path, error.message)
 
 
 def _check_names(spec: Field) -> Iterator[Finding]:

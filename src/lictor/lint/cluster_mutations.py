@@ -14,9 +14,8 @@ from lictor.lang.pattern import compile_pattern
 from lictor.lang.pattern.anchor import Modifier, parse_anchor
 from lictor.lint.catalog import flag
 from lictor.lint.cluster_requests import covers_operation, mentions
-from lictor.lint.field import Field
+from lictor.lint.field import Field, list_loops
 from lictor.lint.match import list_filters
-from lictor.lint.schema_rules import list_loops
 from lictor.model.finding import Finding
 
 # The keys from the top of an object to a field; `*` for the items of a list.
@@ -77,7 +76,7 @@ def list_kinds(rule: Field) -> tuple[str, ...]:
 def list_patches(rule: Field) -> Iterator[tuple[Field, Field]]:
     """Each body of patches of a rule, with its own preconditions."""
     mutate = rule["mutate"]
-    for body in (mutate, *list_loops(mutate["foreach"])):
+    for body in (mutate, *list_loops(mutate)):
         yield body, body["preconditions"]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from lictor.lang.condition import OPERATORS
 from lictor.lang.pattern.scalar import read_duration, read_quantity
 from lictor.lint.catalog import flag
-from lictor.lint.field import Field
+from lictor.lint.field import Field, list_loops
 from lictor.lint.schema_values import is_no_amount, refuse_amount
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding
@@ -36,18 +36,13 @@ def list_rule_conditions(rule: Field) -> Iterator[Field]:
     yield rule["preconditions"]
     yield rule["validate"]["deny"]["conditions"]
     for body in ("validate", "mutate", "generate"):
-        yield from _list_loop_conditions(rule[body]["foreach"])
+        for loop in list_loops(rule[body]):
+            yield loop["preconditions"]
+            yield loop["deny"]["conditions"]
     for target in rule["mutate"]["targets"].each():
         yield target["preconditions"]
     for verification in rule["verifyImages"].each():
         yield verification["validate"]["deny"]["conditions"]
-
-
-def _list_loop_conditions(loops: Field) -> Iterator[Field]:
-    for loop in loops.each():
-        yield loop["preconditions"]
-        yield loop["deny"]["conditions"]
-        yield from _list_loop_conditions(loop["foreach"])
 
 
 def check_conditions(conditions: Field) -> Iterator[Finding]:

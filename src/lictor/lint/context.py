@@ -7,7 +7,7 @@ from lictor.errors import LictorError
 from lictor.lang.duration import parse_duration
 from lictor.lint.catalog import flag
 from lictor.lint.expressions import ANY_VARIABLE, check_query
-from lictor.lint.field import Field
+from lictor.lint.field import Field, list_loops
 from lictor.model.finding import Finding
 from lictor.raw import Json
 
@@ -90,7 +90,8 @@ def check_rule_context(rule: Field) -> Iterator[Finding]:
     """All context entries of a rule."""
     yield from check_context(rule["context"], rule)
     for body in ("validate", "mutate", "generate"):
-        yield from _check_loops(rule[body]["foreach"], rule)
+        for loop in list_loops(rule[body]):
+            yield from check_context(loop["context"], rule)
     for target in rule["mutate"]["targets"].each():
         yield from check_context(target["context"], rule)
     if rule["validate"]["cel"] and not rule["context"].is_empty:
@@ -98,12 +99,6 @@ def check_rule_context(rule: Field) -> Iterator[Finding]:
         yield flag("bad-context", rule["context"].path, message)
     if rule["validate"]["assert"]:
         yield from _check_bindings(rule["context"])
-
-
-def _check_loops(loops: Field, rule: Field) -> Iterator[Finding]:
-    for loop in loops.each():
-        yield from check_context(loop["context"], rule)
-        yield from _check_loops(loop["foreach"], rule)
 
 
 def check_context(context: Field, user: Field) -> Iterator[Finding]:

@@ -4,13 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from lictor.errors import CompileError
 from lictor.families.registry import registry
 from lictor.kubernetes.resource_names import ResourceNames
-from lictor.lang.schedule import compile_schedule
 from lictor.lang.wildcard import match_wildcard
 from lictor.lint.catalog import flag
-from lictor.lint.cel_policies import check_cel_fields, list_condition_fields
+from lictor.lint.cel_policies import check_cel_fields, check_schedule, list_condition_fields
 from lictor.lint.conditions import check_conditions
 from lictor.lint.context import check_context
 from lictor.lint.contradictions import check_contradictions
@@ -134,7 +132,7 @@ def lint_cleanup(body: Json, schemas: KnownSchemas) -> list[Finding]:
     excluding = replace(limits, needs_kinds=False)
     return [
         *check_name(policy["metadata"]["name"], "policy"),
-        *_check_schedule(spec["schedule"]),
+        *check_schedule(spec["schedule"]),
         *check_match(spec["match"], limits),
         *check_match(spec["exclude"], excluding),
         *check_matched_kinds(spec, schemas),
@@ -144,15 +142,6 @@ def lint_cleanup(body: Json, schemas: KnownSchemas) -> list[Finding]:
         *_check_sources(spec["context"]),
         *check_expressions(list_cleanup_fields(spec)),
     ]
-
-
-def _check_schedule(schedule: Field) -> Iterator[Finding]:
-    if not schedule.text:
-        return
-    try:
-        compile_schedule(schedule.text)
-    except CompileError as error:
-        yield flag("bad-schedule", schedule.path, error.message)
 
 
 def _check_sources(context: Field) -> Iterator[Finding]:

@@ -80,3 +80,10 @@ class Field(msgspec.Struct, frozen=True):
                     waiting.append(Field(key, path))
             else:
                 waiting.extend(part.each())
+
+
+def list_loops(body: Field) -> Iterator[Field]:
+    """Every foreach of a validate, mutate or generate, those within others too."""
+    for loop in body["foreach"].each():
+        yield loop
+        yield from list_loops(loop)

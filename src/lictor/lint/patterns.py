@@ -10,7 +10,7 @@ from lictor.lang.patch import parse_json_patch
 from lictor.lang.pattern import compile_pattern
 from lictor.lang.pattern.anchor import Modifier, parse_anchor
 from lictor.lint.catalog import flag
-from lictor.lint.field import Field
+from lictor.lint.field import Field, list_loops
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding
 from lictor.raw import Json
@@ -28,7 +28,8 @@ def check_json_patches(rule: Field) -> Iterator[Finding]:
     """Every JSON patch of a rule."""
     mutate = rule["mutate"]
     yield from _check_patch(mutate["patchesJson6902"], may_vary=False)
-    yield from _check_patch_loops(mutate["foreach"])
+    for loop in list_loops(mutate):
+        yield from _check_patch(loop["patchesJson6902"], may_vary=True)
     if not rule.present("preconditions") and not mutate.present("targets"):
         yield from _check_repetition(mutate["patchesJson6902"])
 
@@ -48,12 +49,6 @@ def _check_repetition(patch: Field) -> Iterator[Finding]:
             "Pod is refused for a duplicate name: add a precondition that it is not there yet"
         )
         yield flag("repeated-patch", patch.path, message)
-
-
-def _check_patch_loops(loops: Field) -> Iterator[Finding]:
-    for loop in loops.each():
-        yield from _check_patch(loop["patchesJson6902"], may_vary=True)
-        yield from _check_patch_loops(loop["foreach"])
 
 
 def _check_patch(patch: Field, *, may_vary: bool) -> Iterator[Finding]:
@@ -107,25 +102,19 @@ _FORMS = "(key), =(key), X(key), ^(key), <(key) and, in patches, +(key)"
 
 def check_patterns(rule: Field) -> Iterator[Finding]:
     """Every pattern of a rule."""
-    for body in (rule["validate"], *_list_loops(rule["validate"]["foreach"])):
+    for body in (rule["validate"], *list_loops(rule["validate"])):
         yield from _check_pattern(body["pattern"])
         if body["anyPattern"] and not body["anyPattern"].is_list:
             message = "expected a list of patterns"
             yield flag("bad-pattern", body["anyPattern"].path, message)
         for pattern in body["anyPattern"].each():
             yield from _check_pattern(pattern)
-    for body in (rule["mutate"], *_list_loops(rule["mutate"]["foreach"])):
+    for body in (rule["mutate"], *list_loops(rule["mutate"])):
         yield from _check_keys(body["patchStrategicMerge"])
         yield from _check_tags(body["patchStrategicMerge"])
-    for body in (rule["generate"], *_list_loops(rule["generate"]["foreach"])):
+    for body in (rule["generate"], *list_loops(rule["generate"])):
         yield from _check_generated(body["data"])
     yield from _check_assertion(rule["validate"]["assert"])
-
-
-def _list_loops(loops: Field) -> Iterator[Field]:
-    for loop in loops.each():
-        yield loop
-        yield from _list_loops(loop["foreach"])
 
 
 def _check_pattern(pattern: Field) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from lictor.evaluate.pod_security import (
 )
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lint.catalog import flag
-from lictor.lint.field import Field
+from lictor.lint.field import Field, list_loops
 from lictor.lint.kinds import is_cluster_wide, is_namespaced
 from lictor.lint.match import check_selector, list_filters
 from lictor.model.finding import Finding
@@ -212,14 +212,9 @@ def check_validate(rule: Field) -> Iterator[Finding]:
     if validate.is_empty:
         return
     yield from _expect_one("bad-validate", validate, _CHECKS)
-    yield from _check_validate_loops(validate["foreach"])
-
-
-def _check_validate_loops(loops: Field) -> Iterator[Finding]:
-    for loop in loops.each():
+    for loop in list_loops(validate):
         yield from _check_list("bad-validate", loop)
         yield from _expect_one("bad-validate", loop, _LOOP_CHECKS)
-        yield from _check_validate_loops(loop["foreach"])
 
 
 _WRAPPED = re.compile(r"\s*\{\{\s*([^{}]*?)\s*\}\}\s*")
@@ -249,14 +244,9 @@ def check_mutate(rule: Field) -> Iterator[Finding]:
     if mutate.is_empty:
         return
     yield from _expect_one("bad-mutate", mutate, (*_PATCHES, "foreach"))
-    yield from _check_mutate_loops(mutate["foreach"])
-
-
-def _check_mutate_loops(loops: Field) -> Iterator[Finding]:
-    for loop in loops.each():
+    for loop in list_loops(mutate):
         yield from _check_list("bad-mutate", loop)
         yield from _expect_one("bad-mutate", loop, (*_PATCHES, "foreach"))
         if not loop["foreach"].is_empty and loop.present("context", "preconditions"):
             message = "a foreach around another foreach cannot have context or preconditions"
             yield flag("bad-mutate", loop.path, message)
-        yield from _check_mutate_loops(loop["foreach"])

@@ -19,7 +19,7 @@ from lictor.lint.expressions import (
     list_expressions,
     list_rule_fields,
 )
-from lictor.lint.field import Field
+from lictor.lint.field import Field, list_loops
 from lictor.lint.rules import check_object_name
 from lictor.lint.schema_kinds import FieldTypes, KnownSchemas, RuleSubject, is_known
 from lictor.lint.schema_names import check_called_resource, check_target_kind
@@ -153,20 +153,13 @@ def _check_patches(mutate: Field, subject: RuleSubject, schemas: KnownSchemas) -
         yield from check_target_kind(target, schemas)
     if targets:
         subject = read_target_subject(targets, schemas)
-    for body in (mutate, *list_loops(mutate["foreach"])):
+    for body in (mutate, *list_loops(mutate)):
         yield from check_value(body["patchStrategicMerge"], subject, ValueUse.PATCH)
         yield from check_pointers(body["patchesJson6902"], subject)
 
 
-def list_loops(loops: Field) -> Iterator[Field]:
-    """Every foreach, those within others too."""
-    for loop in loops.each():
-        yield loop
-        yield from list_loops(loop["foreach"])
-
-
 def _check_generated(generate: Field, schemas: KnownSchemas) -> Iterator[Finding]:
-    for body in (generate, *list_loops(generate["foreach"])):
+    for body in (generate, *list_loops(generate)):
         subject = read_target_subject([body], schemas)
         yield from check_target_kind(body, schemas)
         yield from _check_object_name(body)

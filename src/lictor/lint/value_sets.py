@@ -87,7 +87,7 @@ def _exclude(one: ValuePart, other: ValuePart) -> bool:
     if isinstance(other, OtherThan):
         return any(_contains(_read_word(pattern), one) for pattern in other.patterns)
     if isinstance(one, Interval) and isinstance(other, Interval):
-        return one.is_time == other.is_time and _are_apart(one, other)
+        return one.is_time == other.is_time and (_is_below(one, other) or _is_below(other, one))
     if isinstance(one, Text) and isinstance(other, Text):
         return not may_overlap(one.pattern, other.pattern)
     interval, text = (one, other) if isinstance(one, Interval) else (other, one)
@@ -106,10 +106,6 @@ def _measure(text: ValuePart, interval: Interval) -> Decimal | None:
         return None
     found = read_duration(text.pattern) if interval.is_time else read_quantity(text.pattern)
     return None if found is None else Decimal(found)
-
-
-def _are_apart(one: Interval, other: Interval) -> bool:
-    return _is_below(one, other) or _is_below(other, one)
 
 
 def _is_below(one: Interval, other: Interval) -> bool:

@@ -24,18 +24,37 @@ MOST_SIGNATURES = 100
 _LARGEST_PAYLOAD = 16 * 1024 * 1024
 _LARGEST_WHOLE = 64 * 1024 * 1024
 
-_SIGNATURES = "application/vnd.dev.cosign.artifact.sig.v1+json"
-_ATTESTATIONS = (
-    "application/vnd.dev.cosign.artifact.att.v1+json",
-    "application/vnd.dsse.envelope.v1+json",
-    "application/vnd.in-toto+json",
-)
 # cosign writes these into the index of a registry without the referrers API, where the type of the
 # artifact belongs: the manifest itself must be asked.
 _UNTOLD = ("", "application/vnd.oci.empty.v1+json")
 
 # Given a layer, its content, the manifest and where all that lies.
 _ReadLayer: TypeAlias = Callable[[Descriptor, bytes, ReadManifest, str], tuple[FoundSignature, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _LayerForm:
+    """cosign's first format: the end of the tag, the types of referring artifacts, the layers."""
+
+    suffix: str
+    artifact_types: tuple[str, ...]
+    read: _ReadLayer
+
+
+_SIGNATURES = _LayerForm(
+    "sig",
+    ("application/vnd.dev.cosign.artifact.sig.v1+json",),
+    lambda layer, content, _, origin: (read_signature_layer(layer, content, origin),),
+)
+_ATTESTATIONS = _LayerForm(
+    "att",
+    (
+        "application/vnd.dev.cosign.artifact.att.v1+json",
+        "application/vnd.dsse.envelope.v1+json",
+        "application/vnd.in-toto+json",
+    ),
+    lambda layer, content, _, origin: read_attestation_layer(layer, content, origin),
+)
 
 
 @dataclass(slots=True)
@@ -73,22 +92,14 @@ def find_signatures(
     registries: Registries, image: SignedImage, location: SignatureLocation
 ) -> tuple[FoundSignature, ...]:
     """Signatures in cosign's first format: by the tag `sha256-….sig`, and by OCI 1.1 if wanted."""
-    repository = _open(registries, image, location)
-    found = _find_by_tag(repository, f"{_tag(image, location)}.sig", _read_signature)
-    if location.oci11:
-        found += _find_referring(repository, image, _is_signature, _read_signature)
-    return _limit(found, image)
+    return _find(_open(registries, image, location), image, location, _SIGNATURES)
 
 
 def find_attestations(
     registries: Registries, image: SignedImage, location: SignatureLocation
 ) -> tuple[FoundSignature, ...]:
     """Signed statements in cosign's first format: by `sha256-….att`, and by OCI 1.1 if wanted."""
-    repository = _open(registries, image, location)
-    found = _find_by_tag(repository, f"{_tag(image, location)}.att", _read_attestation)
-    if location.oci11:
-        found += _find_referring(repository, image, _is_attestation, _read_attestation)
-    return _limit(found, image)
+    return _find(_open(registries, image, location), image, location, _ATTESTATIONS)
 
 
 def find_bundles(
@@ -134,24 +145,13 @@ def _tag(image: SignedImage, location: SignatureLocation) -> str:
     return f"{location.tag_prefix}{image.digest.replace(':', '-')}"
 
 
-def _read_signature(
-    layer: Descriptor, content: bytes, _: ReadManifest, origin: str
+def _find(
+    repository: _Repository, image: SignedImage, location: SignatureLocation, form: _LayerForm
 ) -> tuple[FoundSignature, ...]:
-    return (read_signature_layer(layer, content, origin),)
-
-
-def _read_attestation(
-    layer: Descriptor, content: bytes, _: ReadManifest, origin: str
-) -> tuple[FoundSignature, ...]:
-    return read_attestation_layer(layer, content, origin)
-
-
-def _is_signature(artifact_type: str) -> bool:
-    return artifact_type == _SIGNATURES
-
-
-def _is_attestation(artifact_type: str) -> bool:
-    return artifact_type in _ATTESTATIONS
+    found = _find_by_tag(repository, f"{_tag(image, location)}.{form.suffix}", form.read)
+    if location.oci11:
+        found += _find_referring(repository, image, form.artifact_types.__contains__, form.read)
+    return _limit(found, image)
 
 
 def _may_be_bundle(artifact_type: str) -> bool:

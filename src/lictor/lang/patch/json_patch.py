@@ -18,6 +18,7 @@ from lictor.lang.patch.pointer import (
     get_child,
     is_same,
     parse_pointer,
+    rebuild,
 )
 from lictor.lang.written_size import check_written
 from lictor.raw import Json, JsonObject
@@ -132,7 +133,7 @@ def _build_remove(operation: JsonObject) -> Change:
             raise EvaluationError(f"error in remove for path: '{path}': no index of a list")
         if get_child(parent, steps[-1] if steps else _NOWHERE) is MISSING:
             return document
-        return _rebuild(document, steps, _drop)
+        return rebuild(document, steps, _drop)
 
     return change
 
@@ -148,7 +149,7 @@ def _build_replace(operation: JsonObject) -> Change:
             raise EvaluationError(
                 f"replace operation does not apply: doc is missing key: {path}: missing value"
             )
-        return _rebuild(document, steps, lambda parent, step: _assign(parent, step, value))
+        return rebuild(document, steps, lambda parent, step: _assign(parent, step, value))
 
     return change
 
@@ -223,17 +224,6 @@ _OPERATIONS: dict[str, Callable[[JsonObject], Change]] = {
     "copy": _build_copy,
     "test": _build_test,
 }
-
-
-def _rebuild(document: Json, steps: Steps, act: Callable[[Json, PointerStep], None]) -> Json:
-    """Copy the maps and lists on the way, and let `act` change the copy of the last one."""
-    root = node = document.copy()
-    for step in steps[:-1]:
-        child = get_child(node, step).copy()
-        _assign(node, step, child)
-        node = child
-    act(node, steps[-1])
-    return root
 
 
 def _assign(container: Json, step: PointerStep, value: Json) -> None:

@@ -1,7 +1,7 @@
 """JSON Pointers (RFC 6901), strict equality of JSON, and the JSON Patch between two documents."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -163,3 +163,16 @@ def follow(document: Json, steps: tuple[PointerStep, ...]) -> Json:
         if document is MISSING:
             return MISSING
     return document
+
+
+def rebuild(
+    document: Json, steps: tuple[PointerStep, ...], act: Callable[[Json, PointerStep], None]
+) -> Json:
+    """Copy the maps and lists on the way, and let `act` change the copy of the last one."""
+    root = node = document.copy()
+    for step in steps[:-1]:
+        child = get_child(node, step).copy()
+        node[step.key if isinstance(node, dict) else step.index] = child
+        node = child
+    act(node, steps[-1])
+    return root

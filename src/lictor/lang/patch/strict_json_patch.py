@@ -16,6 +16,7 @@ from lictor.lang.patch.pointer import (
     get_child,
     is_same,
     parse_pointer,
+    rebuild,
 )
 from lictor.lang.written_size import check_written
 from lictor.raw import Json, JsonObject
@@ -84,7 +85,7 @@ def _replace(document: Json, operation: JsonObject) -> Json:
     def put(parent: Json, step: PointerStep) -> None:
         parent[_position(parent, step, "replace", path)] = value
 
-    return _change(document, steps, put)
+    return rebuild(document, steps, put)
 
 
 def _remove(document: Json, operation: JsonObject) -> Json:
@@ -158,7 +159,7 @@ def _insert_at(document: Json, name: str, path: str, value: Json) -> Json:
                 raise _no_index(name, path, step)
             parent.insert(position, value)
 
-    return _change(document, steps, insert)
+    return rebuild(document, steps, insert)
 
 
 def _remove_at(document: Json, name: str, path: str) -> Json:
@@ -172,7 +173,7 @@ def _remove_at(document: Json, name: str, path: str) -> Json:
             )
         del parent[_position(parent, step, name, path)]
 
-    return _change(document, steps, remove)
+    return rebuild(document, steps, remove)
 
 
 def _position(parent: Json, step: PointerStep, name: str, path: str) -> str | int:
@@ -189,14 +190,3 @@ def _no_index(name: str, path: str, step: PointerStep) -> EvaluationError:
         f"error in {name} for path: '{path}': "
         f"Unable to access invalid index: {step.key}: invalid index referenced"
     )
-
-
-def _change(document: Json, steps: Steps, act: Callable[[Json, PointerStep], None]) -> Json:
-    """Copy the maps and lists on the way, and let `act` change the copy of the last one."""
-    root = node = document.copy()
-    for step in steps[:-1]:
-        child = get_child(node, step).copy()
-        node[_position(node, step, "change", step.key)] = child
-        node = child
-    act(node, steps[-1])
-    return root

@@ -5,6 +5,7 @@ import hashlib
 import mmap
 import resource
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -84,12 +85,8 @@ def compile_module(content: bytes, engine: "wasmtime.Engine") -> WasmModule:
     """The module in `content`; ModuleError where it is none. May take seconds."""
     import wasmtime
 
-    _refuse_others(content)
-    try:
-        native = wasmtime.Module(engine, content)
-    except wasmtime.WasmtimeError as error:
-        raise ModuleError(f"the module cannot be compiled: {_first_line(error)}") from error
-    return _describe(content, native, engine)
+    problem = "module cannot be compiled"
+    return _load(content, engine, lambda: wasmtime.Module(engine, content), problem)
 
 
 def serialize(module: WasmModule) -> bytes:
@@ -104,12 +101,7 @@ def deserialize(content: bytes, machine_code: bytes, engine: "wasmtime.Engine") 
     """
     import wasmtime
 
-    _refuse_others(content)
-    try:
-        native = wasmtime.Module.deserialize(engine, machine_code)
-    except wasmtime.WasmtimeError as error:
-        raise ModuleError(f"the compiled module cannot be used: {_first_line(error)}") from error
-    return _describe(content, native, engine)
+    return _load(content, engine, lambda: wasmtime.Module.deserialize(engine, machine_code))
 
 
 def deserialize_file(content: bytes, path: str, engine: "wasmtime.Engine") -> WasmModule:
@@ -119,12 +111,7 @@ def deserialize_file(content: bytes, path: str, engine: "wasmtime.Engine") -> Wa
     """
     import wasmtime
 
-    _refuse_others(content)
-    try:
-        native = wasmtime.Module.deserialize_file(engine, path)
-    except wasmtime.WasmtimeError as error:
-        raise ModuleError(f"the compiled module cannot be used: {_first_line(error)}") from error
-    return _describe(content, native, engine)
+    return _load(content, engine, lambda: wasmtime.Module.deserialize_file(engine, path))
 
 
 def digest_content(content: bytes) -> str:
@@ -178,7 +165,19 @@ def _reuse_memory(config: "wasmtime.Config") -> None:
     ffi.wasmtime_pooling_allocation_config_delete(pool)
 
 
-def _describe(content: bytes, native: "wasmtime.Module", engine: "wasmtime.Engine") -> WasmModule:
+def _load(
+    content: bytes,
+    engine: "wasmtime.Engine",
+    load: Callable[[], "wasmtime.Module"],
+    problem: str = "compiled module cannot be used",
+) -> WasmModule:
+    import wasmtime
+
+    _refuse_others(content)
+    try:
+        native = load()
+    except wasmtime.WasmtimeError as error:
+        raise ModuleError(f"the {problem}: {_first_line(error)}") from error
     return WasmModule(digest_content(content), read_metadata(content), native, engine)
 
 

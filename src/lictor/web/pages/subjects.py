@@ -39,12 +39,7 @@ def render_policy(context: PageContext, chosen: ResultFilter) -> Section:
         _render_subtitle(context, row.policy, row),
         render_documentation(policy) if policy is not None else None,
         render_totals_line(_count(context, chosen, "rule")),
-        element(
-            "div",
-            _render_part(context, chosen, "rule", "Rules"),
-            _render_part(context, chosen, "namespace", "Namespaces"),
-            class_="columns",
-        ),
+        _render_columns(context, chosen, rule="Rules", namespace="Namespaces"),
         _render_result_part(context, chosen, page, addresses.POLICY),
         text,
     )
@@ -62,12 +57,7 @@ def render_namespace(context: PageContext, chosen: ResultFilter) -> Section:
         element("h1", name),
         _render_subtitle(context, "", page.rows[0]) if page.rows else None,
         render_totals_line(_count(context, chosen, "policy")),
-        element(
-            "div",
-            _render_part(context, chosen, "policy", "Policies"),
-            _render_part(context, chosen, "kind", "Kinds"),
-            class_="columns",
-        ),
+        _render_columns(context, chosen, policy="Policies", kind="Kinds"),
         _render_result_part(context, chosen, page, addresses.NAMESPACE),
     )
     return Section(name, content)
@@ -119,6 +109,12 @@ def _count(context: PageContext, chosen: ResultFilter, field: str) -> list[Group
 def _select(context: PageContext, chosen: ResultFilter) -> ResultPage:
     offset = (read_page_number(context) - 1) * _ROWS
     return context.state.results.select(chosen, context.viewer, offset=offset, limit=_ROWS)
+
+
+def _render_columns(context: PageContext, chosen: ResultFilter, **titles: str) -> Html:
+    """Totals side by side, each by a field."""
+    parts = [_render_part(context, chosen, field, title) for field, title in titles.items()]
+    return element("div", parts, class_="columns")
 
 
 def _render_part(context: PageContext, chosen: ResultFilter, field: str, title: str) -> Html:

@@ -128,10 +128,6 @@ def _array_subset(run: BuiltinRun, whole: list[RegoValue], part: list[RegoValue]
     return any(keys[at : at + size] == wanted for at in places)
 
 
-def _list_neighbours(edges: RegoValue) -> list[RegoValue]:
-    return take_elements(edges) if isinstance(edges, (list, RegoSet)) else []
-
-
 class _Paths:
     """Paths through a graph, of which there may be many more than there are edges."""
 
@@ -147,7 +143,7 @@ class _Paths:
             self._follow(self._graph[key], [node], frozenset((key,)))
 
     def _follow(self, edges: RegoValue, path: list[RegoValue], seen: frozenset[object]) -> None:
-        neighbours = _list_neighbours(edges)
+        neighbours = take_elements(edges) if isinstance(edges, (list, RegoSet)) else []
         if not neighbours:
             self.found.append(path)
         for each in neighbours:
