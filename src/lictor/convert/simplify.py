@@ -18,9 +18,9 @@ from lictor.convert.cel_tests import (
     all_of,
     any_of,
     negate,
+    rename_loop,
     render,
 )
-from lictor.convert.loop_names import rename_loop
 from lictor.convert.writing import literal, wrap
 from lictor.raw import Json
 

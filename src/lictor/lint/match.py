@@ -1,15 +1,18 @@
 """Checks of the form of match and exclude, and of the kinds that they name."""
 
 from collections.abc import Iterator
+from functools import cache
+from typing import Final
 
 import msgspec
 
+from lictor.families.registry import registry
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.label_selector import Requirement, find_selector_fault
 from lictor.lang.wildcard import has_wildcard
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
-from lictor.lint.kinds import SUBRESOURCE_KINDS, is_cluster_wide
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding
 
@@ -57,7 +60,7 @@ def check_subresources(rule: Field, *, background: bool) -> Iterator[Finding]:
     for each in list_filters(rule["match"]):
         for kind in each["resources"]["kinds"].each():
             selector = parse_kind_selector(kind.text)
-            is_part = selector.kind in SUBRESOURCE_KINDS
+            is_part = selector.kind in _SUBRESOURCE_KINDS
             # A Binding can also be sent by itself.
             is_lost = is_part and not selector.subresource and selector.kind != "Binding"
             if is_lost and not background:
@@ -220,3 +223,43 @@ def _check_subject(subject: Field) -> Iterator[Finding]:
         yield flag("bad-match", kind.path, message, suggest(kind.text, _SUBJECT_KINDS))
     if kind.text == "ServiceAccount" and not subject["namespace"].text:
         yield flag("bad-match", subject.path, "a ServiceAccount needs its namespace")
+
+
+# --- which of Kubernetes' own kinds, and of ours, are namespaced, and which are cluster-scoped?
+
+
+# Kinds that are only ever sent to a subresource.
+_SUBRESOURCE_KINDS: Final = frozenset(
+    [
+        *("Binding", "Eviction", "NodeProxyOptions", "PodAttachOptions", "PodExecOptions"),
+        *("PodPortForwardOptions", "PodProxyOptions", "Scale", "ServiceProxyOptions"),
+        "TokenRequest",
+    ]
+)
+
+
+@cache
+def known_kinds() -> dict[str, dict[str, bool]]:
+    """By kind: the groups that have it, and whether it is namespaced there."""
+    kinds: dict[str, dict[str, bool]] = {}
+    for resource in builtin_names().known:
+        kinds.setdefault(resource.kind, {})[resource.group] = bool(resource.namespaced)
+    for policy in registry().kinds:
+        kinds.setdefault(policy.kind, {})[policy.group] = policy.namespaced
+    return kinds
+
+
+def is_cluster_wide(group: str, kind: str) -> bool:
+    """A known kind that has no namespace; `*` stands for any group."""
+    return _has_scope(group, kind, namespaced=False)
+
+
+def is_namespaced(group: str, kind: str) -> bool:
+    """A known kind that lives in a namespace; `*` stands for any group."""
+    return _has_scope(group, kind, namespaced=True)
+
+
+def _has_scope(group: str, kind: str, *, namespaced: bool) -> bool:
+    groups = known_kinds().get(kind, {})
+    found = groups.values() if group == "*" else [groups[group]] if group in groups else []
+    return namespaced in found

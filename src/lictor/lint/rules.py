@@ -13,8 +13,7 @@ from lictor.evaluate.pod_security import (
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field, list_loops
-from lictor.lint.kinds import is_cluster_wide, is_namespaced
-from lictor.lint.match import check_selector, list_filters
+from lictor.lint.match import check_selector, is_cluster_wide, is_namespaced, list_filters
 from lictor.model.finding import Finding
 
 

@@ -7,8 +7,7 @@ from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
-from lictor.lint.kinds import known_kinds
-from lictor.lint.match import list_filters
+from lictor.lint.match import known_kinds, list_filters
 from lictor.lint.schema_kinds import KnownSchemas
 from lictor.lint.schema_variables import parse_api_path
 from lictor.load.fields import suggest

@@ -4,11 +4,18 @@ import itertools
 from typing import Final, NamedTuple
 
 from lictor.errors import GuestError, HostCallError, ModuleError
-from lictor.lang.wasm.answers import read_answer, read_settings_answer, write_payload
 from lictor.lang.wasm.linking import HostFunction, HostFunctions, LinkedModule
 from lictor.lang.wasm.module import WasmModule
 from lictor.lang.wasm.preview1 import WASI_FUNCTIONS, CommandRun
-from lictor.lang.wasm.records import GuestAnswer, GuestLimits, HostCalls, SettingsAnswer
+from lictor.lang.wasm.records import (
+    GuestAnswer,
+    GuestLimits,
+    HostCalls,
+    SettingsAnswer,
+    read_answer,
+    read_settings_answer,
+    write_payload,
+)
 from lictor.lang.wasm.sandbox import ExitError, Sandbox
 from lictor.raw import Json, JsonObject
 
