@@ -149,7 +149,7 @@ async def wait_for(holds: Callable[[], bool]) -> None:
 
 
 def is_ready(notifier: Notifier) -> bool:
-    return notifier._told is not None and bool(notifier._told.covered)
+    return notifier._notified is not None and bool(notifier._notified.covered)
 
 
 def told(server: TargetServer) -> list[tuple[str, str]]:

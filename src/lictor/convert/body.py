@@ -76,12 +76,12 @@ def _whole(pattern: Json, scope: ExpressionScope) -> PatternOutcome:
 def plain_filler(scope: ExpressionScope) -> FillIn:
     """Compare with texts that are filled in, if they can be nothing but texts."""
 
-    def fill(text: str, place: CelValue) -> Test:
+    def fill(text: str, target: CelValue) -> Test:
         inner = text.strip("{} ")
         if not inner.endswith(_PLAIN_TEXTS):
             raise CompileError(f"{text!r} may become any pattern when it is filled in")
         value = as_cel_value(translate_text(text, scope))
-        return compare(wrap(place.text), "==", wrap(value.text), risky=value.risky)
+        return compare(wrap(target.text), "==", wrap(value.text), risky=value.risky)
 
     return fill
 
@@ -123,9 +123,9 @@ def _fails(loop: ForEachValidate, item: Value, scope: ExpressionScope, nesting: 
         return translate_conditions(loop.deny.conditions, scope)
     if loop.foreach:
         return any_of(_translate_loop(each, scope, nesting + 1) for each in loop.foreach)
-    place = as_cel_value(item)
+    target = as_cel_value(item)
     fill = plain_filler(scope)
     if loop.pattern is not None:
-        return translate_element(loop.pattern, place, fill, scope.names).fails
+        return translate_element(loop.pattern, target, fill, scope.names).fails
     patterns = _list(loop.any_pattern)
-    return _fail_all([translate_element(p, place, fill, scope.names) for p in patterns])
+    return _fail_all([translate_element(p, target, fill, scope.names) for p in patterns])

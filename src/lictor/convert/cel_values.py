@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lictor.convert.cel_tests import Atom, Test, all_of, compare, render
-from lictor.convert.pod_places import choose_pod_field, name_pod_field, pod_variables
+from lictor.convert.pod_templates import choose_pod_field, name_pod_field, pod_variables
 from lictor.convert.writing import field, is_name, optional_field, quote, wrap
 from lictor.kubernetes.schemas import Form, find_form
 
@@ -19,13 +19,13 @@ class ValueShape(msgspec.Struct, frozen=True):
 
     forms: tuple[Form, ...] = ()
     # What is known where there are no forms: a type that a function gives, say.
-    told: str = ""
+    declared: str = ""
 
     @property
     def type(self) -> str:
         """`string`, `number`, `boolean`, `list` or `map`; empty where it may be several."""
-        if self.told:
-            return self.told
+        if self.declared:
+            return self.declared
         types = {_name_type(form) for form in self.forms}
         return types.pop() if len(types) == 1 else ""
 
@@ -53,10 +53,10 @@ class ValueShape(msgspec.Struct, frozen=True):
         return ValueShape(tuple(known)) if len(known) == len(self.forms) else ValueShape()
 
 
-TEXT = ValueShape(told="string")
-NUMBER = ValueShape(told="number")
-BOOLEAN = ValueShape(told="boolean")
-LIST = ValueShape(told="list")
+TEXT = ValueShape(declared="string")
+NUMBER = ValueShape(declared="number")
+BOOLEAN = ValueShape(declared="boolean")
+LIST = ValueShape(declared="list")
 ANYTHING = ValueShape()
 
 
@@ -207,7 +207,7 @@ class ResourceRoot(msgspec.Struct, frozen=True):
     shared: bool = False
 
     @property
-    def place(self) -> CelValue:
+    def operand(self) -> CelValue:
         if self.root == EITHER and self.inline:
             return CelValue(f"({_EITHER})", self.shape)
         return CelValue(self.root, self.shape)
@@ -215,12 +215,12 @@ class ResourceRoot(msgspec.Struct, frozen=True):
     def navigate(self, steps: tuple[str, ...]) -> CelValue:
         """The value at the end of a path."""
         if not steps:
-            return self.place
+            return self.operand
         if self.pod is not None and steps[: len(self.pod)] == self.pod:
             inner = steps[len(self.pod) :]
             if inner and inner[0] in _MOVED:
                 return _walk(self._pod_field(self.pod, inner[0]), inner[1:])
-        first = self.place.step(steps[0], certain=steps[0] in _CERTAIN)
+        first = self.operand.step(steps[0], certain=steps[0] in _CERTAIN)
         if steps[0] in _NULLABLE and first.type == "list":
             first = _not_null(first)
         if steps[0] in _TEXTS:
@@ -246,7 +246,7 @@ class ResourceRoot(msgspec.Struct, frozen=True):
     def _shared_field(self, name: str) -> str:
         if not self.inline:
             return name_pod_field(self.root, name)
-        return f"({choose_pod_field(self.place.text, name)})"
+        return f"({choose_pod_field(self.operand.text, name)})"
 
     def variables(self, *, is_strict: bool = False) -> dict[str, str]:
         """The variables that paths from here may refer to."""
@@ -258,16 +258,16 @@ class ResourceRoot(msgspec.Struct, frozen=True):
         return {**made, **{name: _choose_field(self.pod, name) for name in _MOVED}}
 
 
-def _not_null(place: CelValue) -> CelValue:
-    given = all_of((*place.guards, compare(place.text, "!=", "null")))
-    chain = f"({render(given)} ? optional.of({place.text}) : optional.none())"
-    return replace(place, guards=(given,), chain=chain)
+def _not_null(operand: CelValue) -> CelValue:
+    given = all_of((*operand.guards, compare(operand.text, "!=", "null")))
+    chain = f"({render(given)} ? optional.of({operand.text}) : optional.none())"
+    return replace(operand, guards=(given,), chain=chain)
 
 
-def _walk(place: CelValue, steps: tuple[str, ...]) -> CelValue:
+def _walk(operand: CelValue, steps: tuple[str, ...]) -> CelValue:
     for step in steps:
-        place = place.step(step)
-    return place
+        operand = operand.step(step)
+    return operand
 
 
 def find_shape(kinds: list[tuple[str, str]]) -> ValueShape:

@@ -220,34 +220,34 @@ def _order(sign: str) -> Build:
             key = as_cel_value(key)
         if isinstance(key, Count):
             return _compare_count(key, sign, value)
-        place = as_cel_value(key)
-        return all_of((place.present, _order_place(place, sign, value)))
+        operand = as_cel_value(key)
+        return all_of((operand.present, _order_operand(operand, sign, value)))
 
     return build
 
 
-def _order_place(place: CelValue, sign: str, value: Value) -> Test:
+def _order_operand(operand: CelValue, sign: str, value: Value) -> Test:
     if not isinstance(value, Constant):
         other = as_cel_value(value)
-        if {place.type, other.type} <= {"number", ""}:
-            test = compare(wrap(place.text), sign, wrap(other.text), risky=True)
+        if {operand.type, other.type} <= {"number", ""}:
+            test = compare(wrap(operand.text), sign, wrap(other.text), risky=True)
             return all_of((other.present, test))
         raise CompileError("texts are put in order")
     given = value.value
     number = parse_float(given) if isinstance(given, str) else given
-    if place.type == "number":
+    if operand.type == "number":
         if isinstance(number, bool) or not isinstance(number, int | float):
             return FALSE
-        return compare(wrap(place.text), sign, literal(_whole(number)), risky=place.risky)
+        return compare(wrap(operand.text), sign, literal(_whole(number)), risky=operand.risky)
     if isinstance(given, bool) or not isinstance(given, int | float | str):
         return FALSE
-    if isinstance(given, int | float) and not place.type:
-        return compare(wrap(place.text), sign, literal(given), risky=True)
+    if isinstance(given, int | float) and not operand.type:
+        return compare(wrap(operand.text), sign, literal(given), risky=True)
     if not isinstance(given, str):
         raise CompileError("a text is compared with a number")
     if read_duration(given) is None and read_quantity(given) is None:
         raise CompileError(f"a text is put in order with {given!r}")
-    return with_risk(translate_amount(sign, given, place), risky=place.risky)
+    return with_risk(translate_amount(sign, given, operand), risky=operand.risky)
 
 
 def _compare_count(key: Count, sign: str, value: Value) -> Test:

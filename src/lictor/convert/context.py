@@ -16,7 +16,7 @@ from lictor.model.matching import ConfigMapReference, ContextApiCall, ContextEnt
 
 _MARK = "\x02"
 _VARIABLE = re.compile(r"\{\{.*?\}\}")
-_MAP = ValueShape(told="map")
+_MAP = ValueShape(declared="map")
 
 
 def bind_context(entries: Iterable[ContextEntry], scope: ExpressionScope) -> ExpressionScope:
@@ -72,10 +72,10 @@ def _get_config_map(reference: ConfigMapReference, scope: ExpressionScope) -> st
 def _translate_call(name: str, call: ContextApiCall, scope: ExpressionScope) -> Value:
     if call.service is not None or call.method != "GET" or call.data or call.default is not None:
         raise CompileError(f"the context entry {name}: only plain reads of the API")
-    place = _foreign(_write_call(call.url_path, scope), name, scope)
+    operand = _foreign(_write_call(call.url_path, scope), name, scope)
     if not call.jmes_path:
-        return place
-    return settle(translate_query(call.jmes_path, scope, place))
+        return operand
+    return settle(translate_query(call.jmes_path, scope, operand))
 
 
 def _write_call(url: str, scope: ExpressionScope) -> str:

@@ -89,16 +89,18 @@ def _length(_scope: ExpressionScope, _names: LoopNames, value: Value) -> Value:
 
 def _certain_stream(stream: LoopList) -> LoopList:
     first, *rest = stream.sources
-    return LoopList((LoopSource(first.place.certain(), first.name, first.keep), *rest), stream.item)
+    return LoopList(
+        (LoopSource(first.operand.certain(), first.name, first.keep), *rest), stream.item
+    )
 
 
 def _keys(_scope: ExpressionScope, names: LoopNames, value: Value) -> Value:
     def list_keys(one: Value) -> Value:
         if isinstance(one, Constant) and isinstance(one.value, dict):
             return Constant(list(one.value))
-        place = as_cel_value(one).certain()
+        operand = as_cel_value(one).certain()
         name, _ = names.fresh("keys")
-        return LoopList((LoopSource(place, name),), CelValue(name, TEXT))
+        return LoopList((LoopSource(operand, name),), CelValue(name, TEXT))
 
     return pick(value, list_keys)
 
@@ -115,15 +117,17 @@ def _holds(hay: Value, needle: Value) -> Test:
             return any_of(is_equal(item, needle) for item in hay.items)
         case LoopList():
             return quantify(_certain_stream(hay), lambda one: is_equal(one, needle), every=False)
-    place = as_cel_value(hay).certain()
+    operand = as_cel_value(hay).certain()
     sought = as_cel_value(needle)
-    within = Atom(f"{wrap(place.text)}.contains({sought.text})", risky=place.risky)
-    member = Atom(f"{sought.text} in {wrap(place.text)}", risky=place.risky)
-    if place.type == "string":
+    within = Atom(f"{wrap(operand.text)}.contains({sought.text})", risky=operand.risky)
+    member = Atom(f"{sought.text} in {wrap(operand.text)}", risky=operand.risky)
+    if operand.type == "string":
         return within
-    if place.type == "list":
+    if operand.type == "list":
         return member
-    is_text = Atom(f"type({place.text}) == string", f"type({place.text}) != string", place.risky)
+    is_text = Atom(
+        f"type({operand.text}) == string", f"type({operand.text}) != string", operand.risky
+    )
     return choose(is_text, within, member)
 
 
@@ -143,9 +147,9 @@ def _on_text(method: str) -> Function:
 def _ask_text(method: str) -> Function:
     def call(_scope: ExpressionScope, _names: LoopNames, subject: Value, sought: Value) -> Value:
         def ask(one: Value) -> Test:
-            place, other = as_cel_value(one).certain(), as_cel_value(sought).certain()
-            text = f"{wrap(place.text)}.{method}({other.text})"
-            return Atom(text, risky=place.risky or other.risky)
+            operand, other = as_cel_value(one).certain(), as_cel_value(sought).certain()
+            text = f"{wrap(operand.text)}.{method}({other.text})"
+            return Atom(text, risky=operand.risky or other.risky)
 
         return TestValue(test_each(subject, ask))
 
@@ -160,28 +164,28 @@ def _regex_match(
     expression = quote(pattern.value)
 
     def ask(one: Value) -> Test:
-        place = as_cel_value(one).certain()
-        text = wrap(place.text) if place.type in ("string", "") else f"string({place.text})"
-        return Atom(f"{text}.matches({expression})", risky=place.risky)
+        operand = as_cel_value(one).certain()
+        text = wrap(operand.text) if operand.type in ("string", "") else f"string({operand.text})"
+        return Atom(f"{text}.matches({expression})", risky=operand.risky)
 
     return TestValue(test_each(subject, ask))
 
 
 def _to_string(_scope: ExpressionScope, _names: LoopNames, value: Value) -> Value:
     def write(one: Value) -> Value:
-        place = as_cel_value(one)
-        if place.type == "string":
-            return place
-        if place.type in ("number", "boolean"):
-            return place.become("string({})", TEXT)
+        operand = as_cel_value(one)
+        if operand.type == "string":
+            return operand
+        if operand.type in ("number", "boolean"):
+            return operand.become("string({})", TEXT)
         raise CompileError("to_string of what may be a list or a map")
 
     return pick(value, write)
 
 
 def _split(_scope: ExpressionScope, _names: LoopNames, subject: Value, separator: Value) -> Value:
-    place = as_cel_value(subject).certain()
-    return place.become(f"{{}}.split({as_cel_value(separator).text})", LIST)
+    operand = as_cel_value(subject).certain()
+    return operand.become(f"{{}}.split({as_cel_value(separator).text})", LIST)
 
 
 def _join(_scope: ExpressionScope, _names: LoopNames, separator: Value, items: Value) -> Value:

@@ -108,41 +108,41 @@ def _is_among(key: Value, members: Json, scope: ExpressionScope) -> Test:
             for name, test in (("true", key.test), ("false", negate(key.test)))
             if name in texts
         )
-    place = as_cel_value(key)
-    return with_risk(_place_among(place, members, scope), risky=place.risky)
+    operand = as_cel_value(key)
+    return with_risk(_operand_among(operand, members, scope), risky=operand.risky)
 
 
 def _list(members: Json) -> list[Json]:
     return members if isinstance(members, list) else [members]
 
 
-def _place_among(place: CelValue, members: Json, scope: ExpressionScope) -> Test:
+def _operand_among(operand: CelValue, members: Json, scope: ExpressionScope) -> Test:
     if isinstance(members, str):
         if is_range(members):
-            return translate_scalar(members, place)
+            return translate_scalar(members, operand)
         members = _read_list(members)
-    if place.type == "number":
+    if operand.type == "number":
         numbers = [_read_number(member) for member in members]
         known = [number for number in numbers if number is not None]
-        return _among(place.text, known)
-    if place.type == "boolean":
+        return _among(operand.text, known)
+    if operand.type == "boolean":
         texts = {print_value(member) for member in members}
         words = [word for word in ("true", "false") if word in texts]
-        return any_of(compare(wrap(place.text), "==", word) for word in words)
-    return _text_among(place, members, scope)
+        return any_of(compare(wrap(operand.text), "==", word) for word in words)
+    return _text_among(operand, members, scope)
 
 
-def _text_among(place: CelValue, members: list[Json], scope: ExpressionScope) -> Test:
+def _text_among(operand: CelValue, members: list[Json], scope: ExpressionScope) -> Test:
     texts = [print_value(member) for member in members]
     plain = [text for text in texts if not has_wildcard(text)]
     tests: list[Test] = []
     if scope.wildcards and texts and "*" not in plain:
         plain = [*plain, "*"]
-    tests.append(_among(place.text, plain))
-    if not place.type and any(not isinstance(member, str) for member in members):
+    tests.append(_among(operand.text, plain))
+    if not operand.type and any(not isinstance(member, str) for member in members):
         odd = [member for member in members if not isinstance(member, str)]
-        tests += [compare(wrap(place.text), "==", literal(member)) for member in odd]
-    tests += [match_text(text, place.text) for text in texts if has_wildcard(text)]
+        tests += [compare(wrap(operand.text), "==", literal(member)) for member in odd]
+    tests += [match_text(text, operand.text) for text in texts if has_wildcard(text)]
     return any_of(tests)
 
 
@@ -197,43 +197,43 @@ def _is_same(member: Value, key: Value, scope: ExpressionScope) -> Test:
     return all_of((right.present, test))
 
 
-def refuse_wildcards(*places: CelValue) -> None:
+def refuse_wildcards(*operands: CelValue) -> None:
     """Refuse texts that may become patterns at run time: only constants can be patterns here.
 
     And so may texts be that others wrote: a ConfigMap's text can even be a list.
     """
-    for place in places:
-        if place.foreign and place.type not in ("number", "boolean"):
+    for operand in operands:
+        if operand.foreign and operand.type not in ("number", "boolean"):
             raise CompileError("a text of another object is compared, and may be a pattern")
-        if any(has_wildcard(text) for text in _STRING.findall(place.text)):
+        if any(has_wildcard(text) for text in _STRING.findall(operand.text)):
             raise CompileError("a pattern that is put together when a request comes")
 
 
-def _text_equals(place: CelValue, value: Json) -> Test:
+def _text_equals(operand: CelValue, value: Json) -> Test:
     text = print_value(value)
-    if place.type == "number":
+    if operand.type == "number":
         number = _read_number(value)
-        return FALSE if number is None else compare(wrap(place.text), "==", literal(number))
-    if place.type == "boolean":
+        return FALSE if number is None else compare(wrap(operand.text), "==", literal(number))
+    if operand.type == "boolean":
         if text not in ("true", "false"):
             return FALSE
-        return compare(wrap(place.text), "==", text)
-    return match_text(text, place.text)
+        return compare(wrap(operand.text), "==", text)
+    return match_text(text, operand.text)
 
 
 def _is_in_place(key: Value, value: Value, scope: ExpressionScope) -> Test:
-    place = as_cel_value(value)
-    if place.type == "list":
-        stream = as_stream(place, scope.names)
+    operand = as_cel_value(value)
+    if operand.type == "list":
+        stream = as_stream(operand, scope.names)
         if isinstance(stream, LoopList):
             return _is_among_found(key, stream, scope)
-    if place.type not in ("string", ""):
+    if operand.type not in ("string", ""):
         return FALSE
     if isinstance(key, Constant):
-        refuse_wildcards(place)
-        same = match_text(print_value(key.value), place.text)
-        return all_of((place.present, with_risk(same, risky=place.risky)))
+        refuse_wildcards(operand)
+        same = match_text(print_value(key.value), operand.text)
+        return all_of((operand.present, with_risk(same, risky=operand.risky)))
     one = as_cel_value(key)
-    refuse_wildcards(one, place)
-    same = compare(wrap(one.text), "==", wrap(place.text), risky=one.risky or place.risky)
-    return all_of((place.present, same))
+    refuse_wildcards(one, operand)
+    same = compare(wrap(one.text), "==", wrap(operand.text), risky=one.risky or operand.risky)
+    return all_of((operand.present, same))

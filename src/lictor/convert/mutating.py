@@ -28,7 +28,7 @@ from lictor.convert.patching import (
     write_operation,
 )
 from lictor.convert.plan import ConversionContext
-from lictor.convert.pod_places import choose_pod_path, pod_variables, share_paths, share_text
+from lictor.convert.pod_templates import choose_pod_path, pod_variables, share_paths, share_text
 from lictor.convert.rule_group import are_told_apart, ask_kind
 from lictor.convert.selection import ResolvedKind, resource_rules
 from lictor.convert.simplify import simplify

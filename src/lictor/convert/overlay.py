@@ -33,10 +33,10 @@ _CERTAIN = frozenset((
 _ANY = ("*", "?*", "*?")
 
 
-def descend(place: CelValue, key: str) -> CelValue:
+def descend(target: CelValue, key: str) -> CelValue:
     """A field; fields that every object of a known kind has are never missing."""
-    is_certain = bool(place.shape.step(key).forms) and f"{place.text}.{key}" in _CERTAIN
-    return place.step(key, certain=is_certain)
+    is_certain = bool(target.shape.step(key).forms) and f"{target.text}.{key}" in _CERTAIN
+    return target.step(key, certain=is_certain)
 
 
 class PatchLeaf(msgspec.Struct, frozen=True):
@@ -89,51 +89,51 @@ class _Reader(msgspec.Struct, frozen=True):
     fill: FillIn
     gates: list[Test]
 
-    def map(self, patch: dict[str, Json], place: CelValue) -> PatchFields | None:
+    def map(self, patch: dict[str, Json], target: CelValue) -> PatchFields | None:
         fields = []
         for key, value in patch.items():
             anchor = parse_anchor(key)
             if anchor is None or anchor.modifier not in _KNOWN:
-                node = self._node(value, descend(place, key))
+                node = self._node(value, descend(target, key))
                 if node is not None:
                     fields.append(PatchField(key, node))
             elif anchor.modifier is Modifier.ADDITION:
-                node = self._node(value, descend(place, anchor.key))
+                node = self._node(value, descend(target, anchor.key))
                 if node is not None:
                     fields.append(PatchField(anchor.key, node, addition=True))
             else:
-                self.gates.append(self._meets(value, descend(place, anchor.key)))
+                self.gates.append(self._meets(value, descend(target, anchor.key)))
         return PatchFields(tuple(fields)) if fields else None
 
-    def _node(self, value: Json, place: CelValue) -> Node | None:
+    def _node(self, value: Json, target: CelValue) -> Node | None:
         if isinstance(value, dict):
-            return self.map(value, place)
+            return self.map(value, target)
         if isinstance(value, list):
-            return self._list(value, place)
+            return self._list(value, target)
         return PatchLeaf(value)
 
-    def _meets(self, pattern: Json, place: CelValue) -> Test:
+    def _meets(self, pattern: Json, target: CelValue) -> Test:
         if isinstance(pattern, dict) and any(_is_addition(key) for key in pattern):
             raise CompileError("additions below a condition")
-        there = CelValue(place.text, place.shape, label=place.label)
+        there = CelValue(target.text, target.shape, label=target.label)
         if isinstance(pattern, dict | list):
             fits = translate_element(pattern, there, self.fill, LoopNames()).fits
         elif isinstance(pattern, str) and has_variables(pattern):
             fits = self.fill(pattern, there)
         else:
             # Scalars are compared as texts, whatever they are.
-            shape = TEXT if place.type == "string" else place.shape
-            fits = translate_scalar(print_scalar(pattern), CelValue(place.text, shape))
-        return all_of((place.present, fits))
+            shape = TEXT if target.type == "string" else target.shape
+            fits = translate_scalar(print_scalar(pattern), CelValue(target.text, shape))
+        return all_of((target.present, fits))
 
     # --- lists
 
-    def _list(self, items: list[Json], place: CelValue) -> Node | None:
+    def _list(self, items: list[Json], target: CelValue) -> Node | None:
         constants: list[Json] = []
         each: list[dict[str, Json]] = []
         for item in items:
             if isinstance(item, dict) and _holds(item, Modifier.GLOBAL):
-                self.gates.append(self._passes(item, place))
+                self.gates.append(self._passes(item, target))
             elif isinstance(item, dict) and (
                 _holds(item, Modifier.CONDITION) or _holds(item, Modifier.ADDITION)
             ):
@@ -144,20 +144,20 @@ class _Reader(msgspec.Struct, frozen=True):
             return PatchItems(tuple(constants)) if constants or not items else None
         if len(each) > 1 or constants:
             raise CompileError("several patches for the elements of one list")
-        change = self._each(each[0], place)
+        change = self._each(each[0], target)
         return None if change is None else PatchItems(each=change)
 
-    def _passes(self, item: dict[str, Json], place: CelValue) -> Test:
+    def _passes(self, item: dict[str, Json], target: CelValue) -> Test:
         """One element that meets the condition is enough; and so is an empty list."""
-        name, _ = LoopNames().fresh(place.label)
+        name, _ = LoopNames().fresh(target.label)
         reader = _Reader(self.fill, [])
-        if reader.map(item, CelValue(name, place.shape.element)) is not None:
+        if reader.map(item, CelValue(name, target.shape.element)) is not None:
             raise CompileError("a global condition beside a patch in one element")
-        there = CelValue(place.text, place.shape)
+        there = CelValue(target.text, target.shape)
         found = for_some(there.text, name, all_of(reader.gates))
-        return all_of((place.present, any_of((negate(is_full(there.text)), found))))
+        return all_of((target.present, any_of((negate(is_full(there.text)), found))))
 
-    def _each(self, item: dict[str, Json], place: CelValue) -> PatchFields | None:
+    def _each(self, item: dict[str, Json], target: CelValue) -> PatchFields | None:
         reader = _Reader(self.fill, [])
         rest = dict(item)
         for key, value in item.items():
@@ -167,7 +167,7 @@ class _Reader(msgspec.Struct, frozen=True):
                     # Elements that fit come before those that do not: no patch does that in CEL.
                     raise CompileError(f"the condition {key} on elements of a list")
                 del rest[key]
-        made = reader.map(rest, CelValue("", place.shape.element))
+        made = reader.map(rest, CelValue("", target.shape.element))
         if reader.gates not in ([], [TRUE], [FALSE]):
             raise CompileError("conditions below the elements of a list")
         return made

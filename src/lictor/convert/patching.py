@@ -61,49 +61,49 @@ Merging = MergeShape | MergedList | None
 # --- merged as a whole
 
 
-def can_merge(node: PatchFields, place: CelValue) -> bool:
+def can_merge(node: PatchFields, target: CelValue) -> bool:
     """Tell whether a merge of maps says it all: lists have an order that it would not keep."""
-    for form in place.shape.forms:
+    for form in target.shape.forms:
         if form.map is not None and form.map.is_atomic:
             return False
-    return all(_can_merge_field(field, place) for field in node.fields)
+    return all(_can_merge_field(field, target) for field in node.fields)
 
 
-def _can_merge_field(field: PatchField, place: CelValue) -> bool:
+def _can_merge_field(field: PatchField, target: CelValue) -> bool:
     node = field.node
     if isinstance(node, PatchLeaf):
         return node.value is not None
-    return isinstance(node, PatchFields) and can_merge(node, descend(place, field.key))
+    return isinstance(node, PatchFields) and can_merge(node, descend(target, field.key))
 
 
-def write_merge(node: PatchFields, place: CelValue, path: str, scope: ExpressionScope) -> str:
+def write_merge(node: PatchFields, target: CelValue, path: str, scope: ExpressionScope) -> str:
     """The part of the object as it shall be."""
     typed = all(is_name(field.key) for field in node.fields)
     pairs = []
     for field in node.fields:
         inner = f"{path}.{field.key}"
-        value = _write_field(field, descend(place, field.key), inner, scope)
+        value = _write_field(field, descend(target, field.key), inner, scope)
         key = field.key if typed else quote(field.key)
         pairs.append(f"{key}: {value}")
     return f"{path if typed else ''}{{{', '.join(pairs)}}}"
 
 
-def _write_field(field: PatchField, place: CelValue, path: str, scope: ExpressionScope) -> str:
+def _write_field(field: PatchField, target: CelValue, path: str, scope: ExpressionScope) -> str:
     node = field.node
     if isinstance(node, PatchFields):
-        made = write_merge(node, place, path, scope)
+        made = write_merge(node, target, path, scope)
     elif isinstance(node, PatchLeaf):
-        made = _write_value(node.value, place, scope)
+        made = _write_value(node.value, target, scope)
     else:
         raise CompileError("a list in a merge")
     if not field.addition:
         return made
-    return f"{wrap(place.chain or place.text)}.orValue({made})"
+    return f"{wrap(target.chain or target.text)}.orValue({made})"
 
 
-def _write_value(value: Json, place: CelValue, scope: ExpressionScope) -> str:
+def _write_value(value: Json, target: CelValue, scope: ExpressionScope) -> str:
     text = write_leaf(value, scope)
-    if place.type == "string" and not isinstance(value, str):
+    if target.type == "string" and not isinstance(value, str):
         return f"string({text})"
     return text
 
@@ -151,19 +151,19 @@ class PatchWriter(msgspec.Struct, frozen=True):
     scope: ExpressionScope
 
     def fields(
-        self, node: PatchFields, place: CelValue, path: str, merging: Merging
+        self, node: PatchFields, target: CelValue, path: str, merging: Merging
     ) -> list[PatchOperation]:
         """The operations for the fields of a map that is there."""
         return [
             operation
             for field in node.fields
-            for operation in self._field(field, place, path, merging)
+            for operation in self._field(field, target, path, merging)
         ]
 
     def _field(
-        self, field: PatchField, place: CelValue, path: str, merging: Merging
+        self, field: PatchField, target: CelValue, path: str, merging: Merging
     ) -> list[PatchOperation]:
-        child = descend(CelValue(place.text, place.shape), field.key)
+        child = descend(CelValue(target.text, target.shape), field.key)
         at = join_path(path, quote(f"/{escape(field.key)}"))
         there, missing = _presence(child)
         inside = CelValue(child.text, child.shape, label=field.key)
@@ -190,11 +190,11 @@ class PatchWriter(msgspec.Struct, frozen=True):
     # --- lists
 
     def _items(
-        self, node: PatchItems, place: CelValue, where: tuple[str, str, str], merging: Merging
+        self, node: PatchItems, target: CelValue, where: tuple[str, str, str], merging: Merging
     ) -> list[PatchOperation]:
         path, there, missing = where
         if node.each is not None:
-            return [each.only(there) for each in self._each(node.each, place, path, merging)]
+            return [each.only(there) for each in self._each(node.each, target, path, merging)]
         if not isinstance(merging, MergedList):
             return [self._add(path, PatchLeaf(list(node.constants)))]
         if len(merging.keys) != 1 or len(node.constants) != 1:
@@ -203,21 +203,21 @@ class PatchWriter(msgspec.Struct, frozen=True):
         name = element.get(key) if isinstance(element, dict) else None
         if not isinstance(name, str):
             raise CompileError("an element of a merged list without its name")
-        changed = self._merge_one(element, key, place, path, merging.element)
+        changed = self._merge_one(element, key, target, path, merging.element)
         added = self._add(path, PatchLeaf([element])).only(missing)
         return [*(each.only(there) for each in changed), added]
 
     def _merge_one(
-        self, element: dict[str, Json], key: str, place: CelValue, path: str, shape: MergeShape
+        self, element: dict[str, Json], key: str, target: CelValue, path: str, shape: MergeShape
     ) -> list[PatchOperation]:
         """What the patch names comes first, whether it was there or not."""
         name = write_leaf(element[key], self.scope)
         same = f"item.{key} == {name}"
-        found = f"{place.text}.exists(item, {same})"
-        index = f'{place.text}.map(item, item.?{key}.orValue("")).indexOf({name})'
+        found = f"{target.text}.exists(item, {same})"
+        index = f'{target.text}.map(item, item.?{key}.orValue("")).indexOf({name})'
         at = join_path(path, f'"/" + string({index})')
         first = join_path(path, quote("/0"))
-        current = CelValue(f"{place.text}.filter(item, {same})[0]", place.shape.element)
+        current = CelValue(f"{target.text}.filter(item, {same})[0]", target.shape.element)
         node = to_node({k: v for k, v in element.items() if k != key})
         merged = self.fields(node, current, at, shape) if isinstance(node, PatchFields) else []
         move = PatchOperation(f'JSONPatch{{op: "move", from: {at}, path: {first}}}')
@@ -225,22 +225,22 @@ class PatchWriter(msgspec.Struct, frozen=True):
         return [*(each.only(found) for each in (*merged, move)), added]
 
     def _each(
-        self, node: PatchFields, place: CelValue, path: str, merging: Merging
+        self, node: PatchFields, target: CelValue, path: str, merging: Merging
     ) -> list[PatchOperation]:
         shape = merging.element if isinstance(merging, MergedList) else None
         at = join_path(path, '"/" + string(index)')
-        element = CelValue(f"{place.text}[index]", place.shape.element)
+        element = CelValue(f"{target.text}[index]", target.shape.element)
         changes = self.fields(node, element, at, shape)
         if any(change.loop is not None for change in changes):
             raise CompileError("patches for the elements of lists within lists")
-        return [msgspec.structs.replace(each, loop=("index", place.text)) for each in changes]
+        return [msgspec.structs.replace(each, loop=("index", target.text)) for each in changes]
 
 
-def _presence(place: CelValue) -> tuple[str, str]:
+def _presence(target: CelValue) -> tuple[str, str]:
     """Whether a value is there, and whether it is not; empty where that is certain."""
-    if place.present == TRUE:
+    if target.present == TRUE:
         return "", ""
-    return render(place.present), render(negate(place.present))
+    return render(target.present), render(negate(target.present))
 
 
 def build(node: Node) -> Json:
@@ -298,13 +298,13 @@ def write_operation(operation: Json, root: CelValue, scope: ExpressionScope) -> 
 
 
 def _add_steps(
-    steps: list[str], place: CelValue, path: str, value: Json, scope: ExpressionScope
+    steps: list[str], target: CelValue, path: str, value: Json, scope: ExpressionScope
 ) -> str:
     step, *rest = steps
     at = join_path(path, quote(f"/{escape(step)}"))
     if not rest:
         return f'[JSONPatch{{op: "add", path: {at}, value: {write_json(value, scope)}}}]'
-    child = descend(place, step)
+    child = descend(target, step)
     present = all_present(child)
     deeper = _add_steps(rest, CelValue(child.text, child.shape), at, value, scope)
     made = write_json(_nest(rest, value), scope)
@@ -312,9 +312,9 @@ def _add_steps(
     return deeper if present == "true" else f"({present} ? {deeper} : {otherwise})"
 
 
-def all_present(place: CelValue) -> str:
+def all_present(target: CelValue) -> str:
     """Whether a value is there, as an expression."""
-    return render(place.present) if place.present != TRUE else "true"
+    return render(target.present) if target.present != TRUE else "true"
 
 
 def _nest(steps: list[str], value: Json) -> Json:
@@ -324,8 +324,8 @@ def _nest(steps: list[str], value: Json) -> Json:
 
 
 def _remove_steps(steps: list[str], root: CelValue) -> str:
-    place = root
+    target = root
     for step in steps:
-        place = descend(place, step)
+        target = descend(target, step)
     path = quote("".join(f"/{escape(step)}" for step in steps))
-    return f'({all_present(place)} ? [JSONPatch{{op: "remove", path: {path}}}] : [])'
+    return f'({all_present(target)} ? [JSONPatch{{op: "remove", path: {path}}}] : [])'

@@ -76,19 +76,19 @@ class _Spot(msgspec.Struct, frozen=True):
     is_metadata: bool = False
     is_tags: bool = False
 
-    def enter(self, key: str, place: CelValue) -> "_Spot":
+    def enter(self, key: str, target: CelValue) -> "_Spot":
         return spot_of(
-            place, is_metadata=key == "metadata", is_tags=self.is_metadata and key in _TAGS
+            target, is_metadata=key == "metadata", is_tags=self.is_metadata and key in _TAGS
         )
 
 
-def spot_of(place: CelValue, *, is_metadata: bool = False, is_tags: bool = False) -> _Spot:
+def spot_of(target: CelValue, *, is_metadata: bool = False, is_tags: bool = False) -> _Spot:
     """The map at a place."""
 
     def child(key: str) -> CelValue:
-        return CelValue(place.text, place.shape).step(key)
+        return CelValue(target.text, target.shape).step(key)
 
-    return _Spot(child, place.text, is_metadata, is_tags)
+    return _Spot(child, target.text, is_metadata, is_tags)
 
 
 def translate_pattern(
@@ -108,28 +108,30 @@ def translate_pattern(
 
 
 def translate_element(
-    pattern: Json, place: CelValue, fill: FillIn, names: LoopNames
+    pattern: Json, target: CelValue, fill: FillIn, names: LoopNames
 ) -> PatternOutcome:
     """What a pattern says of one element of a list."""
     check_shape(pattern)
-    return _Translator(fill).node(resolve_references(pattern), spot_of(place), place, names)
+    return _Translator(fill).node(resolve_references(pattern), spot_of(target), target, names)
 
 
 class _Translator(msgspec.Struct, frozen=True):
     fill: FillIn
 
-    def node(self, pattern: Json, spot: _Spot, place: CelValue, names: LoopNames) -> PatternOutcome:
+    def node(
+        self, pattern: Json, spot: _Spot, target: CelValue, names: LoopNames
+    ) -> PatternOutcome:
         """The verdict on a value that is there."""
         if isinstance(pattern, dict):
             return self._map(pattern, spot, names)
         if isinstance(pattern, list):
-            return self._list(pattern, place, names)
-        return PatternOutcome(negate(self._leaf(pattern, place)))
+            return self._list(pattern, target, names)
+        return PatternOutcome(negate(self._leaf(pattern, target)))
 
-    def _leaf(self, pattern: Json, place: CelValue) -> Test:
+    def _leaf(self, pattern: Json, target: CelValue) -> Test:
         if isinstance(pattern, str) and has_variables(pattern):
-            return self.fill(pattern, place)
-        return translate_scalar(pattern, place)
+            return self.fill(pattern, target)
+        return translate_scalar(pattern, target)
 
     # --- maps
 
@@ -154,8 +156,8 @@ class _Translator(msgspec.Struct, frozen=True):
             raise CompileError(f"{raw!r} says nothing in a pattern")
         if spot.is_tags and has_wildcard(key):
             return _Entry(modifier, value, self._any_key(modifier, key, value, spot, names))
-        place = spot.child(key)
-        verdict = self._keyed(modifier, value, spot.enter(key, place), place, names)
+        target = spot.child(key)
+        verdict = self._keyed(modifier, value, spot.enter(key, target), target, names)
         return _Entry(modifier, value, verdict)
 
     def _keyed(
@@ -163,17 +165,17 @@ class _Translator(msgspec.Struct, frozen=True):
         modifier: Modifier | None,
         value: Json,
         inner: _Spot,
-        place: CelValue,
+        target: CelValue,
         names: LoopNames,
     ) -> PatternOutcome:
-        present = place.present
-        there = CelValue(place.text, place.shape, label=place.label)
+        present = target.present
+        there = CelValue(target.text, target.shape, label=target.label)
         if modifier is Modifier.NEGATION:
             return PatternOutcome(present)
         if modifier is Modifier.EXISTENCE:
             return self._existence(value, there, names).where(present)
         if modifier is None:
-            return self._plain(value, inner, place, names)
+            return self._plain(value, inner, target, names)
         verdict = self.node(value, inner, there, names)
         if modifier is Modifier.EQUALITY:
             return verdict.where(present)
@@ -183,10 +185,10 @@ class _Translator(msgspec.Struct, frozen=True):
         return PatternOutcome(skips=any_of((negate(present), unmet)), hard=True)
 
     def _plain(
-        self, value: Json, inner: _Spot, place: CelValue, names: LoopNames
+        self, value: Json, inner: _Spot, target: CelValue, names: LoopNames
     ) -> PatternOutcome:
-        present = place.present
-        there = CelValue(place.text, place.shape, label=place.label)
+        present = target.present
+        there = CelValue(target.text, target.shape, label=target.label)
         if value == "*":
             return PatternOutcome(negate(present))
         verdict = self.node(value, inner, there, names)
@@ -207,8 +209,8 @@ class _Translator(msgspec.Struct, frozen=True):
             return PatternOutcome(for_some(spot.text, name, meant))
         if modifier not in (None, Modifier.EQUALITY):
             raise CompileError(f"a wildcard in {key!r} with the anchor {modifier}( )")
-        place = CelValue(f"{wrap(spot.text)}[{name}]", spot.child("a").shape)
-        wrong = FALSE if value == "*" else negate(self._leaf(value, place))
+        target = CelValue(f"{wrap(spot.text)}[{name}]", spot.child("a").shape)
+        wrong = FALSE if value == "*" else negate(self._leaf(value, target))
         fails = for_some(spot.text, name, all_of((meant, wrong)))
         if modifier is None:
             fails = any_of((negate(for_some(spot.text, name, meant)), fails))
@@ -216,31 +218,31 @@ class _Translator(msgspec.Struct, frozen=True):
 
     # --- lists
 
-    def _list(self, pattern: list[Json], place: CelValue, names: LoopNames) -> PatternOutcome:
+    def _list(self, pattern: list[Json], target: CelValue, names: LoopNames) -> PatternOutcome:
         if not pattern:
             return PatternOutcome(TRUE)
         first = pattern[0]
         if isinstance(first, list):
             raise CompileError("a list within a list in a pattern")
-        name, inner = names.fresh(place.label)
-        element = CelValue(name, place.shape.element)
+        name, inner = names.fresh(target.label)
+        element = CelValue(name, target.shape.element)
         if not isinstance(first, dict):
-            return PatternOutcome(for_some(place.text, name, negate(self._leaf(first, element))))
+            return PatternOutcome(for_some(target.text, name, negate(self._leaf(first, element))))
         verdict = self.node(first, spot_of(element), element, inner)
-        fails = for_some(place.text, name, verdict.fails)
+        fails = for_some(target.text, name, verdict.fails)
         if verdict.skips == FALSE:
             return PatternOutcome(fails)
-        all_skip = for_all(place.text, name, verdict.skips)
-        skips = all_of((is_full(place.text), all_skip))
+        all_skip = for_all(target.text, name, verdict.skips)
+        skips = all_of((is_full(target.text), all_skip))
         return PatternOutcome(fails, skips)
 
-    def _existence(self, pattern: Json, place: CelValue, names: LoopNames) -> PatternOutcome:
+    def _existence(self, pattern: Json, target: CelValue, names: LoopNames) -> PatternOutcome:
         if not isinstance(pattern, list) or not all(isinstance(item, dict) for item in pattern):
             raise CompileError("an existence anchor needs a list of maps")
-        name, inner = names.fresh(place.label)
-        element = CelValue(name, place.shape.element)
+        name, inner = names.fresh(target.label)
+        element = CelValue(name, target.shape.element)
         wanted = [self.node(item, spot_of(element), element, inner).fits for item in pattern]
-        return PatternOutcome(any_of(negate(for_some(place.text, name, fits)) for fits in wanted))
+        return PatternOutcome(any_of(negate(for_some(target.text, name, fits)) for fits in wanted))
 
 
 def _order(entries: list[_Entry]) -> list[_Entry]:

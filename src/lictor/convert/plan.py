@@ -22,7 +22,7 @@ from lictor.convert.cel_tests import (
 from lictor.convert.cel_values import EITHER, CelValue, LoopNames, ResourceRoot, find_shape
 from lictor.convert.condition import translate_conditions
 from lictor.convert.context import bind_context
-from lictor.convert.pod_places import EACH, LOOPED, list_both, pod_variables, share_text
+from lictor.convert.pod_templates import EACH, LOOPED, list_both, pod_variables, share_text
 from lictor.convert.query import translate_text
 from lictor.convert.selection import (
     ResolvedKind,
@@ -57,14 +57,14 @@ def translate_message(
         return {"message": text}, ()
     plain = _VARIABLE.sub(lambda found: found.group(1).strip(), text)
     try:
-        place = as_cel_value(translate_text(text, scope))
+        operand = as_cel_value(translate_text(text, scope))
     except CompileError as error:
         return {"message": plain}, (f"the message is told without its variables: {error.message}",)
-    return {"message": plain, "messageExpression": _as_text(place)}, ()
+    return {"message": plain, "messageExpression": _as_text(operand)}, ()
 
 
-def _as_text(place: CelValue) -> str:
-    return place.text if place.type == "string" else f"string({place.text})"
+def _as_text(operand: CelValue) -> str:
+    return operand.text if operand.type == "string" else f"string({operand.text})"
 
 
 _ROLES = "rbac.authorization.k8s.io"

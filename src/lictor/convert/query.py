@@ -104,12 +104,12 @@ def write_text(value: Value) -> str:
     if isinstance(value, Either):
         then, other = write_text(value.then), write_text(value.other)
         return f"({render(value.condition)} ? {then} : {other})"
-    place = as_cel_value(value)
-    if place.type == "string":
-        return wrap(place.text)
-    if place.type in ("list", "map"):
+    operand = as_cel_value(value)
+    if operand.type == "string":
+        return wrap(operand.text)
+    if operand.type in ("list", "map"):
         raise CompileError("a list or a map is put into a text")
-    return f"string({place.text})"
+    return f"string({operand.text})"
 
 
 class _At(msgspec.Struct, frozen=True):
@@ -272,12 +272,12 @@ class _Translator(msgspec.Struct, frozen=True):
         return stream
 
     def _concatenate(self, lists: Several, names: LoopNames) -> Value:
-        places = [settle(item) for item in lists.items]
-        known = [place for place in places if isinstance(place, CelValue)]
-        if len(known) < len(places) or any(place.type not in ("list", "") for place in known):
+        operands = [settle(item) for item in lists.items]
+        known = [operand for operand in operands if isinstance(operand, CelValue)]
+        if len(known) < len(operands) or any(operand.type not in ("list", "") for operand in known):
             return lists
-        text = " + ".join(place.or_value("[]") for place in known)
-        labels = [place.label for place in known]
+        text = " + ".join(operand.or_value("[]") for operand in known)
+        labels = [operand.label for operand in known]
         name = "allContainers" if "containers" in labels else labels[0] or "items"
         label = name.removeprefix("all")
         return as_stream(CelValue(self.scope.hoist(name, text), known[0].shape, label=label), names)

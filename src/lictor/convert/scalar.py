@@ -36,46 +36,46 @@ def accepts_absence(pattern: Json) -> bool:
     return compile_scalar(pattern)(None)
 
 
-def translate_scalar(pattern: Json, place: CelValue) -> Test:
+def translate_scalar(pattern: Json, target: CelValue) -> Test:
     """The test of a value that is there."""
-    if place.type == "list":
-        element = CelValue("value", place.shape.element)
-        return for_all(place.text, "value", translate_scalar(pattern, element))
-    if place.type == "map":
+    if target.type == "list":
+        element = CelValue("value", target.shape.element)
+        return for_all(target.text, "value", translate_scalar(pattern, element))
+    if target.type == "map":
         # Neither texts nor numbers are ever maps; only "there" can be said of one.
         return FALSE
     if pattern is None:
-        return _translate_nothing(place)
+        return _translate_nothing(target)
     if isinstance(pattern, bool):
-        return compare(wrap(place.text), "==", literal(pattern))
+        return compare(wrap(target.text), "==", literal(pattern))
     if isinstance(pattern, str):
-        return _translate_text(pattern, place)
-    return _translate_number(pattern, place)
+        return _translate_text(pattern, target)
+    return _translate_number(pattern, target)
 
 
-def _translate_nothing(place: CelValue) -> Test:
+def _translate_nothing(target: CelValue) -> Test:
     zeros = {"string": ['""'], "number": ["0"], "boolean": ["false"]}
-    sought = zeros.get(place.type, ["null", '""', "0", "false"])
-    return any_of(compare(wrap(place.text), "==", zero) for zero in sought)
+    sought = zeros.get(target.type, ["null", '""', "0", "false"])
+    return any_of(compare(wrap(target.text), "==", zero) for zero in sought)
 
 
-def _translate_number(pattern: float, place: CelValue) -> Test:
-    number = compare(wrap(place.text), "==", literal(pattern))
-    if place.type in ("number", "boolean"):
+def _translate_number(pattern: float, target: CelValue) -> Test:
+    number = compare(wrap(target.text), "==", literal(pattern))
+    if target.type in ("number", "boolean"):
         return number
-    text = compare(wrap(place.text), "==", quote(literal(pattern)))
-    return text if place.type == "string" else any_of((number, text))
+    text = compare(wrap(target.text), "==", quote(literal(pattern)))
+    return text if target.type == "string" else any_of((number, text))
 
 
-def _translate_text(pattern: str, place: CelValue) -> Test:
+def _translate_text(pattern: str, target: CelValue) -> Test:
     alternatives = [
         [part.strip(" ") for part in alternative.strip(" ").split("&")]
         for alternative in pattern.split("|")
     ]
     words = [parts[0] for parts in alternatives if len(parts) == 1 and _is_word(parts[0])]
-    if len(words) == len(alternatives) > 1 and place.type in ("string", ""):
-        return Atom(f"{wrap(place.text)} in {literal(words)}")
-    return any_of(all_of(_translate_part(part, place) for part in parts) for parts in alternatives)
+    if len(words) == len(alternatives) > 1 and target.type in ("string", ""):
+        return Atom(f"{wrap(target.text)} in {literal(words)}")
+    return any_of(all_of(_translate_part(part, target) for part in parts) for parts in alternatives)
 
 
 def _is_word(text: str) -> bool:
@@ -90,48 +90,48 @@ def _is_word(text: str) -> bool:
     )
 
 
-def _translate_part(text: str, place: CelValue) -> Test:
+def _translate_part(text: str, target: CelValue) -> Test:
     sign, operand = split_operator(text)
     if not sign:
         outside, inside = _OUTSIDE.fullmatch(text), _RANGE.fullmatch(text)
         if outside is not None:
             ends = (("<", outside.group(1)), (">", outside.group(2)))
-            return any_of(_translate_comparison(*end, place) for end in ends)
+            return any_of(_translate_comparison(*end, target) for end in ends)
         if inside is not None:
             ends = ((">=", inside.group(1)), ("<=", inside.group(2)))
-            return all_of(_translate_comparison(*end, place) for end in ends)
-    return _translate_comparison(sign, operand.strip(), place)
+            return all_of(_translate_comparison(*end, target) for end in ends)
+    return _translate_comparison(sign, operand.strip(), target)
 
 
-def _translate_comparison(sign: str, operand: str, place: CelValue) -> Test:
+def _translate_comparison(sign: str, operand: str, target: CelValue) -> Test:
     if read_duration(operand) is not None or read_quantity(operand) is not None:
-        return translate_amount(sign, operand, place)
+        return translate_amount(sign, operand, target)
     if sign in ("", "!"):
-        fits = translate_wildcard(operand, place)
+        fits = translate_wildcard(operand, target)
         return fits if not sign else negate(fits)
     # Texts have no order.
     return FALSE
 
 
-def translate_wildcard(pattern: str, place: CelValue) -> Test:
+def translate_wildcard(pattern: str, target: CelValue) -> Test:
     """The test of a text that may hold wildcards; booleans answer to their names."""
-    if pattern in ("true", "false") and place.type in ("boolean", ""):
-        truth = compare(wrap(place.text), "==", pattern)
-        if place.type == "boolean":
+    if pattern in ("true", "false") and target.type in ("boolean", ""):
+        truth = compare(wrap(target.text), "==", pattern)
+        if target.type == "boolean":
             return truth
-        return any_of((truth, compare(wrap(place.text), "==", quote(pattern))))
+        return any_of((truth, compare(wrap(target.text), "==", quote(pattern))))
     if not pattern.strip("*") and pattern:
         return TRUE
-    if place.type in ("boolean", "number"):
-        return _translate_stiff(pattern, place)
-    return match_text(pattern, place.text)
+    if target.type in ("boolean", "number"):
+        return _translate_stiff(pattern, target)
+    return match_text(pattern, target.text)
 
 
-def _translate_stiff(pattern: str, place: CelValue) -> Test:
+def _translate_stiff(pattern: str, target: CelValue) -> Test:
     if pattern in ("?*", "*?"):
         return TRUE
     if has_wildcard(pattern):
-        raise CompileError(f"the pattern {pattern!r} is compared with a {place.type}")
+        raise CompileError(f"the pattern {pattern!r} is compared with a {target.type}")
     return FALSE
 
 
@@ -154,15 +154,15 @@ def match_text(pattern: str, text: str) -> Test:
     return Atom(f"{value}.matches({quote(regex_of(pattern))})")
 
 
-def translate_amount(sign: str, operand: str, place: CelValue) -> Test:
+def translate_amount(sign: str, operand: str, target: CelValue) -> Test:
     """The comparison with a quantity, a duration or a number."""
     compared = "==" if not sign else "!=" if sign == "!" else sign
-    if place.type == "number":
-        return _compare_number(compared, operand, place)
-    if place.type == "boolean":
+    if target.type == "number":
+        return _compare_number(compared, operand, target)
+    if target.type == "boolean":
         # Neither an amount nor a text that fits one.
         return TRUE if compared == "!=" else FALSE
-    text = wrap(place.text) if place.type == "string" else f"string({place.text})"
+    text = wrap(target.text) if target.type == "string" else f"string({target.text})"
     quantity = _compare_quantity(compared, operand, text)
     if read_duration(operand) is None or operand == "0":
         return quantity
@@ -171,11 +171,11 @@ def translate_amount(sign: str, operand: str, place: CelValue) -> Test:
     return any_of((all_of((is_length, length)), all_of((negate(is_length), quantity))))
 
 
-def _compare_number(sign: str, operand: str, place: CelValue) -> Test:
+def _compare_number(sign: str, operand: str, target: CelValue) -> Test:
     amount = read_quantity(operand)
     if amount is None or amount != amount.to_integral_value():
         raise CompileError(f"a number is compared with {operand!r}")
-    return compare(wrap(place.text), sign, str(int(amount)))
+    return compare(wrap(target.text), sign, str(int(amount)))
 
 
 def _compare_quantity(sign: str, operand: str, text: str) -> Test:

@@ -251,11 +251,13 @@ def _join_bodies(parts: list[Test], *, every: bool) -> list[Test]:
     """`a.all(x, ok(x)) && a.all(x, fine(x))` is `a.all(x, ok(x) && fine(x))`."""
     made: list[Test] = []
     for part in parts:
-        place = next((at for at, each in enumerate(made) if _is_same_loop(each, part, every)), None)
-        if place is None or not isinstance(part, LoopTest):
+        position = next(
+            (at for at, each in enumerate(made) if _is_same_loop(each, part, every)), None
+        )
+        if position is None or not isinstance(part, LoopTest):
             made.append(part)
             continue
-        known = made.pop(place)
+        known = made.pop(position)
         if isinstance(known, LoopTest):
             body = JoinedTests((*_flat(known.body, every=every), part.body), every)
             made.append(replace(part, body=simplify(body)))
@@ -293,9 +295,9 @@ _OPPOSITE = {"==": "!=", "!=": "=="}
 
 def find_default(test: str, path: str, *, holds: bool) -> str | None:
     """A literal for what stands at the path, so that the test holds or not; None if unknown."""
-    place = re.escape(path)
+    escaped = re.escape(path)
     for pattern, find in _FORMS:
-        found = re.fullmatch(pattern.replace("PATH", place), test, re.DOTALL)
+        found = re.fullmatch(pattern.replace("PATH", escaped), test, re.DOTALL)
         if found is not None:
             return find(found, holds)
     return None

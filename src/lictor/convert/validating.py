@@ -212,11 +212,11 @@ def _group_rules(context: ConversionContext) -> tuple[list[RuleGroup], tuple[str
     for plan in plans:
         known = [*hoisted[plan.pod].expressions.items(), *plan.variables]
         made = _group(plan, tuple(_used(plan, known)))
-        place = next((i for i, each in enumerate(groups) if agree(each, made)), None)
-        if place is None:
+        position = next((i for i, each in enumerate(groups) if agree(each, made)), None)
+        if position is None:
             groups.append(made)
         else:
-            groups[place] = merge_alike(groups[place], made)
+            groups[position] = merge_alike(groups[position], made)
     if context.short:
         groups = merge_groups(groups)
     notes = [f"rule {plan.rule}: {note}" for plan in plans for note in plan.notes]

@@ -57,7 +57,7 @@ class ResourcePath(msgspec.Struct, frozen=True):
     steps: tuple[str, ...] = ()
 
     @property
-    def place(self) -> CelValue:
+    def operand(self) -> CelValue:
         return self.subject.navigate(self.steps)
 
 
@@ -76,7 +76,7 @@ class Several(msgspec.Struct, frozen=True):
 class LoopSource(msgspec.Struct, frozen=True):
     """A list to iterate over: the name of its elements, and which of them are kept."""
 
-    place: CelValue
+    operand: CelValue
     name: str
     keep: Test = TRUE
 
@@ -89,16 +89,16 @@ class LoopList(msgspec.Struct, frozen=True):
 
     @property
     def present(self) -> Test:
-        return self.sources[0].place.present
+        return self.sources[0].operand.present
 
     def or_empty(self) -> "LoopList":
         """The same, but empty where the list it is made of is not there."""
         first, *rest = self.sources
-        place = first.place
-        if not place.guards:
+        operand = first.operand
+        if not operand.guards:
             return self
-        sure = CelValue(place.or_value("[]"), place.shape, label=place.label)
-        return LoopList((replace(first, place=sure), *rest), self.item)
+        sure = CelValue(operand.or_value("[]"), operand.shape, label=operand.label)
+        return LoopList((replace(first, operand=sure), *rest), self.item)
 
 
 class Count(msgspec.Struct, frozen=True):
@@ -133,7 +133,7 @@ NOTHING = Constant(None)
 def settle(value: Value) -> Value:
     """The same value, with paths resolved."""
     if isinstance(value, ResourcePath):
-        return value.place
+        return value.operand
     return value
 
 
@@ -184,15 +184,15 @@ def is_true(value: Value) -> Test:
     return test_each(value, ask)
 
 
-def _is_full(place: CelValue) -> Test:
-    text = wrap(place.text)
-    match place.type:
+def _is_full(operand: CelValue) -> Test:
+    text = wrap(operand.text)
+    match operand.type:
         case "string":
-            return compare(text, "!=", '""', risky=place.risky)
+            return compare(text, "!=", '""', risky=operand.risky)
         case "boolean":
-            return compare(text, "==", "true", risky=place.risky)
+            return compare(text, "==", "true", risky=operand.risky)
         case "list" | "map":
-            return is_full(place.text, risky=place.risky)
+            return is_full(operand.text, risky=operand.risky)
         case "number":
             return TRUE
     return all_of(compare(text, "!=", empty) for empty in ('""', "false", "[]", "{}"))
@@ -243,17 +243,17 @@ def quantify(stream: LoopList, ask: Callable[[Value], Test], *, every: bool) -> 
     present, asked = is_present(item), ask(_there(item))
     test = any_of((negate(present), asked)) if every else all_of((present, asked))
     for source in reversed(stream.sources):
-        place = source.place
+        operand = source.operand
         if every:
             body = any_of((negate(source.keep), test))
-            looped = for_all(place.text, source.name, body, risky=place.risky)
-            test = any_of((negate(place.present), looped))
+            looped = for_all(operand.text, source.name, body, risky=operand.risky)
+            test = any_of((negate(operand.present), looped))
         else:
             body = all_of((source.keep, test))
-            looped = for_some(place.text, source.name, body, risky=place.risky)
+            looped = for_some(operand.text, source.name, body, risky=operand.risky)
             if body == TRUE:
-                looped = is_full(place.text, risky=place.risky)
-            test = all_of((place.present, looped))
+                looped = is_full(operand.text, risky=operand.risky)
+            test = all_of((operand.present, looped))
     return test
 
 
@@ -266,7 +266,7 @@ def _there(value: Value) -> Value:
 def count(stream: LoopList) -> str:
     """The number of elements, as an expression; an error where the list is not there."""
     text = _count(stream.sources, settle(stream.item))
-    first = stream.sources[0].place
+    first = stream.sources[0].operand
     if not first.guards or first.risky:
         return text
     return f"({render(first.present)} ? {text} : 0)"
@@ -275,10 +275,10 @@ def count(stream: LoopList) -> str:
 def _count(sources: tuple[LoopSource, ...], item: Value) -> str:
     source, *rest = sources
     kept = source.keep if rest else all_of((source.keep, is_present(item)))
-    place = source.place
-    if rest and rest[0].place.guards:
-        kept = all_of((kept, rest[0].place.present))
-    text = wrap(place.text)
+    operand = source.operand
+    if rest and rest[0].operand.guards:
+        kept = all_of((kept, rest[0].operand.present))
+    text = wrap(operand.text)
     if kept != TRUE:
         text = f"{text}.filter({source.name}, {render(kept)})"
     if not rest:
@@ -293,7 +293,7 @@ def collect(stream: LoopList) -> str:
         raise CompileError("a list that is made of several others is needed as a whole")
     (source,) = stream.sources
     kept = all_of((source.keep, item.present))
-    text = wrap(source.place.or_value("[]"))
+    text = wrap(source.operand.or_value("[]"))
     if kept != TRUE:
         text = f"{text}.filter({source.name}, {render(kept)})"
     return text if item.text == source.name else f"{text}.map({source.name}, {item.text})"
@@ -312,7 +312,7 @@ def as_cel_value(value: Value) -> CelValue:
         case TestValue():
             return CelValue(render(value.test), BOOLEAN, risky=value.test.risky)
         case Count():
-            risky = value.stream.sources[0].place.risky
+            risky = value.stream.sources[0].operand.risky
             return CelValue(count(value.stream), NUMBER, risky=risky)
         case LoopList():
             return CelValue(collect(value), LIST)
@@ -330,9 +330,9 @@ def guard(value: Value, guards: tuple[Test, ...]) -> Value:
             return replace(value, guards=(*guards, *value.guards), chain=chain)
         case LoopList():
             first, *rest = value.sources
-            place = guard(first.place, guards)
-            if isinstance(place, CelValue):
-                return LoopList((replace(first, place=place), *rest), value.item)
+            operand = guard(first.operand, guards)
+            if isinstance(operand, CelValue):
+                return LoopList((replace(first, operand=operand), *rest), value.item)
     return Either(all_of(guards), value, NOTHING)
 
 

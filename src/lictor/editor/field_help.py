@@ -6,12 +6,12 @@ import msgspec
 from msgspec import inspect
 
 from lictor.editor.cel_words import describe_cel_word, list_cel_words
-from lictor.editor.jmespath_words import JmesPathPlace, describe_query_word, list_query_words
+from lictor.editor.jmespath_words import JmesPathLocation, describe_query_word, list_query_words
 from lictor.editor.name_words import list_names
 from lictor.editor.outline import Cursor
 from lictor.editor.schema_words import (
     describe_object_field,
-    find_place,
+    find_location,
     list_object_fields,
     list_object_values,
     list_pointer_fields,
@@ -88,8 +88,8 @@ def _is_text(cursor: Cursor) -> bool:
     return isinstance(_find_type(cursor, cursor.path), inspect.StrType)
 
 
-def _make_place(cursor: Cursor, files: WorkspaceFiles) -> JmesPathPlace:
-    return JmesPathPlace(cursor.body, cursor.path, files.schemas())
+def _make_place(cursor: Cursor, files: WorkspaceFiles) -> JmesPathLocation:
+    return JmesPathLocation(cursor.body, cursor.path, files.schemas())
 
 
 def _find_type(cursor: Cursor, path: FieldPath) -> inspect.Type | None:
@@ -153,16 +153,16 @@ def _list_fields(cursor: Cursor, path: FieldPath, files: WorkspaceFiles) -> Iter
     if not path and not cursor.kind:
         yield from _list_record_fields(_find_record_type(Policy, ()))
     elif found is None or isinstance(found, inspect.AnyType):
-        place = find_place(cursor, path, files.schemas())
-        yield from list_object_fields(place) if place is not None else ()
+        location = find_location(cursor, path, files.schemas())
+        yield from list_object_fields(location) if location is not None else ()
 
 
 def _list_values(cursor: Cursor, files: WorkspaceFiles) -> Iterator[WordHelp]:
     found = _find_type(cursor, cursor.path)
     yield from _list_record_values(found) if found is not None else ()
     if found is None or isinstance(found, inspect.AnyType):
-        place = find_place(cursor, cursor.path, files.schemas())
-        yield from list_object_values(place) if place is not None else ()
+        location = find_location(cursor, cursor.path, files.schemas())
+        yield from list_object_values(location) if location is not None else ()
 
 
 def _describe_plain(cursor: Cursor, files: WorkspaceFiles) -> WordHelp | None:
@@ -180,8 +180,8 @@ def _describe_object(cursor: Cursor, files: WorkspaceFiles) -> WordHelp | None:
     """A field with an anchor, or of a map with keys of one's choice."""
     if _find_type(cursor, cursor.path[:-1]) is not None and not _is_free(cursor):
         return None
-    place = find_place(cursor, cursor.path, files.schemas())
-    return None if place is None else describe_object_field(place)
+    location = find_location(cursor, cursor.path, files.schemas())
+    return None if location is None else describe_object_field(location)
 
 
 def _is_free(cursor: Cursor) -> bool:
@@ -202,14 +202,14 @@ def _find_record(api_version: str, kind: str) -> type[msgspec.Struct] | None:
 
 def _find_record_type(record: type[msgspec.Struct], path: FieldPath) -> inspect.Type:
     """What may stand at a path."""
-    place: inspect.Type = inspect.type_info(record)
+    location: inspect.Type = inspect.type_info(record)
     for step in path:
-        place = _step_into(_unwrap(place, step), step)
-    return _unwrap(place)
+        location = _step_into(_unwrap(location, step), step)
+    return _unwrap(location)
 
 
-def _step_into(place: inspect.Type, step: str | int) -> inspect.Type:
-    match place:
+def _step_into(location: inspect.Type, step: str | int) -> inspect.Type:
+    match location:
         case inspect.StructType(fields=fields):
             found = [each.type for each in fields if each.encode_name == step]
             return found[0] if found else inspect.AnyType()
@@ -221,22 +221,22 @@ def _step_into(place: inspect.Type, step: str | int) -> inspect.Type:
             return inspect.AnyType()
 
 
-def _unwrap(place: inspect.Type, step: str | int | None = None) -> inspect.Type:
+def _unwrap(location: inspect.Type, step: str | int | None = None) -> inspect.Type:
     """The type itself; what comes next tells an object of free form from a list of such."""
     while True:
-        match place:
+        match location:
             case inspect.Metadata(extra={"shape": str(shape), "items": str(items)}):
                 name = items if isinstance(step, int) else shape
-                place = _read_shape(name, is_list=isinstance(step, int))
+                location = _read_shape(name, is_list=isinstance(step, int))
             case inspect.Metadata(type=inner):
-                place = inner
+                location = inner
             case inspect.UnionType(types=types):
-                place = next(t for t in types if not isinstance(t, inspect.NoneType))
+                location = next(t for t in types if not isinstance(t, inspect.NoneType))
             case inspect.StructType(cls=cls, fields=()):
                 # The type of a class is not looked into where it nests itself.
                 return inspect.type_info(cls)
             case _:
-                return place
+                return location
 
 
 def _read_shape(name: str, *, is_list: bool) -> inspect.Type:
@@ -247,12 +247,12 @@ def _read_shape(name: str, *, is_list: bool) -> inspect.Type:
     return inspect.VarTupleType(found) if is_list else found
 
 
-def _list_record_fields(place: inspect.Type) -> Iterator[WordHelp]:
+def _list_record_fields(location: inspect.Type) -> Iterator[WordHelp]:
     """The fields of an object."""
-    if not isinstance(place, inspect.StructType):
+    if not isinstance(location, inspect.StructType):
         return
-    for field in place.fields:
-        note, example = find_field_note(place.cls, field.encode_name)
+    for field in location.fields:
+        note, example = find_field_note(location.cls, field.encode_name)
         detail = _name_type(_unwrap(field.type))
         if isinstance(field.default, (bool, int)) or (field.default and _is_word(field.default)):
             detail += f", default {str(field.default).lower()}"
@@ -269,13 +269,13 @@ def _is_word(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _list_record_values(place: inspect.Type) -> Iterator[WordHelp]:
+def _list_record_values(location: inspect.Type) -> Iterator[WordHelp]:
     """The words that a value may be."""
-    if isinstance(place, inspect.VarTupleType):
-        place = _unwrap(place.item_type)
-    if isinstance(place, inspect.LiteralType):
-        yield from (WordHelp(str(each), kind=WordKind.VALUE) for each in place.values if each)
-    elif isinstance(place, inspect.BoolType):
+    if isinstance(location, inspect.VarTupleType):
+        location = _unwrap(location.item_type)
+    if isinstance(location, inspect.LiteralType):
+        yield from (WordHelp(str(each), kind=WordKind.VALUE) for each in location.values if each)
+    elif isinstance(location, inspect.BoolType):
         yield from (WordHelp(each, kind=WordKind.VALUE) for each in ("true", "false"))
 
 
@@ -288,16 +288,16 @@ _NAMES: Mapping[type[inspect.Type], str] = {
 }
 
 
-def _name_type(place: inspect.Type) -> str:
-    if isinstance(place, inspect.VarTupleType):
-        return f"list of {_name_type(_unwrap(place.item_type))}"
-    if isinstance(place, inspect.LiteralType):
-        return " or ".join(str(each) for each in place.values if each)
-    return _NAMES.get(type(place), "any value")
+def _name_type(location: inspect.Type) -> str:
+    if isinstance(location, inspect.VarTupleType):
+        return f"list of {_name_type(_unwrap(location.item_type))}"
+    if isinstance(location, inspect.LiteralType):
+        return " or ".join(str(each) for each in location.values if each)
+    return _NAMES.get(type(location), "any value")
 
 
-def _read_note(place: inspect.Type) -> str:
+def _read_note(location: inspect.Type) -> str:
     """Records say what they are for."""
-    if isinstance(place, inspect.VarTupleType):
-        return _read_note(_unwrap(place.item_type))
-    return (place.cls.__doc__ or "").strip() if isinstance(place, inspect.StructType) else ""
+    if isinstance(location, inspect.VarTupleType):
+        return _read_note(_unwrap(location.item_type))
+    return (location.cls.__doc__ or "").strip() if isinstance(location, inspect.StructType) else ""

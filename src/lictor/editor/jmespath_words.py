@@ -9,7 +9,7 @@ from lictor.editor.schema_words import list_object_fields
 from lictor.editor.word_help import WordHelp, WordKind, load_words
 from lictor.lang.jmespath.functions import FUNCTIONS
 from lictor.lint.field import Field
-from lictor.lint.schema_fields import ObjectPlace, find_expression_types
+from lictor.lint.schema_fields import ObjectLocation, find_expression_types
 from lictor.lint.schema_kinds import KnownSchemas
 from lictor.model.finding import FieldPath
 from lictor.raw import Json
@@ -19,7 +19,7 @@ _TOKEN = re.compile(r"""'[^']*'?|"[^"]*"?|`[^`]*`?|\[\?|\|\||&&|[\[({\])},:!<>=&
 _INDEX = re.compile(r"\[[^\]]*\]")
 
 
-class JmesPathPlace(msgspec.Struct, frozen=True):
+class JmesPathLocation(msgspec.Struct, frozen=True):
     """Where an expression stands: the policy, the path of the field, and all known kinds."""
 
     policy: Json
@@ -27,23 +27,23 @@ class JmesPathPlace(msgspec.Struct, frozen=True):
     schemas: KnownSchemas
 
 
-def list_query_words(text: str, place: JmesPathPlace) -> Iterator[WordHelp]:
+def list_query_words(text: str, location: JmesPathLocation) -> Iterator[WordHelp]:
     """What may follow the text of an expression."""
     asked = read_asked(text)
     if asked:
-        yield from _list_fields(asked, place)
+        yield from _list_fields(asked, location)
     if not text.rstrip().endswith("."):
         if not asked:
-            yield from _list_variables(place)
+            yield from _list_variables(location)
         yield from map(_show_function, FUNCTIONS)
 
 
-def describe_query_word(text: str, place: JmesPathPlace) -> WordHelp | None:
+def describe_query_word(text: str, location: JmesPathLocation) -> WordHelp | None:
     """What the last word of a text is."""
     found = _LAST_WORD.search(text)
     word = found[0] if found else ""
     asked = read_asked(text)
-    fields = _list_fields(asked, place) if asked else _list_variables(place)
+    fields = _list_fields(asked, location) if asked else _list_variables(location)
     known = next((each for each in fields if each.word == word), None)
     return known or (_show_function(word) if word in FUNCTIONS else None)
 
@@ -53,32 +53,32 @@ def _show_function(name: str) -> WordHelp:
     return WordHelp(name, function.signature, function.note, kind=WordKind.FUNCTION)
 
 
-def _list_variables(place: JmesPathPlace) -> Iterator[WordHelp]:
+def _list_variables(location: JmesPathLocation) -> Iterator[WordHelp]:
     for name, (detail, note) in load_words().jmespath.items():
-        if "." not in name and _is_there(name, place):
+        if "." not in name and _is_there(name, location):
             yield WordHelp(name, detail, note, kind=WordKind.VARIABLE)
-    for entry in _list_entries(place):
+    for entry in _list_entries(location):
         name = entry["name"].text.partition(".")[0]
         source = next((key for key, _ in entry.entries() if key != "name"), "")
         if name:
             yield WordHelp(name, f"context entry, {source}", kind=WordKind.VARIABLE)
 
 
-def _is_there(name: str, place: JmesPathPlace) -> bool:
+def _is_there(name: str, location: JmesPathLocation) -> bool:
     match name:
         case "element" | "elementIndex":
-            return "foreach" in place.path
+            return "foreach" in location.path
         case "target":
-            return "mutate" in place.path or "rules" not in place.path
+            return "mutate" in location.path or "rules" not in location.path
         case "image":
-            return "verifyImages" in place.path
+            return "verifyImages" in location.path
     return True
 
 
-def _list_entries(place: JmesPathPlace) -> Iterator[Field]:
+def _list_entries(location: JmesPathLocation) -> Iterator[Field]:
     """The context entries that the place can see: of what it is within."""
-    part = Field(place.policy)
-    for step in place.path:
+    part = Field(location.policy)
+    for step in location.path:
         yield from part["context"].each()
         if isinstance(step, int):
             part = next((each for each in part.each() if each.path[-1] == step), Field(None))
@@ -86,10 +86,10 @@ def _list_entries(place: JmesPathPlace) -> Iterator[Field]:
             part = part[step]
 
 
-def _list_fields(asked: str, place: JmesPathPlace) -> Iterator[WordHelp]:
+def _list_fields(asked: str, location: JmesPathLocation) -> Iterator[WordHelp]:
     """The fields of what an expression answers."""
-    types = find_expression_types(place.policy, place.path, asked, place.schemas)
-    listed = list(list_object_fields(ObjectPlace(types, ())))
+    types = find_expression_types(location.policy, location.path, asked, location.schemas)
+    listed = list(list_object_fields(ObjectLocation(types, ())))
     told = {each.word for each in listed}
     yield from listed
     root = asked.removesuffix("[0]")
@@ -97,7 +97,7 @@ def _list_fields(asked: str, place: JmesPathPlace) -> Iterator[WordHelp]:
         parent, _, last = name.rpartition(".")
         if parent and last not in told and _is_same(parent, root):
             yield WordHelp(last, detail, note)
-    yield from _list_config_map(root, place)
+    yield from _list_config_map(root, location)
 
 
 def _is_same(parent: str, asked: str) -> bool:
@@ -107,8 +107,8 @@ def _is_same(parent: str, asked: str) -> bool:
     return parent == asked
 
 
-def _list_config_map(asked: str, place: JmesPathPlace) -> Iterator[WordHelp]:
-    for entry in _list_entries(place):
+def _list_config_map(asked: str, location: JmesPathLocation) -> Iterator[WordHelp]:
+    for entry in _list_entries(location):
         if entry["configMap"] and entry["name"].text == asked:
             yield WordHelp("data", "map of string", "the entries of the ConfigMap")
             yield WordHelp("metadata", "object", "its name, labels and annotations")

@@ -39,7 +39,7 @@ class Definition(msgspec.Struct, frozen=True):
     column: int = 0
 
 
-class NamedPlace(msgspec.Struct, frozen=True):
+class NamedLocation(msgspec.Struct, frozen=True):
     """A name in a file: where it is, and the files in which it may be found."""
 
     cursor: Cursor
@@ -58,21 +58,21 @@ def find_token(line: str, column: int) -> str:
     return ""
 
 
-def find_definition(place: NamedPlace) -> Definition | None:
+def find_definition(location: NamedLocation) -> Definition | None:
     """What a name leads to."""
-    cursor, token = place.cursor, place.token
+    cursor, token = location.cursor, location.token
     keys = _list_keys(cursor.path)
     if not token:
         return None
     if cursor.kind == "Test" and len(keys) == 1 and keys[0] in _FILE_FIELDS:
-        named = os.path.normpath(os.path.join(os.path.dirname(place.source), token))
+        named = os.path.normpath(os.path.join(os.path.dirname(location.source), token))
         return Definition(named) if os.path.isfile(named) else None
     kind = (
         _name_kind(keys, cursor.kind) if not _is_expression(cursor) else _read_call(cursor, token)
     )
     if kind is not None:
-        return next(_search(place, kind), None)
-    return _find_variable(place)
+        return next(_search(location, kind), None)
+    return _find_variable(location)
 
 
 def _list_keys(path: FieldPath) -> list[str]:
@@ -109,11 +109,11 @@ def _name_kind(keys: list[str], kind: str) -> str | None:
 # --- in the files of the folder
 
 
-def _search(place: NamedPlace, kind: str) -> Iterator[Definition]:
-    name = place.token.rpartition("/")[2].removeprefix("autogen-")
-    policy = _read_policy(place.cursor).rpartition("/")[2] if kind == _RULE else ""
-    for path in place.files.list_paths(place.root):
-        content = place.files.read(path)
+def _search(location: NamedLocation, kind: str) -> Iterator[Definition]:
+    name = location.token.rpartition("/")[2].removeprefix("autogen-")
+    policy = _read_policy(location.cursor).rpartition("/")[2] if kind == _RULE else ""
+    for path in location.files.list_paths(location.root):
+        content = location.files.read(path)
         if name.encode() not in content and not has_wildcard(name):
             continue
         for document in read_objects(content, path):
@@ -170,14 +170,14 @@ def _find_rule(body: JsonObject, policy: str, name: str) -> FieldPath | None:
 # --- in the same document
 
 
-def _find_variable(place: NamedPlace) -> Definition | None:
+def _find_variable(location: NamedLocation) -> Definition | None:
     """The context entry, CEL variable or attestor that a word of an expression names."""
-    word = place.token.strip("!-+@&|=<>")
+    word = location.token.strip("!-+@&|=<>")
     first, _, rest = word.partition(".")
     in_cel = first in ("variables", "attestors", "attestations")
     name = rest.partition(".")[0] if in_cel else first
-    document = _find_document(place)
-    if document is None or not _is_expression(place.cursor) or not name:
+    document = _find_document(location)
+    if document is None or not _is_expression(location.cursor) or not name:
         return None
     for path, entry in _list_declared(Field(document.body), ("context", "variables", first)):
         if entry == re.sub(r"\W.*", "", name):
@@ -185,9 +185,9 @@ def _find_variable(place: NamedPlace) -> Definition | None:
     return None
 
 
-def _find_document(place: NamedPlace) -> Document | None:
-    content = place.files.read(place.source)
-    before = [d for d in read_objects(content, place.source) if d.line <= place.line + 1]
+def _find_document(location: NamedLocation) -> Document | None:
+    content = location.files.read(location.source)
+    before = [d for d in read_objects(content, location.source) if d.line <= location.line + 1]
     return before[-1] if before else None
 
 
@@ -204,15 +204,15 @@ def _list_declared(part: Field, lists: tuple[str, ...]) -> Iterator[tuple[FieldP
 # --- where something is named
 
 
-def list_uses(place: NamedPlace) -> Iterator[Definition]:
+def list_uses(location: NamedLocation) -> Iterator[Definition]:
     """Exceptions, bindings, tests and context entries that name what the cursor is at."""
-    cursor = place.cursor
+    cursor = location.cursor
     kind = _name_own_kind(cursor)
-    name = _read_name(cursor) if kind != _RULE else place.token
+    name = _read_name(cursor) if kind != _RULE else location.token
     if kind is None or not name:
         return
-    for path in place.files.list_paths(place.root):
-        content = place.files.read(path)
+    for path in location.files.list_paths(location.root):
+        content = location.files.read(path)
         if name.encode() in content:
             for document in read_objects(content, path):
                 for leaf in _list_uses(document.body, kind, name, _read_name(cursor)):
@@ -241,6 +241,6 @@ def _list_uses(body: JsonObject, kind: str, name: str, policy: str) -> Iterator[
             continue
         if named == _ANY_OBJECT and kind in (_POLICY, _RULE):
             continue
-        place = Cursor(leaf.path, "", is_key=False, body=body)
-        if kind != _RULE or _read_policy(place).rpartition("/")[2] == policy:
+        location = Cursor(leaf.path, "", is_key=False, body=body)
+        if kind != _RULE or _read_policy(location).rpartition("/")[2] == policy:
             yield leaf.path

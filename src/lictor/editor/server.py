@@ -23,7 +23,7 @@ from lictor.editor.outline import Cursor, find_cursor
 from lictor.editor.positions import TextPositions
 from lictor.editor.references import (
     Definition,
-    NamedPlace,
+    NamedLocation,
     find_definition,
     find_token,
     list_uses,
@@ -70,12 +70,12 @@ class PolicyLanguageServer(LanguageServer):
         document = self.workspace.get_text_document(uri)
         return TextPositions(document.source.replace("\r\n", "\n"), document.position_codec)
 
-    def read_place(self, uri: str, position: types.Position) -> NamedPlace:
+    def read_place(self, uri: str, position: types.Position) -> NamedLocation:
         """The name that a request points to."""
         document = self.workspace.get_text_document(uri)
         positions = self.read_positions(uri)
         line, column = positions.read(position)
-        return NamedPlace(
+        return NamedLocation(
             self.read_cursor(uri, position, whole=True),
             find_token(positions.lines[line], column),
             document.path,
@@ -216,8 +216,8 @@ def _add_definitions(server: PolicyLanguageServer) -> None:
 
     @server.feature(types.TEXT_DOCUMENT_REFERENCES)
     def refer(ls: PolicyLanguageServer, params: types.ReferenceParams) -> list[types.Location]:
-        place = ls.read_place(params.text_document.uri, params.position)
-        return [_point_to(each) for each in list_uses(place)]
+        location = ls.read_place(params.text_document.uri, params.position)
+        return [_point_to(each) for each in list_uses(location)]
 
     @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
     def outline(
@@ -228,10 +228,10 @@ def _add_definitions(server: PolicyLanguageServer) -> None:
         return list_symbols(_encode(document), document.path, ls.read_positions(uri))
 
 
-def _point_to(place: Definition) -> types.Location:
+def _point_to(location: Definition) -> types.Location:
     # Names are plain: a column is the same however it is counted.
-    start = types.Position(place.line, place.column)
-    return types.Location(Path(place.path).absolute().as_uri(), types.Range(start, start))
+    start = types.Position(location.line, location.column)
+    return types.Location(Path(location.path).absolute().as_uri(), types.Range(start, start))
 
 
 def _add_lens(server: PolicyLanguageServer) -> None:

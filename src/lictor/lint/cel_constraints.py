@@ -43,7 +43,7 @@ _TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TEXT_TESTS: Final = {"startsWith": "{}*", "endsWith": "*{}", "contains": "*{}*"}
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _FieldRef(msgspec.Struct, frozen=True):
     """A field of the object, and where on the way to it something may be absent."""
 
     path: KeyPath
@@ -59,7 +59,7 @@ class _Asked(msgspec.Struct, frozen=True):
     tree: Tree
     at: Field
     # What names stand for: the object, and elements of lists in it.
-    places: Mapping[str, _Place]
+    fields: Mapping[str, _FieldRef]
     is_negated: bool = False
 
 
@@ -83,7 +83,7 @@ def read_validation(at: Field, environment: Environment, variables: Variables) -
     except SyntaxFaultError:
         return UNKNOWN
     tree = read_tree(code)
-    return _read(tree.root, _Asked(tree, at, {"object": _Place(())}))
+    return _read(tree.root, _Asked(tree, at, {"object": _FieldRef(())}))
 
 
 def _read(node: CelNode, asked: _Asked) -> CheckConstraints:
@@ -122,25 +122,25 @@ def _read_choice(node: CelNode, asked: _Asked) -> CheckConstraints:
 def _read_all(node: CelNode, asked: _Asked) -> CheckConstraints:
     """`list.all(item, test)`."""
     around, _start, _condition, step, _result = node.parts
-    place = _find(around, asked)
+    field = _find(around, asked)
     is_all = step.kind == "call" and step.name == "_&&_" and len(step.parts) == 2
-    if place is None or place.has_default or not is_all or asked.is_negated or node.names[1]:
+    if field is None or field.has_default or not is_all or asked.is_negated or node.names[1]:
         return UNKNOWN
-    path = (*place.path, "*")
-    absent = place.absent if has_items(place.path) else place.absent | {len(path)}
-    inner = {**asked.places, node.names[0]: _Place(path, absent)}
-    return _read(step.parts[1], msgspec.structs.replace(asked, places=inner))
+    path = (*field.path, "*")
+    absent = field.absent if has_items(field.path) else field.absent | {len(path)}
+    inner = {**asked.fields, node.names[0]: _FieldRef(path, absent)}
+    return _read(step.parts[1], msgspec.structs.replace(asked, fields=inner))
 
 
 def _read_presence(node: CelNode, asked: _Asked) -> CheckConstraints:
     """`has(object.field)`."""
-    place = _find(node.parts[0], asked)
-    if place is None or place.has_default:
+    field = _find(node.parts[0], asked)
+    if field is None or field.has_default:
         return UNKNOWN
-    path = (*place.path, node.name)
-    allowed = ValueSet((ANY_VALUE,), place.absent)
+    path = (*field.path, node.name)
+    allowed = ValueSet((ANY_VALUE,), field.absent)
     if asked.is_negated:
-        allowed = ValueSet((), place.absent | {len(path)})
+        allowed = ValueSet((), field.absent | {len(path)})
     return CheckConstraints((FieldConstraint(path, allowed, asked.at.path),), is_complete=True)
 
 
@@ -203,10 +203,10 @@ def _read_constant(node: CelNode, tree: Tree) -> Json:
 # --- fields
 
 
-def _find(node: CelNode, asked: _Asked) -> _Place | None:
+def _find(node: CelNode, asked: _Asked) -> _FieldRef | None:
     """The field that a part of an expression reads."""
     if node.kind == "ident":
-        return asked.places.get(node.name)
+        return asked.fields.get(node.name)
     if node.kind == "select" and not node.is_test:
         return _enter(_find(node.parts[0], asked), node.name)
     if node.kind != "call" or len(node.parts) != 2:
@@ -227,30 +227,30 @@ def _find(node: CelNode, asked: _Asked) -> _Place | None:
             return None
 
 
-def _is_optional(place: _Place) -> bool:
-    return len(place.path) in place.absent
+def _is_optional(field: _FieldRef) -> bool:
+    return len(field.path) in field.absent
 
 
-def _enter(place: _Place | None, name: str, *, is_optional: bool = False) -> _Place | None:
-    if place is None or place.has_default:
+def _enter(field: _FieldRef | None, name: str, *, is_optional: bool = False) -> _FieldRef | None:
+    if field is None or field.has_default:
         return None
-    path = (*place.path, name)
+    path = (*field.path, name)
     # What follows an optional field is optional itself.
-    if is_optional or (path[:-1] and path[-2] != "*" and _is_optional(place)):
-        return _Place(path, place.absent | {len(path)})
-    return _Place(path, place.absent)
+    if is_optional or (path[:-1] and path[-2] != "*" and _is_optional(field)):
+        return _FieldRef(path, field.absent | {len(path)})
+    return _FieldRef(path, field.absent)
 
 
-def _tell(place: _Place | None, parts: tuple[ValuePart, ...], asked: _Asked) -> CheckConstraints:
-    if place is None or not place.path or place.path[-1] == "*":
+def _tell(field: _FieldRef | None, parts: tuple[ValuePart, ...], asked: _Asked) -> CheckConstraints:
+    if field is None or not field.path or field.path[-1] == "*":
         return UNKNOWN
-    absent = place.absent
-    if place.has_default:
-        given = _read_equal(place.default)
+    absent = field.absent
+    if field.has_default:
+        given = _read_equal(field.default)
         fits = given is not None and is_within(ValueSet((given,)), ValueSet(parts))
         # Below the last list, what is absent is the default; above it, nothing is asked.
-        start = max((n for n, key in enumerate(place.path, 1) if key == "*"), default=0)
+        start = max((n for n, key in enumerate(field.path, 1) if key == "*"), default=0)
         kept = {depth for depth in absent if depth <= start}
         absent = absent if fits else frozenset(kept)
-    found = FieldConstraint(place.path, ValueSet(parts, absent), asked.at.path)
+    found = FieldConstraint(field.path, ValueSet(parts, absent), asked.at.path)
     return CheckConstraints((found,), is_complete=True)

@@ -97,10 +97,10 @@ def _make_resource(kind: GroupVersionKind, head: JsonObject, kinds: KnownKinds) 
     if kinds.names.of_kind(kind.group, kind.version, kind.kind).namespaced is False:
         head = {key: value for key, value in head.items() if key != "namespace"}
     resource: JsonObject = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": head}
-    place = find_pod_spec(kind.kind)
-    if place is not None:
-        _put(resource, (*place, "containers", "*", "name"), "main")
-        _put(resource, (*place, "containers", "*", "image"), _IMAGE)
+    found = find_pod_spec(kind.kind)
+    if found is not None:
+        _put(resource, (*found, "containers", "*", "name"), "main")
+        _put(resource, (*found, "containers", "*", "image"), _IMAGE)
     return resource
 
 
@@ -186,14 +186,14 @@ def _write(number: Decimal, part: Interval) -> Json:
 
 def _type_value(kind: GroupVersionKind, path: KeyPath, value: Json) -> Json:
     """A value as the field has it, by the schema of the kind."""
-    place = find_field_type(kind.api_version, kind.kind)
+    found = find_field_type(kind.api_version, kind.kind)
     for step in path:
-        place = _step_into(place, step)
-    if place is None or value is ABSENT:
+        found = _step_into(found, step)
+    if found is None or value is ABSENT:
         return value
-    types = place.scalar
+    types = found.scalar
     if value == _NAME and not types:
-        return [{}] if place.element is not None else {} if place.fields or place.others else value
+        return [{}] if found.element is not None else {} if found.fields or found.others else value
     if value in ("true", "false") and (types is None or bool in types):
         return value == "true"
     is_text = types is not None and str in types and not {int, bool} & types
@@ -202,10 +202,10 @@ def _type_value(kind: GroupVersionKind, path: KeyPath, value: Json) -> Json:
     return value
 
 
-def _step_into(place: FieldType | None, step: str) -> FieldType | None:
-    if place is None:
+def _step_into(found: FieldType | None, step: str) -> FieldType | None:
+    if found is None:
         return None
-    return place.element if step == "*" else place.fields.get(step, place.others)
+    return found.element if step == "*" else found.fields.get(step, found.others)
 
 
 # --- fields of an object; `*` is the only item of a list

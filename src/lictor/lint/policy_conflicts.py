@@ -41,7 +41,7 @@ _TESTS = ".kyverno-test/"
 _REFUSALS = (Status.FAIL, Status.ERROR)
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _IndexedConstraint(msgspec.Struct, frozen=True):
     """A rule, its number in the order of the files, and what it asks of one field."""
 
     number: int
@@ -50,7 +50,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 # By kind and path: what is allowed there, and who says so.
-_Index = Mapping[tuple[GroupVersionKind, KeyPath], Mapping[ValueSet, Sequence[_Place]]]
+_Index = Mapping[tuple[GroupVersionKind, KeyPath], Mapping[ValueSet, Sequence[_IndexedConstraint]]]
 
 
 def find_conflicts(items: Sequence[LintObject], names: ResourceNames) -> dict[str, list[Finding]]:
@@ -79,13 +79,13 @@ def _may_meet(items: Iterable[LintObject]) -> bool:
 
 
 def _make_index(rules: Iterable[AskingRule]) -> _Index:
-    index: dict[tuple[GroupVersionKind, KeyPath], dict[ValueSet, list[_Place]]] = {}
+    index: dict[tuple[GroupVersionKind, KeyPath], dict[ValueSet, list[_IndexedConstraint]]] = {}
     for number, rule in enumerate(rules):
         for constraint in rule.check.constraints:
-            place = _Place(number, rule, constraint)
+            indexed = _IndexedConstraint(number, rule, constraint)
             for kind in rule.match.kinds:
                 sets = index.setdefault((kind, constraint.path), {})
-                sets.setdefault(constraint.allowed, []).append(place)
+                sets.setdefault(constraint.allowed, []).append(indexed)
     return index
 
 
@@ -117,7 +117,7 @@ def _list_conflicts(index: _Index, judge: Judge) -> Iterator[tuple[AskingRule, F
             if not are_disjoint(first, second):
                 continue
             for pair in product(sets[first][:_MOST_ALIKE], sets[second][:_MOST_ALIKE]):
-                one, other = sorted(pair, key=lambda place: place.number)
+                one, other = sorted(pair, key=lambda indexed: indexed.number)
                 key = (one.number, other.number)
                 if key in tried or told.get(other.number, 0) >= _MOST_TOLD:
                     continue
@@ -128,7 +128,9 @@ def _list_conflicts(index: _Index, judge: Judge) -> Iterator[tuple[AskingRule, F
                     yield other.rule, finding
 
 
-def _show_conflict(one: _Place, other: _Place, judge: Judge) -> Finding | None:
+def _show_conflict(
+    one: _IndexedConstraint, other: _IndexedConstraint, judge: Judge
+) -> Finding | None:
     if not _are_together(one.rule, other.rule) or one.rule is other.rule:
         return None
     if not (_is_plain(one.rule) and _is_plain(other.rule)):
@@ -152,7 +154,7 @@ def _is_plain(rule: AskingRule) -> bool:
 
 
 def _find_only(
-    refusing: AskingRule, passing: _Place, start: Example, judge: Judge
+    refusing: AskingRule, passing: _IndexedConstraint, start: Example, judge: Judge
 ) -> Example | None:
     """A resource with a value that one of the rules wants, and the other refuses."""
     allowed, path = passing.constraint.allowed, passing.constraint.path
@@ -167,7 +169,9 @@ def _is_refused(one: AskingRule, other: AskingRule, example: Example, judge: Jud
     return any(judge.ask(rule, example) in _REFUSALS for rule in (one, other))
 
 
-def _tell_conflict(one: _Place, other: _Place, kept: Example, lost: Example) -> Finding:
+def _tell_conflict(
+    one: _IndexedConstraint, other: _IndexedConstraint, kept: Example, lost: Example
+) -> Finding:
     path, ours, theirs = other.constraint.path, other.constraint.allowed, one.constraint.allowed
     field = _write(path)
     value = lost.read(path)
@@ -222,7 +226,7 @@ def _list_stronger(rule: AskingRule, index: _Index) -> Iterator[int]:
     sets = index[kind, asked[0].path]
     for allowed in islice(sets, _MOST_DIFFERENT):
         if is_within(allowed, asked[0].allowed):
-            yield from (place.number for place in sets[allowed][:_MOST_ALIKE])
+            yield from (indexed.number for indexed in sets[allowed][:_MOST_ALIKE])
 
 
 def _show_subsumed(

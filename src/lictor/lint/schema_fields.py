@@ -41,7 +41,7 @@ class SchemaField(msgspec.Struct, frozen=True):
     description: str = ""
 
 
-class ObjectPlace(msgspec.Struct, frozen=True):
+class ObjectLocation(msgspec.Struct, frozen=True):
     """A place within an object: the kinds it may be of, and the path from its root."""
 
     types: FieldTypes
@@ -72,9 +72,9 @@ def list_fields(types: FieldTypes, path: FieldPath = ()) -> tuple[SchemaField, .
     Empty where nothing is known, where no object stands, and of maps with keys of one's choice.
     """
     listed: dict[str, SchemaField] = {}
-    for place in find_types(types, path):
-        for name in place.fields:
-            listed.setdefault(name, _describe(place, name))
+    for field_type in find_types(types, path):
+        for name in field_type.fields:
+            listed.setdefault(name, _describe(field_type, name))
     return tuple(listed.values())
 
 
@@ -83,21 +83,23 @@ def find_field_help(types: FieldTypes, path: FieldPath) -> SchemaField | None:
     if not path or isinstance(path[-1], int):
         return None
     name = _read_name(path[-1])
-    for place in find_types(types, path[:-1]):
-        if name in place.fields:
-            return _describe(place, name)
-        if place.others is not None:
-            return SchemaField(name, name_type(place.others), description=place.others.description)
+    for field_type in find_types(types, path[:-1]):
+        if name in field_type.fields:
+            return _describe(field_type, name)
+        if field_type.others is not None:
+            return SchemaField(
+                name, name_type(field_type.others), description=field_type.others.description
+            )
     return None
 
 
-def _describe(place: FieldType, name: str) -> SchemaField:
-    field = place.fields[name]
+def _describe(field_type: FieldType, name: str) -> SchemaField:
+    field = field_type.fields[name]
     return SchemaField(
         name,
         name_type(field),
-        tuple(place.enums.get(name, ())),
-        name in place.kept,
+        tuple(field_type.enums.get(name, ())),
+        name in field_type.kept,
         field.description,
     )
 
@@ -105,18 +107,22 @@ def _describe(place: FieldType, name: str) -> SchemaField:
 _NAMES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
-def name_type(place: FieldType) -> str:
+def name_type(field_type: FieldType) -> str:
     """A type in the words of Kubernetes' documentation."""
-    if place.element is not None:
-        return f"list of {name_type(place.element)}"
-    if place.is_quantity:
+    if field_type.element is not None:
+        return f"list of {name_type(field_type.element)}"
+    if field_type.is_quantity:
         return "quantity"
-    if place.scalar is not None:
-        kinds = place.scalar - {int} if place.scalar == {int, float} else place.scalar - {float}
+    if field_type.scalar is not None:
+        kinds = (
+            field_type.scalar - {int}
+            if field_type.scalar == {int, float}
+            else field_type.scalar - {float}
+        )
         return " or ".join(_NAMES[each] for each in _NAMES if each in kinds)
-    if place.is_map and place.others is not None:
-        return f"map of {name_type(place.others)}"
-    return "object" if place.fields or place.others is not None else "any value"
+    if field_type.is_map and field_type.others is not None:
+        return f"map of {name_type(field_type.others)}"
+    return "object" if field_type.fields or field_type.others is not None else "any value"
 
 
 def list_kinds(schemas: KnownSchemas) -> tuple[tuple[str, str], ...]:
@@ -127,7 +133,9 @@ def list_kinds(schemas: KnownSchemas) -> tuple[tuple[str, str], ...]:
 # --- places of policies in which objects are written
 
 
-def find_object_place(policy: Json, path: FieldPath, schemas: KnownSchemas) -> ObjectPlace | None:
+def find_object_location(
+    policy: Json, path: FieldPath, schemas: KnownSchemas
+) -> ObjectLocation | None:
     """The object that a path of a classic policy leads into; None where it leads elsewhere.
 
     `spec.rules[0].validate.pattern.spec.hostNetwork` is `spec.hostNetwork` of what the rule
@@ -136,7 +144,7 @@ def find_object_place(policy: Json, path: FieldPath, schemas: KnownSchemas) -> O
     rule = _find_rule(policy, path)
     for part, types in _list_objects(rule, schemas) if rule is not None else ():
         if path[: len(part.path)] == part.path:
-            return ObjectPlace(types, path[len(part.path) :])
+            return ObjectLocation(types, path[len(part.path) :])
     return None
 
 

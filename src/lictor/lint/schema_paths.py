@@ -206,9 +206,9 @@ def _list_of(types: FieldTypes) -> FieldTypes:
 
 def make_list(each: FieldType) -> FieldType:
     """A list of things of a type."""
-    place = FieldType()
-    place.element = each
-    return place
+    made = FieldType()
+    made.element = each
+    return made
 
 
 def _flatten(types: FieldTypes) -> FieldTypes:
@@ -238,27 +238,27 @@ def type_literal(value: Json, depth: int = 0) -> FieldType:
     """The type of a value. What a variable fills in whole may be anything."""
     if depth > _MAX_DEPTH:
         return ANYTHING
-    place = FieldType()
+    made = FieldType()
     match value:
         case dict():
-            _fill(place, value, depth + 1)
+            _fill(made, value, depth + 1)
         case list():
-            place.element = _merge_all(type_literal(each, depth + 1) for each in value)
+            made.element = _merge_all(type_literal(each, depth + 1) for each in value)
         case str() if value.strip().startswith("{{") and value.strip().endswith("}}"):
             return ANYTHING
         case bool() | str():
-            place.scalar = frozenset((type(value),))
+            made.scalar = frozenset((type(value),))
         case int() | float():
-            place.scalar = frozenset((int, float))
-    return place
+            made.scalar = frozenset((int, float))
+    return made
 
 
-def _fill(place: FieldType, value: dict[str, Json], depth: int) -> None:
-    place.fields = {
+def _fill(made: FieldType, value: dict[str, Json], depth: int) -> None:
+    made.fields = {
         name: type_literal(inner, depth) for name, inner in value.items() if "{{" not in name
     }
-    if len(place.fields) < len(value):
-        place.others = ANYTHING
+    if len(made.fields) < len(value):
+        made.others = ANYTHING
 
 
 def _merge_all(types: Iterable[FieldType]) -> FieldType:
@@ -268,14 +268,14 @@ def _merge_all(types: Iterable[FieldType]) -> FieldType:
 
 def _merge(left: FieldType, right: FieldType) -> FieldType:
     """The type of what is one or the other."""
-    place = FieldType()
+    made = FieldType()
     if left.scalar is not None and right.scalar is not None:
-        place.scalar = left.scalar | right.scalar
+        made.scalar = left.scalar | right.scalar
     elif left.element is not None and right.element is not None:
-        place.element = _merge(left.element, right.element)
+        made.element = _merge(left.element, right.element)
     elif left.fields and right.fields:
-        place.fields = {**left.fields, **right.fields}
+        made.fields = {**left.fields, **right.fields}
         for name in left.fields.keys() & right.fields.keys():
-            place.fields[name] = _merge(left.fields[name], right.fields[name])
-        place.others = left.others or right.others
-    return place
+            made.fields[name] = _merge(left.fields[name], right.fields[name])
+        made.others = left.others or right.others
+    return made

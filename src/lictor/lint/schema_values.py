@@ -34,7 +34,7 @@ class ValueUse(StrEnum):
     OBJECT = "object"
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _ValueContext(msgspec.Struct, frozen=True):
     """Where a walk is: whose objects these are, the names on the way, what the value is for."""
 
     label: str
@@ -49,50 +49,50 @@ class _Place(msgspec.Struct, frozen=True):
     def is_tag(self) -> bool:
         return len(self.names) > 1 and self.names[-2] in ("labels", "annotations")
 
-    def below(self, name: str, use: ValueUse) -> "_Place":
-        return _Place(self.label, use, (*self.names, name))
+    def below(self, name: str, use: ValueUse) -> "_ValueContext":
+        return _ValueContext(self.label, use, (*self.names, name))
 
 
 def check_value(part: Field, subject: RuleSubject, use: ValueUse) -> Iterator[Finding]:
     """Fields that the objects do not have, and values that can never stand where they are."""
     if part:
-        yield from _walk(part, subject.types, _Place(subject.label, use))
+        yield from _walk(part, subject.types, _ValueContext(subject.label, use))
 
 
-def _walk(part: Field, types: FieldTypes, place: _Place) -> Iterator[Finding]:
+def _walk(part: Field, types: FieldTypes, context: _ValueContext) -> Iterator[Finding]:
     if part.value is None or not is_known(types):
         return
     if part.is_object:
-        yield from _walk_object(part, types, place)
+        yield from _walk_object(part, types, context)
     elif part.is_list:
         elements = tuple(each.element for each in types if each.element is not None)
         if not elements:
-            yield _refuse(part, types, place, "a list")
+            yield _refuse(part, types, context, "a list")
         for item in part.each():
-            yield from _walk(item, elements, place)
-    elif place.use is ValueUse.PATTERN:
-        yield from _check_leaf(part, types, place)
+            yield from _walk(item, elements, context)
+    elif context.use is ValueUse.PATTERN:
+        yield from _check_leaf(part, types, context)
     else:
-        yield from _check_literal(part, types, place)
+        yield from _check_literal(part, types, context)
 
 
-def _walk_object(part: Field, types: FieldTypes, place: _Place) -> Iterator[Finding]:
+def _walk_object(part: Field, types: FieldTypes, context: _ValueContext) -> Iterator[Finding]:
     maps = tuple(each for each in types if each.fields or each.others is not None)
     if not maps:
-        yield _refuse(part, types, place, "an object")
+        yield _refuse(part, types, context, "an object")
         return
     for key, value in part.value.items():
         item = Field(value, (*part.path, key))
-        anchor = parse_anchor(key) if place.use is not ValueUse.OBJECT else None
+        anchor = parse_anchor(key) if context.use is not ValueUse.OBJECT else None
         name = key if anchor is None else anchor.key
         if _is_filled_in(name) or has_wildcard(name) or name.startswith("$"):
             continue
         found = find_field(maps, name)
         if not found:
-            yield tell_unknown(item, name, maps, place.label, place.names)
+            yield tell_unknown(item, name, maps, context.label, context.names)
         # What must not be there is never compared.
         elif anchor is None or anchor.modifier is not Modifier.NEGATION:
-            yield from _walk(item, found, place.below(name, _choose_use(anchor, place.use)))
+            yield from _walk(item, found, context.below(name, _choose_use(anchor, context.use)))
 
 
 def _choose_use(anchor: Anchor | None, use: ValueUse) -> ValueUse:
@@ -154,8 +154,8 @@ def _describe(each: FieldType) -> str:
     return next((words[kind] for kind in words if kind in each.scalar), "a number")
 
 
-def _refuse(part: Field, types: FieldTypes, place: _Place, found: str) -> Finding:
-    where = f"{place.path} of {place.label}" if place.names else place.label
+def _refuse(part: Field, types: FieldTypes, context: _ValueContext, found: str) -> Finding:
+    where = f"{context.path} of {context.label}" if context.names else context.label
     message = f"{where} is {describe_types(types)}: {found} never fits"
     return flag("wrong-type", part.path, message)
 
@@ -163,10 +163,10 @@ def _refuse(part: Field, types: FieldTypes, place: _Place, found: str) -> Findin
 # --- leaves of patterns
 
 
-def _check_leaf(part: Field, types: FieldTypes, place: _Place) -> Iterator[Finding]:
+def _check_leaf(part: Field, types: FieldTypes, context: _ValueContext) -> Iterator[Finding]:
     value = part.value
     # Labels that are no text are told where labels are checked.
-    if place.is_tag or (isinstance(value, str) and _is_filled_in(value)):
+    if context.is_tag or (isinstance(value, str) and _is_filled_in(value)):
         return
     # A plain value is asked of every element of a list.
     leaves = tuple(each.element or each for each in types)
@@ -174,7 +174,7 @@ def _check_leaf(part: Field, types: FieldTypes, place: _Place) -> Iterator[Findi
         if isinstance(value, str) and any(each.is_quantity for each in leaves):
             yield refuse_amount(part)
         else:
-            yield _refuse(part, leaves, place, _write(value))
+            yield _refuse(part, leaves, context, _write(value))
 
 
 def _may_fit(value: Json, each: FieldType) -> bool:
@@ -269,14 +269,14 @@ def suggest_amount(text: str) -> str:
 # --- values that become part of an object
 
 
-def _check_literal(part: Field, types: FieldTypes, place: _Place) -> Iterator[Finding]:
+def _check_literal(part: Field, types: FieldTypes, context: _ValueContext) -> Iterator[Finding]:
     value = part.value
     if isinstance(value, str) and _is_filled_in(value):
         return
-    if place.is_tag and place.use is ValueUse.PATCH:
+    if context.is_tag and context.use is ValueUse.PATCH:
         return
     if not any(_takes(each, value) for each in types):
-        yield _refuse(part, types, place, _write(value))
+        yield _refuse(part, types, context, _write(value))
         return
     is_amount = isinstance(value, str) and all(each.is_quantity for each in types)
     if is_amount and read_quantity(value) is None:

@@ -38,9 +38,9 @@ class _Entry(msgspec.Struct, frozen=True):
     # The kind that cosign wrote.
     saved_as: str = ""
 
-    def is_of(self, place: Repository) -> bool:
+    def is_of(self, wanted: Repository) -> bool:
         # A folder of one image names the tag only: it stands for whatever is asked for.
-        return self.repository in ("", place.path) or self.full_name == place.text
+        return self.repository in ("", wanted.path) or self.full_name == wanted.text
 
 
 class OciLayout:
@@ -63,10 +63,12 @@ class OciLayout:
         tag_or_digest: str,
         access: RegistryAccess,  # noqa: ARG002
     ) -> ImageManifest:
-        place = parse_repository(repository)
+        wanted = parse_repository(repository)
         check_reference(tag_or_digest)
-        name = f"{place.text}: {tag_or_digest}"
-        digest = tag_or_digest if is_digest(tag_or_digest) else self._find_tag(place, tag_or_digest)
+        name = f"{wanted.text}: {tag_or_digest}"
+        digest = (
+            tag_or_digest if is_digest(tag_or_digest) else self._find_tag(wanted, tag_or_digest)
+        )
         return read_manifest(self._read(digest, self._settings.manifest_bytes, name), digest, name)
 
     def blob(self, repository: str, digest: str, access: RegistryAccess) -> bytes:  # noqa: ARG002
@@ -79,12 +81,12 @@ class OciLayout:
     def referrers(
         self, repository: str, digest: str, access: RegistryAccess
     ) -> tuple[Descriptor, ...]:
-        place = parse_repository(repository)
+        wanted = parse_repository(repository)
         check_reference(digest)
         if self._referrers is None:
             self._referrers = self._collect_referrers()
         listed = self._referrers.get(digest, [])
-        found = tuple(descriptor for entry, descriptor in listed if entry.is_of(place))
+        found = tuple(descriptor for entry, descriptor in listed if entry.is_of(wanted))
         if found:
             return found
         tag = digest.replace(":", "-", 1)
@@ -92,14 +94,14 @@ class OciLayout:
             index = self.manifest(repository, tag, access)
         except ImageNotFoundError:
             return ()
-        return read_descriptors(index.content, f"{place.text}:{tag}")
+        return read_descriptors(index.content, f"{wanted.text}:{tag}")
 
     def trusted_root(self, mirror: str, root: bytes, namespace: str = "") -> bytes:
         return self._trust_roots.get(mirror, root, namespace)
 
-    def _find_tag(self, place: Repository, tag: str) -> str:
+    def _find_tag(self, wanted: Repository, tag: str) -> str:
         for entry in self._entries:
-            if entry.tag == tag and entry.is_of(place):
+            if entry.tag == tag and entry.is_of(wanted):
                 return entry.descriptor.digest
         only = self._find_only_image()
         if only:
@@ -109,7 +111,7 @@ class OciLayout:
             for entry in self._entries:
                 if kind != tag and kind == _SAVED_TAGS.get(entry.saved_as):
                     return entry.descriptor.digest
-        raise ImageNotFoundError(f"{place.text}:{tag} is not in {self._folder}/index.json")
+        raise ImageNotFoundError(f"{wanted.text}:{tag} is not in {self._folder}/index.json")
 
     def _find_only_image(self) -> str:
         """The digest of the image in a folder without names; empty where it is not clear which."""

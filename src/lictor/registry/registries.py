@@ -59,9 +59,9 @@ class RemoteRegistries:
     def manifest(
         self, repository: str, tag_or_digest: str, access: RegistryAccess
     ) -> ImageManifest:
-        place = parse_repository(repository)
+        parsed = parse_repository(repository)
         check_reference(tag_or_digest)
-        key = ("manifest", place, tag_or_digest, access)
+        key = ("manifest", parsed, tag_or_digest, access)
         if is_digest(tag_or_digest):
             found = self._contents.get(key)
             if isinstance(found, ImageManifest):
@@ -73,9 +73,9 @@ class RemoteRegistries:
         return self._ask(key, lambda client: self._fetch_tagged(client, key))
 
     def blob(self, repository: str, digest: str, access: RegistryAccess) -> bytes:
-        place = parse_repository(repository)
+        parsed = parse_repository(repository)
         check_reference(digest)
-        key = ("blob", place, digest, access)
+        key = ("blob", parsed, digest, access)
         found = self._contents.get(key)
         if isinstance(found, bytes):
             return found
@@ -84,9 +84,9 @@ class RemoteRegistries:
     def referrers(
         self, repository: str, digest: str, access: RegistryAccess
     ) -> tuple[Descriptor, ...]:
-        place = parse_repository(repository)
+        parsed = parse_repository(repository)
         check_reference(digest)
-        key = ("referrers", place, digest, access)
+        key = ("referrers", parsed, digest, access)
         known = self._tags.get(key)
         if isinstance(known, tuple):
             return known
@@ -100,17 +100,17 @@ class RemoteRegistries:
         return self._ask(("file", url, namespace), lambda client: client.fetch_file(url, namespace))
 
     def push_blob(self, repository: str, content: bytes, access: RegistryAccess) -> None:
-        place = parse_repository(repository)
-        key = ("push", place, compute_digest(content), access)
-        self._ask(key, lambda client: client.push_blob(place, content, access))
+        parsed = parse_repository(repository)
+        key = ("push", parsed, compute_digest(content), access)
+        self._ask(key, lambda client: client.push_blob(parsed, content, access))
 
     def push_manifest(
         self, repository: str, tag_or_digest: str, content: bytes, access: RegistryAccess
     ) -> None:
-        place = parse_repository(repository)
+        parsed = parse_repository(repository)
         check_reference(tag_or_digest)
-        key = ("push", place, f"{tag_or_digest}={compute_digest(content)}", access)
-        self._ask(key, lambda client: client.push_manifest(place, tag_or_digest, content, access))
+        key = ("push", parsed, f"{tag_or_digest}={compute_digest(content)}", access)
+        self._ask(key, lambda client: client.push_manifest(parsed, tag_or_digest, content, access))
         self._tags.clear()
 
     def _fetch_url(self, url: str, namespace: str) -> tuple[int, bytes]:
@@ -121,19 +121,19 @@ class RemoteRegistries:
     # --- on the thread of the event loop; what was fetched is kept before anyone is told
 
     async def _fetch_pinned(self, client: RegistryClient, key: _Key) -> ImageManifest:
-        _, place, digest, access = key
+        _, parsed, digest, access = key
         # Someone else may have got it since this was asked.
         known = self._contents.get(key)
         if isinstance(known, ImageManifest):
             return known
-        manifest = await client.fetch_manifest(place, digest, access)
+        manifest = await client.fetch_manifest(parsed, digest, access)
         self._contents.put(key, manifest, len(manifest.content))
         return manifest
 
     async def _fetch_tagged(self, client: RegistryClient, key: _Key) -> ImageManifest:
-        _, place, tag, access = key
+        _, parsed, tag, access = key
         try:
-            manifest = await client.fetch_manifest(place, tag, access)
+            manifest = await client.fetch_manifest(parsed, tag, access)
         except ImageNotFoundError as error:
             self._tags.put(key, error)
             raise
@@ -141,17 +141,17 @@ class RemoteRegistries:
         return manifest
 
     async def _fetch_referrers(self, client: RegistryClient, key: _Key) -> tuple[Descriptor, ...]:
-        _, place, digest, access = key
-        found = await client.fetch_referrers(place, digest, access)
+        _, parsed, digest, access = key
+        found = await client.fetch_referrers(parsed, digest, access)
         self._tags.put(key, found)
         return found
 
     async def _fetch_blob(self, client: RegistryClient, key: _Key) -> bytes:
-        _, place, digest, access = key
+        _, parsed, digest, access = key
         known = self._contents.get(key)
         if isinstance(known, bytes):
             return known
-        content = await client.fetch_blob(place, digest, access)
+        content = await client.fetch_blob(parsed, digest, access)
         self._contents.put(key, content, len(content))
         return content
 

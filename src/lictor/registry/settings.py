@@ -68,8 +68,8 @@ def parse_mirrors(text: str, flag: str) -> tuple[tuple[str, Repository], ...]:
 
 
 def _parse_mirror(entry: str, flag: str) -> tuple[str, Repository]:
-    registry, _, place = entry.partition("=")
-    host, _, path = place.partition("/")
+    registry, _, location = entry.partition("=")
+    host, _, path = location.partition("/")
     try:
         # A path is wanted for parsing; it is taken away where none was written.
         mirror = parse_repository(f"{host}/{path or 'x'}")

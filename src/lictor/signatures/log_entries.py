@@ -71,8 +71,8 @@ def _check_promised(entry: LogEntry, log: LogKey) -> datetime | None:
     """The time that the log signed. Without its signature, anybody may have written the time."""
     if not entry.signed_entry_timestamp:
         return None
-    told = (entry.body, entry.integrated_time, entry.log_index)
-    check_promise(told, entry.log_id, entry.signed_entry_timestamp, log)
+    claimed = (entry.body, entry.integrated_time, entry.log_index)
+    check_promise(claimed, entry.log_id, entry.signed_entry_timestamp, log)
     try:
         time = datetime.fromtimestamp(entry.integrated_time, UTC)
     except (OverflowError, ValueError, OSError) as error:
@@ -169,19 +169,19 @@ def _check_statement_signed(spec: Json, found: FoundSignature, key: SigningKey) 
 
 def _check_hashed_tiled(spec: Json, found: FoundSignature, key: SigningKey) -> None:
     """hashedrekord of tiled logs."""
-    told = spec["hashedRekordV002"]
-    digest = told["data"]
+    claimed = spec["hashedRekordV002"]
+    digest = claimed["data"]
     _match_hash(_HASH_NAMES[digest["algorithm"]], _decode(digest["digest"]), found.signed)
-    _match_signature(_decode(told["signature"]["content"]), found)
-    _match_verifier(told["signature"]["verifier"], key)
+    _match_signature(_decode(claimed["signature"]["content"]), found)
+    _match_verifier(claimed["signature"]["verifier"], key)
 
 
 def _check_envelope_tiled(spec: Json, found: FoundSignature, key: SigningKey) -> None:
     """dsse of tiled logs."""
-    told = spec["dsseV002"]
-    digest = told["payloadHash"]
+    claimed = spec["dsseV002"]
+    digest = claimed["payloadHash"]
     _match_hash(_HASH_NAMES[digest["algorithm"]], _decode(digest["digest"]), found.payload)
-    for item in told["signatures"]:
+    for item in claimed["signatures"]:
         if _decode(item["content"]) == found.signature:
             _match_verifier(item["verifier"], key)
             return
@@ -203,15 +203,15 @@ def _decode(text: str) -> bytes:
     return b64decode(text, validate=True)
 
 
-def _match_hash(algorithm: str, told: bytes, content: bytes) -> None:
-    if _HASHES.get(algorithm) != len(told):
+def _match_hash(algorithm: str, claimed: bytes, content: bytes) -> None:
+    if _HASHES.get(algorithm) != len(claimed):
         raise SignatureRefusedError(f"the log entry's hash {algorithm[:32]!r} is not known")
-    if hashlib.new(algorithm, content).digest() != told:
+    if hashlib.new(algorithm, content).digest() != claimed:
         raise SignatureRefusedError("the entry of the transparency log is about other content")
 
 
-def _match_signature(told: bytes, found: FoundSignature) -> None:
-    if told != found.signature:
+def _match_signature(claimed: bytes, found: FoundSignature) -> None:
+    if claimed != found.signature:
         raise SignatureRefusedError("the entry of the transparency log is about another signature")
 
 
@@ -219,9 +219,9 @@ def _match_pairs(
     pairs: Iterator[tuple[bytes, bytes]], found: FoundSignature, key: SigningKey
 ) -> None:
     """One pair must be of this signature, and its key this one."""
-    for signature, told in pairs:
+    for signature, claimed in pairs:
         if signature == found.signature:
-            _match_key(told, key)
+            _match_key(claimed, key)
             return
     raise SignatureRefusedError("the entry of the transparency log is about another signature")
 
@@ -234,25 +234,25 @@ def _match_verifier(verifier: Json, key: SigningKey) -> None:
         _compare(_decode(verifier["publicKey"]["rawBytes"]), key.key)
 
 
-def _match_key(told: bytes, key: SigningKey) -> None:
-    label, data = read_pem(told.decode())
+def _match_key(claimed: bytes, key: SigningKey) -> None:
+    label, data = read_pem(claimed.decode())
     if label == "CERTIFICATE":
         _match_certificate(data, key)
     else:
         _compare(encode_public_key(load_public_key(data)), key.key)
 
 
-def _match_certificate(told: bytes, key: SigningKey) -> None:
+def _match_certificate(claimed: bytes, key: SigningKey) -> None:
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     if key.certificate:
-        _compare(told, key.certificate)
-    told_key = load_certificate(told).public_key()
+        _compare(claimed, key.certificate)
+    told_key = load_certificate(claimed).public_key()
     _compare(told_key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo), key.key)
 
 
-def _compare(told: bytes, expected: bytes) -> None:
-    if told != expected:
+def _compare(claimed: bytes, expected: bytes) -> None:
+    if claimed != expected:
         raise SignatureRefusedError(
             "the entry of the transparency log is about another key or certificate"
         )

@@ -17,8 +17,8 @@ from lictor.web.records import STATUSES, TotalsPoint, Viewer
 
 log = logging.getLogger(__name__)
 
-Place: TypeAlias = tuple[str, str]
-Totals: TypeAlias = Mapping[Place, tuple[int, ...]]
+ClusterNamespace: TypeAlias = tuple[str, str]
+Totals: TypeAlias = Mapping[ClusterNamespace, tuple[int, ...]]
 
 _STEP = 300
 _HOUR = 3600
@@ -34,7 +34,7 @@ class _Moment(msgspec.Struct):
     """A time, and the totals that were others then than before."""
 
     timestamp: int
-    changed: dict[Place, tuple[int, ...]]
+    changed: dict[ClusterNamespace, tuple[int, ...]]
 
 
 class _Kept(msgspec.Struct):
@@ -60,19 +60,19 @@ class TotalsHistory:
         self._most_changes = most_changes
         self._clock = clock
         self._moments: list[_Moment] = self._load()
-        self._last: dict[Place, tuple[int, ...]] = {}
+        self._last: dict[ClusterNamespace, tuple[int, ...]] = {}
         for moment in self._moments:
             self._last |= moment.changed
 
     def note(self, totals: Totals) -> None:
         """Remember these totals for now; of one step the last ones count."""
         now = int(self._clock())
-        gone = {place: _NONE for place in self._last if place not in totals}
-        known = {place: counts for place, counts in self._last.items() if counts != _NONE}
+        gone = {key: _NONE for key in self._last if key not in totals}
+        known = {key: counts for key, counts in self._last.items() if counts != _NONE}
         changed = {
-            place: tuple(counts)
-            for place, counts in {**gone, **totals}.items()
-            if known.get(place, _NONE) != tuple(counts)
+            key: tuple(counts)
+            for key, counts in {**gone, **totals}.items()
+            if known.get(key, _NONE) != tuple(counts)
         }
         if not changed and self._moments:
             return
@@ -86,18 +86,18 @@ class TotalsHistory:
 
     def list_points(self, viewer: Viewer) -> list[TotalsPoint]:
         """The totals of what a viewer sees, oldest first."""
-        sums, known = [0] * len(STATUSES), dict[Place, tuple[int, ...]]()
-        visible: dict[Place, bool] = {}
+        sums, known = [0] * len(STATUSES), dict[ClusterNamespace, tuple[int, ...]]()
+        visible: dict[ClusterNamespace, bool] = {}
         points: list[TotalsPoint] = []
         for moment in self._moments:
             has_changed = False
-            for place, counts in moment.changed.items():
-                if place not in visible:
-                    visible[place] = viewer.may_see(*place)
-                if visible[place]:
-                    before = known.get(place, _NONE)
+            for key, counts in moment.changed.items():
+                if key not in visible:
+                    visible[key] = viewer.may_see(*key)
+                if visible[key]:
+                    before = known.get(key, _NONE)
                     sums = [a + b - c for a, b, c in zip(sums, counts, before, strict=True)]
-                    known[place] = counts
+                    known[key] = counts
                     has_changed = True
             # When something happens elsewhere is nothing for them; the very first time is ours.
             if not has_changed and points:
@@ -154,7 +154,7 @@ class TotalsHistory:
         if self._file is None:
             return
         moments = [
-            (each.timestamp, [(*place, counts) for place, counts in each.changed.items()])
+            (each.timestamp, [(*key, counts) for key, counts in each.changed.items()])
             for each in self._moments
         ]
         data = msgspec.json.encode(_Kept(_FORMAT, STATUSES, moments))

@@ -47,7 +47,7 @@ _MOST_CHANGED_ROWS = 5000
 
 ChangeListener: TypeAlias = Callable[[ResultChange], None]
 # The key of a bucket, and where a row stands in it.
-RowPlace: TypeAlias = tuple[tuple[int, int, str, str], tuple[Any, ...]]
+RowPosition: TypeAlias = tuple[tuple[int, int, str, str], tuple[Any, ...]]
 _ChoiceKey: TypeAlias = tuple[ResultFilter, tuple[tuple[str, object], ...]]
 
 
@@ -216,7 +216,7 @@ class ResultIndex:
 
         What is there all the time comes once, whatever changes meanwhile.
         """
-        last: RowPlace | None = None
+        last: RowPosition | None = None
         while True:
             revision = self._revision
             for place, row in self._walk_after(self._choose(chosen, viewer), last):
@@ -228,7 +228,9 @@ class ResultIndex:
             else:
                 return
 
-    def _walk_after(self, choice: _Choice, last: RowPlace | None) -> Iterator[tuple[RowPlace, int]]:
+    def _walk_after(
+        self, choice: _Choice, last: RowPosition | None
+    ) -> Iterator[tuple[RowPosition, int]]:
         """The chosen rows in order, from behind a place on, and the place of each."""
         buckets = {shape.bucket for shape in choice.taken}
         for bucket in sorted(buckets, key=lambda each: each.key):
@@ -236,9 +238,9 @@ class ResultIndex:
                 continue
             rows: Sequence[int] = self._rows.sort(bucket)
             if last is not None and bucket.key == last[0]:
-                rows = rows[bisect_right(rows, last[1], key=self._rows.find_place) :]
+                rows = rows[bisect_right(rows, last[1], key=self._rows.find_position) :]
             for row in self._filter(choice, rows):
-                yield (bucket.key, self._rows.find_place(row)), row
+                yield (bucket.key, self._rows.find_position(row)), row
 
     def find(
         self, cluster: str, report: str, position: int, viewer: Viewer

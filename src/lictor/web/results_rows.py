@@ -137,10 +137,10 @@ class RowStore:
     def sort(self, bucket: Bucket) -> "array[int]":
         """The rows of a bucket by resource, policy and rule. Kept in order from then on."""
         if bucket.order is None:
-            bucket.order = array("I", sorted(bucket.rows, key=self.find_place))
+            bucket.order = array("I", sorted(bucket.rows, key=self.find_position))
         return bucket.order
 
-    def find_place(self, row: int) -> tuple[Any, ...]:
+    def find_position(self, row: int) -> tuple[Any, ...]:
         """By what the rows of a bucket are sorted."""
         # Ends with where the result stands, so that no two rows are equal.
         shape, report = self._get_shape(row).fields, self._get_report(row)
@@ -191,7 +191,7 @@ class RowStore:
         self._places[row] = len(bucket.rows)
         bucket.rows.append(row)
         if bucket.order is not None:
-            insort(bucket.order, row, key=self.find_place)
+            insort(bucket.order, row, key=self.find_position)
 
     def _remove(self, row: int) -> None:
         shape = self._get_shape(row)
@@ -208,7 +208,9 @@ class RowStore:
 
     def _take_out(self, bucket: Bucket, row: int) -> None:
         if bucket.order is not None:
-            del bucket.order[bisect_left(bucket.order, self.find_place(row), key=self.find_place)]
+            del bucket.order[
+                bisect_left(bucket.order, self.find_position(row), key=self.find_position)
+            ]
         # The last one takes its place.
         last = bucket.rows.pop()
         if last != row:

@@ -20,7 +20,7 @@ from lictor.raw import Json
 from lictor.web.notifications import memory
 from lictor.web.notifications.memory import (
     FolderStore,
-    ToldResults,
+    NotifiedResults,
     identify_result,
     pack_keys,
     unpack_keys,
@@ -118,7 +118,7 @@ def test_nothing_is_told_before_everything_was_read(tmp_path: Path) -> None:
         held.change([make_result("old")])
         await asyncio.sleep(0.1)
         state.unread = set()
-        await wait_for(lambda: bool(page.notifier._told.covered))
+        await wait_for(lambda: bool(page.notifier._notified.covered))
         held.change([make_result("new")])
 
     with run_target() as server:
@@ -314,8 +314,8 @@ def test_reports_as_the_index_tells_of_them(tmp_path: Path) -> None:
 
     with run_target() as server:
         Page(tmp_path, hook(server)).run(data, do)
-        told = [(got.json["subject"], got.json["data"]["rule"]) for got in server.got]
-    assert told == [("team-a/Pod/web", "a"), ("team-a/Pod/web", "b")]
+        notified = [(got.json["subject"], got.json["data"]["rule"]) for got in server.got]
+    assert notified == [("team-a/Pod/web", "a"), ("team-a/Pod/web", "b")]
 
 
 # --- keys and records
@@ -353,15 +353,15 @@ class Records:
         self.written.append((name, len(data)))
 
 
-async def reload(store: Records) -> ToldResults:
-    told = ToldResults(store, 3600)
-    await told.load()
-    return told
+async def reload(store: Records) -> NotifiedResults:
+    notified = NotifiedResults(store, 3600)
+    await notified.load()
+    return notified
 
 
-def fill(told: ToldResults, keys: Iterable[int]) -> None:
+def fill(notified: NotifiedResults, keys: Iterable[int]) -> None:
     for key in keys:
-        told.add(key)
+        notified.add(key)
 
 
 def test_keys_are_packed_and_unpacked() -> None:
@@ -373,16 +373,16 @@ def test_keys_are_packed_and_unpacked() -> None:
 def test_a_small_change_is_a_small_record() -> None:
     async def run() -> None:
         store = Records()
-        told = ToldResults(store, 3600)
-        fill(told, range(100_000))
-        told.covered = {("prod", "fail")}
-        await told.save({"hook": (5,)})
+        notified = NotifiedResults(store, 3600)
+        fill(notified, range(100_000))
+        notified.covered = {("prod", "fail")}
+        await notified.save({"hook": (5,)})
         assert store.written[0][0] == "snapshot"
         # What a ConfigMap can hold.
         assert store.written[0][1] < 600_000
         store.written.clear()
-        told.add(200_000)
-        await told.save({})
+        notified.add(200_000)
+        await notified.save({})
         assert [name for name, size in store.written if size < 200] == ["recent"]
         again = await reload(store)
         assert len(again) == 100_001
@@ -395,12 +395,12 @@ def test_a_small_change_is_a_small_record() -> None:
 def test_many_changes_become_a_new_snapshot() -> None:
     async def run() -> None:
         store = Records()
-        told = ToldResults(store, 0)
-        fill(told, range(10))
-        await told.save({})
-        told.note_gone(3, 0.0)
-        assert told.forget(1.0)
-        await told.save({"hook": (4,)})
+        notified = NotifiedResults(store, 0)
+        fill(notified, range(10))
+        await notified.save({})
+        notified.note_gone(3, 0.0)
+        assert notified.forget(1.0)
+        await notified.save({"hook": (4,)})
         again = await reload(store)
         assert (3 in again, 4 in again, again.left_over) == (False, True, {"hook": {4}})
         fill(again, range(1000, 4000))
@@ -415,15 +415,15 @@ def test_many_changes_become_a_new_snapshot() -> None:
 def test_a_write_that_fails_loses_nothing() -> None:
     async def run() -> None:
         store = Records()
-        told = ToldResults(store, 0)
-        fill(told, range(5000))
+        notified = NotifiedResults(store, 0)
+        fill(notified, range(5000))
         store.fails = True
         with pytest.raises(ConflictError):
-            await told.save({})
-        told.note_gone(1, 0.0)
-        told.forget(1.0)
+            await notified.save({})
+        notified.note_gone(1, 0.0)
+        notified.forget(1.0)
         store.fails = False
-        await told.save({})
+        await notified.save({})
         again = await reload(store)
         assert (len(again), 1 in again) == (4999, False)
 
@@ -433,14 +433,14 @@ def test_a_write_that_fails_loses_nothing() -> None:
 def test_a_snapshot_without_its_changes_is_read_as_it_is() -> None:
     async def run() -> None:
         store = Records()
-        told = ToldResults(store, 0)
-        fill(told, range(10))
-        await told.save({})
-        told.add(77)
-        await told.save({})
+        notified = NotifiedResults(store, 0)
+        fill(notified, range(10))
+        await notified.save({})
+        notified.add(77)
+        await notified.save({})
         older = store.kept["recent"]
-        fill(told, range(100, 4000))
-        await told.save({})
+        fill(notified, range(100, 4000))
+        await notified.save({})
         # The process ended between the two writes.
         store.kept["recent"] = older
         again = await reload(store)
@@ -452,16 +452,16 @@ def test_a_snapshot_without_its_changes_is_read_as_it_is() -> None:
 def test_memory_is_bounded() -> None:
     async def run() -> None:
         store = Records()
-        told = ToldResults(store, 3600)
-        told.covered = {("prod", "fail")}
-        fill(told, range(memory.MOST_REMEMBERED))
-        told.note_gone(7, time.monotonic())
-        told.add(10**9)
+        notified = NotifiedResults(store, 3600)
+        notified.covered = {("prod", "fail")}
+        fill(notified, range(memory.MOST_REMEMBERED))
+        notified.note_gone(7, time.monotonic())
+        notified.add(10**9)
         # What is gone makes room first.
-        assert (7 in told, 10**9 in told, told.is_cut) == (False, True, False)
-        told.add(10**9 + 1)
-        assert (len(told), told.is_cut) == (memory.MOST_REMEMBERED, True)
-        await told.save({})
+        assert (7 in notified, 10**9 in notified, notified.is_cut) == (False, True, False)
+        notified.add(10**9 + 1)
+        assert (len(notified), notified.is_cut) == (memory.MOST_REMEMBERED, True)
+        await notified.save({})
         assert max(size for _, size in store.written) * 4 / 3 <= 1024 * 1024
         # What is there at the next start counts as told: nothing says which of it is new.
         assert (await reload(store)).covered == set()

@@ -1,1 +1,1 @@
-"""Who is told of new violations, and how; nothing here changes the cluster but its own memory."""
+"""Who is notified of new violations, and how; nothing here changes anything but its own memory."""

@@ -53,7 +53,7 @@ class TargetQueue:
         # After a refusal of many at once fewer are sent, to find out which of them it is about.
         self._size = pace.batch_size
         self._failures = 0
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     @property
     def waiting(self) -> Iterable[int]:
@@ -61,7 +61,7 @@ class TargetQueue:
         return self._waiting.keys()
 
     def offer(self, key: int, result: ReportedResult) -> None:
-        """Take a result at once; one that finds no room is counted, and told as a number."""
+        """Take a result at once; one that finds no room is counted, and reported as a number."""
         if len(self._waiting) >= MOST_WAITING:
             if not self._left_out:
                 log.warning("notifications are left out: the target is behind", extra=self._facts())
@@ -130,13 +130,13 @@ class TargetQueue:
         self._failures = 0
         self._size = min(self._size * 2, self._pace.batch_size)
         self._counts.deliver(len(keys))
-        if self._told:
-            self._told.clear()
+        if self._logged:
+            self._logged.clear()
             log.info("notifications arrive again", extra=self._facts())
 
     def _refuse(self, keys: tuple[int, ...], error: UndeliveredError) -> None:
         self._counts.fail()
-        self._tell(error)
+        self._log_failure(error)
         if len(keys) > 1:
             self._size = len(keys) // 2
             return
@@ -145,7 +145,7 @@ class TargetQueue:
 
     async def _rest(self, error: UndeliveredError) -> None:
         self._counts.fail()
-        self._tell(error)
+        self._log_failure(error)
         pause = min(_FIRST_PAUSE * 2 ** min(self._failures, 20), _LONGEST_PAUSE)
         self._failures += 1
         share = random.uniform(_LEAST_SHARE, 1.0)  # noqa: S311
@@ -157,10 +157,10 @@ class TargetQueue:
         self._counts.wait(len(self._waiting))
         self._on_change()
 
-    def _tell(self, error: UndeliveredError) -> None:
+    def _log_failure(self, error: UndeliveredError) -> None:
         reason = str(error)[:300]
-        if reason not in self._told and len(self._told) < _MOST_REASONS:
-            self._told.add(reason)
+        if reason not in self._logged and len(self._logged) < _MOST_REASONS:
+            self._logged.add(reason)
             log.warning("notifications do not arrive", extra={**self._facts(), "why": reason})
 
     def _facts(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Which results were told already? Kept in the cluster or a folder for whoever comes next.
+"""Which results were sent already? Kept in the cluster or a folder for the next process.
 
 Two records: a large one with everything, written seldom, and a small one with what came since.
 """
@@ -33,7 +33,7 @@ _FORMAT = 1
 
 
 def identify_result(result: ReportedResult) -> int:
-    """A number for what is told once: who broke which rule, however often a scan says so.
+    """A number for what is sent once: who broke which rule, however often a scan says so.
 
     The message counts only where an entry names no rule: other tools tell things apart by it.
     """
@@ -58,12 +58,12 @@ def unpack_keys(data: bytes) -> Iterable[int]:
 
 
 class _Snapshot(msgspec.Struct, frozen=True):
-    """Everything that was told, at one time."""
+    """Everything that was sent, at one time."""
 
     format: int
     generation: int
     keys: bytes
-    # More than could be kept: what is there at the next start counts as told.
+    # More than could be kept: what is there at the next start counts as sent.
     is_cut: bool = False
 
 
@@ -92,8 +92,8 @@ class MemoryStore(Protocol):
         ...
 
 
-class ToldResults:
-    """The results that were told or need not be, and those that are gone since."""
+class NotifiedResults:
+    """The results that were sent or need not be, and those that are gone since."""
 
     def __init__(self, store: MemoryStore | None, forget_after: float) -> None:
         self._store = store
@@ -116,7 +116,7 @@ class ToldResults:
         return len(self._keys)
 
     async def load(self) -> None:
-        """Read what is kept; a record that cannot be read counts as none, and is told."""
+        """Read what is kept; a record that cannot be read counts as none, and is logged."""
         if self._store is None:
             return
         snapshot = _decode(await self._store.read("snapshot"), _Snapshot)
@@ -137,7 +137,7 @@ class ToldResults:
         self.left_over = {name: set(unpack_keys(keys)) for name, keys in recent.waiting.items()}
 
     def add(self, key: int) -> None:
-        """It is told, or waits to be."""
+        """It is sent, or waits to be."""
         self._gone.pop(key, None)
         if key in self._keys:
             return
@@ -233,7 +233,7 @@ def _decode(data: bytes | None, kind: type[_Kept]) -> _Kept | None:
     try:
         found = msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        log.warning("what was told before cannot be read: what is there now counts as told")
+        log.warning("the record of sent results cannot be read: current results count as sent")
         return None
     return found if found.format == _FORMAT else None
 

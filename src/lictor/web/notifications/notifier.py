@@ -1,4 +1,4 @@
-"""Which results are new, and who of several replicas tells them? One listener for all targets."""
+"""Which results are new, and which of several replicas sends them? One listener for all targets."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from lictor.web.notifications.memory import (
     ConfigMapStore,
     FolderStore,
     MemoryStore,
-    ToldResults,
+    NotifiedResults,
     identify_result,
 )
 from lictor.web.notifications.secrets import SecretReader
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 _READY_PAUSE = 0.2
 _LOOK_SECONDS = 10.0
-# Between two writes of what was told; longer after a large one.
+# Between two writes of what was sent; longer after a large one.
 _SAVE_SECONDS = 1.0
 _BYTES_A_SECOND = 50_000
 _TROUBLE_SECONDS = 5.0
@@ -58,7 +58,7 @@ Chooses = Callable[[ReportedResult], bool]
 
 
 def compile_filter(chosen: NotificationFilter) -> Chooses:
-    """Is a target told of a result? All parts must hold, and any value of a part does."""
+    """Does a target receive a result? All parts must hold, and any value of a part does."""
     statuses = frozenset(chosen.statuses)
     severities = _list_severities(chosen)
     excluded = [compile_wildcard(pattern) for pattern in chosen.exclude_namespaces]
@@ -123,15 +123,15 @@ class Notifier:
         # How often each result stands in reports: two groups of reports may say the same.
         self._present: dict[int, int] = {}
         # Set while we lead.
-        self._told: ToldResults | None = None
+        self._notified: NotifiedResults | None = None
         for result in self._list_results():
             self._add(result)
         state.results.listen(self._note)
 
     @property
     def is_leading(self) -> bool:
-        """Is it this process that tells what is new?"""
-        return self._told is not None
+        """Is it this process that sends what is new?"""
+        return self._notified is not None
 
     # --- what is there
 
@@ -151,27 +151,27 @@ class Notifier:
     def _add(self, result: ReportedResult) -> None:
         key = identify_result(result)
         self._present[key] = self._present.get(key, 0) + 1
-        if self._told is None:
+        if self._notified is None:
             return
-        if key not in self._told:
-            self._tell(self._told, key, result)
+        if key not in self._notified:
+            self._notify(self._notified, key, result)
             return
-        self._told.note_back(key)
-        self._offer_left_over(self._told, key, result)
+        self._notified.note_back(key)
+        self._offer_left_over(self._notified, key, result)
 
     def _remove(self, result: ReportedResult) -> None:
         key = identify_result(result)
         left = self._present.pop(key, 0) - 1
         if left > 0:
             self._present[key] = left
-        elif self._told is not None:
-            self._told.note_gone(key, time.monotonic())
+        elif self._notified is not None:
+            self._notified.note_gone(key, time.monotonic())
 
-    def _tell(self, told: ToldResults, key: int, result: ReportedResult) -> None:
-        told.add(key)
+    def _notify(self, notified: NotifiedResults, key: int, result: ReportedResult) -> None:
+        notified.add(key)
         self._dirty.set()
         # Of a cluster that is read for the first time ever, what is there is no news.
-        if (result.cluster, result.status) not in told.covered:
+        if (result.cluster, result.status) not in notified.covered:
             return
         for chooses, queue in self._targets:
             if chooses(result):
@@ -180,102 +180,106 @@ class Notifier:
     # --- while we lead
 
     async def lead(self) -> None:
-        """Tell what is new until cancelled."""
-        told = ToldResults(self._store, self._forget_after)
-        await told.load()
-        self._catch_up(told)
-        self._told = told
+        """Send what is new until cancelled."""
+        notified = NotifiedResults(self._store, self._forget_after)
+        await notified.load()
+        self._catch_up(notified)
+        self._notified = notified
         self._dirty.set()
         try:
             async with asyncio.TaskGroup() as group:
                 for _, queue in self._targets:
                     group.create_task(queue.run())
-                group.create_task(self._keep(told))
+                group.create_task(self._keep(notified))
         finally:
-            self._told = None
-            await self._save_at_end(told)
+            self._notified = None
+            await self._save_at_end(notified)
             for _, queue in self._targets:
                 queue.clear()
 
-    def _catch_up(self, told: ToldResults) -> None:
+    def _catch_up(self, notified: NotifiedResults) -> None:
         """What came while nobody sent; at a first start, everything is known already.
 
         A cluster that does not answer is not waited for: its results come when it does.
         """
-        if told.covered:
-            self._tell_missed(told)
+        if notified.covered:
+            self._notify_missed(notified)
         else:
             for key in self._present:
-                told.add(key)
-        told.start_over(self._present, time.monotonic())
-        self._look_at_clusters(told)
+                notified.add(key)
+        notified.start_over(self._present, time.monotonic())
+        self._look_at_clusters(notified)
 
-    def _tell_missed(self, told: ToldResults) -> None:
-        if all(key in told for key in self._present) and not told.left_over:
+    def _notify_missed(self, notified: NotifiedResults) -> None:
+        if all(key in notified for key in self._present) and not notified.left_over:
             return
         for result in self._list_results():
             key = identify_result(result)
-            if key not in told:
-                self._tell(told, key, result)
+            if key not in notified:
+                self._notify(notified, key, result)
             else:
-                self._offer_left_over(told, key, result)
+                self._offer_left_over(notified, key, result)
 
-    def _offer_left_over(self, told: ToldResults, key: int, result: ReportedResult) -> None:
-        for _, queue in self._targets if told.left_over else ():
-            if key in told.left_over.get(queue.name, ()):
-                told.left_over[queue.name].discard(key)
+    def _offer_left_over(self, notified: NotifiedResults, key: int, result: ReportedResult) -> None:
+        for _, queue in self._targets if notified.left_over else ():
+            if key in notified.left_over.get(queue.name, ()):
+                notified.left_over[queue.name].discard(key)
                 queue.offer(key, result)
 
-    def _look_at_clusters(self, told: ToldResults) -> bool:
+    def _look_at_clusters(self, notified: NotifiedResults) -> bool:
         """Of clusters that are read whole, what comes from now on is news; True where all are."""
         clusters = self._state.list_clusters()
         ready = [cluster for cluster in clusters if self._state.is_cluster_ready(cluster)]
         pairs = set(product(ready, self._statuses))
-        if not pairs <= told.covered:
-            told.covered |= pairs
+        if not pairs <= notified.covered:
+            notified.covered |= pairs
             self._dirty.set()
         # What a cluster that does not answer has is neither gone nor repaired.
         if len(ready) < len(clusters):
             return False
-        if told.left_over or told.forget(time.monotonic()):
+        if notified.left_over or notified.forget(time.monotonic()):
             self._dirty.set()
-        told.left_over.clear()
+        notified.left_over.clear()
         return True
 
-    async def _keep(self, told: ToldResults) -> None:
-        """Write what was told, not too often; ConflictError where someone else does so too."""
+    async def _keep(self, notified: NotifiedResults) -> None:
+        """Write what was sent, not too often; ConflictError where someone else does so too."""
         while True:
-            is_complete = self._look_at_clusters(told)
+            is_complete = self._look_at_clusters(notified)
             if self._dirty.is_set():
                 self._dirty.clear()
-                await asyncio.sleep(await self._save(told))
+                await asyncio.sleep(await self._save(notified))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS if is_complete else _READY_PAUSE):
                     await self._dirty.wait()
 
-    async def _save(self, told: ToldResults) -> float:
+    async def _save(self, notified: NotifiedResults) -> float:
         try:
-            written = await told.save(self._list_waiting(told))
+            written = await notified.save(self._list_waiting(notified))
         except ConflictError:
             raise
         except LictorError as error:
-            log.warning("what was told is not written", extra={"why": str(error)[:200]})
+            log.warning(
+                "the record of sent results is not written", extra={"why": str(error)[:200]}
+            )
             self._dirty.set()
             return _TROUBLE_SECONDS
         return _SAVE_SECONDS + written / _BYTES_A_SECOND
 
-    def _list_waiting(self, told: ToldResults) -> dict[str, tuple[int, ...]]:
+    def _list_waiting(self, notified: NotifiedResults) -> dict[str, tuple[int, ...]]:
         return {
-            queue.name: (*queue.waiting, *told.left_over.get(queue.name, ()))
+            queue.name: (*queue.waiting, *notified.left_over.get(queue.name, ()))
             for _, queue in self._targets
         }
 
-    async def _save_at_end(self, told: ToldResults) -> None:
+    async def _save_at_end(self, notified: NotifiedResults) -> None:
         try:
             async with asyncio.timeout(_END_SECONDS):
-                await told.save(self._list_waiting(told))
+                await notified.save(self._list_waiting(notified))
         except (LictorError, TimeoutError) as error:
-            log.warning("what was told is not written", extra={"why": str(error)[:200]})
+            log.warning(
+                "the record of sent results is not written", extra={"why": str(error)[:200]}
+            )
 
 
 def build_notifier(
@@ -300,16 +304,16 @@ def build_notifier(
 
 
 class NotificationTask(msgspec.Struct, frozen=True):
-    """Notifications beside a page: what is told, and where it is remembered."""
+    """Notifications beside a page: what is sent, and where it is remembered."""
 
     settings: NotificationSettings
-    # Where one process remembers what it told; None: in the cluster, or not at all.
+    # Where one process remembers what it sent; None: in the cluster, or not at all.
     folder: Path | None = None
     # Is the page one of several replicas in the cluster, which share what they remember?
     is_shared: bool = False
 
     async def run(self, state: PageData, client: Client | None, names: Names) -> None:
-        """Tell what is new until cancelled."""
+        """Send what is new until cancelled."""
         store: MemoryStore | None = None
         shared = client if self.is_shared and self.folder is None else None
         if shared is not None:
@@ -341,7 +345,7 @@ def _log_end(error: Exception) -> None:
     causes = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
     for cause in causes:
         if isinstance(cause, ConflictError):
-            log.warning("another replica tells results too: starting over")
+            log.warning("another replica sends notifications too: starting over")
         elif isinstance(cause, LictorError):
             log.warning("notifications start over", extra={"why": str(cause)[:200]})
         else:

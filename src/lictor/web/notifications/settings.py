@@ -1,4 +1,4 @@
-"""The file of notifications: which targets there are, and what each of them is told."""
+"""The file of notifications: which targets there are, and what each of them receives."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ class SecretSource(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NotificationFilter(msgspec.Struct, frozen=True, rename="camel"):
-    """Which results a target is told of; an empty part asks nothing. Names may hold `*` and `?`."""
+    """Which results a target receives; an empty part asks nothing. Names may hold `*` and `?`."""
 
     statuses: tuple[StatusWord, ...] = ("fail", "error")
     severities: tuple[SeverityWord, ...] = ()
@@ -116,7 +116,7 @@ _MOST = 10_000
 
 
 class NotificationTarget(msgspec.Struct, frozen=True, rename="camel"):
-    """One that is told: where it is, of what, and how often at most."""
+    """One target: where it is, what it receives, and how often at most."""
 
     name: str
     filter: NotificationFilter = NotificationFilter()
@@ -139,7 +139,7 @@ class NotificationTarget(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NotificationSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """All targets. A result that was gone for `repeatAfter` is told again when it comes back."""
+    """All targets. A result that was gone for `repeatAfter` is sent again when it comes back."""
 
     targets: tuple[NotificationTarget, ...]
     page_url: str = ""
@@ -329,7 +329,7 @@ def _check_url(path: FieldPath, url: str) -> _Faults:
 
 
 def find_url_fault(url: str) -> str:
-    """Why no request can be sent there; empty where one can. The URL itself is never told."""
+    """Why no request can be sent there; empty where one can. The URL itself is never shown."""
     try:
         parts = urlsplit(url)
         port = parts.port

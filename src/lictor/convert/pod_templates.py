@@ -1,7 +1,7 @@
 """Where is the Pod in an object of any kind that makes Pods? One expression for all of them.
 
 Kyverno's own variants of a policy cover neither ReplicationControllers nor what is sent to a Pod's
-ephemeral containers, so a policy that names the Pod's place itself stands for three that do not.
+ephemeral containers, so one policy that chooses the path to the Pod replaces three.
 """
 
 import re
@@ -13,7 +13,7 @@ EACH = "each"
 _NAMES = {"spec": "podSpec", "metadata": "podMetadata"}
 # A loop over both objects, or over what they have of a Pod, goes through one of these.
 LOOPED = (EACH, *_NAMES.values())
-_PLACES = ("", ".spec.jobTemplate.spec.template", ".spec.template")
+_TEMPLATE_PATHS = ("", ".spec.jobTemplate.spec.template", ".spec.template")
 _TEMPLATE = r"(?:\.spec(?:\.jobTemplate\.spec)?\.template)?"
 # Fields of Pods in expressions that are written already.
 _WRITTEN = re.compile(rf"\b(object|oldObject){_TEMPLATE}\.(spec|metadata)\b")
@@ -34,7 +34,7 @@ def _name_old(name: str) -> str:
 
 def choose_pod_field(root: str, field: str, *, is_strict: bool = False) -> str:
     """The field of the Pod, by the kind of the object."""
-    pod, job, other = (f"{root}{place}" for place in _PLACES)
+    pod, job, other = (f"{root}{path}" for path in _TEMPLATE_PATHS)
     # The metadata of a template may be left out; some expressions fail there, and must.
     reach = f".{field}" if field == "spec" or is_strict else ".?metadata.orValue({})"
     return (
@@ -62,8 +62,8 @@ def list_both(root: str, name: str) -> str:
 
 
 def choose_pod_path() -> str:
-    """The place of the Pod in the object, as patches name it."""
-    pod, job, other = (quote(place.replace(".", "/")) for place in _PLACES)
+    """The path to the Pod in the object, as patches name it."""
+    pod, job, other = (quote(path.replace(".", "/")) for path in _TEMPLATE_PATHS)
     return f'object.kind == "Pod" ? {pod} : object.kind == "CronJob" ? {job} : {other}'
 
 
