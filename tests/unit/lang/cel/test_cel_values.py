@@ -168,10 +168,11 @@ def test_what_one_may_not_ask_is_an_error(text, value, told):
     ],
 )
 def test_loops_come_to_an_end(text):
-    started = time.perf_counter()
+    # Of this process, for others may be busy; all of the loops would take minutes.
+    started = time.process_time()
     with pytest.raises(TooLargeError, match="cost limit exceeded"):
         evaluate(text, list(range(400)))
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize(
