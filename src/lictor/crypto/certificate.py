@@ -40,11 +40,7 @@ _SIGNATURES = {
 }
 _EXTENDED_USAGES = {
     "2.5.29.37.0": 0,
-    **{f"1.3.6.1.5.5.7.3.{number}": number for number in range(1, 6)},
-    "1.3.6.1.5.5.7.3.6": 6,
-    "1.3.6.1.5.5.7.3.7": 7,
-    "1.3.6.1.5.5.7.3.8": 8,
-    "1.3.6.1.5.5.7.3.9": 9,
+    **{f"1.3.6.1.5.5.7.3.{number}": number for number in range(1, 10)},
     "1.3.6.1.4.1.311.10.3.3": 10,
     "2.16.840.1.113730.4.1": 11,
     "1.3.6.1.4.1.311.2.1.22": 12,
@@ -131,7 +127,8 @@ def describe_certificate(certificate: x509.Certificate) -> JsonObject:
     extensions = _Extensions(certificate.extensions)
     return {
         **_describe_common(certificate, extensions),
-        **_describe_validity(certificate),
+        "NotBefore": _write_time(certificate.not_valid_before_utc),
+        "NotAfter": _write_time(certificate.not_valid_after_utc),
         **_describe_constraints(extensions),
         **_describe_usages(extensions),
         **_describe_places(extensions),
@@ -204,13 +201,6 @@ def _describe_common(
     }
 
 
-def _describe_validity(certificate: x509.Certificate) -> JsonObject:
-    return {
-        "NotBefore": _write_time(certificate.not_valid_before_utc),
-        "NotAfter": _write_time(certificate.not_valid_after_utc),
-    }
-
-
 def _describe_name(name: x509.Name) -> JsonObject:
     def values(identifier: x509.ObjectIdentifier) -> list[Json] | None:
         return _list(attribute.value for attribute in name.get_attributes_for_oid(identifier))
@@ -228,17 +218,21 @@ def _describe_name(name: x509.Name) -> JsonObject:
 
 
 def _describe_alternatives(names: x509.SubjectAlternativeName | None) -> JsonObject:
-    found = list(names) if names is not None else []
-
-    def pick(kind: type[x509.GeneralName], show: Callable[[Json], Json] = str) -> Json:
-        return _list(show(name.value) for name in found if isinstance(name, kind))
-
+    found = list(names or ())
     return {
-        "DNSNames": pick(x509.DNSName),
-        "EmailAddresses": pick(x509.RFC822Name),
-        "IPAddresses": pick(x509.IPAddress),
-        "URIs": pick(x509.UniformResourceIdentifier, _describe_url),
+        "DNSNames": _pick(found, x509.DNSName),
+        "EmailAddresses": _pick(found, x509.RFC822Name),
+        "IPAddresses": _pick(found, x509.IPAddress),
+        "URIs": _pick(found, x509.UniformResourceIdentifier, _describe_url),
     }
+
+
+def _pick(
+    names: list[x509.GeneralName],
+    kind: type[x509.GeneralName],
+    show: Callable[[Json], Json] = str,
+) -> Json:
+    return _list(show(name.value) for name in names if isinstance(name, kind))
 
 
 def _describe_url(url: str) -> JsonObject:
@@ -277,29 +271,22 @@ def _describe_constraints(extensions: _Extensions) -> JsonObject:
 
 def _describe_name_constraints(extensions: _Extensions) -> JsonObject:
     limits = extensions.find(x509.NameConstraints)
-    result: JsonObject = {
-        "PermittedDNSDomainsCritical": limits is not None
-        and extensions.is_critical(x509.NameConstraints)
-    }
-    for word, names in (
-        ("Permitted", limits.permitted_subtrees if limits else None),
-        ("Excluded", limits.excluded_subtrees if limits else None),
-    ):
-        result.update(_describe_subtrees(word, names or []))
-    return result
-
-
-def _describe_subtrees(word: str, names: Iterable[x509.GeneralName]) -> JsonObject:
-    found = list(names)
-
-    def pick(kind: type[x509.GeneralName], show: Callable[[Json], Json] = str) -> Json:
-        return _list(show(name.value) for name in found if isinstance(name, kind))
-
+    permitted, excluded = (
+        (limits.permitted_subtrees, limits.excluded_subtrees) if limits else (None, None)
+    )
     return {
-        f"{word}DNSDomains": pick(x509.DNSName),
-        f"{word}EmailAddresses": pick(x509.RFC822Name),
-        f"{word}IPRanges": pick(x509.IPAddress, _describe_network),
-        f"{word}URIDomains": pick(x509.UniformResourceIdentifier),
+        "PermittedDNSDomainsCritical": extensions.is_critical(x509.NameConstraints),
+        **_describe_subtrees("Permitted", permitted or []),
+        **_describe_subtrees("Excluded", excluded or []),
+    }
+
+
+def _describe_subtrees(word: str, names: list[x509.GeneralName]) -> JsonObject:
+    return {
+        f"{word}DNSDomains": _pick(names, x509.DNSName),
+        f"{word}EmailAddresses": _pick(names, x509.RFC822Name),
+        f"{word}IPRanges": _pick(names, x509.IPAddress, _describe_network),
+        f"{word}URIDomains": _pick(names, x509.UniformResourceIdentifier),
     }
 
 

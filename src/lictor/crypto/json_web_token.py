@@ -1,7 +1,7 @@
 """JSON Web Tokens: is the signature that of a known key, and what does the token claim?"""
 
 import hmac
-from base64 import urlsafe_b64decode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -41,6 +41,11 @@ def decode_token(token: str, keys: Sequence[Json], now: datetime) -> JsonObject:
     if not any(_verify(header, key, signed, signature) for key in _choose(header, keys)):
         raise FunctionError("failed to parse jwt: could not verify it with any of the keys")
     return {"Claims": claims, "Valid": _is_current(claims, now.timestamp())}
+
+
+def encode_url_safe(content: bytes) -> str:
+    """Base64 for URLs without padding, as keys and tokens in JSON have it."""
+    return urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
 def _read_bytes(part: str) -> bytes:

@@ -3,11 +3,12 @@
 import contextlib
 import hashlib
 import hmac
-from base64 import b64decode, b64encode, urlsafe_b64encode
+from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from lictor.crypto.json_web_token import encode_url_safe
 from lictor.errors import FunctionError, SignatureRefusedError
 from lictor.lang.wasm.rego_builtins.operands import (
     BuiltinRun,
@@ -257,8 +258,7 @@ def read_private_keys(text: str) -> "list[PrivateKeyTypes]":
 
 def encode_number(number: int, size: int = 0) -> str:
     """A number as keys in JSON have it."""
-    content = number.to_bytes(size or max((number.bit_length() + 7) // 8, 1))
-    return urlsafe_b64encode(content).rstrip(b"=").decode()
+    return encode_url_safe(number.to_bytes(size or max((number.bit_length() + 7) // 8, 1)))
 
 
 def write_jwk(key: "PrivateKeyTypes") -> dict[str, RegoValue]:
@@ -285,9 +285,7 @@ def write_jwk(key: "PrivateKeyTypes") -> dict[str, RegoValue]:
         return {"kty": "EC", "crv": names.get(key.curve.name, key.curve.name), **written}
     if isinstance(key, Ed25519PrivateKey):
         parts = {"x": key.public_key().public_bytes_raw(), "d": key.private_bytes_raw()}
-        coded = {
-            name: urlsafe_b64encode(part).rstrip(b"=").decode() for name, part in parts.items()
-        }
+        coded = {name: encode_url_safe(part) for name, part in parts.items()}
         return {"kty": "OKP", "crv": "Ed25519", **coded}
     raise FunctionError("this kind of key has no form in JSON")
 

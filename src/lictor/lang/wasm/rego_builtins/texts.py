@@ -1,10 +1,10 @@
 """Builtins over texts: formats, prefixes, encodings, regular expressions, patterns, YAML."""
 
-import base64
 from functools import lru_cache
 
 import yaml
 
+from lictor.crypto.json_web_token import encode_url_safe
 from lictor.errors import FunctionError, SyntaxFaultError
 from lictor.lang.regex import Regex, compile_regex, compile_template, replace_matches
 from lictor.lang.wasm.rego_builtins.go_format import Argument, sprintf
@@ -78,7 +78,7 @@ def _index_all(_run: BuiltinRun, arguments: list[RegoValue]) -> list[RegoValue]:
 
 
 def _encode_base64(_run: BuiltinRun, arguments: list[RegoValue]) -> str:
-    return base64.urlsafe_b64encode(take_text(arguments[0]).encode()).rstrip(b"=").decode()
+    return encode_url_safe(take_text(arguments[0]).encode())
 
 
 def _encode_hex(_run: BuiltinRun, arguments: list[RegoValue]) -> str:

@@ -1,13 +1,13 @@
 """Builtins over JSON Web Tokens: decode, verify, sign."""
 
 import hmac
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
 from binascii import Error as Base64Error
 from typing import Any
 
 import msgspec
 
-from lictor.crypto.json_web_token import ALGORITHMS, HASHES
+from lictor.crypto.json_web_token import ALGORITHMS, HASHES, encode_url_safe
 from lictor.crypto.signature import accepts, encode_halves, find_hash
 from lictor.errors import FunctionError
 from lictor.lang.go_number import dump_go_json
@@ -319,17 +319,13 @@ def _sign(_run: BuiltinRun, arguments: list[RegoValue]) -> str:
             from_json(payload)
         except ValueError as error:
             raise FunctionError("type is JWT but payload is not JSON") from error
-    token = _Token(_encode(header.encode()), _encode(payload.encode()), "")
+    token = _Token(encode_url_safe(header.encode()), encode_url_safe(payload.encode()), "")
     given = _read_object(key.encode())
     listed = given.get("keys", [given])
     if not isinstance(listed, list) or not listed:
         raise FunctionError("no keys found in JWK set")
     signature = _make_signature(algorithm, take_object(listed[0]), token.signed)
-    return f"{token.signed.decode()}.{_encode(signature)}"
-
-
-def _encode(content: bytes) -> str:
-    return urlsafe_b64encode(content).rstrip(b"=").decode()
+    return f"{token.signed.decode()}.{encode_url_safe(signature)}"
 
 
 def _make_signature(algorithm: str, fields: dict[str, RegoValue], signed: bytes) -> bytes:
