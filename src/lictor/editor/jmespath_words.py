@@ -9,7 +9,7 @@ from lictor.editor.schema_words import list_object_fields
 from lictor.editor.word_help import WordHelp, WordKind, load_words
 from lictor.lang.jmespath.functions import FUNCTIONS
 from lictor.lint.field import Field
-from lictor.lint.schema_fields import ObjectLocation, find_expression_types
+from lictor.lint.schema_fields import FieldLocation, find_expression_types
 from lictor.lint.schema_kinds import KnownSchemas
 from lictor.model.finding import FieldPath
 from lictor.raw import Json
@@ -89,7 +89,7 @@ def _list_entries(location: JmesPathLocation) -> Iterator[Field]:
 def _list_fields(asked: str, location: JmesPathLocation) -> Iterator[WordHelp]:
     """The fields of what an expression answers."""
     types = find_expression_types(location.policy, location.path, asked, location.schemas)
-    listed = list(list_object_fields(ObjectLocation(types, ())))
+    listed = list(list_object_fields(FieldLocation(types, ())))
     told = {each.word for each in listed}
     yield from listed
     root = asked.removesuffix("[0]")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from lictor.editor.outline import Cursor
 from lictor.editor.word_help import WordHelp, WordKind, list_patch_fields
 from lictor.lint.schema_fields import (
-    ObjectLocation,
+    FieldLocation,
     SchemaField,
     find_field_help,
-    find_object_location,
+    find_field_location,
     list_fields,
     list_kinds,
 )
@@ -37,29 +37,29 @@ def show_field(field: SchemaField) -> WordHelp:
     return WordHelp(field.name, detail, field.description, example, is_required=field.is_required)
 
 
-def find_location(cursor: Cursor, path: FieldPath, schemas: KnownSchemas) -> ObjectLocation | None:
+def find_location(cursor: Cursor, path: FieldPath, schemas: KnownSchemas) -> FieldLocation | None:
     """Which object a path of a document leads into; None where it is of no object."""
-    found = find_object_location(cursor.body, path, schemas)
+    found = find_field_location(cursor.body, path, schemas)
     if found is not None or not cursor.kind:
         return found
-    return ObjectLocation((schemas.of_kind(cursor.api_version, cursor.kind),), path)
+    return FieldLocation((schemas.of_kind(cursor.api_version, cursor.kind),), path)
 
 
 def list_pointer_fields(cursor: Cursor, schemas: KnownSchemas) -> Iterator[WordHelp]:
     """What may follow in the `path` of an operation, within the text of a JSON patch."""
     found = _POINTER.search(cursor.text)
     patched = (*cursor.path[:-1], "patchStrategicMerge")
-    location = find_object_location(cursor.body, patched, schemas) if found else None
+    location = find_field_location(cursor.body, patched, schemas) if found else None
     if found is None:
         yield from list_patch_fields() if _OPERATION.search(cursor.text) else ()
     if found is None or location is None:
         return
     steps = (step.replace("~1", "/").replace("~0", "~") for step in found[1].split("/")[1:-1])
     path = tuple(0 if step.isdigit() or step == "-" else step for step in steps)
-    yield from list_object_fields(ObjectLocation(location.types, path))
+    yield from list_object_fields(FieldLocation(location.types, path))
 
 
-def list_object_fields(location: ObjectLocation) -> Iterator[WordHelp]:
+def list_object_fields(location: FieldLocation) -> Iterator[WordHelp]:
     """The fields that may stand there."""
     listed = list_fields(location.types, location.path)
     yield from map(show_field, listed)
@@ -71,7 +71,7 @@ def list_object_fields(location: ObjectLocation) -> Iterator[WordHelp]:
         yield from (WordHelp(name, "quantity", example=f"{name}: {n}") for name, n in _AMOUNTS)
 
 
-def list_object_values(location: ObjectLocation) -> Iterator[WordHelp]:
+def list_object_values(location: FieldLocation) -> Iterator[WordHelp]:
     """The words that a value may be."""
     path = location.path
     while path and isinstance(path[-1], int):
@@ -83,7 +83,7 @@ def list_object_values(location: ObjectLocation) -> Iterator[WordHelp]:
     yield from (WordHelp(word, kind=WordKind.VALUE) for word in words)
 
 
-def describe_object_field(location: ObjectLocation) -> WordHelp | None:
+def describe_object_field(location: FieldLocation) -> WordHelp | None:
     """What the field at a place is."""
     found = find_field_help(location.types, location.path)
     return None if found is None else show_field(found)

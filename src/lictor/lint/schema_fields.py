@@ -41,7 +41,7 @@ class SchemaField(msgspec.Struct, frozen=True):
     description: str = ""
 
 
-class ObjectLocation(msgspec.Struct, frozen=True):
+class FieldLocation(msgspec.Struct, frozen=True):
     """A place within an object: the kinds it may be of, and the path from its root."""
 
     types: FieldTypes
@@ -133,9 +133,9 @@ def list_kinds(schemas: KnownSchemas) -> tuple[tuple[str, str], ...]:
 # --- places of policies in which objects are written
 
 
-def find_object_location(
+def find_field_location(
     policy: Json, path: FieldPath, schemas: KnownSchemas
-) -> ObjectLocation | None:
+) -> FieldLocation | None:
     """The object that a path of a classic policy leads into; None where it leads elsewhere.
 
     `spec.rules[0].validate.pattern.spec.hostNetwork` is `spec.hostNetwork` of what the rule
@@ -144,7 +144,7 @@ def find_object_location(
     rule = _find_rule(policy, path)
     for part, types in _list_objects(rule, schemas) if rule is not None else ():
         if path[: len(part.path)] == part.path:
-            return ObjectLocation(types, path[len(part.path) :])
+            return FieldLocation(types, path[len(part.path) :])
     return None
 
 

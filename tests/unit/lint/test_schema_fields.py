@@ -7,7 +7,7 @@ from lictor.lint.field import Field
 from lictor.lint.schema_fields import (
     find_expression_types,
     find_field_help,
-    find_object_location,
+    find_field_location,
     list_fields,
     list_kinds,
 )
@@ -121,7 +121,7 @@ def test_kinds():
     ],
 )
 def test_places_of_a_policy_in_which_objects_stand(path, inner, field):
-    location = find_object_location(POLICY, ("spec", "rules", *path), SCHEMAS)
+    location = find_field_location(POLICY, ("spec", "rules", *path), SCHEMAS)
     assert location is not None
     assert location.path == inner
     below = inner if inner == ("spec",) else ()
@@ -137,7 +137,7 @@ def test_places_of_a_policy_in_which_objects_stand(path, inner, field):
     ],
 )
 def test_other_places_hold_no_objects(path):
-    assert find_object_location(POLICY, path, SCHEMAS) is None
+    assert find_field_location(POLICY, path, SCHEMAS) is None
 
 
 @pytest.mark.parametrize(
