@@ -57,7 +57,6 @@ _SEPARATOR = re.compile(rb"\n---(?=\s|\Z)")
 _CONTENT = re.compile(rb"^[ \t]*[^#\s]", re.MULTILINE)
 # Maps that Helm charts leave empty (`annotations:`); a null there means an empty map.
 _MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "data", "stringData"})
-_MAX_DEPTH = 200
 # Resources that answer lookups are held in memory, at about ten times the size of their text.
 MAX_ANSWERING_BYTES: Final = 64 << 20
 
@@ -273,20 +272,19 @@ def _fill_defaults(resource: JsonObject, where: str) -> JsonObject:
     if not metadata.get("namespace"):
         # Kyverno does so for every kind, even for those without a namespace.
         metadata["namespace"] = "default"
-    _fill_maps(resource, 0, where)
+    _fill_maps(resource)
     return resource
 
 
-def _fill_maps(node: JsonObject, depth: int, where: str) -> None:
-    if depth > _MAX_DEPTH:
-        raise LoadError(f"nested more than {_MAX_DEPTH} deep", where=where)
-    for key, value in node.items():
-        if value is None:
-            if key in _MAPS:
-                node[key] = {}
-        elif isinstance(value, dict):
-            _fill_maps(value, depth + 1, where)
-        elif isinstance(value, list):
-            for item in value:
-                if isinstance(item, dict):
-                    _fill_maps(item, depth + 1, where)
+def _fill_maps(resource: JsonObject) -> None:
+    holders = [resource]
+    # Grows while it is walked through; what is read nests only so deep.
+    for holder in holders:
+        for key, value in holder.items():
+            if value is None:
+                if key in _MAPS:
+                    holder[key] = {}
+            elif value.__class__ is dict:
+                holders.append(value)
+            elif value.__class__ is list:
+                holders += [item for item in value if item.__class__ is dict]

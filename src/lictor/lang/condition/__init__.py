@@ -5,7 +5,6 @@ Variables are filled in before; how conditions are joined by any and all is not 
 
 import operator
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import partial
 
 from lictor.errors import CompileError
@@ -89,6 +88,9 @@ def _find_builder(name: str) -> Builder:
     known = _NAMES.get(name.lower()) if isinstance(name, str) else None
     if known is not None:
         return _BUILDERS[known]
+    # Loaded on first use: few operators are misspelt, and start-up counts.
+    from difflib import get_close_matches
+
     close = get_close_matches(str(name).lower(), _NAMES, n=1)
     hint = f"; did you mean {_NAMES[close[0]]}?" if close else ""
     raise CompileError(f"{name!r} is not an operator of conditions{hint}")
