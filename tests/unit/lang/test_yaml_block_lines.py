@@ -253,6 +253,14 @@ def test_more_lines_than_are_remembered_are_read():
     assert read_block_lines(text) == (keys, 0)
 
 
+def test_many_heads_of_block_scalars_in_each_other_are_looked_at_once():
+    """Would each be looked through to its end, this would take hours."""
+    lines = "".join(f"  key-{number}: |\n" for number in range(50_000))
+    assert read_block_lines(f"a: |\n{lines}   \n") is None
+    assert read_block_lines(f"a: |\n{lines}  \x01\n") is None
+    assert read_block_lines(f"a: |\n{lines}") == ({"a": lines.replace("  key", "key")}, 0)
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

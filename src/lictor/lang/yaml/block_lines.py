@@ -26,11 +26,9 @@ _LONGEST_KEY: Final = 250
 _KEY: Final = rf"(?:[A-Za-z_(]|[=^<+](?=\())[A-Za-z0-9_./:()*$-]{{0,{_LONGEST_KEY}}}"
 # What stands before a block scalar in its line.
 _HEAD = re.compile(rf"( *)(- +)?(?:({_KEY}): +)?")
-# A block scalar behind its head: its lines are as deep as the first one, or empty. Others that hold
-# nothing but blanks mean more than one thing.
-_BLOCK = re.compile(
-    r"(?<= )([|>])([-+]?) *+\n(\n*+( +)[!-~][ -~]*+\n(?:\4 *+[!-~][ -~]*+\n|\n)*+)(?! +\n)"
-)
+# A block scalar behind its head: its lines are as deep as the first one, or empty.
+_BLOCK = re.compile(r"(?<= )([|>])([-+]?) *+\n(\n*+( +)[!-~][ -~]*+\n(?:\4 *+[!-~][ -~]*+\n|\n)*+)")
+_BLANKS = re.compile(r" +\n")
 # Before a block scalar that was put into one line, and in the place of its line feeds: nothing that
 # YAML may hold.
 _BLOCK_MARK: Final = "\x02"
@@ -146,6 +144,10 @@ def _shorten_block(found: re.Match[str]) -> str:
     head = _HEAD.fullmatch(text, text.rfind("\n", 0, begin) + 1, begin)
     # It has to stand deeper than the mapping or sequence that it belongs to.
     if head is None or len(indent) <= len(head[1]) + (len(head[2] or "") if head[3] else 0):
+        return found[0]
+    # A line of blanks may belong to it. That is no part of the pattern: it would look through all
+    # that follows again for each head inside.
+    if _BLANKS.match(text, found.end()):
         return found[0]
     lines = [line[len(indent) :] for line in content.split("\n")]
     body = "\n".join(lines).rstrip("\n")
