@@ -40,9 +40,12 @@ class Applied:
     seconds: float
     cpu: float
     killed: int = 0
+    is_empty: bool = False
 
     def differs(self, other: "Applied") -> bool:
-        return (self.code, self.digest) != (other.code, other.digest)
+        """Is it anything else than the same results? Where nothing was printed, there are none."""
+        same = (self.code, self.digest) == (other.code, other.digest)
+        return not same or self.is_empty
 
 
 def apply(command: Sequence[str], *, kill: bool = False) -> Applied:
@@ -61,8 +64,8 @@ def apply(command: Sequence[str], *, kill: bool = False) -> Applied:
         code = process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.perf_counter() - started
         out.seek(0)
-        digest = _hash_lines(out)
-    return Applied(code, digest, seconds, usage.ru_utime + usage.ru_stime, killed)
+        digest, size = _hash_lines(out), out.tell()
+    return Applied(code, digest, seconds, usage.ru_utime + usage.ru_stime, killed, not size)
 
 
 def _hash_lines(lines: Iterable[bytes]) -> str:

@@ -77,6 +77,12 @@ class Measured:
         lines = self.output.strip().splitlines()
         return found[-1] if found else lines[-1].strip() if lines else ""
 
+    def find_fault(self, expected: str = "pass: ") -> str:
+        """What is wrong where the output does not have what it should: nothing was judged, then."""
+        if expected in self.output:
+            return ""
+        return f"exit code {self.code}: {self.summary[:100]}, not {expected}"
+
     @property
     def figures(self) -> Mapping[str, float]:
         return {"CPU-s": self.cpu, "s": self.wall, "MB": self.memory.whole}

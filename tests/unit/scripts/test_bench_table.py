@@ -57,6 +57,12 @@ def test_what_went_wrong_breaks_a_bar_whatever_it_cost():
     assert Bar("work", {"CPU-s": 1.0}).skip("later").state == "not measured"
 
 
+def test_a_command_that_judged_nothing_has_a_fault():
+    silent = measure([sys.executable, "-c", "raise SystemExit(3)"])
+    assert silent.find_fault().startswith("exit code 3: ")
+    assert measure([sys.executable, "-c", f"print('{COUNTS}')"]).find_fault() == ""
+
+
 def write_program(path: Path, lines: str) -> str:
     path.write_text(f"#!/bin/sh\n{lines}\n")
     path.chmod(0o755)
@@ -112,7 +118,7 @@ def test_the_table_has_every_bar_and_strict_tells_by_the_exit_code(tmp_path, ima
     rows = {line[:43].strip(): line for line in ran.stdout.splitlines()}
     assert "Kyverno measured" in rows["version"]
     # How long it takes depends on the machine; what it counts does not.
-    is_wrong = "counts pass: 1, fail: 1, warn: 0, error: 0, skip: 0, not pass: 2, fail: 0"
+    is_wrong = "pass: 1, fail: 1, warn: 0, error: 0, skip: 0, not pass: 2, fail: 0"
     assert (is_wrong in rows["apply 1 policy, 1 Pod"]) is bool(code)
     assert "not measured" in rows["first scan of 10,000 Pods, 38 policies"]
     assert "<= 18 CPU-s" in rows["first scan of 10,000 Pods, 38 policies"]
