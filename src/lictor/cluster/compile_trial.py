@@ -158,10 +158,20 @@ _REVIEW_SECONDS = 7.0
 
 def _rehearse() -> None:
     """Load what most policies need."""
+    for job in _list_samples():
+        _work(_TRY + msgspec.msgpack.encode(job), None)
+
+
+def rehearse_compiling() -> None:
+    """Load what most policies need to be compiled; processes that are forked later share it."""
+    for job in _list_samples():
+        compile_alone(job)
+
+
+def _list_samples() -> list[Job]:
     from lictor.families.registry import registry
 
-    for sample in (kind.sample for kind in registry().kinds if kind.sample):
-        _work(_TRY + msgspec.msgpack.encode(Job(sample)), None)
+    return [Job(kind.sample) for kind in registry().kinds if kind.sample]
 
 
 def _work(data: bytes, review: Review | None) -> bytes:

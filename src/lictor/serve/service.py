@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lictor.cluster.compile_trial import serve_trials, start_trials
+from lictor.cluster.compile_trial import rehearse_compiling, serve_trials, start_trials
 from lictor.cluster.serving_certificate import LiveCertificate, make_temporary
 from lictor.errors import UsageError
 from lictor.http.listener import open_port
@@ -257,6 +257,10 @@ def _preload(options: ServeOptions) -> None:
         import_module(name)
     for name in _SHARED_WITH_TRACING if options.flags.enable_tracing else ():
         import_module(name)
+    if not options.policies:
+        # The first policy in CEL takes a hundred times longer than the next: no request is to wait
+        # for that, in any process that takes the place of another.
+        rehearse_compiling()
 
 
 @contextlib.contextmanager

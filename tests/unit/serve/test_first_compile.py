@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -287,6 +289,31 @@ def test_new_rules_are_in_force_before_all_that_was_asked_is_compiled() -> None:
     # The others are compiled when they are asked.
     assert after.evaluate(make_request("c")).results
     assert compiled[3:] == ["a", "c"]
+
+
+PART_AND_COMPILE = """
+import os, sys
+from lictor.cluster.compile_trial import Job, compile_alone
+from lictor.cluster.flags import Flags
+from lictor.cluster.names import Names
+from lictor.families.registry import registry
+from lictor.serve.options import ServeOptions
+from lictor.serve.service import _preload
+
+_preload(ServeOptions(Flags(), Names()))
+assert len(os.listdir("/proc/self/task")) == 1, "a process with threads must not be forked"
+before = set(sys.modules)
+for name in ("ValidatingPolicy", "ClusterPolicy"):
+    compile_alone(Job(next(kind.sample for kind in registry().kinds if kind.kind == name)))
+print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_what_languages_need_is_there_before_processes_part() -> None:
+    """A process that takes the place of another keeps no request waiting for it."""
+    command = [sys.executable, "-c", PART_AND_COMPILE]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_the_collector_is_on_again_whoever_ends_first() -> None:
