@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -25,6 +26,9 @@ _COMPLAIN_EVERY = 10.0
 _MOST_BYTES = 8 * 1024 * 1024
 # Smaller ones are counted, but only their number is bounded: large ones must not crowd them out.
 _SMALL_BYTES = 16 * 1024
+# Requests of one namespace that may wait at once until rules are compiled; others stand in line.
+_MOST_COMPILING = 32
+_TURN_SECONDS = 0.02
 
 
 class AdmissionOutcome(msgspec.Struct, frozen=True):
@@ -61,6 +65,17 @@ class _Item(msgspec.Struct, frozen=True):
     policy_set: PolicySet
     outcome: AdmissionOutcome
     size: int
+    # By the clock that never goes back.
+    since: float
+
+    @property
+    def has_uncompiled_rules(self) -> bool:
+        """Would it have to wait until rules are compiled that nobody has asked before?"""
+        engines = (self.policy_set.audit, self.policy_set.triggered)
+        request = self.outcome.request
+        return self.outcome.allowed and any(
+            engine.programs and engine.find_known_needs(request) is None for engine in engines
+        )
 
 
 class PostAdmission:
@@ -85,6 +100,8 @@ class PostAdmission:
         self._workers = max(workers, 1)
         # Bytes of the reviews that wait or are being worked on.
         self._held = 0
+        # Of each namespace, those that wait until rules are compiled.
+        self._compiling: Counter[str] = Counter()
         self._complained = 0.0
         self._lost = 0
 
@@ -109,7 +126,7 @@ class PostAdmission:
             self._lose("queue full of large requests")
             return
         try:
-            self._queue.put_nowait(_Item(policy_set, outcome, size))
+            self._queue.put_nowait(_Item(policy_set, outcome, size, time.monotonic()))
             self._held += size
         except asyncio.QueueFull:
             self._lose("queue full")
@@ -118,7 +135,7 @@ class PostAdmission:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
-                group.create_task(self._work())
+                group.create_task(self._work(group))
 
     async def drain(self, seconds: float) -> None:
         """Wait until nothing is left to do, but not for ever."""
@@ -134,19 +151,49 @@ class PostAdmission:
         """Note the length of the queue."""
         self._counters.set_gauge(QUEUE_LENGTH, self._queue.qsize())
 
-    async def _work(self) -> None:
+    async def _work(self, group: asyncio.TaskGroup) -> None:
         while True:
             item = await self._queue.get()
-            try:
-                await self._finish(item)
-            except Exception:
-                # One request must not keep the others from what follows.
-                log.exception("what follows a request failed", extra=_name(item.outcome.request))
-            finally:
-                self._held -= item.size
-                self._queue.task_done()
+            namespace = _name(item.outcome.request)["namespace"]
+            if not item.has_uncompiled_rules:
+                await self._complete(item)
+            elif self._compiling[namespace] < _MOST_COMPILING:
+                # Others must not wait until policies of one namespace are compiled.
+                self._compiling[namespace] += 1
+                group.create_task(self._complete_later(item, namespace))
+            else:
+                await self._put_back(item)
             # Requests come first.
             await asyncio.sleep(0)
+
+    async def _put_back(self, item: _Item) -> None:
+        """Behind the others, where many of its namespace wait already; but not for ever."""
+        await asyncio.sleep(_TURN_SECONDS)
+        if time.monotonic() - item.since > _SECONDS or self._queue.full():
+            self._lose("policies take long to compile", reason="deadline")
+            self._forget(item)
+            return
+        self._queue.put_nowait(item)
+        self._queue.task_done()
+
+    async def _complete_later(self, item: _Item, namespace: str) -> None:
+        try:
+            await self._complete(item)
+        finally:
+            self._compiling -= Counter((namespace,))
+
+    async def _complete(self, item: _Item) -> None:
+        try:
+            await self._finish(item)
+        except Exception:
+            # One request must not keep the others from what follows.
+            log.exception("what follows a request failed", extra=_name(item.outcome.request))
+        finally:
+            self._forget(item)
+
+    def _forget(self, item: _Item) -> None:
+        self._held -= item.size
+        self._queue.task_done()
 
     async def _finish(self, item: _Item) -> None:
         policy_set, outcome = item.policy_set, item.outcome

@@ -30,10 +30,15 @@ from lictor.model.program import (
     Program,
 )
 from lictor.model.request import Request
-from lictor.model.result import PolicyRef, Result, RuleType, Status
+from lictor.model.result import PolicyRef, Result, RuleType, Status, Verdict
 from lictor.raw import JsonObject
+from lictor.report.admission_response import AnswerOptions
+from lictor.serve.counters import Counters
 from lictor.serve.evaluator import Evaluator
 from lictor.serve.interrupts import SignalAlarm
+from lictor.serve.policy_sets import PolicySet
+from lictor.serve.post_admission import AdmissionOutcome, PostAdmission
+from lictor.serve.webhook_routes import WebhookRoute, read_path
 
 # For what happens at once; only a mistake takes as long.
 PATIENCE = 20.0
@@ -98,6 +103,63 @@ def test_slow_policies_of_one_namespace_hold_up_no_other() -> None:
         return [result.status for verdict in verdicts for result in verdict.results]
 
     assert asyncio.run(run()) == [Status.FAIL] + [Status.PASS] * 50
+
+
+class Heard:
+    """Whose requests were followed to the end."""
+
+    wants_passes = takes_triggers = True
+
+    def __init__(self) -> None:
+        self.namespaces: list[str] = []
+        self.of_blue = asyncio.Event()
+
+    def take(self, outcome: AdmissionOutcome) -> None:
+        namespace = outcome.request.resource["metadata"]["namespace"]
+        self.namespaces.append(namespace)
+        if namespace == "blue":
+            self.of_blue.set()
+
+
+def make_audit(engine: Engine) -> PolicySet:
+    route = read_path("/validate/fail")
+    assert isinstance(route, WebhookRoute)
+    none = Engine([])
+    options = AnswerOptions(route.style, lambda _: True, frozenset(), frozenset())
+    return PolicySet(route, options, none, engine, none, needs_roles=False, fails_closed=True)
+
+
+def test_what_follows_requests_of_others_does_not_wait_either() -> None:
+    may_end = threading.Event()
+
+    def hang() -> Check:
+        may_end.wait(PATIENCE)
+        return FAILING
+
+    engine = Engine([make_program("red", hang), make_program("blue", lambda: FAILING)])
+    audit = make_audit(engine)
+
+    async def run() -> list[str]:
+        heard, evaluator = Heard(), Evaluator()
+        queue = PostAdmission(evaluator, [heard], Counters(), capacity=1000, workers=2)
+        for namespace in ["red"] * 100 + ["blue"]:
+            request = make_request(namespace)
+            verdict = Verdict(request, (), patched=None)
+            queue.follow(
+                audit, AdmissionOutcome(request, allowed=True, mutating=False, verdict=verdict)
+            )
+        working = asyncio.create_task(queue.run())
+        async with asyncio.timeout(PATIENCE):
+            await heard.of_blue.wait()
+        assert heard.namespaces == ["blue"]
+        may_end.set()
+        await queue.drain(PATIENCE)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        evaluator.close()
+        return heard.namespaces
+
+    assert sorted(asyncio.run(run())) == ["blue"] + ["red"] * 100
 
 
 @pytest.mark.parametrize(("namespace", "is_refused"), [("red", True), ("green", False)])
