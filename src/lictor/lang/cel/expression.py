@@ -383,15 +383,8 @@ def _compile(
             rewritten = changed
 
 
-@lru_cache(maxsize=8192)
-def _program(
-    text: str,
-    result_type: str,
-    code: bytes,
-    parts: tuple[CompiledVariable, ...] = (),
-    growth: Growth = NO_GROWTH,
-) -> Expression:
-    return Expression(text, result_type, code, parts, growth)
+# What was compiled already is not loaded again.
+_program = lru_cache(maxsize=8192)(Expression)
 
 
 def _explain(status: str) -> Exception:
