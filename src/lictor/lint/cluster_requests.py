@@ -8,7 +8,7 @@ from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.wildcard import has_wildcard, match_wildcard
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
-from lictor.lint.match import list_filters
+from lictor.lint.match import CALLERS, list_filters
 from lictor.model.finding import Finding
 
 KUBE_SYSTEM: Final = "kube-system"
@@ -168,7 +168,6 @@ _VITAL = frozenset(
     )
 )
 _NARROWING = ("namespaceSelector", "selector", "names", "name", "annotations")
-_CALLERS = ("subjects", "roles", "clusterRoles")
 
 
 def check_system_namespaces(policy: Field, rule: Field) -> Iterator[Finding]:
@@ -213,7 +212,7 @@ def _reaches_system(each: Field) -> bool:
     resources = each["resources"]
     if any(not resources[name].is_empty for name in _NARROWING):
         return False
-    if any(not each[name].is_empty for name in _CALLERS):
+    if any(not each[name].is_empty for name in CALLERS):
         return False
     if resources["namespaces"].texts and not _names_system(resources["namespaces"]):
         return False

@@ -7,7 +7,7 @@ from lictor.lang.kind_selector import KindSelector, parse_kind_selector
 from lictor.lang.wildcard import has_wildcard, match_wildcard
 from lictor.lint.catalog import flag
 from lictor.lint.field import Field
-from lictor.lint.match import list_filters
+from lictor.lint.match import CALLERS, list_filters
 from lictor.model.finding import Finding
 from lictor.raw import JsonObject
 
@@ -15,7 +15,6 @@ Overlap = Callable[[str, str], bool]
 
 # Fields that an exclude must share with a match in order to cover it, and that have no wildcards.
 _EXACT = ("annotations", "selector", "namespaceSelector")
-_CALLERS = ("subjects", "roles", "clusterRoles")
 
 
 def check_contradictions(rule: Field) -> Iterator[Finding]:
@@ -84,14 +83,14 @@ def _labels_contradict(first: Field, second: Field) -> str:
 def _covers(cover: Field, each: Field) -> bool:
     """Does an exclude take away everything that a filter selects?"""
     ours, theirs = cover["resources"], each["resources"]
-    if ours.is_empty and all(cover[name].is_empty for name in _CALLERS):
+    if ours.is_empty and all(cover[name].is_empty for name in CALLERS):
         return False
     return (
         all(_takes_all(ours[name], theirs[name]) for name in ("names", "namespaces", "operations"))
         and _takes_kinds(ours["kinds"], theirs["kinds"])
         and _takes_name(ours["name"], theirs["name"])
         and all(_is_same(ours, theirs, name) for name in _EXACT)
-        and all(_is_same(cover, each, name) for name in _CALLERS)
+        and all(_is_same(cover, each, name) for name in CALLERS)
     )
 
 

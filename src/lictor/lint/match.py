@@ -129,7 +129,7 @@ def _is_acceptable(expression: Field) -> bool:
     return not find_selector_fault({}, parts)
 
 
-_CALLERS = ("subjects", "roles", "clusterRoles")
+CALLERS = ("subjects", "roles", "clusterRoles")
 _SUBJECT_KINDS = ("User", "Group", "ServiceAccount")
 
 
@@ -204,7 +204,7 @@ def _check_kind(part: Field, limits: MatchLimits) -> Iterator[Finding]:
 
 
 def _check_callers(each: Field, limits: MatchLimits) -> Iterator[Finding]:
-    for name in _CALLERS:
+    for name in CALLERS:
         if not limits.has_callers and not each[name].is_empty:
             finding = flag(limits.caller_check, each[name].path, limits.reason)
             yield finding.with_code("caller-unknown")

@@ -10,6 +10,7 @@ from lictor.lang.patch import parse_json_patch
 from lictor.lang.pattern import compile_pattern
 from lictor.lang.pattern.anchor import Modifier, parse_anchor
 from lictor.lint.catalog import flag
+from lictor.lint.cluster_mutations import list_patched
 from lictor.lint.field import Field, list_loops
 from lictor.load.fields import suggest
 from lictor.model.finding import Finding
@@ -36,13 +37,8 @@ def check_json_patches(rule: Field) -> Iterator[Finding]:
 
 def _check_repetition(patch: Field) -> Iterator[Finding]:
     """API servers ask a webhook again when someone has changed the object after it."""
-    try:
-        operations = parse_json_patch(patch.text) if patch.text else ()
-    except CompileError:
-        return
-    for number, operation in enumerate(operations, 1):
-        path = operation.get("path") if isinstance(operation, dict) else None
-        if not isinstance(path, str) or not _NAMED.search(path) or operation.get("op") != "add":
+    for number, path in list_patched(patch, "add"):
+        if not _NAMED.search(path):
             continue
         message = (
             f"operation {number}: adds to {path} again when the API server asks again, and the "
@@ -70,13 +66,8 @@ def _check_patch(patch: Field, *, may_vary: bool) -> Iterator[Finding]:
 
 
 def _check_paths(patch: Field) -> Iterator[Finding]:
-    try:
-        operations = parse_json_patch(patch.text)
-    except CompileError:
-        return
-    for number, operation in enumerate(operations, 1):
-        path = operation.get("path") if isinstance(operation, dict) else None
-        if isinstance(path, str) and _VARIABLE.search(path):
+    for number, path in list_patched(patch):
+        if _VARIABLE.search(path):
             message = f"operation {number}: the path must not hold variables: use foreach"
             yield flag("misplaced-variable", patch.path, message)
 

@@ -11,14 +11,13 @@ from lictor.kubernetes.resource_names import ResourceNames
 from lictor.lang.kind_selector import parse_kind_selector
 from lictor.lang.wildcard import has_wildcard
 from lictor.lint.field import Field
-from lictor.lint.match import list_filters
+from lictor.lint.match import CALLERS, list_filters
 from lictor.lint.value_sets import is_wider
 from lictor.model.request import GroupVersionKind, Operation
 
 _OPERATIONS: Final = frozenset(Operation)
 _WRITING: Final = frozenset((Operation.CREATE, Operation.UPDATE))
 _NARROWING = ("selector", "namespaceSelector", "annotations")
-_CALLERS = ("subjects", "roles", "clusterRoles")
 
 
 class MatchFilter(msgspec.Struct, frozen=True):
@@ -143,7 +142,7 @@ def _read_filter(each: Field, policy: Field, kinds: KnownKinds) -> MatchFilter |
         return None
     own = policy["metadata"]["namespace"].text if policy["kind"].text == "Policy" else ""
     name = resources["name"].text
-    parts = (*(resources[key] for key in _NARROWING), *(each[key] for key in _CALLERS))
+    parts = (*(resources[key] for key in _NARROWING), *(each[key] for key in CALLERS))
     return MatchFilter(
         frozenset().union(*found),
         (own,) if own else resources["namespaces"].texts,
