@@ -74,8 +74,8 @@ def _read_board(document: Document, number: int, entry: Json) -> Board:
         _read_text(document, number, entry, field) for field in ("name", "title", "description")
     )
     if not _NAME.fullmatch(name):
-        told = "name: write lower case letters, digits and hyphens, at most 63"
-        raise _fault(document, told, number, "name")
+        message = "name: write lower case letters, digits and hyphens, at most 63"
+        raise _fault(document, message, number, "name")
     pairs = list(_list_pairs(document, number, entry.get("filter")))
     if not any(value for _, value in pairs):
         raise _fault(document, "filter: a board without a filter is everything", number)
@@ -88,8 +88,8 @@ def _read_board(document: Document, number: int, entry: Json) -> Board:
 def _read_text(document: Document, number: int, entry: Mapping[str, Json], field: str) -> str:
     value = entry.get(field, "")
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
-        told = f"{field}: write a text of at most {_LONGEST_TEXT} characters"
-        raise _fault(document, told, number, field)
+        message = f"{field}: write a text of at most {_LONGEST_TEXT} characters"
+        raise _fault(document, message, number, field)
     return value
 
 
@@ -106,8 +106,8 @@ def _list_pairs(document: Document, number: int, chosen: Json) -> Iterator[tuple
         if key not in _PARAMETERS:
             # Left out, it would show more than was meant.
             known = ", ".join(sorted(_PARAMETERS))
-            told = f"filter: no parameter {key}; there are {known}"
-            raise _fault(document, told, number, "filter")
+            message = f"filter: no parameter {key}; there are {known}"
+            raise _fault(document, message, number, "filter")
         if not isinstance(value, str):
             raise _fault(document, f"filter: {key} takes texts", number, "filter", key)
         yield key, value

@@ -155,8 +155,8 @@ class Expression:
             program = runtime().deserialize(pack_expression(code))
         except (RuntimeError, ValueError):
             # The engine reads at most a hundred levels; each variable in use takes two.
-            told = "the expression uses too many variables at once"
-            raise SyntaxFaultError(told, text=self.text) from None
+            message = "the expression uses too many variables at once"
+            raise SyntaxFaultError(message, text=self.text) from None
         evaluate: Evaluate = program.eval
         return evaluate
 
@@ -202,8 +202,8 @@ class Expression:
             _name_part(part)(activation, current_host.get())
         except EvaluationError as inner:
             if str(error) in str(inner):
-                told = f'composited variable "{part.name}" fails to evaluate: {inner}'
-                raise EvaluationError(told) from None
+                message = f'composited variable "{part.name}" fails to evaluate: {inner}'
+                raise EvaluationError(message) from None
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
@@ -308,8 +308,8 @@ def _refuse_forbidden(text: str, environment: Environment) -> None:
     tokens = read_tokens(text)
     for before, token in zip((None, *tokens), tokens, strict=False):
         if token.text in environment.forbidden and not (before and before.text == "."):
-            told = f"undeclared reference to '{token.text}'"
-            raise SyntaxFaultError(told, text=text, position=token.start)
+            message = f"undeclared reference to '{token.text}'"
+            raise SyntaxFaultError(message, text=text, position=token.start)
 
 
 @lru_cache(maxsize=4096)

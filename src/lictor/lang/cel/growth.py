@@ -167,8 +167,10 @@ class _Measure(msgspec.Struct, frozen=True):
     def measure(self, node: CelNode, known: dict[str, Growth]) -> Growth:
         growth = self._choose(node)(node, known)
         if growth.factor > MAX_FACTOR or growth.degree > MAX_DEGREE:
-            told = f"its value can be more than {MAX_FACTOR} times as large as what it is made from"
-            raise SyntaxFaultError(told, text=self.text)
+            message = (
+                f"its value can be more than {MAX_FACTOR} times as large as what it is made from"
+            )
+            raise SyntaxFaultError(message, text=self.text)
         return growth
 
     def _choose(self, node: CelNode) -> Callable[[CelNode, dict[str, Growth]], Growth]:

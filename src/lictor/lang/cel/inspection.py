@@ -215,8 +215,8 @@ class _Inspector(msgspec.Struct):
 
     def _tell_pair(self, node: CelNode, first: str, second: str) -> None:
         if first in TYPE_WORDS and second in TYPE_WORDS and first != second:
-            told = f"compares {TYPE_WORDS[first]} with {TYPE_WORDS[second]}, which never fits"
-            self._report_type(node, told)
+            message = f"compares {TYPE_WORDS[first]} with {TYPE_WORDS[second]}, which never fits"
+            self._report_type(node, message)
 
     def _report_type(self, node: CelNode, message: str) -> None:
         place = self.rewritten.original_offset(self.tree.places.get(node.number, 0))

@@ -67,16 +67,16 @@ class LiteralCheck(msgspec.Struct, frozen=True):
                 continue
             found = form.fields.get(key.value, form.others)
             if found is None:
-                told = f"undefined field '{key.value}'"
-                yield LiteralIssue(key, told, key.value, tuple(form.fields))
+                message = f"undefined field '{key.value}'"
+                yield LiteralIssue(key, message, key.value, tuple(form.fields))
             yield from self.check(value, found)
 
     def _check_constant(self, node: CelNode, form: Form) -> Iterator[LiteralIssue]:
         word = form.scalar if form.list is None and form.map is None else ""
         found = self.name_constant(node)
         if word in TYPE_WORDS and found and found != word:
-            told = f"is {TYPE_WORDS[found]}, where the field takes {TYPE_WORDS[word]}"
-            yield LiteralIssue(node, told)
+            message = f"is {TYPE_WORDS[found]}, where the field takes {TYPE_WORDS[word]}"
+            yield LiteralIssue(node, message)
 
     def name_constant(self, node: CelNode) -> str:
         """The type of a constant as forms name it; empty where it is none."""

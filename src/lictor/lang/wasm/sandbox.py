@@ -238,14 +238,14 @@ class Sandbox:
 
     def _raise(self, run: GuestRun, error: int | None) -> None:
         trap, self._frame.trap = self._frame.trap, None
-        told = take_error(error) if error else take_trap(trap)
+        message = take_error(error) if error else take_trap(trap)
         failure, run.failure = run.failure, None
         if failure is not None:
             raise failure
-        if told == "INTERRUPT":
+        if message == "INTERRUPT":
             raise time_error(self._linked.limits.seconds)
         run.has_trapped = True
-        raise trap_error(told, self.memory_bytes, self._linked.limits.memory_bytes)
+        raise trap_error(message, self.memory_bytes, self._linked.limits.memory_bytes)
 
 
 def find_end(seconds: float | None) -> float:

@@ -73,8 +73,8 @@ class WasiGuest:
             sandbox.call(run, _START.encode())
         except ExitError as error:
             if error.code:
-                told = f"the policy ended without an answer: {error}"
-                raise GuestError(run.read_stderr() or told) from error
+                message = f"the policy ended without an answer: {error}"
+                raise GuestError(run.read_stderr() or message) from error
         except GuestError as error:
             if not run.has_trapped:
                 raise

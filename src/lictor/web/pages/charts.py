@@ -55,7 +55,7 @@ def render_plot(points: Sequence[TotalsPoint], now: int, *, name: str) -> Html:
         element("path", d=_draw_area(shown, scale, number), class_=f"area {WRONG[number]}")
         for number in reversed(range(len(WRONG)))
     ]
-    told = f"{describe_counts(points[-1].counts)} now"
+    message = f"{describe_counts(points[-1].counts)} now"
     before = f"{describe_counts(points[0].counts)} at {format_moment(first)}"
     return element(
         "svg",
@@ -64,7 +64,7 @@ def render_plot(points: Sequence[TotalsPoint], now: int, *, name: str) -> Html:
         _render_times(scale),
         class_="plot",
         role="img",
-        aria_label=f"{name}: {told}, {before}",
+        aria_label=f"{name}: {message}, {before}",
     )
 
 

@@ -318,8 +318,8 @@ def render_policy_of(facts: ResultFacts) -> Html:
     """Documentation and text, with the rule marked."""
     policy = facts.policy
     if policy is None:
-        told = "The text of this policy is not known here: it is gone, or another tool's."
-        return element("p", told, class_="empty")
+        message = "The text of this policy is not known here: it is gone, or another tool's."
+        return element("p", message, class_="empty")
     marked = find_rule(policy, facts.row.rule)
     jump = element("p", element("a", "To the rule", href="#rule")) if marked else None
     return join(render_documentation(policy), jump, render_text(policy.text, marked))

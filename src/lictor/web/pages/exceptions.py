@@ -30,10 +30,10 @@ def render_exception_list(context: PageContext) -> Section:
         found, key=lambda each: (-each.hidden, each.cluster, each.namespace, each.name)
     )
     hidden = sum(each.hidden for each in ordered)
-    told = f"{count_things(len(ordered), 'exception')}, {count_things(hidden, 'result')} hidden"
+    message = f"{count_things(len(ordered), 'exception')}, {count_things(hidden, 'result')} hidden"
     content = join(
         element("h1", "Exceptions"),
-        element("p", told, class_="total"),
+        element("p", message, class_="total"),
         element("p", f"The first {_MOST_ROWS} are shown.") if len(ordered) > _MOST_ROWS else None,
         _render_table(context, ordered[:_MOST_ROWS])
         if ordered

@@ -323,10 +323,10 @@ def render_message(request: PageRequest, status: HTTPStatus, message: str) -> We
 
 def render_sign_in(request: PageRequest, problem: SignInProblem, back: str) -> WebPage:
     """The form; `back` is where it leads to."""
-    told = (
+    message = (
         element("p", problem.message, role="alert", class_="problem") if problem.message else None
     )
-    content = join(element("h1", "Sign in"), told, _render_form(request, back), _render_advice())
+    content = join(element("h1", "Sign in"), message, _render_form(request, back), _render_advice())
     return build_plain_page(request, Section("Sign in", content, problem.status))
 
 

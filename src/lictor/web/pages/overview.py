@@ -226,10 +226,10 @@ def _render_changes(context: PageContext, chosen: ResultFilter) -> Html | None:
     if not page.rows and not gone:
         return None
     href = context.link(addresses.RESULTS, recent)
-    told = f"{count_things(page.total, 'result')} of the last day"
+    message = f"{count_things(page.total, 'result')} of the last day"
     newest = [
         _render_heading("New in the last day", f"All {format_number(page.total)}", href),
-        render_results(context, page.rows, told),
+        render_results(context, page.rows, message),
     ]
     return element(
         "section",

@@ -158,14 +158,14 @@ def _render_head(report: StandaloneReport, groups: Sequence[GroupCount]) -> Html
         )
         for status in STATUSES
     ]
-    told = (
+    message = (
         f"{format_moment(report.now)} · {count_things(len(resources), 'resource')} · "
         f"{count_things(len(groups), 'policy', 'policies')}"
     )
     share = element("strong", render_share(totals))
     return join(
         element("h1", "Policy report"),
-        element("p", told, class_="lead"),
+        element("p", message, class_="lead"),
         element("ul", tiles, class_="tiles"),
         render_bar(totals),
         element("p", share, f" of what was judged is right: {describe_counts(totals)}"),

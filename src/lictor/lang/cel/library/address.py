@@ -59,8 +59,8 @@ def parse_network(text: str) -> tuple[IPv4Address | IPv6Address, int]:
 
 
 def _network_fault(text: str, reason: str) -> FunctionError:
-    told = "network address parse error during conversion from string"
-    return FunctionError(f'{told}: {told}: netip.ParsePrefix("{text}"): {reason}')
+    message = "network address parse error during conversion from string"
+    return FunctionError(f'{message}: {message}: netip.ParsePrefix("{text}"): {reason}')
 
 
 def _make_address(text: str) -> str:

@@ -140,17 +140,19 @@ _validate_name = _matching(_QUALIFIED, 63, _QUALIFIED_TOLD, "bytes")
 def _validate_qualified_name(text: str) -> list[str]:
     prefix, slash, name = text.partition("/")
     if "/" in name:
-        told = f"a valid label key {_QUALIFIED_TOLD}"
-        return [f"{told} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+        message = f"a valid label key {_QUALIFIED_TOLD}"
+        return [
+            f"{message} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        ]
     if not slash:
         prefix, name = "", text
     faults = []
     if slash and not prefix:
         faults = ["prefix part must be non-empty"]
     elif slash:
-        faults = [f"prefix part {told}" for told in _validate_subdomain(prefix)]
+        faults = [f"prefix part {message}" for message in _validate_subdomain(prefix)]
     faults += [] if name else ["name part must be non-empty"]
-    return faults + [f"name part {told}" for told in _validate_name(name)]
+    return faults + [f"name part {message}" for message in _validate_name(name)]
 
 
 def _validate_uri(text: str) -> list[str]:
