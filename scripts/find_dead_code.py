@@ -29,6 +29,7 @@ CALLED = {
     "eof_received": "asyncio",
     "pause_writing": "asyncio",
     "resume_writing": "asyncio",
+    "readinto": "io",
     "on_message_begin": "httptools",
     "on_url": "httptools",
     "on_header": "httptools",

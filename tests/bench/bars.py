@@ -8,9 +8,9 @@ _DIGITS = {
     "s": 2,
     "requests/s": 0,
     "wrong": 0,
+    "killed": 0,
+    "results of other policies": 0,
     "%": 0,
-    "objects": 0,
-    "reports": 0,
     "ms": 2,
 }
 
