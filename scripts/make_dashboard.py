@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from lictor.cluster.manifests.alerts import build_rule_groups
-from lictor.cluster.manifests.monitoring import render_dashboard_file
+from lictor.cluster.manifests.monitoring import build_rule_groups, render_dashboard_file
 from lictor.report.yaml_text import render_yaml
 
 FOLDER = Path(__file__).parents[1] / "dashboards"

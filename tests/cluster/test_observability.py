@@ -15,8 +15,8 @@ from control_plane.install import install_lictor
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_server import Prometheus, needs_prometheus
 
-from lictor.cluster.manifests.alerts import ALERTS, build_rule_groups
 from lictor.cluster.manifests.dashboard import build_dashboard
+from lictor.cluster.manifests.monitoring import ALERTS, build_rule_groups
 from lictor.cluster.metrics import METRICS, MetricType
 
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "serve"))

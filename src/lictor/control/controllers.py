@@ -17,9 +17,8 @@ from lictor.control.policy_servers.rollout import OwnServer
 from lictor.control.policy_servers.webhooks import let_go_of_policies
 from lictor.control.reports.aggregation import BackgroundReports
 from lictor.control.reports.wiring import build_reports
-from lictor.control.status.changes import follow_changes
 from lictor.control.status.global_context import build_global_context_loop
-from lictor.control.status.policies import build_status_loop
+from lictor.control.status.policies import build_status_loop, follow_changes
 from lictor.control.webhooks.configurations import build_webhooks_loop
 from lictor.control.webhooks.heartbeat import Heartbeat, build_heartbeat
 from lictor.control.webhooks.writer import (

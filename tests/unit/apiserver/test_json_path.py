@@ -2,7 +2,7 @@
 
 import pytest
 
-from lictor.apiserver.kinds.custom_columns import compile_path
+from lictor.apiserver.kinds.custom_kind import compile_path
 from lictor.errors import SyntaxFaultError
 
 VALUE = {

@@ -14,7 +14,7 @@ import lictor
 
 _MODULE = """
 from lictor.apiserver.field_errors import invalid
-from lictor.apiserver.resources.columns import age_of, build_columns, name_of
+from lictor.apiserver.resources.columns import build_columns
 from lictor.apiserver.resources.registry import BuiltinResource, select_by
 
 
@@ -27,17 +27,13 @@ def _validate(kite, old, say):
         say(invalid("spec.strings", kite["spec"]["strings"], "must be at least 1"))
 
 
-def _fill(kite, now):
-    return [name_of(kite), kite["spec"]["colour"], age_of(kite, now)]
-
-
 RESOURCES = (
     BuiltinResource(
         "toys.k8s.io",
         "Kite",
         set_defaults=_set_defaults,
         validate=_validate,
-        columns=build_columns("Name | Colour | Age", _fill),
+        columns=build_columns("Name | Colour=spec.colour | Age"),
         selectable_fields=select_by("spec.colour"),
         counts_generations=True,
     ),

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from lictor.cluster.manifests.alerts import ALERTS, build_rule_groups
+from lictor.cluster.manifests.monitoring import ALERTS, build_rule_groups
 from lictor.cluster.metrics import METRICS
 
 ROOT = Path(__file__).parents[3]

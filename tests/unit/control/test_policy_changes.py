@@ -6,7 +6,7 @@ from prometheus_client import REGISTRY
 from lictor.cluster.metrics import POLICY_CHANGES, label_policy
 from lictor.cluster.resource import find_resource
 from lictor.cluster.stored_policy import StoredPolicy
-from lictor.control.status.changes import PolicyChanges
+from lictor.control.status.policies import PolicyChanges
 from lictor.families.registry import registry
 
 KIND = find_resource(registry().get("kyverno.io", "ClusterPolicy"))

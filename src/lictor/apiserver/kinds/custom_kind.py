@@ -1,10 +1,15 @@
 """How objects of custom kinds are read, completed and checked: by their own schema."""
 
-from functools import cached_property
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import cached_property, lru_cache
+
+import orjson
 
 from lictor.apiserver.field_errors import NOWHERE, Cause
+from lictor.apiserver.json_fields import read_text
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.kinds.custom_columns import read_columns
 from lictor.apiserver.kinds.decoding import explain_metadata
 from lictor.apiserver.kinds.schema_validation import ABSENT, check_lists, check_value
 from lictor.apiserver.kinds.structural_schema import (
@@ -13,12 +18,13 @@ from lictor.apiserver.kinds.structural_schema import (
     list_unknown_values,
     prune_value,
 )
+from lictor.apiserver.resources.columns import Column, TableColumns, name_of, tell_age
 from lictor.apiserver.resources.registry import BuiltinResource
 from lictor.apiserver.resources.validation import validate_metadata
-from lictor.errors import UndecodableObjectError
+from lictor.errors import SyntaxFaultError, UndecodableObjectError
 from lictor.kubernetes.custom_schemas import read_custom_form
 from lictor.kubernetes.schemas import Form
-from lictor.raw import JsonObject
+from lictor.raw import Json, JsonObject
 
 
 def read_kinds(crd: JsonObject) -> tuple[ServedKind, ...]:
@@ -121,3 +127,209 @@ class CustomSchema:
 
         check_rules(self._schema, document, before, "", faults.append)
         return found + faults
+
+
+Step = Callable[[Json], Iterator[Json]]
+_TOKEN = re.compile(
+    r"\.\.(?P<deep>\*|[\w-]+)|\.(?P<field>\*|(?:\\.|[^.\[\]\s(){}])+)"
+    r"|\[\?\(\s*@(?P<left>[^=!<>~]*?)\s*(?:(?P<operator>==|!=|<=|>=|<|>)\s*(?P<right>.+?))?\s*\)\]"
+    r"|\[(?P<start>-?\d*):(?P<end>-?\d*)\]"
+    r"|\[(?P<index>-?\d+|\*)\]|\[(?P<quoted>'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")\]"
+)
+_COMPARISONS: dict[str, Callable[[Json, Json], bool]] = {
+    "==": lambda one, other: bool(one == other),
+    "!=": lambda one, other: bool(one != other),
+    "<": lambda one, other: bool(one < other),
+    "<=": lambda one, other: bool(one <= other),
+    ">": lambda one, other: bool(one > other),
+    ">=": lambda one, other: bool(one >= other),
+}
+
+
+class JsonPath:
+    """A compiled path: call it with a value; it answers all that it leads to."""
+
+    def __init__(self, text: str, steps: tuple[Step, ...]) -> None:
+        self.text = text
+        self._steps = steps
+
+    def __call__(self, value: Json) -> list[Json]:
+        found = [value]
+        for step in self._steps:
+            found = [inner for each in found for inner in step(each)]
+        return found
+
+
+@lru_cache(maxsize=1024)
+def compile_path(text: str) -> JsonPath:
+    """Read a path, with or without braces and `$`; SyntaxFaultError where it cannot be read."""
+    path = text.strip().removeprefix("{").removesuffix("}").strip().removeprefix("$")
+    if path and path[0] not in ".[":
+        path = f".{path}"
+    steps: list[Step] = []
+    position = 0
+    while position < len(path):
+        found = _TOKEN.match(path, position)
+        if found is None:
+            raise SyntaxFaultError(f"unrecognized character in {text!r}", text=text)
+        steps.append(_read_step(found))
+        position = found.end()
+    return JsonPath(text, tuple(steps))
+
+
+def _read_step(found: re.Match[str]) -> Step:
+    if (field := found["field"]) is not None:
+        return _all_parts if field == "*" else _step_field(re.sub(r"\\(.)", r"\1", field))
+    if (quoted := found["quoted"]) is not None:
+        return _step_field(re.sub(r"\\(.)", r"\1", quoted[1:-1]))
+    if (index := found["index"]) is not None:
+        return _all_parts if index == "*" else _step_index(int(index))
+    if found["deep"] is not None:
+        return _step_deep(found["deep"])
+    if found["start"] is not None:
+        return _step_slice(found["start"], found["end"])
+    return _step_filter(found["left"], found["operator"], found["right"])
+
+
+def _all_parts(value: Json) -> Iterator[Json]:
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value
+
+
+def _step_field(name: str) -> Step:
+    def step(value: Json) -> Iterator[Json]:
+        if isinstance(value, dict) and name in value:
+            yield value[name]
+
+    return step
+
+
+def _step_index(index: int) -> Step:
+    def step(value: Json) -> Iterator[Json]:
+        if isinstance(value, list) and -len(value) <= index < len(value):
+            yield value[index]
+
+    return step
+
+
+def _step_slice(start: str, end: str) -> Step:
+    part = slice(int(start) if start else None, int(end) if end else None)
+
+    def step(value: Json) -> Iterator[Json]:
+        if isinstance(value, list):
+            yield from value[part]
+
+    return step
+
+
+def _step_deep(name: str) -> Step:
+    def step(value: Json) -> Iterator[Json]:
+        if isinstance(value, dict) and name in value:
+            yield value[name]
+        for inner in _all_parts(value):
+            if name == "*":
+                yield inner
+            yield from step(inner)
+
+    return step
+
+
+def _step_filter(left: str, operator: str | None, right: str | None) -> Step:
+    path = compile_path(left)
+    expected = _read_operand(right) if right is not None else None
+
+    def holds(item: Json) -> bool:
+        found = path(item)
+        if operator is None or not found:
+            return bool(found)
+        try:
+            other = expected(item) if callable(expected) else expected
+            return _COMPARISONS[operator](found[0], other)
+        except TypeError:
+            return False
+
+    def step(value: Json) -> Iterator[Json]:
+        if isinstance(value, list):
+            yield from (item for item in value if holds(item))
+
+    return step
+
+
+def _read_operand(text: str) -> Json:
+    if text.startswith("@"):
+        path = compile_path(text[1:])
+        return lambda item: next(iter(path(item)), None)
+    if text[:1] in "'\"" and text[-1:] == text[:1]:
+        return re.sub(r"\\(.)", r"\1", text[1:-1])
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+_NAME = Column("Name", format="name")
+_AGE: JsonObject = {
+    "name": "Age",
+    "type": "date",
+    "jsonPath": ".metadata.creationTimestamp",
+}
+_CellOf = Callable[[JsonObject, datetime], Json]
+
+
+def read_columns(columns: list[JsonObject]) -> TableColumns:
+    """The name, then what the definition says, or else the age."""
+    wanted = columns or [_AGE]
+    cells = [_compile_cell(each) for each in wanted]
+
+    def fill(document: JsonObject, now: datetime) -> list[Json]:
+        return [name_of(document), *(cell(document, now) for cell in cells)]
+
+    return TableColumns((_NAME, *map(_read_column, wanted)), fill)
+
+
+def _read_column(column: JsonObject) -> Column:
+    return Column(
+        name=read_text(column, "name"),
+        type=read_text(column, "type") or "string",
+        format=read_text(column, "format"),
+        priority=column.get("priority") or 0,
+        description=read_text(column, "description"),
+    )
+
+
+def _compile_cell(column: JsonObject) -> _CellOf:
+    try:
+        path = compile_path(read_text(column, "jsonPath"))
+    except SyntaxFaultError:
+        return lambda _document, _now: None
+    kind = read_text(column, "type")
+
+    def cell(document: JsonObject, now: datetime) -> Json:
+        found = path(document)
+        if not found or found[0] is None:
+            return None
+        # Of several, the first.
+        return tell_age(found[0], now) if kind == "date" else _show(found[0], kind)
+
+    return cell
+
+
+def _show(value: Json, kind: str) -> Json:
+    """A cell of the type that its column has; what is of another type is left out."""
+    match kind:
+        case "integer":
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            return int(value) if is_number else None
+        case "number":
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            return value if is_number else None
+        case "boolean":
+            return value if isinstance(value, bool) else None
+        case _:
+            return _print(value)
+
+
+def _print(value: Json) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -1,11 +1,10 @@
 """Webhook configurations and admission policies."""
 
-from datetime import datetime
 from urllib.parse import urlsplit
 
 from lictor.apiserver.field_errors import Say, duplicate, invalid, required, unsupported
 from lictor.apiserver.json_fields import read_list, read_object, read_text
-from lictor.apiserver.resources.columns import UNSET, TableColumns, age_of, build_columns, name_of
+from lictor.apiserver.resources.columns import UNSET, TableColumns, build_columns
 from lictor.apiserver.resources.registry import BuiltinResource, Defaults, Validate
 from lictor.apiserver.resources.validation import (
     check_choice,
@@ -310,41 +309,34 @@ def _check_actions(spec: JsonObject, say: Say) -> None:
         say(invalid(path, actions, told))
 
 
-def _fill_webhooks(configuration: JsonObject, now: datetime) -> list[Json]:
-    webhooks = read_list(configuration, "webhooks")
-    return [name_of(configuration), len(webhooks), age_of(configuration, now)]
+def _list_webhooks_cells(configuration: JsonObject) -> list[Json]:
+    return [len(read_list(configuration, "webhooks"))]
 
 
-def _fill_policy(policy: JsonObject, now: datetime) -> list[Json]:
+def _list_policy_cells(policy: JsonObject) -> list[Json]:
     spec = read_object(policy, "spec")
     entries = read_list(spec, "validations") or read_list(spec, "mutations")
     param = read_object(spec, "paramKind")
     told = f"{read_text(param, 'apiVersion')}/{read_text(param, 'kind')}" if param else UNSET
-    return [name_of(policy), len(entries), told, age_of(policy, now)]
+    return [len(entries), told]
 
 
-def _fill_policy_binding(binding: JsonObject, now: datetime) -> list[Json]:
-    spec = read_object(binding, "spec")
-    param = read_object(spec, "paramRef")
-    return [
-        name_of(binding),
-        read_text(spec, "policyName"),
-        _tell_param(param) if param else UNSET,
-        age_of(binding, now),
-    ]
-
-
-def _tell_param(param: JsonObject) -> str:
+def _list_policy_binding_cells(binding: JsonObject) -> list[Json]:
+    param = read_object(read_object(binding, "spec"), "paramRef")
+    if not param:
+        return [UNSET]
     name, namespace = read_text(param, "name"), read_text(param, "namespace")
-    if not name:
-        return "*" if not namespace else f"{namespace}/*"
-    return f"{namespace or '*'}/{name}"
+    return [f"{namespace or '*'}/{name or '*'}" if name or namespace else "*"]
 
 
-WEBHOOKS = build_columns("Name | Webhooks:integer | Age", _fill_webhooks)
-VALIDATING_POLICY = build_columns("Name | Validations:integer | ParamKind | Age", _fill_policy)
-MUTATING_POLICY = build_columns("Name | Mutations:integer | ParamKind | Age", _fill_policy)
-POLICY_BINDING = build_columns("Name | PolicyName | ParamRef | Age", _fill_policy_binding)
+WEBHOOKS = build_columns("Name | Webhooks:integer | Age", _list_webhooks_cells)
+VALIDATING_POLICY = build_columns(
+    "Name | Validations:integer | ParamKind | Age", _list_policy_cells
+)
+MUTATING_POLICY = build_columns("Name | Mutations:integer | ParamKind | Age", _list_policy_cells)
+POLICY_BINDING = build_columns(
+    "Name | PolicyName=spec.policyName | ParamRef | Age", _list_policy_binding_cells
+)
 
 
 def _declare(

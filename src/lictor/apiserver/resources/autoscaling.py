@@ -1,10 +1,8 @@
 """HorizontalPodAutoscaler: defaults, validation, columns, and conversion between its versions."""
 
-from datetime import datetime
-
 from lictor.apiserver.field_errors import Say, invalid
 from lictor.apiserver.json_fields import read_list, read_object, read_text
-from lictor.apiserver.resources.columns import NONE, UNKNOWN, UNSET, age_of, build_columns, name_of
+from lictor.apiserver.resources.columns import NONE, UNKNOWN, UNSET, build_columns
 from lictor.apiserver.resources.registry import BuiltinResource
 from lictor.apiserver.resources.validation import need
 from lictor.apiserver.resources.workload_pods import count_field
@@ -88,18 +86,16 @@ def validate_autoscaler(autoscaler: JsonObject, old: JsonObject | None, say: Say
     need(target, ("kind", "name"), "spec.scaleTargetRef", say)
 
 
-def _fill_autoscaler(autoscaler: JsonObject, now: datetime) -> list[Json]:
+def _list_autoscaler_cells(autoscaler: JsonObject) -> list[Json]:
     spec, status = read_object(autoscaler, "spec"), read_object(autoscaler, "status")
     target = read_object(spec, "scaleTargetRef")
     least = spec.get("minReplicas")
     return [
-        name_of(autoscaler),
         f"{read_text(target, 'kind')}/{read_text(target, 'name')}",
         _tell_targets(spec),
         UNSET if least is None else str(least),
         count_field(spec, "maxReplicas"),
         count_field(status, "currentReplicas"),
-        age_of(autoscaler, now),
     ]
 
 
@@ -123,7 +119,7 @@ def _tell_targets(spec: JsonObject) -> str:
 
 
 AUTOSCALER = build_columns(
-    "Name | Reference | Targets | MinPods | MaxPods | Replicas | Age", _fill_autoscaler
+    "Name | Reference | Targets | MinPods | MaxPods | Replicas | Age", _list_autoscaler_cells
 )
 RESOURCES = (
     BuiltinResource(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import reduce
 from typing import TypeAlias
 
 import msgspec
@@ -67,7 +68,11 @@ def _join(large: int, unit: str, small: int, small_unit: str) -> str:
 
 NONE = "<none>"
 UNSET = "<unset>"
-Cells: TypeAlias = Callable[[JsonObject, datetime], list[Json]]
+_MOST_WORDS = 3
+# All cells of a row.
+Fill: TypeAlias = Callable[[JsonObject, datetime], list[Json]]
+# The cells of a row that are neither its name nor its age nor the text of a field.
+ListCells: TypeAlias = Callable[[JsonObject], list[Json]]
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -94,16 +99,42 @@ class TableColumns(msgspec.Struct, frozen=True):
     """The columns of a kind, and how a row is filled."""
 
     columns: tuple[Column, ...]
-    fill: Cells
+    fill: Fill
 
 
-def build_columns(columns: str, fill: Cells) -> TableColumns:
-    """Read `Name | Ready | Count:integer | Node!`; the first is the name, `!` is for wide."""
+def build_columns(columns: str, list_cells: ListCells = lambda _: []) -> TableColumns:
+    """Read `Name | Phase=status.phase | Count:integer | Node! | Age`; `!` is for wide.
+
+    Name, Age and the texts of fields are filled in; the other cells come from `list_cells`.
+    """
+    words = [word.strip() for word in columns.split("|")]
+    cells = [_read_cell(word) for word in words]
+
+    def fill(document: JsonObject, now: datetime) -> list[Json]:
+        others = iter(list_cells(document))
+        return [next(others) if cell is None else cell(document, now) for cell in cells]
+
+    return TableColumns(tuple(map(_read_column, words)), fill)
+
+
+def build_timed_columns(columns: str, fill: Fill) -> TableColumns:
+    """The same for rows of which more than the age depends on the time: `fill` gives all cells."""
     return TableColumns(tuple(_read_column(word.strip()) for word in columns.split("|")), fill)
 
 
+def _read_cell(word: str) -> Callable[[JsonObject, datetime], Json] | None:
+    """How a cell is filled that every kind fills alike."""
+    name, _, path = word.partition("=")
+    if path:
+        *holders, field = path.split(".")
+        return lambda document, _: read_text(reduce(read_object, holders, document), field)
+    if name == "Name":
+        return lambda document, _: name_of(document)
+    return age_of if name == "Age" else None
+
+
 def _read_column(word: str) -> Column:
-    name, _, kind = word.partition(":")
+    name, _, kind = word.partition("=")[0].partition(":")
     bare = name.removesuffix("!")
     shape = "name" if bare in ("Name", "Attacher") else ""
     return Column(bare, kind or "string", shape, int(name != bare))
@@ -117,11 +148,6 @@ def name_of(document: JsonObject) -> str:
 def age_of(document: JsonObject, now: datetime) -> str:
     """How long the object has been there."""
     return tell_age(read_object(document, "metadata").get("creationTimestamp"), now)
-
-
-def creation_time(document: JsonObject) -> Json:
-    """When the object was made."""
-    return read_object(document, "metadata").get("creationTimestamp") or UNKNOWN
 
 
 def join_words(words: Iterable[str]) -> str:
@@ -164,25 +190,16 @@ def _tell_expression(expression: JsonObject) -> str:
     return f"!{key}" if operator == "DoesNotExist" else key
 
 
-def shorten_list(words: list[str], most: int, total: int | None = None) -> str:
+def shorten_list(words: list[str], empty: str = NONE) -> str:
     """The first few, and how many more there are."""
-    count = len(words) if total is None else total
-    if not words:
-        return NONE
-    if count <= most:
-        return join_words(words)
-    return f"{join_words(words[:most])} + {count - most} more..."
+    if len(words) <= _MOST_WORDS:
+        return join_words(words) if words else empty
+    return f"{join_words(words[:_MOST_WORDS])} + {len(words) - _MOST_WORDS} more..."
 
 
-def _fill_other(document: JsonObject, now: datetime) -> list[Json]:
-    del now
-    return [name_of(document), creation_time(document)]
-
-
-def _fill_aged(document: JsonObject, now: datetime) -> list[Json]:
-    return [name_of(document), age_of(document, now)]
+def _list_other_cells(document: JsonObject) -> list[Json]:
+    return [read_object(document, "metadata").get("creationTimestamp") or UNKNOWN]
 
 
 # For all kinds that have no columns of their own.
-OTHER = build_columns("Name | Created At:date", _fill_other)
-AGED = build_columns("Name | Age", _fill_aged)
+OTHER = build_columns("Name | Created At:date", _list_other_cells)

@@ -1,17 +1,10 @@
 """Namespace, Node, ConfigMap, Secret, Lease and other small kinds."""
 
 import base64
-from datetime import datetime
 
 from lictor.apiserver.field_errors import Say, forbidden, invalid, required, too_long
 from lictor.apiserver.json_fields import read_list, read_object, read_text
-from lictor.apiserver.resources.columns import (
-    AGED,
-    NONE,
-    age_of,
-    build_columns,
-    name_of,
-)
+from lictor.apiserver.resources.columns import NONE, build_columns
 from lictor.apiserver.resources.registry import BuiltinResource, SelectableField, select_by
 from lictor.apiserver.resources.validation import (
     check_config_key,
@@ -141,26 +134,16 @@ def validate_lease(lease: JsonObject, old: JsonObject | None, say: Say) -> None:
 _ROLE = "node-role.kubernetes.io/"
 
 
-def _fill_namespace(namespace: JsonObject, now: datetime) -> list[Json]:
-    phase = read_text(read_object(namespace, "status"), "phase")
-    return [name_of(namespace), phase, age_of(namespace, now)]
+def _count_data(holder: JsonObject) -> list[Json]:
+    """Of a ConfigMap or a Secret."""
+    return [sum(len(read_object(holder, field)) for field in ("data", "binaryData"))]
 
 
-def _fill_config_map(config_map: JsonObject, now: datetime) -> list[Json]:
-    count = sum(len(read_object(config_map, field)) for field in ("data", "binaryData"))
-    return [name_of(config_map), count, age_of(config_map, now)]
+def _list_account_cells(account: JsonObject) -> list[Json]:
+    return [len(read_list(account, "secrets"))]
 
 
-def _fill_secret(secret: JsonObject, now: datetime) -> list[Json]:
-    count = len(read_object(secret, "data"))
-    return [name_of(secret), read_text(secret, "type"), count, age_of(secret, now)]
-
-
-def _fill_account(account: JsonObject, now: datetime) -> list[Json]:
-    return [name_of(account), len(read_list(account, "secrets")), age_of(account, now)]
-
-
-def _fill_node(node: JsonObject, now: datetime) -> list[Json]:
+def _list_node_cells(node: JsonObject) -> list[Json]:
     spec, status = read_object(node, "spec"), read_object(node, "status")
     facts = read_object(status, "nodeInfo")
     words = [_tell_ready(status)]
@@ -169,11 +152,8 @@ def _fill_node(node: JsonObject, now: datetime) -> list[Json]:
     labels = read_object(read_object(node, "metadata"), "labels")
     roles = sorted(key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE))
     return [
-        name_of(node),
         ",".join(words),
         ",".join(roles) or NONE,
-        age_of(node, now),
-        read_text(facts, "kubeletVersion"),
         _find_address(status, "InternalIP"),
         _find_address(status, "ExternalIP"),
         read_text(facts, "osImage") or "<unknown>",
@@ -194,12 +174,7 @@ def _find_address(status: JsonObject, kind: str) -> str:
     return read_text(found[0], "address") if found else NONE
 
 
-def _fill_lease(lease: JsonObject, now: datetime) -> list[Json]:
-    holder = read_text(read_object(lease, "spec"), "holderIdentity")
-    return [name_of(lease), holder, age_of(lease, now)]
-
-
-def _fill_revision(revision: JsonObject, now: datetime) -> list[Json]:
+def _list_revision_cells(revision: JsonObject) -> list[Json]:
     metadata = read_object(revision, "metadata")
     owner = next((o for o in read_list(metadata, "ownerReferences") if o.get("controller")), None)
     told = NONE
@@ -207,56 +182,42 @@ def _fill_revision(revision: JsonObject, now: datetime) -> list[Json]:
         group = read_text(owner, "apiVersion").rpartition("/")[0]
         kind = read_text(owner, "kind").lower()
         told = f"{kind}.{group}/{read_text(owner, 'name')}" if group else f"{kind}/{owner['name']}"
-    return [name_of(revision), told, revision.get("revision") or 0, age_of(revision, now)]
+    return [told, revision.get("revision") or 0]
 
 
-def _fill_runtime_class(runtime_class: JsonObject, now: datetime) -> list[Json]:
-    return [name_of(runtime_class), read_text(runtime_class, "handler"), age_of(runtime_class, now)]
-
-
-def _fill_api_service(service: JsonObject, now: datetime) -> list[Json]:
+def _list_api_service_cells(service: JsonObject) -> list[Json]:
     reference = read_object(read_object(service, "spec"), "service")
-    place = f"{read_text(reference, 'namespace')}/{read_text(reference, 'name')}"
-    return [name_of(service), place if reference else "Local", "True", age_of(service, now)]
+    name = f"{read_text(reference, 'namespace')}/{read_text(reference, 'name')}"
+    return [name if reference else "Local", "True"]
 
 
-def _fill_resource_claim(claim: JsonObject, now: datetime) -> list[Json]:
+def _list_resource_claim_cells(claim: JsonObject) -> list[Json]:
     status = read_object(claim, "status")
     words = ["allocated"] if "allocation" in status else []
     words += ["reserved"] if read_list(status, "reservedFor") else []
     if read_object(claim, "metadata").get("deletionTimestamp"):
         words.insert(0, "deleted")
-    return [name_of(claim), ",".join(words) or "pending", age_of(claim, now)]
+    return [",".join(words) or "pending"]
 
 
-def _fill_resource_slice(resource_slice: JsonObject, now: datetime) -> list[Json]:
+def _list_resource_slice_cells(resource_slice: JsonObject) -> list[Json]:
     spec = read_object(resource_slice, "spec")
-    node = read_text(spec, "nodeName") or ("<all>" if spec.get("allNodes") else "<unset>")
-    pool = read_text(read_object(spec, "pool"), "name")
-    return [
-        name_of(resource_slice),
-        node,
-        read_text(spec, "driver"),
-        pool,
-        age_of(resource_slice, now),
-    ]
+    return [read_text(spec, "nodeName") or ("<all>" if spec.get("allNodes") else "<unset>")]
 
 
-NAMESPACE = build_columns("Name | Status | Age", _fill_namespace)
-CONFIG_MAP = build_columns("Name | Data | Age", _fill_config_map)
-SECRET = build_columns("Name | Type | Data | Age", _fill_secret)
-ACCOUNT = build_columns("Name | Secrets | Age", _fill_account)
+ACCOUNT = build_columns("Name | Secrets | Age", _list_account_cells)
 NODE = build_columns(
-    "Name | Status | Roles | Age | Version | Internal-IP! | External-IP! | OS-Image! "
-    "| Kernel-Version! | Container-Runtime!",
-    _fill_node,
+    "Name | Status | Roles | Age | Version=status.nodeInfo.kubeletVersion | Internal-IP! "
+    "| External-IP! | OS-Image! | Kernel-Version! | Container-Runtime!",
+    _list_node_cells,
 )
-LEASE = build_columns("Name | Holder | Age", _fill_lease)
-REVISION = build_columns("Name | Controller | Revision | Age", _fill_revision)
-RUNTIME_CLASS = build_columns("Name | Handler | Age", _fill_runtime_class)
-API_SERVICE = build_columns("Name | Service | Available | Age", _fill_api_service)
-RESOURCE_CLAIM = build_columns("Name | State | Age", _fill_resource_claim)
-RESOURCE_SLICE = build_columns("Name | Node | Driver | Pool | Age", _fill_resource_slice)
+REVISION = build_columns("Name | Controller | Revision | Age", _list_revision_cells)
+API_SERVICE = build_columns("Name | Service | Available | Age", _list_api_service_cells)
+RESOURCE_CLAIM = build_columns("Name | State | Age", _list_resource_claim_cells)
+RESOURCE_SLICE = build_columns(
+    "Name | Node | Driver=spec.driver | Pool=spec.pool.name | Age", _list_resource_slice_cells
+)
+AGED = build_columns("Name | Age")
 _RESOURCE = "resource.k8s.io"
 RESOURCES = (
     BuiltinResource(
@@ -264,7 +225,7 @@ RESOURCES = (
         "Namespace",
         set_defaults=_set_namespace_defaults,
         validate_name=check_label,
-        columns=NAMESPACE,
+        columns=build_columns("Name | Status=status.phase | Age"),
         selectable_fields={
             **select_by("status.phase"), "name": SelectableField(("metadata", "name"))
         },
@@ -277,13 +238,18 @@ RESOURCES = (
         selectable_fields=select_by("spec.unschedulable", missing="false"),
         created_with_status=True,
     ),
-    BuiltinResource("", "ConfigMap", validate=validate_config_map, columns=CONFIG_MAP),
+    BuiltinResource(
+        "",
+        "ConfigMap",
+        validate=validate_config_map,
+        columns=build_columns("Name | Data | Age", _count_data),
+    ),
     BuiltinResource(
         "",
         "Secret",
         set_defaults=_set_secret_defaults,
         validate=validate_secret,
-        columns=SECRET,
+        columns=build_columns("Name | Type=type | Data | Age", _count_data),
         selectable_fields=select_by("type"),
     ),
     BuiltinResource("", "ServiceAccount", columns=ACCOUNT, returned_when_deleted=True),
@@ -302,7 +268,7 @@ RESOURCES = (
         "coordination.k8s.io",
         "Lease",
         validate=validate_lease,
-        columns=LEASE,
+        columns=build_columns("Name | Holder=spec.holderIdentity | Age"),
         created_by_update=True,
         needs_version=True,
     ),
@@ -311,7 +277,7 @@ RESOURCES = (
         "node.k8s.io",
         "RuntimeClass",
         validate=validate_runtime_class,
-        columns=RUNTIME_CLASS,
+        columns=build_columns("Name | Handler=handler | Age"),
         created_by_update=True,
         needs_version=True,
     ),

@@ -10,7 +10,7 @@ from lictor.apiserver.objects import is_ending
 from lictor.apiserver.resources.columns import (
     NONE,
     age_of,
-    build_columns,
+    build_timed_columns,
     list_images,
     name_of,
     tell_age,
@@ -101,7 +101,7 @@ def _fill_cron_job(cron_job: JsonObject, now: datetime) -> list[Json]:
     ]
 
 
-CRON_JOB = build_columns(
+CRON_JOB = build_timed_columns(
     "Name | Schedule | Timezone | Suspend:boolean | Active:integer | Last Schedule | Age "
     "| Containers! | Images! | Selector!",
     _fill_cron_job,

@@ -1,7 +1,5 @@
 """Deployment: defaults, validation, columns, and the controller of its ReplicaSets."""
 
-from datetime import datetime
-
 import orjson
 
 from lictor.apiserver.controllers.workloads import (
@@ -13,10 +11,8 @@ from lictor.apiserver.field_errors import Say, forbidden, invalid, unsupported
 from lictor.apiserver.json_fields import read_object
 from lictor.apiserver.objects import is_ending
 from lictor.apiserver.resources.columns import (
-    age_of,
     build_columns,
     list_images,
-    name_of,
     tell_selector,
 )
 from lictor.apiserver.resources.deployment_rollout import (
@@ -94,14 +90,12 @@ def _is_none(rolling: JsonObject, *fields: str) -> bool:
     return all(rolling.get(field) in (0, "0%") for field in fields)
 
 
-def _fill_deployment(deployment: JsonObject, now: datetime) -> list[Json]:
+def _list_deployment_cells(deployment: JsonObject) -> list[Json]:
     spec, status = read_object(deployment, "spec"), read_object(deployment, "status")
     return [
-        name_of(deployment),
         f"{count_field(status, 'readyReplicas')}/{count_field(spec, 'replicas')}",
         count_field(status, "updatedReplicas"),
         count_field(status, "availableReplicas"),
-        age_of(deployment, now),
         *list_images(pod_spec_of(deployment)),
         tell_selector(spec.get("selector")),
     ]
@@ -109,7 +103,7 @@ def _fill_deployment(deployment: JsonObject, now: datetime) -> list[Json]:
 
 DEPLOYMENT = build_columns(
     "Name | Ready | Up-to-date | Available | Age | Containers! | Images! | Selector!",
-    _fill_deployment,
+    _list_deployment_cells,
 )
 _REVISION = "deployment.kubernetes.io/revision"
 _DESIRED = "deployment.kubernetes.io/desired-replicas"

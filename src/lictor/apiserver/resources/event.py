@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from lictor.apiserver.field_errors import Say, invalid
 from lictor.apiserver.json_fields import read_object, read_text
-from lictor.apiserver.resources.columns import build_columns, name_of, read_moment, tell_age
+from lictor.apiserver.resources.columns import build_timed_columns, name_of, read_moment, tell_age
 from lictor.apiserver.resources.registry import BuiltinResource, SelectableField, select_by
 from lictor.apiserver.resources.validation import take_any_name
 from lictor.raw import Json, JsonObject
@@ -89,7 +89,7 @@ def _count(event: JsonObject) -> int:
     return repeated or event.get("count") or event.get("deprecatedCount") or 1
 
 
-EVENT = build_columns(
+EVENT = build_timed_columns(
     "Last Seen | Type | Reason | Object | Subobject! | Source! | Message | First Seen! | Count! "
     "| Name!",
     _fill_event,

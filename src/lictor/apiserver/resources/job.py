@@ -14,7 +14,7 @@ from lictor.apiserver.json_fields import read_list, read_object, read_text
 from lictor.apiserver.objects import is_ending, read_clock
 from lictor.apiserver.resources.columns import (
     age_of,
-    build_columns,
+    build_timed_columns,
     list_images,
     name_of,
     read_moment,
@@ -177,7 +177,7 @@ def _tell_duration(status: JsonObject, now: datetime) -> str:
     return "" if start is None else tell_length(((end or now) - start).total_seconds())
 
 
-JOB = build_columns(
+JOB = build_timed_columns(
     "Name | Status | Completions | Duration | Age | Containers! | Images! | Selector!", _fill_job
 )
 _DONE = ("Complete", "Failed")

@@ -1,15 +1,12 @@
 """Kinds that limit others: quotas, budgets, priorities, and requests for certificates."""
 
-from datetime import datetime
 from itertools import pairwise
 
 from lictor.apiserver.field_errors import Say, forbidden, invalid
 from lictor.apiserver.json_fields import read_list, read_object, read_text
 from lictor.apiserver.resources.columns import (
-    age_of,
     build_columns,
     join_words,
-    name_of,
     tell_length,
 )
 from lictor.apiserver.resources.registry import BuiltinResource, select_by
@@ -115,18 +112,16 @@ def _read(amount: Json) -> Quantity:
         return Quantity(0)
 
 
-def _fill_budget(budget: JsonObject, now: datetime) -> list[Json]:
+def _list_budget_cells(budget: JsonObject) -> list[Json]:
     spec, status = read_object(budget, "spec"), read_object(budget, "status")
     limits = (spec.get(field) for field in ("minAvailable", "maxUnavailable"))
     return [
-        name_of(budget),
         *("N/A" if limit is None else str(limit) for limit in limits),
         status.get("disruptionsAllowed") or 0,
-        age_of(budget, now),
     ]
 
 
-def _fill_quota(quota: JsonObject, now: datetime) -> list[Json]:
+def _list_quota_cells(quota: JsonObject) -> list[Json]:
     status = read_object(quota, "status")
     used = read_object(status, "used")
     requests: list[str] = []
@@ -134,17 +129,14 @@ def _fill_quota(quota: JsonObject, now: datetime) -> list[Json]:
     for name, amount in sorted(read_object(status, "hard").items()):
         told = f"{name}: {used.get(name, '0')}/{amount}"
         (limits if name.startswith("limits.") else requests).append(told)
-    return [name_of(quota), ", ".join(requests), ", ".join(limits), age_of(quota, now)]
+    return [", ".join(requests), ", ".join(limits)]
 
 
-def _fill_certificate_request(request: JsonObject, now: datetime) -> list[Json]:
+def _list_certificate_request_cells(request: JsonObject) -> list[Json]:
     spec = read_object(request, "spec")
     seconds = spec.get("expirationSeconds")
     return [
-        name_of(request),
-        age_of(request, now),
         read_text(spec, "signerName") or "<none>",
-        read_text(spec, "username"),
         "<none>" if seconds is None else tell_length(seconds),
         _tell_decision(request),
     ]
@@ -159,64 +151,53 @@ def _tell_decision(request: JsonObject) -> str:
     return join_words([*decisions, *failed, *issued])
 
 
-def _fill_priority_class(priority_class: JsonObject, now: datetime) -> list[Json]:
-    return [
-        name_of(priority_class),
-        priority_class.get("value") or 0,
-        priority_class.get("globalDefault") is True,
-        age_of(priority_class, now),
-        read_text(priority_class, "preemptionPolicy"),
-    ]
+def _list_priority_class_cells(priority_class: JsonObject) -> list[Json]:
+    return [priority_class.get("value") or 0, priority_class.get("globalDefault") is True]
 
 
-def _fill_flow_schema(schema: JsonObject, now: datetime) -> list[Json]:
+def _list_flow_schema_cells(schema: JsonObject) -> list[Json]:
     spec = read_object(schema, "spec")
     missing = "?"
     for condition in read_list(read_object(schema, "status"), "conditions"):
         if condition.get("type") == "Dangling":
             missing = condition.get("status")
     return [
-        name_of(schema),
-        read_text(read_object(spec, "priorityLevelConfiguration"), "name"),
         spec.get("matchingPrecedence"),
         read_text(read_object(spec, "distinguisherMethod"), "type") or "<none>",
-        age_of(schema, now),
         missing,
     ]
 
 
-def _fill_priority_level(level: JsonObject, now: datetime) -> list[Json]:
-    spec = read_object(level, "spec")
-    limited = read_object(spec, "limited")
+def _list_priority_level_cells(level: JsonObject) -> list[Json]:
+    limited = read_object(read_object(level, "spec"), "limited")
     queuing = read_object(read_object(limited, "limitResponse"), "queuing")
     fields = ("queues", "handSize", "queueLengthLimit")
     return [
-        name_of(level),
-        read_text(spec, "type"),
         limited.get("nominalConcurrencyShares", "<none>"),
         *(queuing.get(field, "<none>") for field in fields),
-        age_of(level, now),
     ]
 
 
 BUDGET = build_columns(
-    "Name | Min Available | Max Unavailable | Allowed Disruptions:integer | Age", _fill_budget
+    "Name | Min Available | Max Unavailable | Allowed Disruptions:integer | Age", _list_budget_cells
 )
-QUOTA = build_columns("Name | Request | Limit | Age", _fill_quota)
+QUOTA = build_columns("Name | Request | Limit | Age", _list_quota_cells)
 CERTIFICATE_REQUEST = build_columns(
-    "Name | Age | SignerName | Requestor | RequestedDuration | Condition",
-    _fill_certificate_request,
+    "Name | Age | SignerName | Requestor=spec.username | RequestedDuration | Condition",
+    _list_certificate_request_cells,
 )
 PRIORITY_CLASS = build_columns(
-    "Name | Value:integer | Global-Default:boolean | Age | PreemptionPolicy", _fill_priority_class
+    "Name | Value:integer | Global-Default:boolean | Age | PreemptionPolicy=preemptionPolicy",
+    _list_priority_class_cells,
 )
 FLOW_SCHEMA = build_columns(
-    "Name | PriorityLevel | MatchingPrecedence | DistinguisherMethod | Age | MissingPL",
-    _fill_flow_schema,
+    "Name | PriorityLevel=spec.priorityLevelConfiguration.name | MatchingPrecedence "
+    "| DistinguisherMethod | Age | MissingPL",
+    _list_flow_schema_cells,
 )
 PRIORITY_LEVEL = build_columns(
-    "Name | Type | NominalConcurrencyShares | Queues | HandSize | QueueLengthLimit | Age",
-    _fill_priority_level,
+    "Name | Type=spec.type | NominalConcurrencyShares | Queues | HandSize | QueueLengthLimit | Age",
+    _list_priority_level_cells,
 )
 _FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
 RESOURCES = (

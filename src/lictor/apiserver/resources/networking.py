@@ -10,13 +10,14 @@ from lictor.apiserver.resources.columns import (
     NONE,
     age_of,
     build_columns,
+    build_timed_columns,
     join_words,
     name_of,
     shorten_list,
     tell_selector,
 )
 from lictor.apiserver.resources.registry import BuiltinResource
-from lictor.apiserver.resources.service import MOST_WORDS, list_ingress_addresses
+from lictor.apiserver.resources.service import list_ingress_addresses
 from lictor.apiserver.resources.validation import (
     PROTOCOLS,
     check_choice,
@@ -157,31 +158,26 @@ def validate_ingress_class(ingress_class: JsonObject, old: JsonObject | None, sa
     check_same(spec, before, ("controller",), "spec", say)
 
 
-def _fill_ingress(ingress: JsonObject, now: datetime) -> list[Json]:
+def _list_ingress_cells(ingress: JsonObject) -> list[Json]:
     spec = read_object(ingress, "spec")
     hosts = [text for each in read_list(spec, "rules") if (text := read_text(each, "host"))]
     return [
-        name_of(ingress),
         read_text(spec, "ingressClassName") or NONE,
-        shorten_list(hosts, MOST_WORDS) if hosts else "*",
+        shorten_list(hosts, "*"),
         join_words(list_ingress_addresses(read_object(ingress, "status"))),
         "80, 443" if read_list(spec, "tls") else "80",
-        age_of(ingress, now),
     ]
 
 
-def _fill_ingress_class(ingress_class: JsonObject, now: datetime) -> list[Json]:
-    spec = read_object(ingress_class, "spec")
-    parameters = read_object(spec, "parameters")
+def _list_ingress_class_cells(ingress_class: JsonObject) -> list[Json]:
+    parameters = read_object(read_object(ingress_class, "spec"), "parameters")
     words = (read_text(parameters, "kind"), read_text(parameters, "apiGroup"))
     kind = ".".join(word for word in words if word)
-    told = f"{kind}/{read_text(parameters, 'name')}" if parameters else NONE
-    return [name_of(ingress_class), read_text(spec, "controller"), told, age_of(ingress_class, now)]
+    return [f"{kind}/{read_text(parameters, 'name')}" if parameters else NONE]
 
 
-def _fill_network_policy(policy: JsonObject, now: datetime) -> list[Json]:
-    selector = read_object(policy, "spec").get("podSelector") or {}
-    return [name_of(policy), tell_selector(selector), age_of(policy, now)]
+def _list_network_policy_cells(policy: JsonObject) -> list[Json]:
+    return [tell_selector(read_object(policy, "spec").get("podSelector") or {})]
 
 
 def _fill_address(address: JsonObject, now: datetime) -> list[Json]:
@@ -194,17 +190,18 @@ def _fill_address(address: JsonObject, now: datetime) -> list[Json]:
     ]
 
 
-def _fill_range(service_range: JsonObject, now: datetime) -> list[Json]:
-    ranges = read_list(read_object(service_range, "spec"), "cidrs")
-    return [name_of(service_range), join_words(ranges), age_of(service_range, now)]
+def _list_range_cells(service_range: JsonObject) -> list[Json]:
+    return [join_words(read_list(read_object(service_range, "spec"), "cidrs"))]
 
 
-INGRESS = build_columns("Name | Class | Hosts | Address | Ports | Age", _fill_ingress)
-INGRESS_CLASS = build_columns("Name | Controller | Parameters | Age", _fill_ingress_class)
-NETWORK_POLICY = build_columns("Name | Pod-Selector | Age", _fill_network_policy)
+INGRESS = build_columns("Name | Class | Hosts | Address | Ports | Age", _list_ingress_cells)
+INGRESS_CLASS = build_columns(
+    "Name | Controller=spec.controller | Parameters | Age", _list_ingress_class_cells
+)
+NETWORK_POLICY = build_columns("Name | Pod-Selector | Age", _list_network_policy_cells)
 # The last cell has no column: so it is in Kubernetes.
-IP_ADDRESS = build_columns("Name | ParentRef", _fill_address)
-SERVICE_CIDR = build_columns("Name | CIDRs | Age", _fill_range)
+IP_ADDRESS = build_timed_columns("Name | ParentRef", _fill_address)
+SERVICE_CIDR = build_columns("Name | CIDRs | Age", _list_range_cells)
 _GROUP = "networking.k8s.io"
 RESOURCES = (
     BuiltinResource(

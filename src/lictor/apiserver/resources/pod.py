@@ -7,6 +7,7 @@ from lictor.apiserver.resources.columns import (
     NONE,
     age_of,
     build_columns,
+    build_timed_columns,
     list_images,
     name_of,
     read_moment,
@@ -141,15 +142,14 @@ def _set_pod_template_defaults(template: JsonObject) -> None:
     set_template_defaults(template.setdefault("template", {}))
 
 
-def _fill_pod_template(template: JsonObject, now: datetime) -> list[Json]:
-    del now
+def _list_pod_template_cells(template: JsonObject) -> list[Json]:
     inner = read_object(template, "template")
     labels = read_object(read_object(inner, "metadata"), "labels")
-    return [name_of(template), *list_images(read_object(inner, "spec")), tell_labels(labels)]
+    return [*list_images(read_object(inner, "spec")), tell_labels(labels)]
 
 
-POD_TEMPLATE = build_columns("Name | Containers | Images | Pod Labels", _fill_pod_template)
-POD = build_columns(
+POD_TEMPLATE = build_columns("Name | Containers | Images | Pod Labels", _list_pod_template_cells)
+POD = build_timed_columns(
     "Name | Ready | Status | Restarts | Age | IP! | Node! | Nominated Node! | Readiness Gates!",
     _fill_pod,
 )

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import datetime
 
 import msgspec
 
@@ -13,7 +12,7 @@ from lictor.apiserver.field_errors import Say, invalid, required, unsupported
 from lictor.apiserver.json_fields import read_list, read_object, read_text
 from lictor.apiserver.kind import ObjectReader
 from lictor.apiserver.request import ApiUser
-from lictor.apiserver.resources.columns import age_of, build_columns, name_of
+from lictor.apiserver.resources.columns import build_columns
 from lictor.apiserver.resources.registry import BuiltinResource
 from lictor.apiserver.resources.validation import (
     check_choice,
@@ -166,13 +165,11 @@ def _check_subject(subject: JsonObject, path: str, say: Say, *, is_namespaced: b
             say(unsupported(f"{path}.kind", kind, _SUBJECTS))
 
 
-def _fill_binding(binding: JsonObject, now: datetime) -> list[Json]:
+def _list_binding_cells(binding: JsonObject) -> list[Json]:
     reference = read_object(binding, "roleRef")
     subjects = read_list(binding, "subjects")
     return [
-        name_of(binding),
         f"{read_text(reference, 'kind')}/{read_text(reference, 'name')}",
-        age_of(binding, now),
         *(_list_subjects(subjects, kind) for kind in ("User", "Group")),
         ", ".join(
             f"{read_text(each, 'namespace')}/{read_text(each, 'name')}"
@@ -186,7 +183,9 @@ def _list_subjects(subjects: list[Json], kind: str) -> str:
     return ", ".join(read_text(each, "name") for each in subjects if each.get("kind") == kind)
 
 
-BINDING = build_columns("Name | Role | Age | Users! | Groups! | ServiceAccounts!", _fill_binding)
+BINDING = build_columns(
+    "Name | Role | Age | Users! | Groups! | ServiceAccounts!", _list_binding_cells
+)
 RESOURCES = (
     *(
         BuiltinResource(

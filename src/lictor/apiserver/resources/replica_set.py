@@ -1,7 +1,5 @@
 """ReplicaSet and ReplicationController: defaults, validation, columns, controller."""
 
-from datetime import datetime
-
 from lictor.apiserver.controllers.workloads import (
     PODS,
     REPLICA_SETS,
@@ -12,10 +10,8 @@ from lictor.apiserver.field_errors import Say
 from lictor.apiserver.json_fields import read_object
 from lictor.apiserver.objects import is_ending
 from lictor.apiserver.resources.columns import (
-    age_of,
     build_columns,
     list_images,
-    name_of,
     tell_labels,
     tell_selector,
 )
@@ -62,16 +58,14 @@ def validate_replica_set(replica_set: JsonObject, old: JsonObject | None, say: S
     check_same(spec, spec_of(old), ("selector",), "spec", say)
 
 
-def _fill_replica_set(replica_set: JsonObject, now: datetime) -> list[Json]:
+def _list_replica_set_cells(replica_set: JsonObject) -> list[Json]:
     spec, status = read_object(replica_set, "spec"), read_object(replica_set, "status")
     selector = spec.get("selector")
     is_old = replica_set.get("kind") == "ReplicationController"
     return [
-        name_of(replica_set),
         count_field(spec, "replicas"),
         count_field(status, "replicas"),
         count_field(status, "readyReplicas"),
-        age_of(replica_set, now),
         *list_images(pod_spec_of(replica_set)),
         tell_labels(selector or {}) if is_old else tell_selector(selector),
     ]
@@ -81,7 +75,7 @@ _REPLICAS = (
     "Name | Desired:integer | Current:integer | Ready:integer | Age "
     "| Containers! | Images! | Selector!"
 )
-REPLICA_SET = build_columns(_REPLICAS, _fill_replica_set)
+REPLICA_SET = build_columns(_REPLICAS, _list_replica_set_cells)
 _FAILURE = "ReplicaFailure"
 # A template that is refused is refused a thousand times; the answer is worth asking for again,
 # as policies change, but not without end at once.

@@ -3,7 +3,6 @@
 The address of a Service follows from its name, so that it stays when the Service is written again.
 """
 
-from datetime import datetime
 from hashlib import sha256
 
 from lictor.apiserver.field_errors import Say, invalid, required
@@ -11,10 +10,8 @@ from lictor.apiserver.json_fields import read_list, read_object, read_text
 from lictor.apiserver.resources.columns import (
     NONE,
     UNSET,
-    age_of,
     build_columns,
     join_words,
-    name_of,
     shorten_list,
     tell_labels,
 )
@@ -205,20 +202,16 @@ def validate_endpoints(endpoints: JsonObject, old: JsonObject | None, say: Say) 
             check_port(port.get("port") or 0, f"{path}.ports[{number}].port", say)
 
 
-MOST_WORDS = 3
 _PENDING = "<pending>"
 
 
-def _fill_service(service: JsonObject, now: datetime) -> list[Json]:
+def _list_service_cells(service: JsonObject) -> list[Json]:
     spec = read_object(service, "spec")
     addresses = read_list(spec, "clusterIPs")
     return [
-        name_of(service),
-        read_text(spec, "type"),
         addresses[0] if addresses else read_text(spec, "clusterIP") or NONE,
         _tell_outside(service, spec),
         join_words(map(_tell_port, read_list(spec, "ports"))) or NONE,
-        age_of(service, now),
         tell_labels(read_object(spec, "selector")),
     ]
 
@@ -246,7 +239,7 @@ def list_ingress_addresses(status: JsonObject) -> list[str]:
     return [read_text(each, "ip") or read_text(each, "hostname") for each in entries]
 
 
-def _fill_endpoints(endpoints: JsonObject, now: datetime) -> list[Json]:
+def _list_endpoints_cells(endpoints: JsonObject) -> list[Json]:
     places = []
     for subset in read_list(endpoints, "subsets"):
         addresses = [read_text(each, "ip") for each in read_list(subset, "addresses")]
@@ -255,10 +248,10 @@ def _fill_endpoints(endpoints: JsonObject, now: datetime) -> list[Json]:
             places += [f"{ip}:{port.get('port')}" for port in ports for ip in addresses]
         else:
             places += addresses
-    return [name_of(endpoints), shorten_list(places, MOST_WORDS), age_of(endpoints, now)]
+    return [shorten_list(places)]
 
 
-def _fill_slice(endpoint_slice: JsonObject, now: datetime) -> list[Json]:
+def _list_slice_cells(endpoint_slice: JsonObject) -> list[Json]:
     ports = [
         str(each["port"]) if each.get("port") is not None else "*"
         for each in read_list(endpoint_slice, "ports")
@@ -268,20 +261,17 @@ def _fill_slice(endpoint_slice: JsonObject, now: datetime) -> list[Json]:
         for each in read_list(endpoint_slice, "endpoints")
         for address in read_list(each, "addresses")
     ]
-    return [
-        name_of(endpoint_slice),
-        read_text(endpoint_slice, "addressType"),
-        shorten_list(ports, MOST_WORDS) if ports else UNSET,
-        shorten_list(addresses, MOST_WORDS) if addresses else UNSET,
-        age_of(endpoint_slice, now),
-    ]
+    return [shorten_list(ports, UNSET), shorten_list(addresses, UNSET)]
 
 
 SERVICE = build_columns(
-    "Name | Type | Cluster-IP | External-IP | Port(s) | Age | Selector!", _fill_service
+    "Name | Type=spec.type | Cluster-IP | External-IP | Port(s) | Age | Selector!",
+    _list_service_cells,
 )
-ENDPOINTS = build_columns("Name | Endpoints | Age", _fill_endpoints)
-ENDPOINT_SLICE = build_columns("Name | AddressType | Ports | Endpoints | Age", _fill_slice)
+ENDPOINTS = build_columns("Name | Endpoints | Age", _list_endpoints_cells)
+ENDPOINT_SLICE = build_columns(
+    "Name | AddressType=addressType | Ports | Endpoints | Age", _list_slice_cells
+)
 RESOURCES = (
     BuiltinResource(
         "",

@@ -1,7 +1,5 @@
 """StatefulSet and DaemonSet: defaults, validation, columns, controllers that keep revisions."""
 
-from datetime import datetime
-
 import orjson
 
 from lictor.apiserver.controllers.workloads import (
@@ -17,10 +15,8 @@ from lictor.apiserver.field_errors import Say, forbidden, invalid, unsupported
 from lictor.apiserver.json_fields import read_list, read_object, read_text
 from lictor.apiserver.objects import is_ending
 from lictor.apiserver.resources.columns import (
-    age_of,
     build_columns,
     list_images,
-    name_of,
     tell_labels,
     tell_selector,
 )
@@ -85,14 +81,12 @@ _DAEMON_COUNTS = (
 )
 
 
-def _fill_daemon_set(daemon_set: JsonObject, now: datetime) -> list[Json]:
+def _list_daemon_set_cells(daemon_set: JsonObject) -> list[Json]:
     spec, status = read_object(daemon_set, "spec"), read_object(daemon_set, "status")
     pods = pod_spec_of(daemon_set)
     return [
-        name_of(daemon_set),
         *(count_field(status, field) for field in _DAEMON_COUNTS),
         tell_labels(read_object(pods, "nodeSelector")),
-        age_of(daemon_set, now),
         *list_images(pods),
         tell_selector(spec.get("selector")),
     ]
@@ -101,7 +95,7 @@ def _fill_daemon_set(daemon_set: JsonObject, now: datetime) -> list[Json]:
 DAEMON_SET = build_columns(
     "Name | Desired:integer | Current:integer | Ready:integer | Up-to-date:integer "
     "| Available:integer | Node Selector | Age | Containers! | Images! | Selector!",
-    _fill_daemon_set,
+    _list_daemon_set_cells,
 )
 _COUNTS = (
     "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady",
@@ -195,17 +189,15 @@ def _with_claims(spec: JsonObject) -> JsonObject:
     }
 
 
-def _fill_stateful_set(stateful_set: JsonObject, now: datetime) -> list[Json]:
+def _list_stateful_set_cells(stateful_set: JsonObject) -> list[Json]:
     spec, status = read_object(stateful_set, "spec"), read_object(stateful_set, "status")
     return [
-        name_of(stateful_set),
         f"{count_field(status, 'readyReplicas')}/{count_field(spec, 'replicas')}",
-        age_of(stateful_set, now),
         *list_images(pod_spec_of(stateful_set)),
     ]
 
 
-STATEFUL_SET = build_columns("Name | Ready | Age | Containers! | Images!", _fill_stateful_set)
+STATEFUL_SET = build_columns("Name | Ready | Age | Containers! | Images!", _list_stateful_set_cells)
 REVISION_LABEL = "controller-revision-hash"
 _NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 _INDEX_LABEL = "apps.kubernetes.io/pod-index"

@@ -4,7 +4,14 @@ from datetime import datetime
 
 from lictor.apiserver.field_errors import Say, forbidden, invalid, required, unsupported
 from lictor.apiserver.json_fields import read_list, read_object, read_text
-from lictor.apiserver.resources.columns import UNSET, age_of, build_columns, join_words, name_of
+from lictor.apiserver.resources.columns import (
+    UNSET,
+    age_of,
+    build_columns,
+    build_timed_columns,
+    join_words,
+    name_of,
+)
 from lictor.apiserver.resources.pod_defaults import set_source_defaults
 from lictor.apiserver.resources.registry import BuiltinResource
 from lictor.apiserver.resources.validation import (
@@ -172,37 +179,30 @@ def _tell_phase(document: JsonObject) -> str:
     return read_text(read_object(document, "status"), "phase")
 
 
-def _fill_claim(claim: JsonObject, now: datetime) -> list[Json]:
+def _list_claim_cells(claim: JsonObject) -> list[Json]:
     spec, status = read_object(claim, "spec"), read_object(claim, "status")
     volume = read_text(spec, "volumeName")
     return [
-        name_of(claim),
         _tell_phase(claim),
         volume,
         read_text(read_object(status, "capacity"), "storage") if volume else "",
         _tell_modes(read_list(status, "accessModes")) if volume else "",
         _find_class(claim),
         read_text(spec, "volumeAttributesClassName") or UNSET,
-        age_of(claim, now),
         read_text(spec, "volumeMode") or UNSET,
     ]
 
 
-def _fill_volume(volume: JsonObject, now: datetime) -> list[Json]:
+def _list_volume_cells(volume: JsonObject) -> list[Json]:
     spec = read_object(volume, "spec")
     claim = read_object(spec, "claimRef")
     owner = f"{read_text(claim, 'namespace')}/{read_text(claim, 'name')}" if claim else ""
     return [
-        name_of(volume),
-        read_text(read_object(spec, "capacity"), "storage"),
         _tell_modes(read_list(spec, "accessModes")),
-        read_text(spec, "persistentVolumeReclaimPolicy"),
         _tell_phase(volume),
         owner,
         _find_class(volume),
         read_text(spec, "volumeAttributesClassName") or UNSET,
-        read_text(read_object(volume, "status"), "reason"),
-        age_of(volume, now),
         read_text(spec, "volumeMode") or UNSET,
     ]
 
@@ -220,66 +220,54 @@ def _fill_class(storage_class: JsonObject, now: datetime) -> list[Json]:
     ]
 
 
-def _fill_attributes_class(attributes_class: JsonObject, now: datetime) -> list[Json]:
-    driver = read_text(attributes_class, "driverName")
-    return [name_of(attributes_class), driver, age_of(attributes_class, now)]
-
-
-def _fill_driver(driver: JsonObject, now: datetime) -> list[Json]:
+def _list_driver_cells(driver: JsonObject) -> list[Json]:
     spec = read_object(driver, "spec")
     requests = [read_text(each, "audience") for each in read_list(spec, "tokenRequests")]
     return [
-        name_of(driver),
         spec.get("attachRequired", True),
         spec.get("podInfoOnMount", False),
         spec.get("storageCapacity", False),
         join_words(requests) or UNSET,
         spec.get("requiresRepublish", False),
         join_words(read_list(spec, "volumeLifecycleModes")),
-        age_of(driver, now),
     ]
 
 
-def _fill_node(node: JsonObject, now: datetime) -> list[Json]:
-    drivers = read_list(read_object(node, "spec"), "drivers")
-    return [name_of(node), len(drivers), age_of(node, now)]
+def _list_node_cells(node: JsonObject) -> list[Json]:
+    return [len(read_list(read_object(node, "spec"), "drivers"))]
 
 
-def _fill_attachment(attachment: JsonObject, now: datetime) -> list[Json]:
-    spec, status = read_object(attachment, "spec"), read_object(attachment, "status")
-    volume = read_text(read_object(spec, "source"), "persistentVolumeName")
-    return [
-        name_of(attachment),
-        read_text(spec, "attacher"),
-        volume,
-        read_text(spec, "nodeName"),
-        status.get("attached") is True,
-        age_of(attachment, now),
-    ]
+def _list_attachment_cells(attachment: JsonObject) -> list[Json]:
+    return [read_object(attachment, "status").get("attached") is True]
 
 
 CLAIM = build_columns(
     "Name | Status | Volume | Capacity | Access Modes | StorageClass | VolumeAttributesClass "
     "| Age | VolumeMode!",
-    _fill_claim,
+    _list_claim_cells,
 )
 VOLUME = build_columns(
-    "Name | Capacity | Access Modes | Reclaim Policy | Status | Claim | StorageClass "
-    "| VolumeAttributesClass | Reason | Age | VolumeMode!",
-    _fill_volume,
+    "Name | Capacity=spec.capacity.storage | Access Modes "
+    "| Reclaim Policy=spec.persistentVolumeReclaimPolicy | Status | Claim | StorageClass "
+    "| VolumeAttributesClass | Reason=status.reason | Age | VolumeMode!",
+    _list_volume_cells,
 )
-STORAGE_CLASS = build_columns(
+STORAGE_CLASS = build_timed_columns(
     "Name | Provisioner | ReclaimPolicy | VolumeBindingMode | AllowVolumeExpansion | Age",
     _fill_class,
 )
-ATTRIBUTES_CLASS = build_columns("Name | DriverName | Age", _fill_attributes_class)
+ATTRIBUTES_CLASS = build_columns("Name | DriverName=driverName | Age")
 DRIVER = build_columns(
     "Name | AttachRequired:boolean | PodInfoOnMount:boolean | StorageCapacity:boolean "
     "| TokenRequests | RequiresRepublish:boolean | Modes | Age",
-    _fill_driver,
+    _list_driver_cells,
 )
-CSI_NODE = build_columns("Name | Drivers:integer | Age", _fill_node)
-ATTACHMENT = build_columns("Name | Attacher | PV | Node | Attached:boolean | Age", _fill_attachment)
+CSI_NODE = build_columns("Name | Drivers:integer | Age", _list_node_cells)
+ATTACHMENT = build_columns(
+    "Name | Attacher=spec.attacher | PV=spec.source.persistentVolumeName | Node=spec.nodeName "
+    "| Attached:boolean | Age",
+    _list_attachment_cells,
+)
 _GROUP = "storage.k8s.io"
 RESOURCES = (
     BuiltinResource(

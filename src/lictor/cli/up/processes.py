@@ -78,10 +78,9 @@ def run_cluster(plan: ClusterPlan, objects: Sequence[FileObject], began: float) 
     credentials = _write_files(plan)
 
     def serve(_: ProcessSlot) -> None:
-        from lictor.cli.up.api_server import run_api_server
-        from lictor.cli.up.welcome import Welcome
+        from lictor.cli.up.api_server import Welcome, run_api_server
 
-        run_api_server(plan, credentials, Welcome(plan, objects, began).run)
+        run_api_server(plan, credentials, Welcome(plan, objects, began))
 
     departed = ProcessSlot()
     processes = [SupervisedProcess("api-server", serve, ProcessSlot(), is_vital=True)]

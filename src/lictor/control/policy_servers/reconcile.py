@@ -29,6 +29,7 @@ from lictor.control.policy_servers.states import (
     PolicyStage,
     ServedState,
     ServerRun,
+    ServerStatusWriter,
     StatedCondition,
     ask_pods,
     describe_absent,
@@ -38,7 +39,6 @@ from lictor.control.policy_servers.states import (
     describe_rival,
     sort_out,
 )
-from lictor.control.policy_servers.status_writer import ServerStatusWriter
 from lictor.control.policy_servers.webhooks import PolicyWebhooks
 from lictor.control.webhooks.draft import WebhookEndpoint
 from lictor.errors import LictorError
