@@ -74,11 +74,11 @@ def make_entry(policy: int, name: str, dice: random.Random) -> dict[str, Any]:
 async def serve(options: argparse.Namespace) -> None:
     """Fill an API server, say where it is, and serve until the parent ends."""
     from lictor.apiserver.request import ApiUser
-    from lictor.apiserver.server import ServerSettings, build_server
+    from lictor.apiserver.server import Server, ServerSettings
     from lictor.cluster.manifests.crds import build_crds
 
     users = {TOKEN: ApiUser("admin", ("system:masters", "system:authenticated"))}
-    server = build_server(ServerSettings(tokens=users))
+    server = Server(ServerSettings(tokens=users))
     await server.start()
     client = Client(ClusterConfig(server.url, token=lambda _: TOKEN))
     for crd in build_crds(["wgpolicyk8s.io"]):

@@ -17,11 +17,10 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.manifests.crds import build_crds
 from lictor.cluster.names import Names
 from lictor.cluster.resource import CONFIG_MAP, NAMESPACE, SECRET, find_resource
-from lictor.control.cleanup.wiring import build_cleanup_loops
+from lictor.control.cleanup.wiring import build_policies_loop, build_ttl_loops
 from lictor.control.context import build_context
 from lictor.errors import NotFoundError, UsageError
 from lictor.families.registry import registry
-from lictor.ports import NoLookups
 
 CLEANUP_POLICY = find_resource(registry().get("kyverno.io", "CleanupPolicy"))
 CLUSTER_CLEANUP_POLICY = find_resource(registry().get("kyverno.io", "ClusterCleanupPolicy"))
@@ -114,9 +113,8 @@ async def running(cluster, *, clock=None, **flags):
     names = Names("lictor", INSTALLATION)
     place = build_context(client, options, names, "tests")
     controller = Controller([], clock, place)
-    controller.loops = build_cleanup_loops(
-        place, lookups=NoLookups(), emit=controller.events.append, now=clock
-    )
+    policies = build_policies_loop(place, controller.events.append, clock)
+    controller.loops = [policies, *build_ttl_loops(place)]
     tasks = [asyncio.create_task(place.run())]
     try:
         await asyncio.wait_for(place.wait(), 20)

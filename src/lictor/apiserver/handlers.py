@@ -20,7 +20,7 @@ from lictor.apiserver.context import ServerContext
 from lictor.apiserver.deletion import DeleteOptions, read_options
 from lictor.apiserver.field_errors import Cause
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.lists import ListQuery, compile_selectors, list_page
+from lictor.apiserver.lists import ListQuery, compile_selectors, find_single_name, list_page
 from lictor.apiserver.loopback_client import LoopbackClient
 from lictor.apiserver.objects import key_of
 from lictor.apiserver.patches import PatchKind, compile_patch, read_patch_kind
@@ -221,7 +221,7 @@ def _read_request(call: HttpRequest, user: ApiUser, route: ResourceRoute) -> Res
         verb,
         route.kind,
         route.namespace,
-        route.name or _find_name(verb, parameters),
+        route.name or _find_name(verb, parameters.get("fieldSelector", "")),
         route.subresource,
         operation,
         read_dry_run(parameters, kind) if kind else False,
@@ -232,15 +232,9 @@ def _read_request(call: HttpRequest, user: ApiUser, route: ResourceRoute) -> Res
     return ResourceRequest(call, route, parameters, read_accept(accept), attributes)
 
 
-def _find_name(verb: str, parameters: Parameters) -> str:
+def _find_name(verb: str, fields: str) -> str:
     """Whoever selects one object by its name needs no more rights than for that one."""
-    if verb not in ("list", "watch", "deletecollection"):
-        return ""
-    for part in parameters.get("fieldSelector", "").split(","):
-        field, _, name = part.replace("==", "=").partition("=")
-        if field == "metadata.name" and not field.endswith("!"):
-            return name
-    return ""
+    return find_single_name(fields) if verb in ("list", "watch", "deletecollection") else ""
 
 
 def _find_verb(call: HttpRequest, route: ResourceRoute, parameters: Parameters) -> str:

@@ -150,12 +150,8 @@ def _split(part: str) -> tuple[str, str, str]:
     for sign, operator in (("!=", "!"), ("==", "="), ("=", "=")):
         key, found, value = part.partition(sign)
         if found:
-            return key.strip(), operator, _unescape(value)
+            return key.strip(), operator, re.sub(r"\\([\\,=])", r"\1", value)
     return part, "", ""
-
-
-def _unescape(value: str) -> str:
-    return re.sub(r"\\([\\,=])", r"\1", value)
 
 
 def _read_text(document: Json, field: SelectableField) -> str:

@@ -1,10 +1,11 @@
-"""The verbs of the API for those who live in the server itself: the same way, without HTTP."""
+"""The writing verbs of the API for the server's own controllers: the same path, without HTTP."""
+
+from msgspec.structs import replace
 
 from lictor.apiserver.bodies import decode_object
 from lictor.apiserver.context import SYSTEM, ServerContext
 from lictor.apiserver.deletion import DeleteOptions, Deleter, read_options
 from lictor.apiserver.kind import ServedKind
-from lictor.apiserver.lists import ListQuery, list_page
 from lictor.apiserver.patches import PatchKind, compile_patch
 from lictor.apiserver.request import ApiUser, RequestAttributes
 from lictor.apiserver.writing import Applied, ObjectWriter
@@ -15,61 +16,31 @@ __all__ = ["SYSTEM", "LoopbackClient"]
 
 
 class LoopbackClient:
-    """Creates, reads, changes and deletes objects as some user; nobody asks whether they may."""
+    """Creates, changes and deletes objects as some user, without authorization."""
 
     def __init__(self, context: ServerContext) -> None:
-        self._context = context
         self.writer = ObjectWriter(context)
         self.deleter = Deleter(context)
 
     async def create(
-        self,
-        user: ApiUser,
-        kind: ServedKind,
-        document: JsonObject,
-        *,
-        namespace: str = "",
-        dry_run: bool = False,
+        self, user: ApiUser, kind: ServedKind, document: JsonObject, *, namespace: str = ""
     ) -> JsonObject:
         """Create an object; gives it as it is kept."""
         read = decode_object(kind, document)
-        where = namespace or (read["metadata"].get("namespace") or "")
-        attributes = RequestAttributes(
-            user,
-            "create",
-            kind,
-            where if kind.namespaced else "",
-            read["metadata"].get("name") or "",
-            operation=Operation.CREATE,
-            dry_run=dry_run,
-            options=_name_options("CreateOptions", dry_run=dry_run),
-            field_manager=_manager(user),
-        )
+        where = namespace or read["metadata"].get("namespace") or ""
+        name = read["metadata"].get("name") or ""
+        attributes = _describe(user, Operation.CREATE, kind, where if kind.namespaced else "", name)
         return (await self.writer.create(attributes, read)).document
 
     async def update(
-        self,
-        user: ApiUser,
-        kind: ServedKind,
-        document: JsonObject,
-        *,
-        subresource: str = "",
-        dry_run: bool = False,
+        self, user: ApiUser, kind: ServedKind, document: JsonObject, *, subresource: str = ""
     ) -> JsonObject:
         """Replace an object, or its status; gives it as it is kept."""
         read = decode_object(kind, document)
-        attributes = RequestAttributes(
-            user,
-            "update",
-            kind,
-            read["metadata"].get("namespace") or "",
-            read["metadata"].get("name") or "",
-            subresource,
-            Operation.UPDATE,
-            dry_run,
-            _name_options("UpdateOptions", dry_run=dry_run),
-            _manager(user),
-        )
+        namespace = read["metadata"].get("namespace") or ""
+        name = read["metadata"].get("name") or ""
+        attributes = _describe(user, Operation.UPDATE, kind, namespace, name)
+        attributes = replace(attributes, subresource=subresource)
         return (await self.writer.update(attributes, read)).document
 
     async def patch(  # noqa: PLR0913  (what is patched, how, and by whom)
@@ -82,21 +53,14 @@ class LoopbackClient:
         *,
         namespace: str = "",
         subresource: str = "",
-        dry_run: bool = False,
         force: bool = False,
     ) -> JsonObject:
         """Patch an object, or its status, in any of the four ways; gives it as it is kept."""
-        attributes = RequestAttributes(
-            user,
-            "patch",
-            kind,
-            namespace,
-            name,
-            subresource,
-            Operation.UPDATE,
-            dry_run,
-            _name_options("PatchOptions", dry_run=dry_run),
-            _manager(user),
+        attributes = replace(
+            _describe(user, Operation.UPDATE, kind, namespace, name),
+            verb="patch",
+            subresource=subresource,
+            options=_name_options("PatchOptions"),
         )
         if patch_kind == PatchKind.APPLY:
             applied = Applied(decode_object(kind, body), force)
@@ -115,36 +79,28 @@ class LoopbackClient:
     ) -> JsonObject:
         """Delete an object; gives it as it last was, or as it waits for its end."""
         read = options if isinstance(options, DeleteOptions) else read_options(options or {})
-        shown = options if isinstance(options, dict) else {}
-        attributes = RequestAttributes(
-            user,
-            "delete",
-            kind,
-            namespace,
-            name,
-            operation=Operation.DELETE,
-            options={**_name_options("DeleteOptions", dry_run=False), **shown},
-        )
-        return (await self.deleter.delete(attributes, read)).document
-
-    async def get(self, kind: ServedKind, name: str, *, namespace: str = "") -> JsonObject:
-        """One object; raises RefusedRequestError 404."""
-        return self._context.find(RequestAttributes(SYSTEM, "get", kind, namespace, name))
-
-    async def list(
-        self, kind: ServedKind, *, namespace: str = "", labels: str = "", fields: str = ""
-    ) -> list[JsonObject]:
-        """All objects of a kind that fit."""
-        return list_page(self._context, kind, ListQuery(namespace, labels, fields)).items
+        attributes = _describe(user, Operation.DELETE, kind, namespace, name)
+        shown = {**attributes.options, **(options if isinstance(options, dict) else {})}
+        deletion = replace(attributes, options=shown, field_manager="")
+        return (await self.deleter.delete(deletion, read)).document
 
 
-def _name_options(kind: str, *, dry_run: bool) -> JsonObject:
-    options: JsonObject = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
-    if dry_run:
-        options["dryRun"] = ["All"]
-    return options
+def _describe(
+    user: ApiUser, operation: Operation, kind: ServedKind, namespace: str, name: str
+) -> RequestAttributes:
+    verb = operation.value.lower()
+    return RequestAttributes(
+        user,
+        verb,
+        kind,
+        namespace,
+        name,
+        operation=operation,
+        options=_name_options(f"{verb.capitalize()}Options"),
+        # The last part of a user's name, such as `deployment-controller`.
+        field_manager=user.name.rpartition(":")[2],
+    )
 
 
-def _manager(user: ApiUser) -> str:
-    """The last part of a user's name, such as `deployment-controller`."""
-    return user.name.rpartition(":")[2]
+def _name_options(kind: str) -> JsonObject:
+    return {"kind": kind, "apiVersion": "meta.k8s.io/v1"}

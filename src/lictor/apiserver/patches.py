@@ -113,7 +113,7 @@ def _is_directive(element: Json) -> bool:
 
 def _merge_lists(current: list[Json], patch: list[Json], shape: MergedList) -> list[Json]:
     if not shape.keys:
-        merged = _unite(current, patch)
+        merged = list({_freeze(each): each for each in (*current, *patch)}.values())
         return _interleave(merged, [_freeze(each) for each in patch], current, "")
     key = shape.keys[0]
     _check_maps(current, patch)
@@ -129,10 +129,6 @@ def _merge_lists(current: list[Json], patch: list[Json], shape: MergedList) -> l
         else:
             merged[place] = _merge_maps(merged[place], element, shape.element)
     return _interleave(merged, [_freeze(each[key]) for each in wanted], kept, key)
-
-
-def _unite(current: list[Json], patch: list[Json]) -> list[Json]:
-    return list({_freeze(each): each for each in (*current, *patch)}.values())
 
 
 def _check_maps(*lists: list[Json]) -> None:

@@ -178,8 +178,6 @@ class ResourceRoute(msgspec.Struct, frozen=True):
     namespace: str = ""
     name: str = ""
     subresource: str = ""
-    # What follows the subresource, as of a proxy.
-    rest: str = ""
 
 
 def is_resource_path(path: str) -> bool:
@@ -210,7 +208,7 @@ def find_route(catalogue: Catalogue, path: str) -> ResourceRoute:
     subresource = rest[2] if len(rest) > 2 else ""
     if name and kind.namespaced and not namespace:
         raise no_such_resource()
-    return ResourceRoute(kind, namespace, name, subresource, "/".join(rest[3:]))
+    return ResourceRoute(kind, namespace, name, subresource)
 
 
 def _is_part(group: str, rest: list[str]) -> bool:

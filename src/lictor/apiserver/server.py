@@ -219,11 +219,6 @@ class Server:
         return HttpResponse(HTTPStatus.OK, found.body, found.content_type)
 
 
-def build_server(settings: ServerSettings) -> Server:
-    """A server that is ready to start."""
-    return Server(settings)
-
-
 async def _run_controller(controller: ControllerLoop) -> None:
     """Whatever goes wrong with it is told; the server goes on without."""
     try:

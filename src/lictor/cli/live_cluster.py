@@ -9,9 +9,7 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
-from datetime import datetime
 from types import TracebackType
 from typing import TypeVar
 
@@ -32,12 +30,8 @@ from lictor.offline.requests import GivenValues
 from lictor.offline.sources import SourceText
 from lictor.ports import (
     DEFAULT_ACCESS,
-    ApiCall,
-    GuestLogLine,
-    ObjectQuery,
     Registries,
     RegistryAccess,
-    ResourceFacts,
 )
 from lictor.raw import Json, JsonObject
 
@@ -162,12 +156,12 @@ async def _list(client: Client, kind: Resource) -> list[JsonObject]:
         return []
 
 
-class LiveLookups:
+class LiveLookups(SweepLookups):
     """A cluster as it was when first asked: one run sees each thing once."""
 
     def __init__(self, cluster: LiveCluster, values: GivenValues, given: GivenObjects) -> None:
+        super().__init__(cluster.lookups)
         self._cluster = cluster
-        self._sweep = SweepLookups(cluster.lookups)
         self._values = values
         self._given = given
         self._follows_entries = False
@@ -181,19 +175,13 @@ class LiveLookups:
             self._namespaces = {item["metadata"]["name"]: item for item in found}
         return self._namespaces
 
-    def config_map(self, namespace: str, name: str) -> JsonObject:
-        return self._sweep.config_map(namespace, name)
-
-    def call_api(self, call: ApiCall) -> Json:
-        return self._sweep.call_api(call)
-
     def global_reference(self, name: str, namespace: str) -> Json:
         if not self._follows_entries:
             self._follows_entries = True
             entries = self._cluster.lookups.global_context
             self._cluster.start(entries.run())
             self._cluster.ask(entries.wait())
-        return self._sweep.global_reference(name, namespace)
+        return super().global_reference(name, namespace)
 
     def image_data(self, reference: str, access: RegistryAccess = DEFAULT_ACCESS) -> JsonObject:
         return describe_given_image(self._given, reference, access)
@@ -205,31 +193,13 @@ class LiveLookups:
         if (api_version, kind) == ("v1", "Namespace"):
             given = self._values.namespace(name)
             return given if given is not None else self.namespaces.get(name)
-        return self._sweep.resource(api_version, kind, namespace, name)
-
-    def resources(self, api_version: str, kind: str, namespace: str) -> list[JsonObject]:
-        return self._sweep.resources(api_version, kind, namespace)
-
-    def select_objects(self, query: ObjectQuery) -> Sequence[JsonObject]:
-        return self._sweep.select_objects(query)
-
-    def describe_kind(self, api_version: str, kind: str) -> ResourceFacts:
-        return self._sweep.describe_kind(api_version, kind)
-
-    def resolve_host(self, host: str) -> tuple[str, ...]:
-        return self._sweep.resolve_host(host)
-
-    def log_line(self, line: GuestLogLine) -> None:
-        self._sweep.log_line(line)
+        return super().resource(api_version, kind, namespace, name)
 
     def rule_values(self, policy: str, rule: str) -> Mapping[str, Json]:
         return self._values.of_rule(policy, rule)
 
     def foreach_values(self, policy: str, rule: str, index: int) -> Mapping[str, Json]:
         return self._values.of_rule(policy, rule, index)
-
-    def now(self) -> datetime:
-        return self._sweep.now()
 
 
 def read_cluster_policies(cluster: LiveCluster) -> Iterator[SourceText]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from lictor.cli.cluster_options import clean_line, count_noun, render_columns
 
 if TYPE_CHECKING:
-    from lictor.cluster.manifests.taking_over import FoundFlag
     from lictor.cluster.migration.plan import PlanStep
     from lictor.cluster.migration.report import KeptSetting, MigrationReport
     from lictor.cluster.migration.verdicts import Comparison, VerdictDifference
@@ -54,12 +53,8 @@ def _render_flags(report: "MigrationReport") -> Iterator[str]:
     yield f"Flags: {len(report.kept_flags)} kept, {len(report.dropped_flags)} not needed"
     rows = [(f"--{name}={value}", "kept") for name, value in report.kept_flags.items()]
     yield from render_columns(rows) if rows else ()
-    dropped = [(_print_flag(flag), flag.reason) for flag in report.dropped_flags]
+    dropped = [(f"--{flag.name}={flag.value}", flag.reason) for flag in report.dropped_flags]
     yield from render_columns(dropped) if dropped else ()
-
-
-def _print_flag(flag: "FoundFlag") -> str:
-    return f"--{flag.name}={flag.value}"
 
 
 def _render_policies(report: "MigrationReport") -> Iterator[str]:

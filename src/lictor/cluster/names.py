@@ -24,10 +24,6 @@ class Names(msgspec.Struct, frozen=True):
         return f"{self.prefix}-svc"
 
     @property
-    def cleanup_service(self) -> str:
-        return f"{self.prefix}-cleanup-controller"
-
-    @property
     def config_map(self) -> str:
         return self.prefix
 
@@ -50,13 +46,13 @@ class Names(msgspec.Struct, frozen=True):
         """The ConfigMaps in which the page remembers whom it told what."""
         return [f"{self.web}-notifications-{record}" for record in ("snapshot", "recent")]
 
-    def authority_secret(self, service: str = "") -> str:
-        """The Secret with the certificate authority of a service."""
-        return f"{service or self.service}.{self.namespace}.svc.{self.prefix}-tls-ca"
+    def authority_secret(self) -> str:
+        """The Secret with the certificate authority of the admission server."""
+        return f"{self.service}.{self.namespace}.svc.{self.prefix}-tls-ca"
 
-    def serving_secret(self, service: str = "") -> str:
-        """The Secret with the serving certificate of a service."""
-        return f"{service or self.service}.{self.namespace}.svc.{self.prefix}-tls-pair"
+    def serving_secret(self) -> str:
+        """The Secret with its serving certificate."""
+        return f"{self.service}.{self.namespace}.svc.{self.prefix}-tls-pair"
 
     def controller(self, name: str) -> str:
         """A Deployment, such as `admission`."""

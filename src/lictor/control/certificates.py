@@ -59,22 +59,21 @@ class CertificateSettings(msgspec.Struct, frozen=True):
     spread: timedelta = _SPREAD
 
 
-def choose_settings(flags: Flags, names: Names, service: str = "") -> CertificateSettings:
-    """The settings for a service; without a name, for the admission server."""
-    service = service or names.service
+def choose_settings(flags: Flags, names: Names) -> CertificateSettings:
+    """The settings for the certificates of the admission server."""
     return CertificateSettings(
         namespace=names.namespace,
-        authority_secret=flags.ca_secret_name or names.authority_secret(service),
-        serving_secret=flags.tls_secret_name or names.serving_secret(service),
-        hosts=_list_hosts(service, names.namespace, flags.server_ip),
+        authority_secret=flags.ca_secret_name or names.authority_secret(),
+        serving_secret=flags.tls_secret_name or names.serving_secret(),
+        hosts=_list_hosts(names.service, names.namespace, flags.server_ip),
         algorithm=Algorithm(flags.tls_key_algorithm or Algorithm.RSA),
         renew_before=timedelta(seconds=parse_duration(flags.renew_before) / NANOSECONDS),
     )
 
 
-def build_certificates_loop(context: ControllerContext, service: str = "") -> ReconcileLoop:
-    """The loop that renews the certificates of one service."""
-    settings = choose_settings(context.flags, context.names, service)
+def build_certificates_loop(context: ControllerContext) -> ReconcileLoop:
+    """The loop that renews the certificates of the admission server."""
+    settings = choose_settings(context.flags, context.names)
     caches = [
         context.watch(SECRET, namespace=settings.namespace, fields=f"metadata.name={secret}")
         for secret in (settings.authority_secret, settings.serving_secret)

@@ -132,7 +132,7 @@ def _build_cleanup(
 ) -> Controller:
     loops: list[Runner] = []
     if "cleanup-policies" in chosen:
-        loops.append(build_policies_loop(context, lookups=context.lookups, emit=emit))
+        loops.append(build_policies_loop(context, emit))
     if "ttl" in chosen:
         loops += build_ttl_loops(context)
     lease = context.names.lease("cleanup")
@@ -143,12 +143,11 @@ def _build_policies(
     context: ControllerContext, heartbeat: Heartbeat, emit: EmitEvent
 ) -> list[ReconcileLoop]:
     """Webhooks, native policies and statuses, which exchange what they found."""
-    # The admission server answers about cleanup policies and TTL labels too.
-    webhooks, ready = build_webhooks_loop(context, healthy=heartbeat.healthy, cleanup=True)
+    webhooks, ready = build_webhooks_loop(context, heartbeat.healthy)
     heartbeat.listen(webhooks.wake)
     follow_changes(context.store)
     native, made = build_native_loop(context, ready, emit)
-    find_address = ConfigurationWriter(context, context.names.service).find_address
+    find_address = ConfigurationWriter(context).find_address
     own = OwnServer(context.store, find_address, heartbeat.healthy)
     servers = build_policy_servers_loop(context, own)
     heartbeat.listen(servers.wake)

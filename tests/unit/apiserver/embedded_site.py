@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from lictor.apiserver.request import ApiUser
-from lictor.apiserver.server import Server, ServerSettings, build_server
+from lictor.apiserver.server import Server, ServerSettings
 from lictor.http.client import ClientResponse, HttpClient
 from lictor.raw import Json, JsonObject
 
@@ -119,7 +119,7 @@ async def open_site(database: Path | None = None) -> AsyncIterator[Site]:
     settings = ServerSettings(
         tokens={TOKEN: ApiUser("admin", ("system:masters",))}, database=database
     )
-    server = build_server(settings)
+    server = Server(settings)
     await server.start()
     site = Site(server)
     try:

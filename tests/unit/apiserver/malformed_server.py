@@ -8,13 +8,13 @@ import logging
 import sys
 
 from lictor.apiserver.request import ApiUser
-from lictor.apiserver.server import ServerSettings, build_server
+from lictor.apiserver.server import Server, ServerSettings
 
 
 async def serve(token: str) -> None:
     """Until nobody listens any more."""
     settings = ServerSettings(tokens={token: ApiUser("admin", ("system:masters",))})
-    server = build_server(settings)
+    server = Server(settings)
     await server.start()
     sys.stdout.write(server.url.rpartition(":")[2] + "\n")
     sys.stdout.flush()

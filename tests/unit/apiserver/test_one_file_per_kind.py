@@ -59,14 +59,15 @@ _FACTS = (
 )
 _PROGRAM = """
 import asyncio, json
+from lictor.apiserver.lists import compile_selectors
 from lictor.apiserver.rendering import render_table
-from lictor.apiserver.server import ServerSettings, build_server
+from lictor.apiserver.server import Server, ServerSettings
 from lictor.apiserver.loopback_client import SYSTEM
 from lictor.errors import RefusedRequestError
 
 
 async def main():
-    server = build_server(ServerSettings())
+    server = Server(ServerSettings())
     await server.prepare()
     kind = server.catalogue.find("toys.k8s.io", "v1", "kites")
     namespace = "default"
@@ -80,7 +81,8 @@ async def main():
         refused = ""
     except RefusedRequestError as error:
         refused = error.message
-    selected = await server.api.list(kind, namespace=namespace, fields="spec.colour=blue")
+    wanted = compile_selectors(kind, "", "spec.colour=blue")
+    selected = filter(wanted, server.store.list(kind, namespace))
     table = render_table(kind, [plain], list_metadata={})
     schemas = server._documents.find("/openapi/v3/apis/toys.k8s.io/v1").body
     print(json.dumps({

@@ -341,13 +341,6 @@ def test_secrets_may_have_other_names():
     assert {name for _, _, name in scene.api.objects} == {"my-ca", "my-tls"}
 
 
-def test_the_cleanup_service_has_its_own():
-    place = choose_settings(FLAGS, NAMES, NAMES.cleanup_service)
-    assert place.authority_secret == "kyverno-cleanup-controller.kyverno.svc.kyverno-tls-ca"
-    assert place.serving_secret == "kyverno-cleanup-controller.kyverno.svc.kyverno-tls-pair"
-    assert "kyverno-cleanup-controller.kyverno.svc" in place.hosts
-
-
 def test_no_key_in_any_log(caplog):
     scene = Scene()
     with caplog.at_level(0):

@@ -16,7 +16,7 @@ from lictor.cluster.resource import (
     VALIDATING_WEBHOOK,
 )
 from lictor.control.webhooks.configurations import WebhookReconciler
-from lictor.control.webhooks.draft import ADMISSION_CONFIGURATIONS
+from lictor.control.webhooks.draft import CONFIGURATIONS
 from lictor.control.webhooks.writer import remove_webhooks
 from lictor.errors import ApiError, LookupFailedError
 
@@ -111,18 +111,18 @@ class Place:
         return self.client.read(resource, name)
 
 
-def play(scene, *, place=None, cleanup=False):
+def play(scene, *, place=None):
     """Run a scene on a place with a keeper."""
     place = place or Place()
 
     async def inside():
-        await scene(place, keep(place, cleanup=cleanup))
+        await scene(place, keep(place))
 
     asyncio.run(inside())
 
 
-def keep(place, *, cleanup=False):
-    return WebhookReconciler(place, lambda: place.is_healthy, cleanup=cleanup, spread=0)
+def keep(place):
+    return WebhookReconciler(place, lambda: place.is_healthy, spread=0)
 
 
 def writes(place):
@@ -135,7 +135,7 @@ def test_everything_is_created_once():
     async def scene(place, keeper):
         await keeper.reconcile()
         assert sorted(name for _, name in writes(place)) == sorted(
-            NAMES.webhook(name) for name, _ in ADMISSION_CONFIGURATIONS
+            NAMES.webhook(name) for name, _ in CONFIGURATIONS
         )
         await keeper.reconcile()
         assert writes(place) == []
@@ -351,7 +351,7 @@ def test_settings_name_labels_and_annotations():
     play(scene, place=Place(settings=settings))
 
 
-def test_cleanup_belongs_to_us_when_told_so():
+def test_requests_about_cleanup_policies_and_ttl_labels_come_to_us():
     async def scene(place, keeper):
         await keeper.reconcile()
         ttl = place.read(NAMES.webhook("ttl-validating"))["webhooks"][0]
@@ -360,7 +360,7 @@ def test_cleanup_belongs_to_us_when_told_so():
         cleanup = place.read(NAMES.webhook("cleanup-validating"))["webhooks"][0]
         assert cleanup["clientConfig"]["service"]["path"] == "/validate"
 
-    play(scene, cleanup=True)
+    play(scene)
 
 
 def test_all_is_removed():
@@ -371,7 +371,7 @@ def test_all_is_removed():
     async def scene(place, keeper):
         await keeper.reconcile()
         removed = await remove_webhooks(place.client, NAMES)
-        assert len(removed) == len(ADMISSION_CONFIGURATIONS) + 2
+        assert len(removed) == len(CONFIGURATIONS)
         assert await remove_webhooks(place.client, NAMES) == []
         left = {plural for plural, _, _ in place.client.objects}
         assert left == {SECRET.plural, CLUSTER_ROLE.plural}
@@ -380,4 +380,4 @@ def test_all_is_removed():
     gentle = Gentle()
     gentle.objects = place.client.objects
     place.client = gentle
-    play(scene, place=place, cleanup=True)
+    play(scene, place=place)

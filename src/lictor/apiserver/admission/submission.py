@@ -187,7 +187,6 @@ class WebhookAnswer(msgspec.Struct, frozen=True):
     is_allowed: bool
     status: JsonObject
     warnings: tuple[str, ...] = ()
-    annotations: JsonObject = {}
     patch: list[Json] = []
 
 
@@ -267,7 +266,6 @@ def read_review(content: bytes, uid: str, version: str, *, is_mutating: bool) ->
         response.get("allowed") is True,
         read_object(response, "status"),
         tuple(str(each) for each in read_list(response, "warnings")),
-        read_object(response, "auditAnnotations"),
         _read_patch(response) if is_mutating else [],
     )
 

@@ -89,7 +89,6 @@ class WebhookRule(msgspec.Struct, frozen=True):
 class Webhook(msgspec.Struct, frozen=True, eq=False):
     """One webhook of a configuration."""
 
-    configuration: str
     name: str
     address: WebhookAddress
     rules: tuple[WebhookRule, ...]
@@ -197,19 +196,14 @@ def _is_equivalent(kind: ServedKind, other: ServedKind) -> bool:
 
 def compile_hooks(document: JsonObject, lookups: Lookups) -> tuple[Webhook, ...]:
     """The webhooks of a configuration."""
-    configuration = read_text(read_object(document, "metadata"), "name")
-    return tuple(
-        _compile_hook(configuration, each, lookups)
-        for each in read_list(document, "webhooks")
-        if isinstance(each, dict)
-    )
+    hooks = (each for each in read_list(document, "webhooks") if isinstance(each, dict))
+    return tuple(_compile_hook(each, lookups) for each in hooks)
 
 
-def _compile_hook(configuration: str, webhook: JsonObject, lookups: Lookups) -> Webhook:
+def _compile_hook(webhook: JsonObject, lookups: Lookups) -> Webhook:
     ignored = read_text(webhook, "failurePolicy") == "Ignore"
     seconds = webhook.get("timeoutSeconds")
     return Webhook(
-        configuration=configuration,
         name=read_text(webhook, "name"),
         address=_read_address(read_object(webhook, "clientConfig")),
         rules=tuple(_read_rule(rule) for rule in read_list(webhook, "rules")),

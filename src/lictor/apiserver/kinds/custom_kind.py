@@ -328,8 +328,4 @@ def _show(value: Json, kind: str) -> Json:
         case "boolean":
             return value if isinstance(value, bool) else None
         case _:
-            return _print(value)
-
-
-def _print(value: Json) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+            return value if isinstance(value, str) else orjson.dumps(value).decode()

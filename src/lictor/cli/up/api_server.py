@@ -15,7 +15,7 @@ import msgspec
 from lictor.apiserver.controllers.workloads import WorkloadControllers
 from lictor.apiserver.patches import PatchKind
 from lictor.apiserver.request import ApiUser
-from lictor.apiserver.server import Server, ServerSettings, build_server
+from lictor.apiserver.server import Server, ServerSettings
 from lictor.apiserver.store import GroupResource
 from lictor.cli.up.credentials import (
     ADMIN,
@@ -39,7 +39,6 @@ class PolicySummary(msgspec.Struct, frozen=True):
     """A policy in the store."""
 
     kind: str
-    namespace: str
     name: str
     is_in_force: bool
 
@@ -47,12 +46,7 @@ class PolicySummary(msgspec.Struct, frozen=True):
 def list_policies(server: Server) -> list[PolicySummary]:
     """All policies of the cluster, each once."""
     return [
-        PolicySummary(
-            each["kind"],
-            each["metadata"].get("namespace") or "",
-            each["metadata"]["name"],
-            _is_in_force(each),
-        )
+        PolicySummary(each["kind"], each["metadata"]["name"], _is_in_force(each))
         for each in _iter_stored(server)
     ]
 
@@ -270,7 +264,7 @@ def run_api_server(plan: ClusterPlan, credentials: Credentials, welcome: Welcome
 async def _serve(plan: ClusterPlan, credentials: Credentials, welcome: Welcome) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    server = build_server(_choose_settings(plan, credentials))
+    server = Server(_choose_settings(plan, credentials))
     if not plan.is_bare:
         renew_webhooks(server, plan)
     await server.prepare()

@@ -187,13 +187,9 @@ def _describe_kind(kind: PolicyKind, crd: CrdShape) -> CrdKind:
     )
 
 
-def _list_groups() -> tuple[str, ...]:
-    return tuple(dict.fromkeys(kind.group for kind in list_crd_kinds()))
-
-
 def build_crds(groups: Iterable[str] = (), *, open_reports: bool = False) -> list[JsonObject]:
     """The definitions of all kinds, or of those of some groups."""
-    wanted, known = set(groups), _list_groups()
+    wanted, known = set(groups), tuple(dict.fromkeys(kind.group for kind in list_crd_kinds()))
     for group in wanted:
         if group not in known:
             raise UsageError(f"unknown group {group}: there are {', '.join(known)}")

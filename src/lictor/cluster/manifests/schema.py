@@ -140,7 +140,7 @@ class SchemaWriter:
             for field in fields
         }
         required = [field.encode_name for field in fields if field.required]
-        schema = _build_object(_describe_record(record), properties, required)
+        schema = _build_object(" ".join((record.__doc__ or "").split()), properties, required)
         return _add_attributes(schema, _read_notes()[0].get(name_record(record), Note("")))
 
     def write_shape(self, name: str) -> JsonObject:
@@ -261,10 +261,6 @@ def _read_notes() -> tuple[dict[str, Note], dict[str, Note]]:
 def _find_module(field: FieldInfo) -> str:
     """Where the type of a field is from; a spec may stand apart from its record."""
     return str(getattr(field.type, "__module__", "builtins"))
-
-
-def _describe_record(record: Record) -> str:
-    return " ".join((record.__doc__ or "").split())
 
 
 def _build_object(description: str, properties: JsonObject, required: list[str]) -> JsonObject:

@@ -59,7 +59,7 @@ def find_missing_rights(
         for right in sorted(set(_expand(role.get("rules") or ()))):
             group, resource, verb = right
             if _concerns_policies(group, resource, verb) and not _is_given(given, right):
-                missing.setdefault(_write_resource(group, resource), []).append(verb)
+                missing.setdefault(f"{resource}.{group}" if group else resource, []).append(verb)
         for resource, verbs in missing.items():
             yield MissingRight(name.removesuffix(_CORE), resource, tuple(verbs))
 
@@ -85,10 +85,6 @@ def _concerns_policies(group: str, resource: str, verb: str) -> bool:
 def _is_given(given: set[tuple[str, str, str]], right: tuple[str, str, str]) -> bool:
     choices = product(*((part, _ALL) for part in right))
     return any(choice in given for choice in choices)
-
-
-def _write_resource(group: str, resource: str) -> str:
-    return f"{resource}.{group}" if group else resource
 
 
 # Entries of the ConfigMap about metrics.

@@ -4,12 +4,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from lictor.cluster.cache import Cache
 from lictor.cluster.cleanup_policies import CLEANUP_KINDS, ask_for_myself
-from lictor.cluster.client import Client, MetadataClient
+from lictor.cluster.client import MetadataClient
 from lictor.cluster.discovery import ServedKinds
 from lictor.cluster.request_filter import build_filter
-from lictor.cluster.resource import NAMESPACE
 from lictor.cluster.service_calls import read_http_limits
 from lictor.cluster.settings import Settings
 from lictor.cluster.work_queue import DueQueue
@@ -23,8 +21,6 @@ from lictor.families.registry import Role, registry
 from lictor.lang.duration import NANOSECONDS, parse_duration
 from lictor.model.metadata import PolicyRecord
 from lictor.model.request import Request
-from lictor.ports import Lookups
-from lictor.raw import JsonObject
 
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _MANAGER = "kyverno"
@@ -37,27 +33,16 @@ def _read_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def build_cleanup_loops(
-    context: ControllerContext, *, lookups: Lookups, emit: EmitEvent, now: Now = _read_clock
-) -> list[ReconcileLoop]:
-    """Cleanup and deleting policies on their schedules, and objects with a time to live.
-
-    For one leader, under the Lease of the cleanup controller. `tell` takes events.
-    """
-    policies = build_policies_loop(context, lookups=lookups, emit=emit, now=now)
-    return [policies, *build_ttl_loops(context)]
-
-
 def build_policies_loop(
-    context: ControllerContext, *, lookups: Lookups, emit: EmitEvent, now: Now = _read_clock
+    context: ControllerContext, emit: EmitEvent, now: Now = _read_clock
 ) -> ReconcileLoop:
-    """The loop of all policies that delete."""
+    """The loop of all cleanup and deleting policies; `emit` takes events."""
     caches = [context.watch(kind) for kind in CLEANUP_KINDS]
     sweep_context = SweepContext(
         context.client,
         ServedKinds(context.client).read,
-        NamespaceLookup(context.client, context.watch(NAMESPACE)),
-        lookups,
+        context.namespaces,
+        context.lookups,
         is_protected=ProtectedObjects(context),
         exceptions=lambda: _list_exceptions(context),
         names=lambda: context.store.names,
@@ -82,18 +67,6 @@ def build_ttl_loops(context: ControllerContext) -> list[ReconcileLoop]:
     deletions = TtlDeletions(PolicyWrites(context.client, context.names), due, watches.find)
     watches.listen(deletions.loop.wake)
     return [watches.loop, deletions.loop]
-
-
-class NamespaceLookup:
-    """Namespaces from a watch; one that it has not told of yet is asked for."""
-
-    def __init__(self, client: Client, cache: Cache) -> None:
-        self._client = client
-        self._cache = cache
-
-    async def ensure(self, name: str) -> JsonObject | None:
-        """The Namespace; None where there is none."""
-        return self._cache.get(name) or await self._client.find(NAMESPACE, name)
 
 
 class ProtectedObjects:

@@ -22,17 +22,9 @@ from lictor.control.webhooks.rules import (
     write_selector,
 )
 from lictor.families.registry import PolicyKind, WebhookMatch, WebhookPath, resolve
+from lictor.kubernetes.resource_names import builtin_names
 from lictor.model.matching import MatchCondition
 from lictor.raw import JsonObject
-
-_KIND_OF_RESOURCE = {
-    "daemonsets": "DaemonSet",
-    "deployments": "Deployment",
-    "replicasets": "ReplicaSet",
-    "statefulsets": "StatefulSet",
-    "jobs": "Job",
-    "cronjobs": "CronJob",
-}
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -197,10 +189,11 @@ def _list_conditions(part: _Part) -> list[JsonObject]:
     found = _limit_conditions("autogen", [describe("", "Pod")], match.conditions)
     for name, constraints, conditions in variants:
         tests = [
-            describe(group, _KIND_OF_RESOURCE[resource])
+            describe(group, found.kind)
             for rule in constraints.resource_rules
             for group in rule.api_groups
             for resource in rule.resources
+            if (found := builtin_names().of_resource(group, "v1", resource)) is not None
         ]
         found += _limit_conditions(f"autogen-{name}", tests, conditions)
     return found

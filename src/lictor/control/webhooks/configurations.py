@@ -23,7 +23,6 @@ from lictor.control.webhooks.draft import (
     ConfigurationDraft,
     DraftContext,
     WebhookDraft,
-    build_cleanup,
     build_fixed,
 )
 from lictor.control.webhooks.match_conditions import build_exemptions
@@ -50,17 +49,14 @@ _RESOURCES = frozenset({RESOURCE_VALIDATING, RESOURCE_MUTATING})
 
 
 def build_webhooks_loop(
-    context: ControllerContext,
-    *,
-    healthy: Callable[[], bool] = lambda: True,
-    cleanup: bool = False,
+    context: ControllerContext, healthy: Callable[[], bool]
 ) -> tuple[ReconcileLoop, WebhookReadiness]:
     """The loop of the admission server's webhooks, and what it knows of policies in force.
 
     `healthy`: has the heartbeat lately come through the webhook? Where it has not, no requests
-    are sent to us. `cleanup`: this server also answers about cleanup policies and TTL labels.
+    are sent to us.
     """
-    reconciler = WebhookReconciler(context, healthy, cleanup=cleanup)
+    reconciler = WebhookReconciler(context, healthy)
     loop = ReconcileLoop(
         "webhook-controller",
         reconciler.reconcile,
@@ -81,15 +77,13 @@ class WebhookReconciler:
         context: ControllerContext,
         healthy: Callable[[], bool],
         *,
-        cleanup: bool = False,
         spread: float = _SPREAD,
     ) -> None:
         self.state = WebhookReadiness()
         self.discovery = Discovery(context.client)
-        self.writer = ConfigurationWriter(context, context.names.service)
+        self.writer = ConfigurationWriter(context)
         self._context = context
         self._healthy = healthy
-        self._cleanup = cleanup
         self._spread = spread
         self._evaluate = WebhookDryRun(context.client, context.names.prefix)
         self._plan: _Plan | None = None
@@ -178,8 +172,6 @@ class WebhookReconciler:
         )
 
     def _assemble(self, plan: "_Plan") -> list[ConfigurationDraft]:
-        names, flags = self._context.names, self._context.flags
-        cleanup = build_cleanup(names, flags, plan.settings, names.service) if self._cleanup else []
         taken = [
             tuple(draft for draft in drafts if not draft.refusal)
             for drafts in (plan.mutating, plan.validating)
@@ -187,8 +179,7 @@ class WebhookReconciler:
         return [
             ConfigurationDraft(RESOURCE_MUTATING, mutating=True, drafts=taken[0]),
             ConfigurationDraft(RESOURCE_VALIDATING, mutating=False, drafts=taken[1]),
-            *build_fixed(names, flags, plan.settings),
-            *cleanup,
+            *build_fixed(self._context.names, self._context.flags, plan.settings),
         ]
 
     def _show(self, plan: "_Plan") -> None:

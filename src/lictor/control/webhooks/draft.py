@@ -119,7 +119,7 @@ def clamp_timeout(seconds: int) -> int:
 RESOURCE_VALIDATING = "resource-validating"
 RESOURCE_MUTATING = "resource-mutating"
 # All configurations that an installation may have: name, and whether it is a mutating one.
-ADMISSION_CONFIGURATIONS = (
+CONFIGURATIONS = (
     (RESOURCE_VALIDATING, False),
     (RESOURCE_MUTATING, True),
     ("policy-validating", False),
@@ -128,8 +128,9 @@ ADMISSION_CONFIGURATIONS = (
     ("exception-validating", False),
     ("cel-exception-validating", False),
     ("global-context-validating", False),
+    ("cleanup-validating", False),
+    ("ttl-validating", False),
 )
-CLEANUP_CONFIGURATIONS = (("cleanup-validating", False), ("ttl-validating", False))
 
 _CHANGES = ("CREATE", "UPDATE")
 # The Lease that a heartbeat is written to.
@@ -146,7 +147,7 @@ class ConfigurationDraft(msgspec.Struct, frozen=True):
 
 
 def build_fixed(names: Names, flags: Flags, settings: Settings) -> list[ConfigurationDraft]:
-    """The configurations about policies, exceptions, global context and the heartbeat."""
+    """The configurations that do not depend on policies: about policies and the like, and TTLs."""
     timeout = clamp_timeout(flags.webhook_timeout)
     listed = [kind for kind in registry().kinds if kind.is_listed and not kind.is_native]
     shared = [kind for kind in listed if kind.path is not None and kind.path.is_shared]
@@ -180,6 +181,7 @@ def build_fixed(names: Names, flags: Flags, settings: Settings) -> list[Configur
         ConfigurationDraft("policy-mutating", mutating=True, drafts=(mutate,)),
         ConfigurationDraft("verify-mutating", mutating=True, drafts=(monitor,)),
         *_build_exceptions(names, timeout, settings),
+        *_build_cleanup(names, timeout, settings),
     ]
 
 
@@ -191,15 +193,12 @@ def _make_rules(kinds: Iterable[PolicyKind]) -> list[JsonObject]:
     return [make_rule(group, ALL, plurals, _CHANGES) for group, plurals in groups.items()]
 
 
-def build_cleanup(
-    names: Names, flags: Flags, settings: Settings, service: str
-) -> list[ConfigurationDraft]:
+def _build_cleanup(names: Names, timeout: int, settings: Settings) -> list[ConfigurationDraft]:
     """The configurations about cleanup policies and the TTL label."""
-    timeout = clamp_timeout(flags.webhook_timeout)
     own = [kind for kind in registry().with_role(Role.DELETION) if not kind.is_listed]
-    cleanup = _draft_own(names, service, "/validate", _make_rules(own), timeout, settings)
+    cleanup = _draft_own(names, "/validate", _make_rules(own), timeout, settings)
     ttl = msgspec.structs.replace(
-        _draft_own(names, service, "/verifyttl", [], timeout, settings),
+        _draft_own(names, "/verifyttl", [], timeout, settings),
         rules=[make_rule(ALL, ALL, [ALL], _CHANGES)],
         failure_policy="Ignore",
         object_selector={"matchExpressions": [{"key": _TTL_LABEL, "operator": "Exists"}]},
@@ -221,7 +220,7 @@ def _build_exceptions(
             [make_rule("kyverno.io", ALL, ["globalcontextentries"], _CHANGES)],
         ),
     ):
-        draft = _draft_own(names, names.service, path, rules, timeout, settings)
+        draft = _draft_own(names, path, rules, timeout, settings)
         yield ConfigurationDraft(name, mutating=False, drafts=(draft,))
 
 
@@ -234,15 +233,10 @@ def _list_exception_paths() -> Iterator[tuple[PolicyKind, str, str]]:
 
 
 def _draft_own(
-    names: Names,
-    service: str,
-    path: str,
-    rules: list[JsonObject],
-    timeout: int,
-    settings: Settings,
+    names: Names, path: str, rules: list[JsonObject], timeout: int, settings: Settings
 ) -> WebhookDraft:
     return WebhookDraft(
-        f"{service}.{names.namespace}.svc",
+        f"{names.service}.{names.namespace}.svc",
         path,
         "Fail",
         rules,

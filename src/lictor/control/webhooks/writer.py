@@ -26,8 +26,7 @@ from lictor.cluster.settings import Settings
 from lictor.control.context import ControllerContext
 from lictor.control.loop import ReconcileLoop
 from lictor.control.webhooks.draft import (
-    ADMISSION_CONFIGURATIONS,
-    CLEANUP_CONFIGURATIONS,
+    CONFIGURATIONS,
     ConfigurationDraft,
     WebhookDraft,
     WebhookEndpoint,
@@ -154,10 +153,10 @@ def _identify(draft: WebhookDraft) -> bytes:
     return msgspec.json.encode(parts, order="deterministic")
 
 
-async def remove_webhooks(client: Client, names: Names, *, cleanup: bool = True) -> list[str]:
+async def remove_webhooks(client: Client, names: Names) -> list[str]:
     """Delete all configurations of an installation; gives the names of those that were there."""
     removed = []
-    for name, mutating in (*ADMISSION_CONFIGURATIONS, *(CLEANUP_CONFIGURATIONS if cleanup else ())):
+    for name, mutating in CONFIGURATIONS:
         resource = MUTATING_WEBHOOK if mutating else VALIDATING_WEBHOOK
         if await client.delete(resource, names.webhook(name)):
             removed.append(names.webhook(name))
@@ -171,20 +170,19 @@ _CERTIFICATE = "tls.crt"
 
 
 class ConfigurationWriter:
-    """The configurations of one service, compared with what the cluster has."""
+    """The configurations of the admission server, compared with what the cluster has."""
 
-    def __init__(self, context: ControllerContext, service: str) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._client: Client = context.client
         self._names: Names = context.names
         self._flags: Flags = context.flags
-        self._service = service
         own = f"metadata.name={self._names.owner_role}"
         self._owner = context.watch(CLUSTER_ROLE, fields=own)
         # All of them, not just those with our label: one that has lost its label is still ours.
         self._observed: dict[Resource, Cache] = {
             resource: context.watch(resource) for resource in (VALIDATING_WEBHOOK, MUTATING_WEBHOOK)
         }
-        self._secret_name = self._flags.ca_secret_name or self._names.authority_secret(service)
+        self._secret_name = self._flags.ca_secret_name or self._names.authority_secret()
         self._secret = context.watch(
             SECRET,
             namespace=self._names.namespace,
@@ -204,7 +202,7 @@ class ConfigurationWriter:
         return WebhookEndpoint(
             authority,
             self._names.namespace,
-            self._service,
+            self._names.service,
             self._flags.service_port,
             self._flags.server_ip,
         )
