@@ -23,6 +23,7 @@ from lictor.cluster.flags import Flags
 from lictor.cluster.lookups import ClusterLookups
 from lictor.cluster.resource import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Resource
 from lictor.cluster.store import list_exception_resources, list_policy_resources
+from lictor.cluster.work_queue import cancel_all
 from lictor.control.cleanup.sweep import SweepLookups
 from lictor.errors import ApiError, LookupFailedError, NotFoundError
 from lictor.offline.lookups import GivenObjects, choose_given, describe_given_image
@@ -118,9 +119,7 @@ class LiveCluster:
                 yield item
 
     async def _end(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_all(*self._tasks)
         await self.lookups.close()
         await self.client.close()
 

@@ -11,6 +11,7 @@ import orjson
 from lictor.cluster.cache import Cache, Change, Keep, drop_managed_fields
 from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
+from lictor.cluster.work_queue import cancel_all
 from lictor.lang.field_mask import ALWAYS_LISTED, compile_field_mask
 from lictor.ports import ObjectQuery
 from lictor.raw import JsonObject
@@ -97,9 +98,7 @@ class FollowedObjects:
         """Stop watching."""
         tasks = [each.task for each in self._watched.values()]
         self._watched.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*tasks)
 
     def count_bytes(self) -> int:
         """What is watched, as it would be written."""

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from lictor.cluster.client import Client
 from lictor.cluster.resource import LEASE
+from lictor.cluster.work_queue import cancel_all
 from lictor.errors import ApiError, ConflictError
 from lictor.raw import JsonObject
 
@@ -96,9 +97,7 @@ class Leadership:
                 work.result()
             return work.done()
         finally:
-            work.cancel()
-            keep.cancel()
-            await asyncio.gather(work, keep, return_exceptions=True)
+            await cancel_all(work, keep)
 
     async def _keep(self) -> None:
         """Renew again and again; returns when that has failed for too long."""

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lictor.errors import LictorError
 
@@ -192,3 +192,10 @@ class WorkQueue(Generic[Item]):
     def _put(self, item: Item, due: float) -> None:
         self._waiting.put(item, due)
         self._added.set()
+
+
+async def cancel_all(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel tasks, and wait until they have ended, however that may be."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -13,15 +13,10 @@ import msgspec
 from lictor.cluster.cache import Cache, Change, ChangeType
 from lictor.cluster.client import Client
 from lictor.cluster.discovery import Collection
+from lictor.cluster.metrics import open_counter, open_gauge
 from lictor.cluster.rbac import Access, AccessCheck
 from lictor.cluster.resource import Resource
-from lictor.cluster.work_queue import DueQueue
-from lictor.control.cleanup.removal import (
-    count_expired,
-    count_unexpired,
-    hide_ttl_watch,
-    show_ttl_watch,
-)
+from lictor.cluster.work_queue import DueQueue, cancel_all
 from lictor.control.cleanup.run import read_time
 from lictor.control.loop import ReconcileLoop
 from lictor.control.policy_writes import PolicyWrites
@@ -50,6 +45,18 @@ class ExpiringObject(msgspec.Struct, frozen=True, order=True):
     resource: Resource
     namespace: str
     name: str
+
+
+def _show_watch(resource: Resource, value: int) -> None:
+    """In the metrics: are objects of this collection watched for the label?"""
+    labels = resource.group, resource.version, resource.plural
+    open_gauge("kyverno_ttl_controller_info").labels(*labels).set(value)
+
+
+def _count(what: str, expiring: ExpiringObject) -> None:
+    resource = expiring.resource
+    labels = resource.group, resource.version, resource.plural, expiring.namespace
+    open_counter(f"kyverno_ttl_controller_{what}").labels(*labels).inc()
 
 
 class _Watch(msgspec.Struct, frozen=True):
@@ -138,14 +145,13 @@ class TtlWatches:
         cache.listen(lambda change: self._hear(resource, change))
         task = asyncio.create_task(cache.run(), name=f"ttl watch of {resource.plural}")
         self._watches[resource] = _Watch(cache, task)
-        show_ttl_watch(resource)
+        _show_watch(resource, 1)
 
     async def _end(self, resource: Resource) -> None:
         watch = self._watches.pop(resource)
-        watch.task.cancel()
-        await asyncio.gather(watch.task, return_exceptions=True)
+        await cancel_all(watch.task)
         self._due.drop_where(lambda expiring: expiring.resource == resource)
-        hide_ttl_watch(resource)
+        _show_watch(resource, 0)
 
     def _hear(self, resource: Resource, change: Change) -> None:
         item = change.object
@@ -246,7 +252,7 @@ class TtlDeletions:
             self._due.put(expiring, due.timestamp())
             return error
         except ApiError as error:
-            count_unexpired(expiring.resource, expiring.namespace)
+            _count("errors", expiring)
             self._log_failure(expiring, error)
             self._postpone(expiring, _FIRST_PAUSE)
         return None
@@ -265,7 +271,7 @@ class TtlDeletions:
                 "resourceVersion": metadata["resourceVersion"],
             },
         ):
-            count_expired(expiring.resource, expiring.namespace)
+            _count("deletedobjects", expiring)
             facts = {"resource": expiring.resource.plural, "namespace": expiring.namespace}
             log.info("object expired", extra={**facts, "object": expiring.name})
         self._pauses.pop(expiring, None)

@@ -246,15 +246,15 @@ def _build_controller_rights(installation: Installation, controller: str) -> Ite
             installation, f"{role}:policy-servers", account, component
         ):
             yield ConditionalPart((f"{rights}.policyServers",), part)
-    yield _build_binding(installation, role, "ClusterRole", role, account, component)
+    yield build_binding(installation, role, "ClusterRole", role, account, component)
     if controller in _VIEWERS:
         view = f"<<value {rights}.viewRoleName>>"
-        made = _build_binding(installation, f"{role}:view", "ClusterRole", view, account, component)
+        made = build_binding(installation, f"{role}:view", "ClusterRole", view, account, component)
         yield ConditionalPart((f"{rights}.createViewRoleBinding",), made)
     yield build_object(
         installation, _ROLE, role, component, rules=_build_namespace_rules(installation, controller)
     )
-    yield _build_binding(installation, role, "Role", role, account, component)
+    yield build_binding(installation, role, "Role", role, account, component)
 
 
 def _build_role(installation: Installation, name: str, component: str, rules: Json) -> JsonObject:
@@ -270,7 +270,7 @@ def _build_server_rights(
     yield _build_role(installation, role, component, _read_rules(_SERVED_POLICIES))
     rules = _read_rules(_SERVER_OBJECTS)
     yield build_object(installation, _ROLE, role, component, rules=rules)
-    yield _build_binding(installation, role, "Role", role, account, component)
+    yield build_binding(installation, role, "Role", role, account, component)
 
 
 def _build_account(
@@ -302,7 +302,7 @@ def _build_own_rules(installation: Installation, controller: str) -> list[JsonOb
     if controller == "admission":
         webhooks = "mutatingwebhookconfigurations validatingwebhookconfigurations"
         rules.append(
-            _build_rule(
+            build_rule(
                 "admissionregistration.k8s.io",
                 webhooks,
                 "update patch delete",
@@ -312,7 +312,7 @@ def _build_own_rules(installation: Installation, controller: str) -> list[JsonOb
         # To say that the role goes with the Namespace; the API server lets nobody write rights
         # into a role that they do not have themselves.
         owner = [names.owner_role]
-        rules.append(_build_rule(_RBAC, "clusterroles", f"{_READ} update patch", owner))
+        rules.append(build_rule(_RBAC, "clusterroles", f"{_READ} update patch", owner))
     return rules
 
 
@@ -321,20 +321,20 @@ def _build_namespace_rules(installation: Installation, controller: str) -> list[
     maps = [names.config_map, names.metrics_config_map]
     pulls = "existingImagePullSecrets"
     rules: list[Json] = [
-        _build_rule("core", "configmaps", _READ, maps),
-        _build_rule("coordination.k8s.io", "leases", f"{_READ} {_WRITE}"),
+        build_rule("core", "configmaps", _READ, maps),
+        build_rule("coordination.k8s.io", "leases", f"{_READ} {_WRITE}"),
         ConditionalPart(
-            (pulls,), {**_build_rule("core", "secrets", "get"), "resourceNames": ValueAt(pulls)}
+            (pulls,), {**build_rule("core", "secrets", "get"), "resourceNames": ValueAt(pulls)}
         ),
     ]
     if controller == "admission":
         secrets = ["<<authority>>", "<<serving>>"]
         rules += [
-            _build_rule("core", "secrets", "create"),
-            _build_rule("core", "secrets", f"{_READ} update patch delete", secrets),
+            build_rule("core", "secrets", "create"),
+            build_rule("core", "secrets", f"{_READ} update patch delete", secrets),
             # Whoever is told to end asks whether it ends for good.
-            _build_rule("core", "pods", "get"),
-            _build_rule("apps", "deployments", "get"),
+            build_rule("core", "pods", "get"),
+            build_rule("apps", "deployments", "get"),
         ]
     return rules
 
@@ -348,9 +348,10 @@ def list_secret_names(installation: Installation) -> list[str]:
     ]
 
 
-def _build_binding(
+def build_binding(
     installation: Installation, name: str, kind: str, role: str, account: str, component: str
 ) -> JsonObject:
+    """The binding of a Role or a ClusterRole to a ServiceAccount of the installation."""
     subject = {"kind": "ServiceAccount", "name": account, "namespace": installation.namespace}
     build = build_object if kind == "Role" else build_cluster_object
     return build(
@@ -381,12 +382,13 @@ def _build_people_role(installation: Installation, name: str) -> JsonObject:
 
 def _read_rules(text: str) -> list[JsonObject]:
     lines = [line.split(": ") for line in text.splitlines() if line]
-    return [_build_rule(group, resources, verbs) for group, resources, verbs in lines]
+    return [build_rule(group, resources, verbs) for group, resources, verbs in lines]
 
 
-def _build_rule(
+def build_rule(
     group: str, resources: str, verbs: str, names: list[str] | None = None
 ) -> JsonObject:
+    """A rule of a role; resources and verbs are separated by spaces, `core` is the core group."""
     rule: JsonObject = {
         "apiGroups": ["" if group == "core" else group],
         "resources": resources.split(),

@@ -13,6 +13,8 @@ from lictor.cluster.manifests.placeholders import (
     OptionalValueAt,
     ValueAt,
 )
+from lictor.cluster.manifests.rights import build_binding, build_rule
+from lictor.cluster.manifests.workloads import build_variable
 from lictor.families.registry import Role, registry
 from lictor.raw import Json, JsonObject
 
@@ -21,8 +23,8 @@ _RBAC = "rbac.authorization.k8s.io"
 _HTTPS = 8443
 _METRICS = 8000
 _NOBODY = 65534
-_READ = ["get", "list", "watch"]
-_CHANGE = ["get", "update", "patch"]
+_READ = "get list watch"
+_CHANGE = "get update patch"
 _NOTIFICATIONS = "web.notifications.configMapName"
 _SECRETS = "web.notifications.secretNames"
 _TLS = "web.tlsSecretName"
@@ -54,7 +56,7 @@ def _build_rights(installation: Installation) -> list[JsonObject]:
         build_cluster_object(
             installation, f"{_RBAC}/v1/ClusterRole", role, COMPONENT, rules=_list_rules()
         ),
-        _bind(installation, "ClusterRole", role),
+        build_binding(installation, role, "ClusterRole", role, name, COMPONENT),
         build_object(
             installation,
             f"{_RBAC}/v1/Role",
@@ -62,7 +64,7 @@ def _build_rights(installation: Installation) -> list[JsonObject]:
             COMPONENT,
             rules=_list_namespace_rules(installation),
         ),
-        _bind(installation, "Role", role),
+        build_binding(installation, role, "Role", role, name, COMPONENT),
     ]
 
 
@@ -72,53 +74,32 @@ def _list_rules() -> list[JsonObject]:
     for kind in registry().with_role(Role.POLICY, Role.DELETION, Role.EXCEPTION):
         kinds.setdefault(kind.group, []).append(kind.plural)
     return [
-        _build_rule("wgpolicyk8s.io", ["policyreports", "clusterpolicyreports"], _READ),
-        _build_rule("openreports.io", ["reports", "clusterreports"], _READ),
-        _build_rule("", ["namespaces"], _READ),
-        *(_build_rule(group, plurals, _READ) for group, plurals in kinds.items()),
-        _build_rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
-        _build_rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+        build_rule("wgpolicyk8s.io", "policyreports clusterpolicyreports", _READ),
+        build_rule("openreports.io", "reports clusterreports", _READ),
+        build_rule("core", "namespaces", _READ),
+        *(build_rule(group, " ".join(plurals), _READ) for group, plurals in kinds.items()),
+        build_rule("authentication.k8s.io", "tokenreviews", "create"),
+        build_rule("authorization.k8s.io", "subjectaccessreviews", "create"),
     ]
 
 
 def _list_namespace_rules(installation: Installation) -> list[Json]:
     """Its boards; and for notifications where it remembers, who leads, and their secrets."""
     names = installation.names
-    boards = _build_rule("", ["configmaps"], _READ)
-    memory = _build_rule("", ["configmaps"], _CHANGE)
-    # No others: controllers beside the page lead by Leases as well.
-    lease = _build_rule("coordination.k8s.io", ["leases"], _CHANGE)
-    secrets = _build_rule("", ["secrets"], ["get"])
-    notifying: list[Json] = [
-        _build_rule("", ["configmaps"], ["create"]),
-        {**memory, "resourceNames": names.web_memory},
-        _build_rule("coordination.k8s.io", ["leases"], ["create"]),
-        {**lease, "resourceNames": [names.web_lease]},
+    notifying = [
+        build_rule("core", "configmaps", "create"),
+        build_rule("core", "configmaps", _CHANGE, names.web_memory),
+        build_rule("coordination.k8s.io", "leases", "create"),
+        # No others: controllers beside the page lead by Leases as well.
+        build_rule("coordination.k8s.io", "leases", _CHANGE, [names.web_lease]),
     ]
+    secrets = build_rule("core", "secrets", "get")
     return [
-        {**boards, "resourceNames": [names.boards_config_map]},
+        build_rule("core", "configmaps", _READ, [names.boards_config_map]),
         *(ConditionalPart((_NOTIFICATIONS,), rule) for rule in notifying),
         # Without names it would be all of them.
         ConditionalPart((_SECRETS,), {**secrets, "resourceNames": ValueAt(_SECRETS)}),
     ]
-
-
-def _build_rule(group: str, resources: list[str], verbs: list[str]) -> JsonObject:
-    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
-
-
-def _bind(installation: Installation, kind: str, role: str) -> JsonObject:
-    account = installation.names.web
-    subject = {"kind": "ServiceAccount", "name": account, "namespace": installation.namespace}
-    build = build_object if kind == "Role" else build_cluster_object
-    return build(
-        installation,
-        f"{_RBAC}/v1/{kind}Binding",
-        role,
-        COMPONENT,
-        roleRef={"apiGroup": _RBAC, "kind": kind, "name": role},
-        subjects=[subject],
-    )
 
 
 # --- what runs
@@ -181,7 +162,7 @@ def _build_container() -> JsonObject:
         "imagePullPolicy": ValueAt("image.pullPolicy"),
         "command": ["lictor"],
         "args": _build_arguments(),
-        "env": [_build_variable("POD_NAME", "metadata.name")],
+        "env": [build_variable("POD_NAME", "metadata.name")],
         "ports": [
             {"name": "https", "containerPort": _HTTPS, "protocol": "TCP"},
             {"name": "metrics", "containerPort": _METRICS, "protocol": "TCP"},
@@ -204,10 +185,6 @@ def _build_container() -> JsonObject:
             ConditionalPart((_NOTIFICATIONS,), settings),
         ],
     }
-
-
-def _build_variable(name: str, path: str) -> JsonObject:
-    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 
 def _build_arguments() -> ExtendedList:

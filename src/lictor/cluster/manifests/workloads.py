@@ -216,8 +216,8 @@ def _build_container(container: ContainerTemplate) -> JsonObject:
         ),
         "env": ExtendedList(
             [
-                _build_variable("POD_NAME", "metadata.name"),
-                _build_variable("POD_NAMESPACE", "metadata.namespace"),
+                build_variable("POD_NAME", "metadata.name"),
+                build_variable("POD_NAMESPACE", "metadata.namespace"),
                 {"name": "XDG_CACHE_HOME", "value": _CACHE},
             ],
             ("global.extraEnvVars", f"{values}.extraEnvVars"),
@@ -241,7 +241,8 @@ def _name_port(container: ContainerTemplate) -> str:
     return "more-metrics" if container.metrics == _SECOND_METRICS else "metrics"
 
 
-def _build_variable(name: str, path: str) -> JsonObject:
+def build_variable(name: str, path: str) -> JsonObject:
+    """An environment variable with the value of a field of the Pod."""
     # The version as the API server would fill it in, so that nothing seems to differ from it.
     return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 

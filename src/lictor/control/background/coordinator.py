@@ -11,6 +11,7 @@ from typing import TypeAlias
 from lictor.cluster.resource import Resource
 from lictor.cluster.store import PolicyStore
 from lictor.cluster.update_requests import UpdateRequests
+from lictor.cluster.work_queue import cancel_all
 from lictor.control.background.mutate_existing import ExistingTriggers
 from lictor.control.background.update_requests import TriggerReader, UpdateRequestQueue
 from lictor.control.generate.downstream import Downstream
@@ -83,10 +84,7 @@ class BackgroundCoordinator:
             await self._stop()
 
     async def _stop(self) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*self._tasks.values())
         self._tasks.clear()
         for part in (self.watch, self.trigger_watch, self.downstream):
             await part.stop()

@@ -20,6 +20,7 @@ from lictor.cluster.resource import CONFIG_MAP, NAMESPACE
 from lictor.cluster.service_calls import read_http_limits
 from lictor.cluster.settings import read_settings
 from lictor.cluster.store import list_exception_resources
+from lictor.cluster.work_queue import cancel_all
 from lictor.control.cleanup.run import format_time, read_status, read_time
 from lictor.control.cleanup.sweep import Page, Sweep, SweepContext
 from lictor.errors import ApiError, LictorError, NotFoundError, UsageError
@@ -155,8 +156,7 @@ async def _open_context(client: Client, flags: Flags, names: Names) -> AsyncIter
             http_limits=read_http_limits(flags),
         )
     finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        await cancel_all(following)
 
 
 class _Namespaces:

@@ -6,68 +6,15 @@ import logging
 import msgspec
 
 from lictor.cluster.cleanup_policies import CleanupTarget
-from lictor.cluster.metrics import open_counter, open_gauge
-from lictor.cluster.resource import Resource
+from lictor.cluster.metrics import open_counter
 from lictor.control.cleanup.sweep import Page, Sweep, SweepContext, Undecided, name_object
 from lictor.control.context import EmitEvent
 from lictor.control.policy_writes import PolicyWrites
 from lictor.errors import ApiError, ConflictError, UnreachableError
 from lictor.families.registry import registry
-from lictor.model.program import CleanupProgram
 from lictor.raw import JsonObject
 from lictor.report import events
 from lictor.report.events import Event, EventReason, EventSource, ObjectReference
-
-_TTL = "kyverno_ttl_controller"
-
-
-def count_deleted(program: CleanupProgram, resource: Resource, namespace: str) -> None:
-    """A policy deleted an object."""
-    _count_policy("deletedobjects", program, resource, namespace)
-
-
-def count_failed(program: CleanupProgram, resource: Resource, namespace: str) -> None:
-    """A policy could not list a collection, or not delete an object."""
-    _count_policy("errors", program, resource, namespace)
-
-
-def count_expired(resource: Resource, namespace: str) -> None:
-    """An object was deleted as its time to live was over."""
-    open_counter(f"{_TTL}_deletedobjects").labels(*_name(resource), namespace).inc()
-
-
-def count_unexpired(resource: Resource, namespace: str) -> None:
-    """An object whose time to live is over could not be deleted."""
-    open_counter(f"{_TTL}_errors").labels(*_name(resource), namespace).inc()
-
-
-def show_ttl_watch(resource: Resource) -> None:
-    """Objects of this collection are watched for the time-to-live label."""
-    open_gauge(f"{_TTL}_info").labels(*_name(resource)).set(1)
-
-
-def hide_ttl_watch(resource: Resource) -> None:
-    """Objects of this collection are no longer watched."""
-    open_gauge(f"{_TTL}_info").labels(*_name(resource)).set(0)
-
-
-def _name(resource: Resource) -> tuple[str, str, str]:
-    return resource.group, resource.version, resource.plural
-
-
-def _count_policy(what: str, program: CleanupProgram, resource: Resource, namespace: str) -> None:
-    policy = program.policy
-    is_cel = registry().of_result(policy).is_listed
-    controller = "deleting" if is_cel else "cleanup"
-    open_counter(f"kyverno_{controller}_controller_{what}").labels(
-        policy.kind,
-        policy.namespace,
-        policy.name,
-        resource.plural if is_cel else resource.kind,
-        namespace,
-        program.propagation,
-    ).inc()
-
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +62,7 @@ class Remover:
         self._emit = emit
         self._dry = dry
         is_cel = registry().get(policy.api_version.rpartition("/")[0], policy.kind).is_listed
+        self._controller = "deleting" if is_cel else "cleanup"
         self._words = ("delete", "deleted") if is_cel else ("clean up", "cleaned up")
 
     async def handle(self, page: Page) -> CleanupOutcome:
@@ -146,11 +94,11 @@ class Remover:
         except UnreachableError:
             raise
         except ApiError as error:
-            count_failed(self._sweep.program, target.resource, namespace)
+            self._count("errors", target, namespace)
             message = f"failed to {self._words[0]} the target resource {name}: {error}"
             self._say(EventReason.ERROR, events.EventAction.NONE, message, item)
             return CleanupOutcome(failed=1, reasons=(f"{name}: {error}",))
-        count_deleted(self._sweep.program, target.resource, namespace)
+        self._count("deletedobjects", target, namespace)
         message = f"successfully {self._words[1]} the target resource {name}"
         self._say(EventReason.APPLIED, events.EventAction.CLEANED_UP, message, item)
         log.info("object deleted", extra={"policy": self._policy.name, "object": name})
@@ -187,12 +135,24 @@ class Remover:
         return await self._sweep.evaluate_again(target, fresh)
 
     def _log_failure(self, target: CleanupTarget, undecided: Undecided) -> None:
-        count_failed(self._sweep.program, target.resource, target.namespace)
+        self._count("errors", target, target.namespace)
         facts = {"policy": self._policy.name, "object": undecided.what}
         log.warning("cleanup not decided", extra={**facts, "why": undecided.why[:200]})
         if undecided.forbidden:
             message = f"failed to list {undecided.what}: {undecided.why}"
             self._say(EventReason.ERROR, events.EventAction.NONE, message)
+
+    def _count(self, what: str, target: CleanupTarget, namespace: str) -> None:
+        """In the metrics: deleted objects, or what could not be listed or deleted."""
+        policy, resource = self._sweep.program.policy, target.resource
+        open_counter(f"kyverno_{self._controller}_controller_{what}").labels(
+            policy.kind,
+            policy.namespace,
+            policy.name,
+            resource.plural if self._controller == "deleting" else resource.kind,
+            namespace,
+            self._sweep.program.propagation,
+        ).inc()
 
     def _say(
         self,

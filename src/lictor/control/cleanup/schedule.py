@@ -18,6 +18,7 @@ from lictor.cluster.cleanup_policies import (
 from lictor.cluster.compile_trial import find_reason
 from lictor.cluster.rbac import AccessCheck
 from lictor.cluster.resource import Resource
+from lictor.cluster.work_queue import cancel_all
 from lictor.control.cleanup.removal import refer_to
 from lictor.control.cleanup.run import (
     READY,
@@ -115,10 +116,7 @@ class CleanupScheduler:
 
     async def stop(self) -> None:
         """Stop all runs; the next leader starts them again."""
-        runs = tuple(self._runs.values())
-        for run in runs:
-            run.cancel()
-        await asyncio.gather(*runs, return_exceptions=True)
+        await cancel_all(*self._runs.values())
 
     async def _check_policy(self, cache: Cache, document: JsonObject) -> tuple[datetime, ...]:
         """When this policy must be checked again; empty where only a change of it matters."""

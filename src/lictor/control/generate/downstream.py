@@ -11,6 +11,7 @@ import msgspec
 from lictor.cluster.cache import Cache, Change, ChangeType
 from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
+from lictor.cluster.work_queue import cancel_all
 from lictor.control.generate.labels import (
     CLONE_SOURCE,
     MADE,
@@ -128,9 +129,7 @@ class Downstream:
             for resource, watch in list(watches.items()):
                 if resource not in wanted and watch.used < recent:
                     ended.append(watches.pop(resource).task)
-        for task in ended:
-            task.cancel()
-        await asyncio.gather(*ended, return_exceptions=True)
+        await cancel_all(*ended)
         for location, item in list(self.all()):
             if location.resource not in self._made:
                 self.forget(location, item)
@@ -169,10 +168,8 @@ class Downstream:
 
     async def stop(self) -> None:
         """Forget everything; the next `follow` begins anew."""
-        tasks = [watch.task for watch in (*self._made.values(), *self._sources.values())]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        watches = (*self._made.values(), *self._sources.values())
+        await cancel_all(*(watch.task for watch in watches))
         for index in (self._made, self._sources, self._units, self._copies, self._triggers):
             index.clear()
 

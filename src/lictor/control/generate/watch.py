@@ -10,6 +10,7 @@ from lictor.cluster.cache import Cache, Change, ChangeType
 from lictor.cluster.client import Client, MetadataClient
 from lictor.cluster.resource import Resource
 from lictor.cluster.update_requests import UpdateTrigger
+from lictor.cluster.work_queue import cancel_all
 from lictor.control.background.update_requests import TriggerReader
 from lictor.control.generate.downstream import Downstream, ObjectLocation
 from lictor.control.generate.labels import GenerationUnit, goes_with_policy, read_source, read_unit
@@ -44,10 +45,7 @@ class GenerationWatch:
 
     async def stop(self) -> None:
         """Cancel running tasks."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*self._tasks)
 
     async def review(self, rule: GenerateRule) -> None:
         """Queue everything that a changed rule has generated."""
@@ -223,10 +221,7 @@ class TriggerWatch:
 
     async def stop(self) -> None:
         """Stop all watches."""
-        tasks = [watched.task for watched in self._watched.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*(watched.task for watched in self._watched.values()))
         self._watched.clear()
         self._idle.clear()
         if self._names is not None:

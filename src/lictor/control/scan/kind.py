@@ -12,6 +12,7 @@ import orjson
 
 from lictor.cluster.client import Client
 from lictor.cluster.resource import Resource
+from lictor.cluster.work_queue import cancel_all
 from lictor.control.reports.writer import ReportWriter
 from lictor.control.scan.plan import KindPlan, PlanChange, find_change
 from lictor.control.scan.progress import ScannedObjects, ScanProgress, hash_text
@@ -180,9 +181,7 @@ class KindScan:
             for task in done:
                 task.result()
         finally:
-            for task in (watching, waiting):
-                task.cancel()
-            await asyncio.gather(watching, waiting, return_exceptions=True)
+            await cancel_all(watching, waiting)
 
     async def _watch(self, since: str) -> None:
         pause = _PAUSE / 4

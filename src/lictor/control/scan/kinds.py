@@ -9,6 +9,7 @@ from contextlib import suppress
 from lictor.cluster.resource import Resource
 from lictor.cluster.settings import Settings
 from lictor.cluster.store import PolicyStore
+from lictor.cluster.work_queue import cancel_all
 from lictor.control.context import EmitEvent
 from lictor.control.reports.writer import JUDGED, MIXED
 from lictor.control.scan.kind import KindScan, ScanContext, check_mark, read_mark
@@ -210,9 +211,7 @@ class Scanner:
             scan.wake(forced=forced)
 
     async def stop(self) -> None:
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await cancel_all(*self._tasks.values())
 
 
 def _read_mark(report: JsonObject) -> int:

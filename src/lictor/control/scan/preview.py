@@ -17,6 +17,7 @@ from lictor.cluster.request_filter import RequestFilter, build_filter
 from lictor.cluster.resource import CONFIG_MAP
 from lictor.cluster.settings import read_settings
 from lictor.cluster.store import PolicyStore
+from lictor.cluster.work_queue import cancel_all
 from lictor.errors import LictorError, UsageError
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
@@ -81,6 +82,4 @@ async def _open_cluster(client: Client, flags: Flags, names: Names) -> AsyncIter
         config = await client.find(CONFIG_MAP, names.config_map, names.namespace)
         yield _Cluster(store, namespaces, lookups, build_filter(read_settings(config)))
     finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await cancel_all(*running)

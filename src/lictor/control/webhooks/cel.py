@@ -189,11 +189,11 @@ def _list_conditions(part: _Part) -> list[JsonObject]:
     found = _limit_conditions("autogen", [describe("", "Pod")], match.conditions)
     for name, constraints, conditions in variants:
         tests = [
-            describe(group, found.kind)
+            describe(group, known.kind)
             for rule in constraints.resource_rules
             for group in rule.api_groups
             for resource in rule.resources
-            if (found := builtin_names().of_resource(group, "v1", resource)) is not None
+            if (known := builtin_names().of_resource(group, "v1", resource)) is not None
         ]
         found += _limit_conditions(f"autogen-{name}", tests, conditions)
     return found
