@@ -302,6 +302,10 @@ def test_dry_run_deletes_nothing_and_says_what_would_go(installed):
             assert said["reason"] == "DryRun"
             assert said["message"] == f"dry run: would delete 1 object: ConfigMap/{space}/old-1"
             assert await names_in(client, space) == ["old-1"]
+            # The event follows the status.
+            async with asyncio.timeout(20):
+                while not controller.events:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
             assert [str(event.reason) for event in controller.events] == ["PolicySkipped"]
 
     asyncio.run(scenario())

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 import msgspec
 
+from lictor.cli.flag_command import format_option
+
 if TYPE_CHECKING:
     from lictor.cluster.client import Client
 
@@ -17,13 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 def with_cluster(function: Function) -> Function:
     """Which cluster, which installation in it, and how the answer is written."""
     options = (
-        click.option(
-            "--format",
-            "form",
-            type=click.Choice(("text", "json")),
-            default="text",
-            help="Output format: text or json.",
-        ),
+        format_option("text", "json"),
         click.option(
             "--namespace", default="lictor", show_default=True, help="Where lictor is installed."
         ),

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import click
 
-from lictor.cli.flag_command import FlagCommand, slice_option
+from lictor.cli.flag_command import FlagCommand, format_option, slice_option
 from lictor.raw import JsonObject
 
 _EXAMPLES = """\
@@ -21,13 +21,7 @@ lictor crds --format json"""
 @click.command(cls=FlagCommand, examples=_EXAMPLES)
 @slice_option("--group", help="Only the kinds of these API groups.")
 @click.option("--openreports", is_flag=True, help="Also the kinds of openreports.io.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["yaml", "json"]),
-    default="yaml",
-    help="Output format: yaml or json.",
-)
+@format_option("yaml", "json")
 def crds(*, group: tuple[str, ...], openreports: bool, form: str) -> None:
     """Print the CustomResourceDefinitions of all kinds of policies and reports."""
     from lictor.cluster.manifests.crds import build_crds

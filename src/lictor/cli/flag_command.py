@@ -135,6 +135,17 @@ def slice_option(*names: str, help: str, **more: Json) -> Callable[[Function], F
     return click.option(*names, multiple=True, callback=_split_values, help=help, **more)
 
 
+def format_option(*choices: str) -> Callable[[Function], Function]:
+    """The flag `--format`; the first choice is the default."""
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(choices),
+        default=choices[0],
+        help=f"Output format: {' or '.join(choices)}.",
+    )
+
+
 def split_commas(text: str) -> list[str]:
     """The parts between commas; a part in double quotes may hold commas itself."""
     if not text:

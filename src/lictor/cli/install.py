@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from lictor.cli.flag_command import FlagCommand, slice_option
+from lictor.cli.flag_command import FlagCommand, format_option, slice_option
 from lictor.errors import UsageError
 from lictor.raw import Json, JsonObject
 from lictor.release import DEFAULT_IMAGE, VERSION
@@ -111,13 +111,7 @@ _IMAGE_NOTE = (
 )
 @click.option("--kubeconfig", default="", help="The kubeconfig file to use with --apply or --diff.")
 @click.option("--context", default="", help="The context of the kubeconfig to use.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["yaml", "json"]),
-    default="yaml",
-    help="Output format: yaml or json.",
-)
+@format_option("yaml", "json")
 def install(
     *,
     apply: bool,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lictor.cli.cluster_options import ask_cluster, count_noun, render_record
-from lictor.cli.flag_command import FlagCommand
+from lictor.cli.flag_command import FlagCommand, format_option
 from lictor.cli.migrate_output import render_comparison, render_difference, render_report
 from lictor.errors import UsageError
 from lictor.raw import Json, JsonObject
@@ -91,13 +91,7 @@ _ADDRESS = re.compile(r"[^/\s]+:[0-9]{1,5}|[-a-z0-9]+/[-a-z0-9]+")
 )
 @click.option("--kubeconfig", default="", help="The kubeconfig file to use.")
 @click.option("--context", default="", help="The context of the kubeconfig to use.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(("text", "json")),
-    default="text",
-    help="Output format: text or json.",
-)
+@format_option("text", "json")
 def migrate(
     *,
     arguments: tuple[str, ...],

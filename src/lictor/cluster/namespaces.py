@@ -31,10 +31,6 @@ class NamespaceCache:
         """Until all of them have been read for the first time."""
         await self._cache.wait()
 
-    @property
-    def is_synced(self) -> bool:
-        return self._cache.is_synced
-
     def object(self, name: str) -> JsonObject | None:
         """The whole Namespace; None where there is none that we know of."""
         found = self._cache.get(name)
@@ -66,9 +62,6 @@ class NamespaceCache:
         if found is not None and len(self._early) < _MAX_EARLY and self._cache.get(name) is None:
             self._early[name] = time.monotonic() + _EARLY_SECONDS, found
         return found
-
-    def names(self) -> list[str]:
-        return [item["metadata"]["name"] for item in self._cache.list()]
 
     def listen(self, listener: Callable[[Change], None]) -> None:
         """Call `listener` with every change from now on; it must not block."""

@@ -83,10 +83,6 @@ class ResourceNames:
         """Tell whether resources of this group are known, and so all of them."""
         return any(each.group == group for each in self._known)
 
-    def is_guess(self, group: str, version: str, kind: str) -> bool:
-        """Tell whether the name of this kind's resource is only the usual plural."""
-        return self.of_kind(group, version, kind).guessed
-
     def targets(
         self, group: str, version: str, kind: str, subresource: str
     ) -> tuple[ResourceType, ...]:

@@ -54,7 +54,7 @@ def test_builtin_kinds(group, version, kind, resource, namespaced):
     assert (found.resource, found.namespaced) == (resource, namespaced)
     assert (found.group, found.version, found.kind) == (group, version, kind)
     assert not found.guessed
-    assert not NAMES.is_guess(group, version, kind)
+    assert not NAMES.of_kind(group, version, kind).guessed
     assert NAMES.of_resource(group, version, resource) == found
 
 
@@ -88,13 +88,13 @@ def test_guesses(kind, plural):
     assert guess_plurals(kind)[0] == plural
     found = NAMES.of_kind("example.com", "v1", kind)
     assert (found.resource, found.namespaced, found.guessed) == (plural, None, True)
-    assert NAMES.is_guess("example.com", "v1", kind)
+    assert NAMES.of_kind("example.com", "v1", kind).guessed
     assert NAMES.of_resource("example.com", "v1", plural) is None
 
 
 def test_builtin_kinds_need_their_group():
-    assert NAMES.is_guess("", "v1", "Deployment")
-    assert NAMES.is_guess("example.com", "v1", "Pod")
+    assert NAMES.of_kind("", "v1", "Deployment").guessed
+    assert NAMES.of_kind("example.com", "v1", "Pod").guessed
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,9 @@ def test_crds_are_learnt():
     assert (mouse.resource, mouse.namespaced, mouse.guessed) == ("mice", True, False)
     assert names.of_resource("example.com", "v1beta1", "mice").kind == "Mouse"
     assert names.equivalents("example.com", "v1", "mice") == (("example.com", "v1beta1"),)
-    assert not names.is_guess("", "v1", "Pod")
+    assert not names.of_kind("", "v1", "Pod").guessed
     # What was known before stays as it was.
-    assert NAMES.is_guess("example.com", "v1", "Mouse")
+    assert NAMES.of_kind("example.com", "v1", "Mouse").guessed
 
 
 @pytest.mark.parametrize(

@@ -134,10 +134,6 @@ class Reports:
         membership.listen(scanner.share_again)
         membership.listen(self.aggregating.wake)
 
-    @property
-    def scanner(self) -> Scanner:
-        return self._scanner
-
     async def run(self) -> None:
         """Scan, aggregate and prune until cancelled."""
         try:
