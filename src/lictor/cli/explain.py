@@ -4,6 +4,7 @@ import sys
 
 import click
 import orjson
+from msgspec.structs import replace
 
 from lictor.cli.flag_command import FlagCommand, slice_option
 from lictor.errors import UsageError
@@ -84,20 +85,23 @@ def explain(  # noqa: PLR0913  (one parameter per flag)
     values = GivenValues(load_values_file(values_file) if values_file else None, settings)
     requests = RequestFactory(values, caller, read_namespace_labels(find))
     policies = load_explained_policies(arguments)
-    params = tuple(load_resource_files(parameter_resource))
     given = GivenObjects(
-        params=params,
-        objects=params or None,
         crds=policies.crds,
         registries=choose_registries(network=registry, layout=image_layout),
         judged=LazyResources(find),
     )
-    given = load_context(context_file, given) if context_file else given
+    given = _add_files(given, parameter_resource, context_file)
     exceptions = (*policies.exceptions, *load_exceptions(map(read_file, exception)))
     explainer = Explainer(policies, exceptions, requests, given, names=policy)
     explanations = explainer.explain_all(texts, ExplanationChoice(_warn, rule, failed))
     click.echo(_render_json(explanations) if form == "json" else _render_text(explanations))
     return 0
+
+
+def _add_files(given: GivenObjects, parameters: tuple[str, ...], context: str) -> GivenObjects:
+    params = tuple(load_resource_files(parameters))
+    given = replace(given, params=params, objects=params or None)
+    return load_context(context, given) if context else given
 
 
 def _warn(text: str) -> None:
