@@ -4,15 +4,14 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, TextIO, TypeVar, assert_never
 
 import click
 import msgspec
 from msgspec.structs import replace
 
-from lictor.cli.output_files import ObjectFiles, ParquetFile
-from lictor.errors import UsageError
+from lictor.cli.exit_codes import show_plainly
+from lictor.cli.output_files import ObjectFiles, ParquetFile, PendingFile
 from lictor.model.finding import Location
 from lictor.model.result import Result, Verdict
 from lictor.offline.apply_outputs import (
@@ -101,14 +100,6 @@ def _show_progress(*, in_bytes: bool) -> "Progress":
 _DIVIDER = "-" * 70
 
 
-def _create(path: str) -> TextIO:
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        return open(path, "w", encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise UsageError(f"failed to create file ({path}: {error.strerror})") from error
-
-
 # Formats that are written as results come; the others hold all of them anyway.
 _STREAMED: Final = frozenset(
     {
@@ -175,6 +166,7 @@ class ApplyPrinter:
         self.is_quiet = flags.quiet
         self._notes: set[str] = set()
         self._out: TextIO | None = None
+        self._pending: PendingFile | None = None
         self._files: ObjectFiles | None = None
         self._rows: ParquetFile | None = None
         # Of the last result that was shown.
@@ -192,7 +184,8 @@ class ApplyPrinter:
         elif self._options.output is ApplyOutput.PARQUET:
             self._rows = ParquetFile(path)
         else:
-            self._out = _create(path)
+            self._pending = PendingFile(path)
+            self._out = self._pending.open()
 
     def add_files(self, files: Iterable[OutputFile]) -> None:
         """Write to these files as well; they are created at once, so that no run is in vain."""
@@ -240,13 +233,14 @@ class ApplyPrinter:
                 self._print_rows(outputs)
             case _:
                 assert_never(options.output)
-        if self._out is not None:
-            self._out.close()
+        if self._pending is not None:
+            self._pending.finish()
 
     def _count(self, judged: Iterable[DocumentResult]) -> Iterator[DocumentResult]:
         for found in judged:
             if found.problem:
-                click.echo(f"failed to apply policies on resource ({found.problem})", err=True)
+                problem = show_plainly(found.problem)
+                click.echo(f"failed to apply policies on resource ({problem})", err=True)
                 # What could not be read was not judged: that is no success.
                 self.counts += Counts(errors=1)
             for note in found.notes:
@@ -281,7 +275,7 @@ class ApplyPrinter:
             self._print_cluster(output)
             self._print_made(output)
             if output.text:
-                click.echo(output.text, nl=False, err=self._piped)
+                click.echo(show_plainly(output.text), nl=False, err=self._piped)
 
     def _print_made(self, output: ResourceOutput) -> None:
         for made in output.made:

@@ -1,12 +1,64 @@
 """Files that `apply` writes: objects that were changed or made, and rows of results as Parquet."""
 
 import io
+import os
+import weakref
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from lictor.errors import UsageError
 from lictor.offline.apply_outputs import ChangedObject
 from lictor.report.result_rows import COLUMNS
+
+
+class PendingFile:
+    """A file that gets its name when it is whole: a run that ends early leaves none.
+
+    What is no plain file (a pipe, `/dev/stdout`) is written at once, and so is a file in a folder
+    that takes no others.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.realpath(path)
+        folder, name = os.path.split(self._path)
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            is_plain = os.path.isfile(self._path) or not os.path.lexists(self._path)
+            if is_plain and os.access(folder, os.W_OK):
+                self.path = os.path.join(folder, f".{name}.{os.getpid()}.part")
+                # What an earlier run wrote would look like what this one found.
+                Path(self._path).unlink(missing_ok=True)
+            else:
+                self.path = self._path
+            Path(self.path).write_bytes(b"")
+        except OSError as error:
+            raise UsageError(f"failed to create file ({path}: {error.strerror})") from error
+        self._streams: list[TextIO] = []
+        unwanted = "" if self.path == self._path else self.path
+        weakref.finalize(self, _discard, self._streams, unwanted)
+
+    def open(self) -> TextIO:
+        """The file, to write text to."""
+        stream = open(self.path, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+        self._streams.append(stream)
+        return stream
+
+    def finish(self) -> None:
+        """Close the file, and give it its name."""
+        for stream in self._streams:
+            stream.close()
+        if self.path != self._path:
+            os.replace(self.path, self._path)
+
+
+def _discard(streams: list[TextIO], path: str) -> None:
+    with suppress(OSError):
+        for stream in streams:
+            stream.close()
+    if path:
+        with suppress(OSError):
+            os.unlink(path)
 
 
 class ObjectFiles:
@@ -55,10 +107,8 @@ class ParquetFile:
         }
         self._waiting: list[bytes] = []
         self._bytes = 0
-        try:
-            self._writer = parquet.ParquetWriter(path, self._schema, compression="zstd")
-        except OSError as error:
-            raise UsageError(f"failed to create file ({path}: {error})") from error
+        self._file = PendingFile(path)
+        self._writer = parquet.ParquetWriter(self._file.path, self._schema, compression="zstd")
 
     def write(self, lines: str) -> None:
         """Add rows, given as JSON lines."""
@@ -71,6 +121,7 @@ class ParquetFile:
         """Write what is left, and what readers need."""
         self._flush()
         self._writer.close()
+        self._file.finish()
 
     def _flush(self) -> None:
         lines = b"".join(self._waiting)

@@ -52,7 +52,11 @@ class CheckedText:
     @cached_property
     def text(self) -> str:
         """As positions of findings and edits count it."""
-        return decode_text(self.content, self.path)
+        try:
+            return decode_text(self.content, self.path)
+        except LictorError:
+            # Half a character: the findings say so.
+            return self.content.decode(errors="replace")
 
     @cached_property
     def fixes(self) -> list[tuple[Finding, Fix]]:

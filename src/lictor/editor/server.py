@@ -32,6 +32,7 @@ from lictor.editor.run_tests import RUN_TEST, list_lenses, run_test, show_answer
 from lictor.editor.symbols import list_symbols
 from lictor.editor.word_help import WordHelp, WordKind
 from lictor.editor.workspace_files import WorkspaceFiles
+from lictor.errors import LoadError
 from lictor.release import VERSION
 
 # How long after the last change a text is linted: about the pause between two words.
@@ -51,9 +52,16 @@ class PolicyLanguageServer(LanguageServer):
         self.pages = RulePages()
         self._waiting: dict[str, asyncio.TimerHandle] = {}
 
+    def find_document(self, uri: str) -> TextDocument:
+        """A text that the editor has open: no file is read because someone names it."""
+        found: TextDocument | None = self.workspace.text_documents.get(uri)
+        if found is None:
+            raise LoadError("is not open in the editor", where=uri)
+        return found
+
     def check(self, uri: str) -> tuple[CheckedText, TextPositions]:
         """What is known about a text, as it is now."""
-        document = self.workspace.get_text_document(uri)
+        document = self.find_document(uri)
         checked = self.checker.check(document.path or uri, document.source)
         return checked, TextPositions(checked.text, document.position_codec)
 
@@ -67,12 +75,12 @@ class PolicyLanguageServer(LanguageServer):
         return find_cursor(positions.lines, line, column)
 
     def read_positions(self, uri: str) -> TextPositions:
-        document = self.workspace.get_text_document(uri)
+        document = self.find_document(uri)
         return TextPositions(document.source.replace("\r\n", "\n"), document.position_codec)
 
     def read_place(self, uri: str, position: types.Position) -> NamedLocation:
         """The name that a request points to."""
-        document = self.workspace.get_text_document(uri)
+        document = self.find_document(uri)
         positions = self.read_positions(uri)
         line, column = positions.read(position)
         return NamedLocation(
@@ -98,7 +106,7 @@ class PolicyLanguageServer(LanguageServer):
     def publish(self, uri: str) -> None:
         """Tell the editor what is wrong with a text."""
         self.cancel(uri)
-        document = self.workspace.get_text_document(uri)
+        document = self.find_document(uri)
         self._send(uri, list_diagnostics(*self.check(uri), self.pages), document.version)
 
     def publish_all(self) -> None:
@@ -224,7 +232,7 @@ def _add_definitions(server: PolicyLanguageServer) -> None:
         ls: PolicyLanguageServer, params: types.DocumentSymbolParams
     ) -> list[types.DocumentSymbol]:
         uri = params.text_document.uri
-        document = ls.workspace.get_text_document(uri)
+        document = ls.find_document(uri)
         return list_symbols(_encode(document), document.path, ls.read_positions(uri))
 
 
@@ -242,7 +250,7 @@ def _add_lens(server: PolicyLanguageServer) -> None:
 
     @server.command(RUN_TEST)
     async def run(ls: PolicyLanguageServer, uri: str) -> None:
-        answer = await run_test(ls.workspace.get_text_document(uri).path)
+        answer = await run_test(ls.find_document(uri).path)
         show_answer(ls, answer)
 
 

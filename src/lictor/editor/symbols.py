@@ -1,5 +1,6 @@
 """The outline of a file: its documents, their rules, variables, validations and results."""
 
+import sys
 from collections.abc import Iterator
 
 from lsprotocol.types import DocumentSymbol, Range, SymbolKind
@@ -22,6 +23,8 @@ _LISTS = {
     "results": ("policy", SymbolKind.Boolean),
 }
 _MOST_LETTERS = 60
+# Positions are never behind the end of a line, nor of the text: YAML knows more line ends.
+_LINE_END = sys.maxsize
 
 
 def list_symbols(content: bytes, path: str, positions: TextPositions) -> list[DocumentSymbol]:
@@ -77,11 +80,11 @@ def _range(node: Node, first: int, positions: TextPositions) -> Range:
     start, end = node.start_mark, node.end_mark
     # A block ends where the next line begins that is not in it.
     last = max(end.line - 1, start.line) if end.column == 0 else end.line
-    column = len(positions.lines[first + last]) if end.column == 0 else end.column
+    column = _LINE_END if end.column == 0 else end.column
     return Range(positions.at(first + start.line, start.column), positions.at(first + last, column))
 
 
 def _line(node: Node, first: int, positions: TextPositions) -> Range:
     line = first + node.start_mark.line
     start = node.start_mark.column
-    return Range(positions.at(line, start), positions.at(line, len(positions.lines[line])))
+    return Range(positions.at(line, start), positions.at(line, _LINE_END))

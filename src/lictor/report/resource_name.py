@@ -25,7 +25,9 @@ def describe_resource(resource: JsonObject) -> str:
     namespace = read_text(metadata.get("namespace"))
     kind = read_text(resource.get("kind"))
     name = read_text(metadata.get("name"))
-    return f"{namespace}/{kind}/{name}" if namespace or kind or name else "JSON payload"
+    described = f"{namespace}/{kind}/{name}" if namespace or kind or name else "JSON payload"
+    # No cluster has such names, but files do: they must not steer a terminal, nor begin a line.
+    return described if described.isprintable() else repr(described)[1:-1]
 
 
 def name_resource(resource: JsonObject) -> str:
