@@ -14,6 +14,7 @@ from lictor.errors import ApiError, LookupFailedError, NotFoundError
 from lictor.families.kubewarden.policy_server import DEFAULT_SERVER, PolicyServerSpec
 from lictor.families.kubewarden.records import PolicyServerDocument
 from lictor.raw import Json, JsonObject
+from lictor.records import convert_record
 from lictor.registry.settings import split_list
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def bind_to_server(policy: StoredPolicy, servers: Iterable[JsonObject]) -> Serve
     metadata = found["metadata"]
     mark = f"-{metadata.get('uid')}:{metadata.get('generation')}"
     try:
-        record = msgspec.convert(found, PolicyServerDocument)
+        record = convert_record(found, PolicyServerDocument)
     except msgspec.ValidationError as error:
         return ServerBinding(fault=f"PolicyServer {name} cannot be run: {error}", mark=mark)
     return ServerBinding((record,), _list_sources(name, record.spec), mark=mark)

@@ -13,6 +13,7 @@ from lictor.cluster.names import Names
 from lictor.cluster.resource import UPDATE_REQUEST
 from lictor.errors import ApiError
 from lictor.raw import Json, JsonObject
+from lictor.records import convert_record
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +140,7 @@ def read_update_request(body: JsonObject) -> StoredUpdate | None:
         kind,
         str(spec.get("policy") or ""),
         rules,
-        msgspec.convert(_rename(place), UpdateTrigger),
+        convert_record(_rename(place), UpdateTrigger),
         bool(first.get("deleteDownstream") or spec.get("deleteDownstream")),
         (context.get("admissionRequestInfo") or {}).get("admissionRequest"),
         context.get("userInfo"),

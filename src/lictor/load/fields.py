@@ -4,7 +4,6 @@ One walk serves all records. It is built once per record from its types, and giv
 as `msgspec` wants it: nulls left out, as an API server leaves them out.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 from types import NoneType, UnionType
@@ -17,6 +16,7 @@ from lictor.lang.yaml.scalars import write_key
 from lictor.model import matching, signatures
 from lictor.model.finding import FieldPath, Finding, Severity
 from lictor.raw import Json, JsonObject
+from lictor.records import convert_record
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 Absent: TypeAlias = Mapping[type[msgspec.Struct], frozenset[str]]
@@ -239,11 +239,6 @@ def _walk_body(body: Json, record: type[msgspec.Struct], walk: _Walk) -> Json:
         return None
 
 
-# What msgspec learns of a type when it is first used must not be seen half done by another thread:
-# the process would die of it.
-_CONVERTING = threading.Lock()
-
-
 def read_record(
     body: Json, record: type[Record], *, absent: Absent | None = None, lenient: bool = False
 ) -> tuple[Record | None, list[Finding]]:
@@ -253,8 +248,7 @@ def read_record(
     if any(fault.severity is Severity.ERROR for fault in walk.faults):
         return None, walk.faults
     try:
-        with _CONVERTING:
-            return msgspec.convert(settled, record), walk.faults
+        return convert_record(settled, record), walk.faults
     except (msgspec.ValidationError, RecursionError) as error:
         # The walk knows every type that records use: this is for one it does not know yet.
         walk.refuse((), str(error))

@@ -10,6 +10,7 @@ from lictor.errors import LoadError, UsageError
 from lictor.files import read_bytes
 from lictor.load.yaml import iter_documents
 from lictor.raw import Json
+from lictor.records import convert_record
 
 _PEM = b"-----BEGIN"
 
@@ -43,7 +44,7 @@ def read_sources(path: str) -> ModuleSources:
     """Read the file; LoadError where it cannot be read, UsageError where it makes no sense."""
     body = read_single_document(read_bytes(path), path)
     try:
-        file = msgspec.convert({} if body is None else body, _File)
+        file = convert_record({} if body is None else body, _File)
     except msgspec.ValidationError as error:
         raise LoadError(f"no sources: {error}", where=path) from error
     folder = Path(path).parent

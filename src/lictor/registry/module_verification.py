@@ -11,6 +11,7 @@ import orjson
 from lictor.errors import EvaluationError, LoadError, SignatureRefusedError
 from lictor.files import read_bytes
 from lictor.ports import Registries
+from lictor.records import convert_record
 from lictor.registry.module_sources import read_single_document
 from lictor.signatures.records import (
     CosignAttestor,
@@ -94,7 +95,7 @@ def parse_verification(content: bytes, where: str) -> VerificationConfig:
     """The same for what was read already."""
     body = read_single_document(content, where)
     try:
-        config = msgspec.convert({} if body is None else body, VerificationConfig)
+        config = convert_record({} if body is None else body, VerificationConfig)
     except msgspec.ValidationError as error:
         raise LoadError(f"no verification configuration: {error}", where=where) from error
     check_verification(config, where)

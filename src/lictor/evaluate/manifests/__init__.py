@@ -17,6 +17,7 @@ from lictor.model.request import Operation, Request
 from lictor.model.result import Failure, Result, Status
 from lictor.model.signatures import Manifests
 from lictor.raw import Json
+from lictor.records import convert_record
 
 _ERROR = "error occurred during manifest verification"
 # A dry run would tell which of the differences are only defaults.
@@ -65,7 +66,7 @@ def compile_manifests(body: Json, setting: RuleContext) -> Check:
 
 def _read(body: Json) -> Manifests:
     try:
-        wanted = msgspec.convert(body, Manifests)
+        wanted = convert_record(body, Manifests)
     except msgspec.ValidationError as error:
         raise CompileError(f"validate.manifests: {error}") from error
     if not wanted.attestors:

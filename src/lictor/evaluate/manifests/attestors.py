@@ -16,6 +16,7 @@ from lictor.evaluate.verify_images.attestors import TrustedSigner
 from lictor.lang.go_number import dump_go_json
 from lictor.model.signatures import Attestor, AttestorSet
 from lictor.raw import Json
+from lictor.records import convert_record
 
 _BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
 _NOT_VERIFIED = "failed to verify signature"
@@ -110,7 +111,7 @@ def _compile_attestor(
 
 def _compile_nested(entry: Json, repository: str, where: str, verifier: ManifestVerifier) -> Attest:
     try:
-        nested = msgspec.convert(entry, AttestorSet)
+        nested = convert_record(entry, AttestorSet)
     except msgspec.ValidationError as error:
         raise CompileError(f"{where}: {error}") from error
     attest = compile_attestors(nested, repository, where, verifier)

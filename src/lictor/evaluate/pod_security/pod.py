@@ -10,6 +10,7 @@ import msgspec
 
 from lictor.errors import EvaluationError
 from lictor.raw import Json
+from lictor.records import convert_record
 
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -366,13 +367,13 @@ for _each in (Pod, PodController, CronJob):
 
 
 def _read_template(resource: Json) -> tuple[PodSpec | None, PodMetadata | None]:
-    workload = msgspec.convert(resource, PodController)
+    workload = convert_record(resource, PodController)
     template = workload.spec.template if workload.spec else None
     return (template.spec, template.metadata) if template else (None, None)
 
 
 def _read_cron_job(resource: Json) -> tuple[PodSpec | None, PodMetadata | None]:
-    cron_job = msgspec.convert(resource, CronJob)
+    cron_job = convert_record(resource, CronJob)
     job = cron_job.spec.job_template if cron_job.spec else None
     template = job.spec.template if job and job.spec else None
     # Kyverno looks for annotations at the Job's metadata, not at the pod's, and so do we.
@@ -381,7 +382,7 @@ def _read_cron_job(resource: Json) -> tuple[PodSpec | None, PodMetadata | None]:
 
 def _read_spec(kind: Json, resource: Json) -> tuple[PodSpec | None, PodMetadata | None]:
     if kind == "Pod":
-        pod = msgspec.convert(resource, Pod)
+        pod = convert_record(resource, Pod)
         return pod.spec, pod.metadata
     if kind == "CronJob":
         return _read_cron_job(resource)

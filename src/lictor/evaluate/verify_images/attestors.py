@@ -21,6 +21,7 @@ from lictor.model.signatures import (
     StaticKeys,
 )
 from lictor.ports import Lookups, RegistryAccess
+from lictor.records import convert_record
 from lictor.signatures.keys import split_keys
 from lictor.signatures.records import (
     CosignAttestor,
@@ -110,7 +111,7 @@ class _Compiler(msgspec.Struct, frozen=True):
     def _compile_entry(self, entry: Attestor, field: str, depth: int) -> WantedSigner | Quorum:
         if entry.attestor is not None:
             try:
-                nested = msgspec.convert(entry.attestor, AttestorSet)
+                nested = convert_record(entry.attestor, AttestorSet)
             except msgspec.ValidationError as error:
                 raise CompileError(str(error), where=f"{field}.attestor") from error
             return self.compile_set(nested, f"{field}.attestor", depth + 1)

@@ -25,6 +25,7 @@ from lictor.model.scope import Scope
 from lictor.model.signatures import Attestor, AttestorSet, Keyless, StaticKeys
 from lictor.ports import RegistryAccess
 from lictor.raw import Json, JsonObject
+from lictor.records import convert_record
 
 # Variables that differ from one request to the next, or with the time; where conditions may use
 # one, what they said of one request is not kept for others.
@@ -136,7 +137,7 @@ def _compile_filled(
 ) -> FilledBlock:
     message = str(filled["message"])
     try:
-        block = msgspec.convert(filled["block"], VerifyImages)
+        block = convert_record(filled["block"], VerifyImages)
     except msgspec.ValidationError as error:
         raise EvaluationError(f"failed to substitute variables: {error}") from error
     attestations = tuple(

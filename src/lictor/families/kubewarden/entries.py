@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from lictor.raw import Json, JsonObject
+from lictor.records import convert_record
 
 # Where a server tells how far it is with each policy. Anybody may read that: no settings are told.
 POLICIES_PATH = "/policies"
@@ -134,8 +135,8 @@ def digest_entry(entry: ServerEntry) -> str:
 def digest_document(entry: JsonObject) -> str:
     """That of an entry as it stands in `policies.yml`."""
     if "policies" in entry:
-        return digest_entry(msgspec.convert(entry, GroupEntry))
-    return digest_entry(msgspec.convert(entry, PolicyEntry))
+        return digest_entry(convert_record(entry, GroupEntry))
+    return digest_entry(convert_record(entry, PolicyEntry))
 
 
 def describe_load(entry: ServerEntry, why: str, *, is_late: bool) -> PolicyLoad:

@@ -5,6 +5,7 @@ import msgspec
 from lictor.errors import CompileError
 from lictor.families.kubewarden.capabilities import read_capabilities
 from lictor.raw import Json, JsonObject
+from lictor.records import convert_record
 
 DEFAULT_SERVER = "default"
 PART_OF = "app.kubernetes.io/part-of"
@@ -97,7 +98,7 @@ def read_server(document: JsonObject) -> PolicyServer:
     return PolicyServer(
         str(metadata["name"]),
         str(metadata.get("uid") or ""),
-        msgspec.convert(document.get("spec") or {}, PolicyServerSpec),
+        convert_record(document.get("spec") or {}, PolicyServerSpec),
         bool(metadata.get("deletionTimestamp")),
     )
 

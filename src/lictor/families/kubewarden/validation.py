@@ -13,6 +13,7 @@ from lictor.families.registry import registry
 from lictor.match.combine import REPORT_GROUPS
 from lictor.model.finding import FieldPath, Finding, TextOffset
 from lictor.raw import Json, JsonObject
+from lictor.records import convert_record
 
 _LEAST_SECONDS = 2
 _MOST_SECONDS = 30
@@ -56,7 +57,7 @@ def check_document(body: Json, _: object) -> Iterable[Finding]:
     group, _, _ = str(body.get("apiVersion")).rpartition("/")
     kind = registry().get(group, str(body.get("kind")))
     try:
-        record = msgspec.convert(_drop_nulls(body), kind.load_record())
+        record = convert_record(_drop_nulls(body), kind.load_record())
     except msgspec.ValidationError:
         return ()
     return find_faults(record)  # type: ignore[arg-type]  # by its kind

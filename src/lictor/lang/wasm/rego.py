@@ -38,6 +38,7 @@ from lictor.lang.wasm.rego_instance import RegoInstance, check_module
 from lictor.lang.wasm.rego_values import RegoValue, sort_key, write_value
 from lictor.lang.wasm.sandbox import count_ticks, time_error, trap_error
 from lictor.raw import Json, JsonObject
+from lictor.records import convert_record
 
 # More than this above its data, and an instance is not kept: others need the memory too.
 _KEPT_BYTES = 16 * 1024 * 1024
@@ -309,7 +310,7 @@ def read_opa_answer(content: bytes, request: Json) -> GuestAnswer:
     """OPA's answer: an object with the response of an AdmissionReview."""
     result = _read_result(content)
     try:
-        response = msgspec.convert(result, _Review).response
+        response = convert_record(result, _Review).response
     except msgspec.ValidationError as error:
         raise GuestError(f"the policy's answer is no AdmissionReview: {error}") from error
     status = response.status or _Status()

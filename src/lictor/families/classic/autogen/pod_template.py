@@ -11,6 +11,7 @@ from lictor.lang.kind_selector import KindTest, compile_kind_selector, parse_kin
 from lictor.model.matching import Match, ResourceFilter
 from lictor.model.policy import ForEachMutate, Mutate, Rule, Validate
 from lictor.raw import Json
+from lictor.records import convert_record
 
 _QUALIFIED = {
     "CronJob": "batch/v1/CronJob",
@@ -208,7 +209,7 @@ def _move_variables(rule: Rule, nesting: Nesting) -> Rule:
     written = msgspec.json.encode(rule).decode()
     if not any(old in written for old, _ in moves):
         return rule
-    moved: Rule = msgspec.convert(_replace_texts(msgspec.to_builtins(rule), moves), Rule)
+    moved: Rule = convert_record(_replace_texts(msgspec.to_builtins(rule), moves), Rule)
     return moved
 
 
