@@ -68,17 +68,22 @@ def fetch_url(url: str) -> SourceText:
     if not is_url(url):
         raise UsageError(f"{url}: only http and https URLs can be fetched")
     # Loaded on first use: most runs read files only, and these cost more than a small run.
+    import http.client
     import urllib.error
     import urllib.request
 
     try:
         with urllib.request.urlopen(url, timeout=FETCH_TIMEOUT_SECONDS) as answer:  # noqa: S310
             content: bytes = answer.read(MAX_FETCHED_BYTES + 1)
-    except (urllib.error.URLError, OSError, ValueError) as error:
+            announced = answer.headers.get("Content-Length", "")
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise LoadError(f"could not be fetched ({reason})", where=url) from error
     if len(content) > MAX_FETCHED_BYTES:
         raise LoadError(f"larger than {MAX_FETCHED_BYTES} bytes", where=url)
+    # Half a file could be whole documents: what is missing must not pass unseen.
+    if announced.isascii() and announced.isdigit() and len(content) < int(announced):
+        raise LoadError("could not be fetched (the answer is cut off)", where=url)
     return SourceText(url, content)
 
 

@@ -1,6 +1,8 @@
 """Inputs written to be read in two ways: cutting them changes nothing, and hides nothing."""
 
 import random
+import socket
+import threading
 
 import pytest
 
@@ -9,6 +11,7 @@ from lictor.errors import LoadError
 from lictor.offline.inputs import Input, KeptInput
 from lictor.offline.resource_inputs import ResourceInputs
 from lictor.offline.shard_finder import ShardBounds
+from lictor.offline.sources import fetch_url
 from lictor.raw import JsonObject
 
 WHOLE = ShardBounds(split=1 << 30, document=1 << 30, smallest_shard=1 << 30)
@@ -242,3 +245,27 @@ def test_any_number_of_processes_and_any_engine_say_the_same(tmp_path, monkeypat
     assert apply("-r", "r.yaml", "--parallel", "3") == plain
     monkeypatch.setattr("lictor.cli.apply.is_fleet", lambda _: True)
     assert apply("-r", "r.yaml", "--parallel", "2") == plain
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nkind: Pod\n", "cut off"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nki", "could not be fetched"),
+        (b"no status\r\n\r\n", "could not be fetched"),
+    ],
+    ids=["length", "chunks", "status"],
+)
+def test_half_an_answer_is_an_error(answer: bytes, message: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(LoadError, match=message):
+            fetch_url(f"http://127.0.0.1:{server.getsockname()[1]}/a.yaml")
+        thread.join()
