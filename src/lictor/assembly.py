@@ -15,6 +15,7 @@ from lictor.evaluate.verify_images.outcome_cache import OutcomeCache
 from lictor.families.registry import Role, registry, resolve
 from lictor.files import is_object_file, list_files, read_bytes
 from lictor.garbage import keeping_garbage
+from lictor.lang.template import Fill
 from lictor.lang.wasm.module import Modules, NoModules
 from lictor.lang.watch import ClosureAnswer, Recorder, WatchRule
 from lictor.load.policies import Loaded, join_loaded, load_documents, refuse_errors
@@ -43,6 +44,8 @@ class CompileOptions(TypedDict, total=False):
     http_limits: HttpLimits
     # What is known of images; left out, what is found out while these programs live.
     image_outcomes: OutcomeCache
+    # Queries by their text, compiled before with the same lookups; left out, none.
+    queries: dict[str, Fill]
     # Where policies in Wasm have their modules from; left out, from nowhere.
     modules: Modules
     # Compile checks when a request first needs them; left out, at once.
@@ -87,6 +90,7 @@ def _make_context(documents: Iterable[PolicyRecord], options: CompileOptions) ->
         image_outcomes=options.get("image_outcomes") or OutcomeCache(),
         modules=options.get("modules") or NoModules(),
         is_lazy=options.get("is_lazy", False),
+        queries=options.get("queries", {}),
     )
     watch_rule = options.get("watch_rule")
     return made if watch_rule is None else msgspec.structs.replace(made, watch_rule=watch_rule)

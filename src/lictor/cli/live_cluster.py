@@ -22,7 +22,8 @@ from lictor.cluster.discovery import Collection, ServedKinds
 from lictor.cluster.flags import Flags
 from lictor.cluster.lookups import ClusterLookups
 from lictor.cluster.resource import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Resource
-from lictor.cluster.store import list_exception_resources, list_policy_resources
+from lictor.cluster.store import list_policy_resources
+from lictor.cluster.stored_exceptions import list_exception_resources
 from lictor.cluster.work_queue import cancel_all
 from lictor.control.cleanup.sweep import SweepLookups
 from lictor.errors import ApiError, LookupFailedError, NotFoundError

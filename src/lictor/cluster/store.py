@@ -1,15 +1,11 @@
 """The policies of the cluster and the exceptions from them, watched, read and compiled."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
-import msgspec
 import orjson
-from msgspec.structs import replace
 
 from lictor.assembly import compile_documents, fail_policy
 from lictor.cluster import resource as kinds
@@ -17,29 +13,26 @@ from lictor.cluster.cache import Cache, Change
 from lictor.cluster.client import Client
 from lictor.cluster.compile_trial import Job, current_trials
 from lictor.cluster.flags import Flags
-from lictor.cluster.module_fetching import AskedModules, FetchedModules, ModuleKey, OpenModules
+from lictor.cluster.module_fetching import OpenModules
 from lictor.cluster.policy_compiler import CompileTask, PolicyCompiler
+from lictor.cluster.policy_modules import PolicyModules
 from lictor.cluster.resource import Resource, find_resource
 from lictor.cluster.routes import is_for_own_server
 from lictor.cluster.server_modules import ServerBinding, bind_to_server
 from lictor.cluster.service_calls import read_http_limits
-from lictor.cluster.stored_policy import StoredPolicy
-from lictor.errors import CompileError, LictorError, NotYetError
+from lictor.cluster.stored_exceptions import StoredExceptions
+from lictor.cluster.stored_policy import StoredPolicy, keep_policy, read_policy
+from lictor.errors import CompileError, NotYetError
 from lictor.evaluate.verify_images.outcome_cache import OutcomeCache, OutcomeCacheSettings
-from lictor.families.registry import Role, registry, resolve
+from lictor.families.registry import Role, registry
 from lictor.kubernetes.resource_names import ResourceNames, builtin_names
 from lictor.lang.duration import NANOSECONDS, parse_duration
+from lictor.lang.template import Fill
 from lictor.lang.wasm.module import NoModules
-from lictor.load.policies import Loaded, has_errors, load_documents
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
 from lictor.ports import Lookups
 from lictor.raw import JsonObject
-
-if TYPE_CHECKING:
-    pass
-
-Exceptions: TypeAlias = tuple[PolicyRecord, ...]
 
 
 def list_policy_resources() -> tuple[Resource, ...]:
@@ -49,13 +42,6 @@ def list_policy_resources() -> tuple[Resource, ...]:
     )
 
 
-def list_exception_resources() -> tuple[Resource, ...]:
-    """The kinds of exceptions from policies."""
-    return tuple(map(find_resource, registry().with_role(Role.EXCEPTION)))
-
-
-# What the API server changes with every write.
-_VOLATILE = frozenset(("managedFields", "resourceVersion"))
 # Changes that come in one burst (`kubectl apply -f folder`) are told once.
 _QUIET = 0.05
 # While changes keep coming, no more of the thread than this goes into looking through all policies.
@@ -65,23 +51,9 @@ _LONGEST_QUIET = 1.0
 _LONGEST_ROUND = 3.0
 
 
-class _Fault(msgspec.Struct, frozen=True):
-    """Why a policy answers every request with an error, and whether that may pass by itself."""
-
-    reason: str
-    may_pass: bool
-
-
 def _watch_servers(client: Client) -> dict[Resource, Cache]:
     found = map(find_resource, registry().with_role(Role.SERVER))
     return {kind: Cache(client, kind) for kind in found}
-
-
-def _watch_exceptions(client: Client, flags: Flags) -> dict[Resource, Cache]:
-    if not (flags.enable_policy_exception and flags.exception_namespace):
-        return {}
-    namespace = flags.exception_namespace.replace("*", "")
-    return {kind: Cache(client, kind, namespace=namespace) for kind in list_exception_resources()}
 
 
 class PolicyStore:
@@ -103,15 +75,16 @@ class PolicyStore:
         self._flags = flags
         self._lookups = lookups
         self._only_own = only_own
-        self._modules = self._fetch_modules(open_modules)
-        # By uid of a policy: the modules that it runs.
-        self._asked: dict[str, set[ModuleKey]] = {}
-        self._faults: dict[str, _Fault] = {}
+        self._modules = PolicyModules(open_modules, self._note_news)
         self._http_limits = read_http_limits(flags)
         # It outlives the programs: a policy that comes again need not ask registries again.
         self._image_outcomes = _make_outcome_cache(flags)
-        self._policies = {kind: Cache(client, kind) for kind in list_policy_resources()}
-        self._exceptions = _watch_exceptions(client, flags)
+        # The same for texts of queries: equal ones are compiled once.
+        self._queries: dict[str, Fill] = {}
+        self._policies = {
+            kind: Cache(client, kind, keep=keep_policy) for kind in list_policy_resources()
+        }
+        self._exceptions = StoredExceptions(client, flags)
         # Who runs policies in Wasm: what policies of one may do and fetch is the server's matter.
         is_needed = open_modules is not None and not only_own
         self._servers = _watch_servers(client) if is_needed else {}
@@ -125,9 +98,8 @@ class PolicyStore:
         self.revision = 0
         self._stale: bool = True
         self._listed: tuple[StoredPolicy, ...] = ()
-        self._excepted: Exceptions | None = None
-        # By uid: the policy and the exceptions for which the mark was made.
-        self._marks: dict[str, tuple[StoredPolicy, Exceptions, str]] = {}
+        # By uid: the policy and the state of exceptions for which the mark was made.
+        self._marks: dict[str, tuple[StoredPolicy, int, str]] = {}
         self._names: ResourceNames | None = None
         trials = current_trials()
         self._compiler = PolicyCompiler(trials) if trials is not None else None
@@ -137,21 +109,14 @@ class PolicyStore:
         self._listen()
 
     def _listen(self) -> None:
-        for cache in self._exceptions.values():
-            cache.listen(self._forget_exceptions)
         for cache in self._servers.values():
             cache.listen(self._forget_marks)
         for cache in self.caches:
             cache.listen(self._note_change)
 
-    def _fetch_modules(self, open_modules: "OpenModules | None") -> FetchedModules | None:
-        if open_modules is None:
-            return None
-        return FetchedModules(open_modules, _notify_from_threads(self._note_news))
-
     @property
     def caches(self) -> tuple[Cache, ...]:
-        policies, exceptions = self._policies.values(), self._exceptions.values()
+        policies, exceptions = self._policies.values(), self._exceptions.caches
         return (*policies, *exceptions, *self._servers.values(), self._crds)
 
     @property
@@ -206,7 +171,11 @@ class PolicyStore:
     def _read_all(
         self, documents: Iterable[tuple[Resource, JsonObject]]
     ) -> tuple[StoredPolicy, ...]:
-        return tuple(self._store(kind, document) for kind, document in documents)
+        ignores = self._flags.force_failure_policy_ignore
+        return tuple(
+            read_policy(kind, document, self._read, always_ignore=ignores)
+            for kind, document in documents
+        )
 
     def _list(self, found: tuple[StoredPolicy, ...]) -> None:
         self._read = {(policy.resource, policy.uid): policy for policy in found}
@@ -222,13 +191,13 @@ class PolicyStore:
         made = self._compiler and self._compiler.made.get(policy.uid)
         if made and made.reason and not made.is_waiting:
             return made.reason
-        fault = self._faults.get(policy.uid)
-        return fault.reason if fault is not None else ""
+        return self._modules.find_fault(policy.uid)
 
     async def _prepare(self, compiler: PolicyCompiler) -> None:
         """Read and compile what has changed; until then everyone sees the state before."""
         # A large policy takes seconds to read.
         found = await asyncio.to_thread(self._read_all, self._list_documents())
+        await self._exceptions.prepare()
         marked = [(policy, f"{self.mark(policy)};{self._epoch}") for policy in found]
         tasks = [
             self._plan(policy, mark)
@@ -245,7 +214,7 @@ class PolicyStore:
         if tasks or _list_served(ready) != _list_served(self._listed):
             self.revision += 1
         compiler.keep(live)
-        self._look_after_modules(compiler, live)
+        self._modules.keep(compiler, live)
         self._list(ready)
         self._is_prepared.set()
         pause = compiler.find_pause()
@@ -264,16 +233,6 @@ class PolicyStore:
             elif known is not None:
                 yield known
 
-    def _look_after_modules(self, compiler: PolicyCompiler, live: set[str]) -> None:
-        if self._modules is None:
-            return
-        self._asked = {uid: keys for uid, keys in self._asked.items() if uid in live}
-        self._faults = {uid: fault for uid, fault in self._faults.items() if uid in live}
-        self._modules.keep(set().union(*self._asked.values()))
-        for uid, fault in self._faults.items():
-            if fault.may_pass and not compiler.made[uid].is_waiting:
-                compiler.retry_after(uid, self._modules.find_pause(self._asked.get(uid, set())))
-
     def _note_news(self) -> None:
         """A module has come, or will not come for now."""
         if self._compiler is not None:
@@ -281,32 +240,25 @@ class PolicyStore:
         self._wake.set()
 
     def _plan(self, policy: StoredPolicy, mark: str) -> CompileTask:
-        exceptions = [each for each in self.exceptions if _concerns(each, policy)]
+        exceptions = self._exceptions.find(policy)
         names, record, server = self.names, policy.record, self._bind(policy)
 
         def fail(error: CompileError) -> tuple[Program, ...]:
             return () if record is None else fail_policy(record, error, resource_names=names)
 
-        others = [document for cache in self._exceptions.values() for document in cache.list()]
+        others = self._exceptions.find_documents(policy)
         return CompileTask(
             policy.uid,
             mark,
-            Job(policy.document, tuple(others) if exceptions else (), tuple(self._crds.list())),
+            Job(policy.document, others, tuple(self._crds.list())),
             compile=lambda: self._compile(policy, exceptions, names, server),
             fail=fail,
         )
 
     @property
-    def exceptions(self) -> Exceptions:
-        """Those exceptions that can be read and that the installation heeds."""
-        if self._excepted is None:
-            self._excepted = tuple(
-                record
-                for cache in self._exceptions.values()
-                for document in cache.list()
-                for record in _read_exceptions(document)
-            )
-        return self._excepted
+    def exceptions(self) -> StoredExceptions:
+        """The exceptions from policies that the installation heeds."""
+        return self._exceptions
 
     @property
     def names(self) -> ResourceNames:
@@ -317,15 +269,15 @@ class PolicyStore:
 
     def mark(self, policy: StoredPolicy) -> str:
         """Text that changes when the policy or an exception that names it does."""
-        known = self._marks.get(policy.uid)
-        if known is not None and known[0] is policy and known[1] is self.exceptions:
+        known, revision = self._marks.get(policy.uid), self._exceptions.revision
+        if known is not None and known[0] is policy and known[1] == revision:
             return known[2]
         made = self._make_mark(policy)
-        self._marks[policy.uid] = (policy, self.exceptions, made)
+        self._marks[policy.uid] = (policy, revision, made)
         return made
 
     def _make_mark(self, policy: StoredPolicy) -> str:
-        exceptions = [each.metadata for each in self.exceptions if _concerns(each, policy)]
+        exceptions = [each.metadata for each in self._exceptions.find(policy)]
         marks = (f"{each.uid}:{each.resource_version}" for each in exceptions)
         # Annotations say which controllers a policy about Pods covers, and are no part of the spec.
         notes = orjson.dumps(policy.document["metadata"].get("annotations") or {})
@@ -348,7 +300,7 @@ class PolicyStore:
         known = self._programs.get(policy.uid)
         if known is not None and known[0] == mark:
             return known[1]
-        exceptions = [each for each in self.exceptions if _concerns(each, policy)]
+        exceptions = self._exceptions.find(policy)
         try:
             made = self._compile(policy, exceptions, self.names, self._bind(policy))
         except NotYetError:
@@ -371,11 +323,9 @@ class PolicyStore:
         if self._only_own and policy.unique_name and not is_for_own_server(policy):
             return ()
         if server.fault:
-            self._faults[policy.uid] = _Fault(server.fault, may_pass=False)
+            self._modules.refuse(policy.uid, server.fault)
             return fail_policy(record, CompileError(server.fault), resource_names=names)
-        modules = None
-        if self._modules is not None:
-            modules = AskedModules(self._modules, server.sources)
+        modules = self._modules.open_for(server)
         made = compile_documents(
             (record, *exceptions, *server.records),
             lookups=self._lookups,
@@ -383,46 +333,12 @@ class PolicyStore:
             http_limits=self._http_limits,
             image_outcomes=self._image_outcomes,
             modules=modules or NoModules(),
+            queries=self._queries,
             is_lazy=True,
         )
         if modules is not None:
-            self._prepare_modules(policy.uid, made, modules)
+            self._modules.prepare(policy.uid, made, modules)
         return made
-
-    def _prepare_modules(
-        self, uid: str, programs: tuple[Program, ...], modules: AskedModules
-    ) -> None:
-        """Open what policies in Wasm run: not while a request waits for it."""
-        try:
-            told = [program.prepare() for program in programs if program.prepare is not None]
-        except NotYetError:
-            raise
-        except LictorError as error:
-            told = [str(error)]
-        finally:
-            self._asked[uid] = modules.keys
-        fault = next(filter(None, told), "")
-        if fault:
-            self._faults[uid] = _Fault(fault, may_pass=modules.has_failed)
-        else:
-            self._faults.pop(uid, None)
-
-    def _store(self, kind: Resource, document: JsonObject) -> StoredPolicy:
-        known = self._read.get((kind, str(document["metadata"].get("uid"))))
-        if known is not None and known.document is document:
-            return known
-        if known is not None and _says_the_same(known.document, document):
-            return replace(known, document=document)
-        loaded = load_documents(
-            orjson.dumps(document), f"{kind.kind}/{document['metadata']['name']}"
-        )
-        return StoredPolicy(
-            kind,
-            document,
-            _first_record(loaded),
-            loaded.problems,
-            self._flags.force_failure_policy_ignore,
-        )
 
     def _note_change(self, change: Change) -> None:
         if self._compiler is None:
@@ -437,9 +353,6 @@ class PolicyStore:
 
     def _forget_marks(self, _: Change) -> None:
         self._marks.clear()
-
-    def _forget_exceptions(self, _: Change) -> None:
-        self._excepted = None
 
     async def _notify(self) -> None:
         rests_until = 0.0
@@ -468,18 +381,6 @@ def _list_served(policies: Iterable[StoredPolicy]) -> list[tuple[str, bool]]:
     return [(policy.uid, policy.is_native) for policy in policies]
 
 
-def _notify_from_threads(listener: Callable[[], None]) -> Callable[[], None]:
-    """The same, for whoever calls from another thread than that of the event loop."""
-    loop = asyncio.get_running_loop()
-
-    def call() -> None:
-        # The loop may have ended meanwhile.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(listener)
-
-    return call
-
-
 def _make_outcome_cache(flags: Flags) -> OutcomeCache:
     return OutcomeCache(
         OutcomeCacheSettings(
@@ -488,16 +389,6 @@ def _make_outcome_cache(flags: Flags) -> OutcomeCache:
             ttl=parse_duration(flags.image_verify_cache_ttl_duration) / NANOSECONDS,
         )
     )
-
-
-def _says_the_same(before: JsonObject, now: JsonObject) -> bool:
-    """Is it the same but for what we wrote ourselves: the status, and the versions that follow?"""
-    return _strip(before) == _strip(now)
-
-
-def _strip(document: JsonObject) -> JsonObject:
-    metadata = {key: each for key, each in document["metadata"].items() if key not in _VOLATILE}
-    return {**document, "metadata": metadata, "status": None}
 
 
 def _keep_names(crd: JsonObject) -> JsonObject:
@@ -515,21 +406,3 @@ def _keep_names(crd: JsonObject) -> JsonObject:
         "metadata": metadata,
         "spec": {**kept, "versions": versions},
     }
-
-
-def _first_record(loaded: Loaded) -> PolicyRecord | None:
-    if has_errors(loaded.problems):
-        return None
-    return loaded.records[0] if loaded.documents else None
-
-
-def _read_exceptions(document: JsonObject) -> Iterable[PolicyRecord]:
-    metadata = document["metadata"]
-    source = f"PolicyException/{metadata.get('namespace')}/{metadata['name']}"
-    loaded = load_documents(orjson.dumps(document), source)
-    return [sourced.record for sourced in loaded.with_role(Role.EXCEPTION)]
-
-
-def _concerns(exception: PolicyRecord, policy: StoredPolicy) -> bool:
-    names = resolve(registry().of(exception).excepts)
-    return bool(names(exception, policy.kind, policy.key))

@@ -1,20 +1,27 @@
 """A policy as the API server has it, and what follows from its document."""
 
-from collections.abc import Callable, Hashable
+import sys
+from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
+from lictor.cluster.cache import drop_managed_fields
 from lictor.cluster.resource import Resource
 from lictor.families.registry import PolicyKind, registry
+from lictor.load.policies import Loaded, has_errors, load_object
 from lictor.model.finding import Finding
 from lictor.model.metadata import PolicyRecord
-from lictor.raw import JsonObject
+from lictor.raw import Json, JsonObject
 
 _T = TypeVar("_T")
 # Conditions that say that a policy is in force, of all families.
 _READY = frozenset(("Ready", "WebhookConfigured", "PolicyActive"))
+
+# What the API server changes with every write.
+_VOLATILE = frozenset(("managedFields", "resourceVersion"))
 
 
 def is_ready(document: JsonObject) -> bool:
@@ -22,6 +29,57 @@ def is_ready(document: JsonObject) -> bool:
     status = document.get("status") or {}
     conditions = (status.get("conditionStatus") or status).get("conditions") or ()
     return any(each["type"] in _READY and each["status"] == "True" for each in conditions)
+
+
+def keep_policy(item: JsonObject) -> JsonObject:
+    """A policy as it is kept in memory: those of many teams say the same in most places.
+
+    Equal texts are one object. In metadata, most texts are of one object alone.
+    """
+    metadata = drop_managed_fields(item).get("metadata")
+    found = [item.get("spec")]
+    if isinstance(metadata, dict):
+        found += [metadata.get("annotations"), metadata.get("labels")]
+    shared: list[Json] = [each for each in found if isinstance(each, dict)]
+    # Whoever writes a policy decides how deep it is.
+    while shared:
+        node = shared.pop()
+        pairs = node.items() if isinstance(node, dict) else enumerate(node)
+        for key, value in pairs:
+            if isinstance(value, str):
+                node[key] = sys.intern(value)
+            elif isinstance(value, dict | list):
+                shared.append(value)
+    return item
+
+
+def read_policy(
+    kind: Resource,
+    document: JsonObject,
+    before: "Mapping[tuple[Resource, str], StoredPolicy]",
+    *,
+    always_ignore: bool,
+) -> "StoredPolicy":
+    """A policy with its record; read again only where it says something else than before."""
+    known = before.get((kind, str(document["metadata"].get("uid"))))
+    if known is not None and known.document is document:
+        return known
+    if known is not None and _strip(known.document) == _strip(document):
+        return replace(known, document=document)
+    loaded = load_object(document, f"{kind.kind}/{document['metadata']['name']}")
+    return StoredPolicy(kind, document, _first_record(loaded), loaded.problems, always_ignore)
+
+
+def _strip(document: JsonObject) -> JsonObject:
+    """The document without what we write ourselves: the status, and the versions that follow."""
+    metadata = {key: each for key, each in document["metadata"].items() if key not in _VOLATILE}
+    return {**document, "metadata": metadata, "status": None}
+
+
+def _first_record(loaded: Loaded) -> PolicyRecord | None:
+    if has_errors(loaded.problems):
+        return None
+    return loaded.records[0] if loaded.documents else None
 
 
 class StoredPolicy(msgspec.Struct, frozen=True, dict=True, eq=False):

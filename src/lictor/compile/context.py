@@ -7,6 +7,7 @@ import msgspec
 
 from lictor.evaluate.expressions import Expressions
 from lictor.evaluate.verify_images.outcome_cache import OutcomeCache
+from lictor.lang.template import Fill
 from lictor.lang.wasm.module import Modules, NoModules
 from lictor.lang.watch import WatchRule, watch_nothing
 from lictor.model.metadata import PolicyRecord
@@ -37,13 +38,15 @@ class CompileContext(msgspec.Struct, frozen=True, dict=True):
     image_outcomes: OutcomeCache = msgspec.field(default_factory=OutcomeCache)
     # Checks are compiled when first needed: right where most of them never are.
     is_lazy: bool = False
+    # JMESPath that was compiled before with the same lookups, where the caller keeps it.
+    queries: dict[str, Fill] = msgspec.field(default_factory=dict)
     # Where policies in Wasm have their modules from.
     modules: Modules = msgspec.field(default_factory=NoModules)
 
     @cached_property
     def expressions(self) -> Expressions:
         """JMESPath expressions, each compiled once."""
-        return Expressions(self.lookups.now)
+        return Expressions(self.lookups.now, self.queries)
 
     @cached_property
     def _selected(self) -> dict[type, tuple[PolicyRecord, ...]]:

@@ -138,9 +138,10 @@ _IDENTIFIER = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_01
 class Expressions:
     """Compiles the expressions of many policies; each text only once."""
 
-    def __init__(self, now: Callable[[], datetime]) -> None:
+    def __init__(self, now: Callable[[], datetime], queries: dict[str, Fill] | None = None) -> None:
+        """`queries`: what was compiled before for the same clock, by its text alone."""
         self._now = now
-        self._queries: dict[str, Fill] = {}
+        self._queries: dict[str, Fill] = {} if queries is None else queries
         self._folding = FoldingBudget()
 
     def begin_policy(self) -> None:

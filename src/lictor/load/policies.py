@@ -14,7 +14,7 @@ from lictor.errors import LoadError
 from lictor.families.registry import PolicyKind, Role, registry
 from lictor.load.fields import describe, read_record
 from lictor.load.kinds import find_unknown, is_raw, is_unsupported
-from lictor.load.yaml import Document, read_documents
+from lictor.load.yaml import Document, read_documents, read_object
 from lictor.model.finding import FieldPath, Finding, Location, Severity
 from lictor.model.metadata import PolicyRecord
 from lictor.raw import Json, JsonObject
@@ -248,8 +248,17 @@ class _Sorter:
 
 def load_documents(data: str | bytes, source: str) -> Loaded:
     """Everything in a file, sorted; what cannot be used is a problem and stops nothing else."""
+    return _sort(read_documents(data, source))
+
+
+def load_object(body: JsonObject, source: str) -> Loaded:
+    """The same for an object that an API server gave. Its record shares what the object holds."""
+    return _sort((read_object(body, source),))
+
+
+def _sort(documents: Iterable[Document | LoadError]) -> Loaded:
     sorter = _Sorter()
-    for document in read_documents(data, source):
+    for document in documents:
         if isinstance(document, LoadError):
             sorter.problems.append(locate_error(document))
             continue

@@ -150,11 +150,27 @@ def _read_json(chunk: _Chunk) -> Document | None:
         body = orjson.loads(body_text)
     except orjson.JSONDecodeError:
         return None
-    if body_text.count("{") + body_text.count("[") > MAX_DEPTH:
-        check_depth(body)
-    if _ODD_NUMBER.search(body_text):
-        body = settle_json(body)
+    body = _settle(body, body_text)
     return Document(body, chunk, chunk.line + text.count("\n", 0, len(text) - len(body_text)))
+
+
+def _settle(body: Json, text: str) -> Json:
+    """JSON that was read from a text, with numbers as Kubernetes' reader holds them."""
+    if text.count("{") + text.count("[") > MAX_DEPTH:
+        check_depth(body)
+    return settle_json(body) if _ODD_NUMBER.search(text) else body
+
+
+def read_object(body: Json, source: str) -> Document | LoadError:
+    """An object that an API server gave, as it would be read from its text; or what is wrong."""
+    try:
+        chunk = _Chunk(orjson.dumps(body).decode(), source, 1)
+    except TypeError:
+        return LoadError("nested too deeply", where=f"{source}:1:1")
+    try:
+        return Document(_settle(body, chunk.text), chunk, 1)
+    except YamlFault as fault:
+        return chunk.locate(fault)
 
 
 def _read_chunk(chunk: _Chunk) -> Iterator[Document]:

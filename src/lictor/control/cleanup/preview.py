@@ -19,7 +19,7 @@ from lictor.cluster.request_filter import build_filter
 from lictor.cluster.resource import CONFIG_MAP, NAMESPACE
 from lictor.cluster.service_calls import read_http_limits
 from lictor.cluster.settings import read_settings
-from lictor.cluster.store import list_exception_resources
+from lictor.cluster.stored_exceptions import list_exception_resources
 from lictor.cluster.work_queue import cancel_all
 from lictor.control.cleanup.run import format_time, read_status, read_time
 from lictor.control.cleanup.sweep import Page, Sweep, SweepContext

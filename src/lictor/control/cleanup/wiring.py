@@ -92,9 +92,7 @@ class ProtectedObjects:
 
 def _list_exceptions(context: ControllerContext) -> Iterator[PolicyRecord]:
     """Exceptions from policies that delete; the others are not asked about what is deleted."""
-    for exception in context.store.exceptions:
-        if registry().of(exception).family in _FAMILIES:
-            yield exception
+    return context.store.exceptions.list_all(_FAMILIES)
 
 
 _FAMILIES = {kind.family for kind in registry().with_role(Role.DELETION) if kind.is_listed}

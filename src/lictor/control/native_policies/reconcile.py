@@ -123,7 +123,7 @@ class NativePolicyReconciler:
 
     def _build_all(self, version: str) -> Iterable[tuple[StoredPolicy, _Made]]:
         """What each policy becomes; built again only where its inputs have changed."""
-        around = (version, self._store.exceptions, self.discovery.resources)
+        around = (version, self._store.exceptions.revision, self.discovery.resources)
         if self._around != around:
             self._around = around
             self._built.clear()
@@ -162,7 +162,8 @@ class NativePolicyReconciler:
         )
         if policy.record is None or not build or not is_wanted:
             return None
-        request = NativeRequest(_own(policy), self._store.exceptions, self._find, version)
+        exceptions = self._store.exceptions.find_named(policy)
+        request = NativeRequest(_own(policy), exceptions, self._find, version)
         made: AdmissionPolicyPair = resolve(build)(policy.record, request)
         return made
 

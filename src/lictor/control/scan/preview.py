@@ -19,6 +19,7 @@ from lictor.cluster.settings import read_settings
 from lictor.cluster.store import PolicyStore
 from lictor.cluster.work_queue import cancel_all
 from lictor.errors import LictorError, UsageError
+from lictor.families.registry import registry
 from lictor.model.metadata import PolicyRecord
 from lictor.model.program import Program
 
@@ -59,8 +60,9 @@ def _find(cluster: _Cluster, name: str) -> tuple[Program, ...]:
 
 
 def _compile(cluster: _Cluster, records: Sequence[PolicyRecord]) -> tuple[Program, ...]:
+    families = {registry().of(record).family for record in records}
     return compile_documents(
-        (*records, *cluster.store.exceptions),
+        (*records, *cluster.store.exceptions.list_all(families)),
         lookups=cluster.lookups,
         resource_names=cluster.store.names,
     )

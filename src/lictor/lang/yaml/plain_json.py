@@ -24,11 +24,16 @@ class YamlFault(Exception):  # noqa: N818  (never leaves this room: it becomes a
 
 
 def settle_json(value: Json) -> Json:
-    """JSON with its numbers as Kubernetes' YAML reader holds them; `check_depth` comes first."""
+    """JSON with its numbers as Kubernetes' YAML reader holds them; `check_depth` comes first.
+
+    Where there is nothing to change, the same object: most odd numbers are versions in texts.
+    """
     if isinstance(value, dict):
-        return {key: settle_json(item) for key, item in value.items()}
+        made = {key: settle_json(item) for key, item in value.items()}
+        return made if any(made[key] is not item for key, item in value.items()) else value
     if isinstance(value, list):
-        return [settle_json(item) for item in value]
+        items = [settle_json(item) for item in value]
+        return items if any(map(is_not, items, value)) else value
     return settle(value)
 
 
