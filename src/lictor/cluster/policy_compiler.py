@@ -281,19 +281,20 @@ def _note_check(check: Check, identity: str, namespace: str) -> Check:
     if not isinstance(check, DeferredCheck):
         return check
 
-    def compile_check() -> Check:
-        try:
-            with _TURNS.take(namespace), LEDGER.compiling(identity):
-                return check.resolve()
-        except (LictorError, MemoryError):
-            # Nothing is wrong with the policy: there was no time or no room.
-            raise
-        except Exception as error:
-            # A mistake of ours over one policy must not keep others from being asked.
-            log.exception("policy broke the compiler", extra={"policy": identity})
-            return _fail(_MISTAKE.format(type(error).__name__))
+    return DeferredCheck(_compile_noted, check, identity, namespace)
 
-    return DeferredCheck(compile_check)
+
+def _compile_noted(check: DeferredCheck, identity: str, namespace: str) -> Check:
+    try:
+        with _TURNS.take(namespace), LEDGER.compiling(identity):
+            return check.resolve()
+    except (LictorError, MemoryError):
+        # Nothing is wrong with the policy: there was no time or no room.
+        raise
+    except Exception as error:
+        # A mistake of ours over one policy must not keep others from being asked.
+        log.exception("policy broke the compiler", extra={"policy": identity})
+        return _fail(_MISTAKE.format(type(error).__name__))
 
 
 def _fail(reason: str) -> Check:

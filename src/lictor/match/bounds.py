@@ -47,9 +47,13 @@ def _list_kinds(kinds: tuple[str, ...]) -> frozenset[str] | None:
 
 def _read_literals(texts: Sequence[str]) -> frozenset[str] | None:
     """None where there are none, or where one is a wildcard and may mean any text."""
-    if not texts or any(map(has_wildcard, texts)):
-        return None
-    return frozenset(texts)
+    return _share_literals(tuple(texts)) if texts else None
+
+
+# The rules of a policy, and those made from them, mostly say the same.
+@lru_cache(maxsize=1024)
+def _share_literals(texts: tuple[str, ...]) -> frozenset[str] | None:
+    return None if any(map(has_wildcard, texts)) else frozenset(texts)
 
 
 def _join(parts: Sequence[Bounds]) -> Bounds:
@@ -62,11 +66,12 @@ def _join(parts: Sequence[Bounds]) -> Bounds:
 
 
 def _unite(sets: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
-    united: frozenset[str] = frozenset()
+    united: frozenset[str] | None = None
     for each in sets:
         if each is None:
             return None
-        united |= each
+        # One that stands alone is shared with others that say the same.
+        united = each if united is None or united == each else united | each
     return united
 
 

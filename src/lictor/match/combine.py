@@ -5,7 +5,7 @@ under a watch nothing folds and every answer is heard.
 """
 
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -46,6 +46,28 @@ def remember(select: Select) -> Select:
         return found
 
     return remembered
+
+
+class DeferredSelect:
+    """A selection that is made when it is first asked, and then only once for each class.
+
+    Most rules are asked about one kind, and most of those that were made for controllers about
+    none: until then they take little room.
+    """
+
+    __slots__ = ("_arguments", "_made", "_make")
+
+    def __init__(self, make: Callable[..., Select], *arguments: Any) -> None:
+        self._make = make
+        self._arguments = arguments
+        self._made: Select | None = None
+
+    def __call__(
+        self, kind: GroupVersionKind, subresource: str, operation: Operation
+    ) -> Matcher | None:
+        if self._made is None:
+            self._made = remember(self._make(*self._arguments))
+        return self._made(kind, subresource, operation)
 
 
 def but_deletions(select: Select) -> Select:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 from enum import Flag, IntEnum
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -73,17 +73,24 @@ Check: TypeAlias = Callable[[Case], tuple[Result, ...]]
 
 
 class DeferredCheck:
-    """A check that is compiled when a request of its kind comes for the first time."""
+    """A check that is compiled when a request of its kind comes for the first time.
 
-    __slots__ = ("_compile", "_made")
+    What it is compiled from is given as arguments: thousands of closures would take more room.
+    """
 
-    def __init__(self, compile_check: Callable[[], Check]) -> None:
+    __slots__ = ("_arguments", "_compile", "_made")
+
+    def __init__(self, compile_check: Callable[..., Check], *arguments: Any) -> None:
         self._compile = compile_check
+        self._arguments = arguments
         self._made: Check | None = None
 
     def resolve(self) -> Check:
+        # Read before looking whether it is made: another thread may make it and let go of them.
+        arguments = self._arguments
         if self._made is None:
-            self._made = self._compile()
+            self._made = self._compile(*arguments)
+            self._arguments = ()
         return self._made
 
     def __call__(self, case: Case) -> tuple[Result, ...]:

@@ -249,16 +249,15 @@ class PolicySets:
 
     def _finish(self, program: Program, rule: CompiledRule) -> CompiledRule:
         """The rule as it is asked; what was put off is compiled by one thread at a time."""
-        check = rule.check
-        if not isinstance(check, DeferredCheck):
+        if not isinstance(rule.check, DeferredCheck):
             return self._trace(program, rule)
+        later = DeferredCheck(PolicySets._finish_later, self, program, rule, rule.check)
+        return replace(rule, check=later)
 
-        def finish_later() -> Check:
-            with _TURNS.take(program.policy.namespace):
-                compiled = check.resolve()
-            return self._trace(program, replace(rule, check=compiled)).check
-
-        return replace(rule, check=DeferredCheck(finish_later))
+    def _finish_later(self, program: Program, rule: CompiledRule, check: DeferredCheck) -> Check:
+        with _TURNS.take(program.policy.namespace):
+            compiled = check.resolve()
+        return self._trace(program, replace(rule, check=compiled)).check
 
     def _trace(self, program: Program, rule: CompiledRule) -> CompiledRule:
         if not self._flags.enable_tracing:

@@ -4,6 +4,7 @@ import pytest
 
 from lictor.assembly import compile_documents
 from lictor.engine import Engine
+from lictor.errors import DeadlineError
 from lictor.load.policies import load_documents
 from lictor.model.program import DeferredCheck
 from lictor.model.result import Status
@@ -51,6 +52,42 @@ def test_answers_are_the_same(records, name):
     told = list_answers(later, pod)
     assert told == list_answers(now, pod)
     assert ("broken", Status.ERROR) in [(rule, status) for rule, status, _ in told]
+
+
+def test_what_a_check_is_compiled_from_is_let_go():
+    made = []
+    check = DeferredCheck(lambda given: lambda _: tuple(given), made)
+    assert check.resolve() is check.resolve()
+    assert check(None) == ()
+    assert check._arguments == ()
+
+
+def test_a_check_that_could_not_be_compiled_in_time_is_compiled_again():
+    tries = []
+
+    def compile_check(given):
+        tries.append(given)
+        if len(tries) == 1:
+            raise DeadlineError("no time left")
+        return lambda _: ()
+
+    check = DeferredCheck(compile_check, "given")
+    with pytest.raises(DeadlineError):
+        check.resolve()
+    assert check(None) == ()
+    assert tries == ["given", "given"]
+
+
+def test_equal_queries_of_policies_that_come_one_by_one_are_compiled_once(records):
+    known = {}
+    first = list_answers(compile_documents(records, is_lazy=True, queries=known), make_pod("x"))
+    before = dict(known)
+    assert "element.name | nosuch(@)" in before
+    again = list_answers(compile_documents(records, is_lazy=True, queries=known), make_pod("x"))
+    assert again == first
+    assert ("broken", Status.ERROR) in [(rule, status) for rule, status, _ in again]
+    assert known.keys() == before.keys()
+    assert all(known[text] is before[text] for text in before)
 
 
 def test_rules_of_other_kinds_stay_uncompiled(records):

@@ -1,6 +1,7 @@
 """Kyverno's classic policies: ClusterPolicy and Policy become programs."""
 
 from collections.abc import Callable, Iterator
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -28,10 +29,10 @@ from lictor.match.classic import (
     names_operations,
     without_selectors,
 )
-from lictor.match.combine import but_deletions, remember, within
+from lictor.match.combine import DeferredSelect, but_deletions, remember, within
 from lictor.model.exception import PolicyException
 from lictor.model.matching import Match
-from lictor.model.policy import Generate, Mutate, Policy, Rule, Validate
+from lictor.model.policy import Policy, Rule
 from lictor.model.program import (
     Bounds,
     Case,
@@ -44,13 +45,14 @@ from lictor.model.program import (
     Program,
     Select,
 )
-from lictor.model.request import GroupVersionKind, Operation, Request
+from lictor.model.request import Request
 from lictor.model.result import Action, PolicyRef, Result, RuleType, Status
 
 
 def compile_policy(policy: Policy, context: CompileContext) -> Program:
     """Turn a policy into a program; a rule that cannot be compiled answers with an error."""
-    context.expressions.begin_policy()
+    if not context.is_lazy:
+        context.expressions.begin_policy()
     return _build_program(policy, context, _RuleCompiler.compile)
 
 
@@ -142,40 +144,34 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
 
     def _applies(self, kind: RuleType) -> Check:
         """Everything that stands before the rule's body, without the body."""
-        return self._compile_later(kind, _pass)
+        return DeferredCheck(_RuleCompiler._compile_later, self, kind, _RuleCompiler._pass)
 
-    def _bodies(self) -> Iterator[tuple[Phase, RuleType, Callable[[RuleContext], Check]]]:
+    def _bodies(self) -> "Iterator[tuple[Phase, RuleType, _Build]]":
         rule = self.rule
         if rule.mutate is not None:
-            mutate = rule.mutate
-            yield Phase.MUTATE, RuleType.MUTATION, lambda s: _mutate(mutate, s)
+            yield Phase.MUTATE, RuleType.MUTATION, _RuleCompiler._mutate
         if rule.verify_images:
-            yield Phase.VERIFY_IMAGES, RuleType.IMAGE_VERIFY, self._verify_images
+            yield Phase.VERIFY_IMAGES, RuleType.IMAGE_VERIFY, _RuleCompiler._verify_images
             if checks_finished_images(rule):
-                yield Phase.VALIDATE, RuleType.IMAGE_VERIFY, self._check_images
+                yield Phase.VALIDATE, RuleType.IMAGE_VERIFY, _RuleCompiler._check_images
         if rule.validate is not None:
-            validate = rule.validate
-            yield Phase.VALIDATE, RuleType.VALIDATION, lambda s: self._validate(validate, s)
+            yield Phase.VALIDATE, RuleType.VALIDATION, _RuleCompiler._validate
         if rule.generate is not None:
-            generate = rule.generate
-            yield Phase.GENERATE, RuleType.GENERATION, lambda s: _generate(generate, s)
+            yield Phase.GENERATE, RuleType.GENERATION, _RuleCompiler._generate
 
-    def _check(self, kind: RuleType, build: Callable[[RuleContext], Check]) -> Check:
+    def _check(self, kind: RuleType, build: "_Build") -> Check:
         if self.context.is_lazy:
-            return self._compile_later(kind, build)
+            return DeferredCheck(_RuleCompiler._compile_later, self, kind, build)
         return self._compile_check(kind, build)
 
-    def _compile_later(self, kind: RuleType, build: Callable[[RuleContext], Check]) -> Check:
-        def compile_check() -> Check:
-            self.context.expressions.begin_policy()
-            return self._compile_check(kind, build)
+    def _compile_later(self, kind: RuleType, build: "_Build") -> Check:
+        self.context.expressions.begin_policy()
+        return self._compile_check(kind, build)
 
-        return DeferredCheck(compile_check)
-
-    def _compile_check(self, kind: RuleType, build: Callable[[RuleContext], Check]) -> Check:
+    def _compile_check(self, kind: RuleType, build: "_Build") -> Check:
         setting = self._setting(kind)
         try:
-            check = guard(build(setting), self._guard(setting), setting)
+            check = guard(build(self, setting), self._guard(setting), setting)
             if kind is RuleType.VALIDATION:
                 check = self._relax(check, setting)
             check = self._guard_conditions(check)
@@ -245,7 +241,24 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
             return check
         return allow_existing(check, self._match_stored())
 
-    def _validate(self, validate: Validate, setting: RuleContext) -> Check:
+    # Few policies need all kinds of rules: what one does not use is not imported, as start-up
+    # counts.
+
+    def _mutate(self, setting: RuleContext) -> Check:
+        from lictor.evaluate.mutate import compile_mutate
+
+        return compile_mutate(_given(self.rule.mutate), setting)
+
+    def _generate(self, setting: RuleContext) -> Check:
+        from lictor.evaluate.generate import compile_generate
+
+        return compile_generate(_given(self.rule.generate), setting)
+
+    def _pass(self, setting: RuleContext) -> Check:
+        return lambda case: (setting.result(case, RuleOutcome(Status.PASS)),)
+
+    def _validate(self, setting: RuleContext) -> Check:
+        validate = _given(self.rule.validate)
         if validate.assert_ is not None:
             names = tuple(entry.name for entry in self.rule.context)
             from lictor.evaluate.assertions import compile_assert
@@ -280,18 +293,8 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
     def _select(self, match: Match, exclude: Match | None) -> Select:
         if not self.context.is_lazy or has_selectors(match, exclude):
             return remember(self._compile_select(match, exclude))
-        # Nothing but a selector can be wrong here. Most rules are asked about one kind, and most
-        # of those that were made for controllers about none.
-        made: list[Select] = []
-
-        def select(
-            kind: GroupVersionKind, subresource: str, operation: Operation
-        ) -> Matcher | None:
-            if not made:
-                made.append(self._compile_select(match, exclude))
-            return made[0](kind, subresource, operation)
-
-        return remember(select)
+        # Nothing but a selector can be wrong here.
+        return DeferredSelect(_RuleCompiler._compile_select, self, match, exclude)
 
     def _compile_select(self, match: Match, exclude: Match | None) -> Select:
         select = compile_match(match, exclude, watch=self._watch)
@@ -331,23 +334,16 @@ class _RuleCompiler(msgspec.Struct, frozen=True):
         return lambda case: check(case) if concerns(case) else ()
 
 
-# Few policies need all kinds of rules: what one does not use is not imported, as start-up counts.
+# Turns the body of a rule into a check.
+_Build: TypeAlias = Callable[[_RuleCompiler, RuleContext], Check]
+_Body = TypeVar("_Body")
 
 
-def _mutate(mutate: Mutate, setting: RuleContext) -> Check:
-    from lictor.evaluate.mutate import compile_mutate
-
-    return compile_mutate(mutate, setting)
-
-
-def _generate(generate: Generate, setting: RuleContext) -> Check:
-    from lictor.evaluate.generate import compile_generate
-
-    return compile_generate(generate, setting)
-
-
-def _pass(setting: RuleContext) -> Check:
-    return lambda case: (setting.result(case, RuleOutcome(Status.PASS)),)
+def _given(body: _Body | None) -> _Body:
+    if body is None:
+        # `_bodies` names only what the rule has.
+        raise TypeError("the rule has no such body")
+    return body
 
 
 def _failing(error: LictorError) -> Check:

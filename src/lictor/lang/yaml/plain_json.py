@@ -4,6 +4,7 @@ Nothing here loads libyaml: most of what is read needs it not, and start-up coun
 """
 
 from collections.abc import Iterable
+from operator import is_not
 from typing import Final
 
 from lictor.lang.yaml.scalars import settle
