@@ -27,7 +27,6 @@ from lictor.offline.apply_plan import (
     parse_ttl,
 )
 from lictor.offline.apply_run import ApplyPlan, ApplyRun
-from lictor.offline.fleet.addresses import hide_credentials
 from lictor.offline.fleet.settings import check_fleet, is_fleet
 from lictor.offline.policies import (
     LoadedPolicies,
@@ -37,6 +36,7 @@ from lictor.offline.repositories import GitAccess
 from lictor.offline.resource_inputs import ResourceInputs, WatchShards, open_resources
 from lictor.offline.sources import (
     PolicySource,
+    hide_credentials,
     read_policies,
 )
 from lictor.raw import Json

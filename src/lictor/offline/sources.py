@@ -3,6 +3,7 @@
 import fnmatch
 import glob
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from lictor.offline.repositories import GitAccess, confine, is_repository_url, l
 STDIN = "-"
 MAX_FETCHED_BYTES = 64 << 20
 FETCH_TIMEOUT_SECONDS = 30.0
+_USER = re.compile(r"(?<=://)[^/@]*@")
 
 
 class SourceText(msgspec.Struct, frozen=True):
@@ -44,6 +46,21 @@ class PolicySource(msgspec.Struct, frozen=True):
 def is_url(path: str) -> bool:
     """Whether a path names something on the network."""
     return path.startswith(("http://", "https://"))
+
+
+def hide_credentials(address: str) -> str:
+    """An address without user, password and query: signed links carry their signature there."""
+    if "://" not in address:
+        return address
+    return _USER.sub("", address).partition("?")[0]
+
+
+def hide_secrets(text: str, address: str) -> str:
+    """A message without the credentials of an address."""
+    secrets = [*re.findall(r"://([^/@]*)@", address), *address.partition("?")[2:]]
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "...")
+    return text
 
 
 def read_file(path: str) -> SourceText:
@@ -67,6 +84,7 @@ def fetch_url(url: str) -> SourceText:
     """Fetch a file by HTTP; an error names the URL."""
     if not is_url(url):
         raise UsageError(f"{url}: only http and https URLs can be fetched")
+    shown = hide_credentials(url)
     # Loaded on first use: most runs read files only, and these cost more than a small run.
     import http.client
     import urllib.error
@@ -77,14 +95,14 @@ def fetch_url(url: str) -> SourceText:
             content: bytes = answer.read(MAX_FETCHED_BYTES + 1)
             announced = answer.headers.get("Content-Length", "")
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise LoadError(f"could not be fetched ({reason})", where=url) from error
+        reason = hide_secrets(str(getattr(error, "reason", None) or error), url)
+        raise LoadError(f"could not be fetched ({reason})", where=shown) from error
     if len(content) > MAX_FETCHED_BYTES:
-        raise LoadError(f"larger than {MAX_FETCHED_BYTES} bytes", where=url)
+        raise LoadError(f"larger than {MAX_FETCHED_BYTES} bytes", where=shown)
     # Half a file could be whole documents: what is missing must not pass unseen.
     if announced.isascii() and announced.isdigit() and len(content) < int(announced):
-        raise LoadError("could not be fetched (the answer is cut off)", where=url)
-    return SourceText(url, content)
+        raise LoadError("could not be fetched (the answer is cut off)", where=shown)
+    return SourceText(shown, content)
 
 
 def expand_glob(path: str) -> list[str]:

@@ -3,8 +3,9 @@
 import pytest
 
 from lictor.errors import LoadError, UsageError
-from lictor.offline.fleet.addresses import hide_credentials, list_inputs
+from lictor.offline.fleet.addresses import list_inputs
 from lictor.offline.fleet.stored_inputs import StoredInput, open_file
+from lictor.offline.sources import hide_credentials
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec comes with lictor[ray]")
 

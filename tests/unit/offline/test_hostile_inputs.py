@@ -269,3 +269,10 @@ def test_half_an_answer_is_an_error(answer: bytes, message: str) -> None:
         with pytest.raises(LoadError, match=message):
             fetch_url(f"http://127.0.0.1:{server.getsockname()[1]}/a.yaml")
         thread.join()
+
+
+def test_credentials_of_an_address_stand_in_no_error() -> None:
+    with pytest.raises(LoadError, match="could not be fetched") as caught:
+        fetch_url("http://me:hunter2@127.0.0.1:1/a.yaml?sig=signature")
+    assert "hunter2" not in str(caught.value)
+    assert "signature" not in str(caught.value)

@@ -17,7 +17,13 @@ import msgspec
 from lictor.errors import LictorError, LoadError, UsageError
 from lictor.files import YAML_ENDINGS, is_visible
 from lictor.offline.resource_inputs import tell_unreadable
-from lictor.offline.sources import STDIN, is_url, locate_resources
+from lictor.offline.sources import (
+    STDIN,
+    hide_credentials,
+    hide_secrets,
+    is_url,
+    locate_resources,
+)
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -25,7 +31,6 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_USER = re.compile(r"(?<=://)[^/@]*@")
 # Where a store tells whether a file is still the same; the first that is there counts.
 _VERSION_FIELDS = ("ETag", "etag", "version", "generation", "mtime", "LastModified", "created")
 _PACKAGES = {
@@ -55,13 +60,6 @@ class InputFile(msgspec.Struct, frozen=True):
 def is_address(path: str) -> bool:
     """Whether a path is read through fsspec."""
     return _ADDRESS.match(path) is not None and not is_url(path)
-
-
-def hide_credentials(address: str) -> str:
-    """An address without user, password and query: signed links carry their signature there."""
-    if _ADDRESS.match(address) is None:
-        return address
-    return _USER.sub("", address).partition("?")[0]
 
 
 def list_inputs(
@@ -174,14 +172,6 @@ def _ask(shown: str, address: str, question: Callable[[], Answer]) -> Answer:
 
 def _describe_fault(error: Exception, address: str) -> str:
     return hide_secrets(f"could not be read ({type(error).__name__}: {error})", address)
-
-
-def hide_secrets(text: str, address: str) -> str:
-    """A message without the credentials of an address."""
-    secrets = [*re.findall(r"://([^/@]*)@", address), *address.partition("?")[2:]]
-    for secret in filter(None, secrets):
-        text = text.replace(secret, "...")
-    return text
 
 
 def read_stored(file: InputFile, start: int, end: int) -> bytes:

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from lictor.errors import LoadError
 from lictor.offline.archives import unpack
-from lictor.offline.fleet.addresses import InputFile, hide_secrets, is_address, read_stored
+from lictor.offline.fleet.addresses import InputFile, is_address, read_stored
 from lictor.offline.inputs import FileInput, Input, KeptInput, open_input
-from lictor.offline.sources import fetch_url, is_url
+from lictor.offline.sources import fetch_url, hide_secrets, is_url
 
 # What is fetched at once: a round trip to a store costs as much as some hundred kilobytes.
 _BLOCK_BYTES = 8 << 20
