@@ -4,6 +4,7 @@ Reading is bounded, and a folder never makes us open a pipe or a device: only wh
 hand may be one.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -57,13 +58,24 @@ def walk_folder(
     while waiting:
         path = waiting.pop()
         name = os.path.basename(path)
-        if os.path.isdir(path):
+        if _is_folder(path):
             if enters(name) and walk.may_enter(path):
                 below = reversed(list_names(path))
                 waiting.extend(os.path.join(path, each) for each in below)
         elif takes(name):
             check_regular(path)
             yield path
+
+
+def _is_folder(path: str) -> bool:
+    """Whether there is a folder; LoadError where nobody can tell, as it would go unseen."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError as error:
+        # A link that leads nowhere is no folder.
+        if error.errno in (errno.ENOENT, errno.ELOOP):
+            return False
+        raise LoadError(error.strerror or str(error), where=path) from error
 
 
 class _Walk:

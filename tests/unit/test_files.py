@@ -80,6 +80,21 @@ def test_resources_beside_a_pipe(tmp_path: Path) -> None:
         list_resource_files(str(tmp_path))
 
 
+@pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
+def test_a_folder_that_cannot_be_looked_at_is_an_error(folder: Path, walk) -> None:
+    """What lies below would not be judged, and nobody would know."""
+    name, depth = "x" * 250, 20
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    with pytest.raises(LoadError, match="File name too long"):
+        walk(str(folder))
+
+
 @pytest.mark.parametrize("name", ["apply", "lint", "up", "load_policies", "serve"])
 def test_a_link_to_a_folder_elsewhere_is_followed_once(
     folder: Path, tmp_path: Path, name: str

@@ -8,15 +8,14 @@ from lictor.offline.json_values import JsonCursor, JsonFault
 from lictor.offline.resources import DocumentSpan
 from lictor.offline.shard_finder import ShardMaker
 from lictor.offline.shards import Shard, ShardForm
-from lictor.offline.yaml_items import ItemWalk, find_item_list, is_list
+from lictor.offline.yaml_items import OTHER_BREAK, ItemWalk, find_item_list, is_list
 from lictor.raw import Json
 
 # So much may be read for nothing: each broken value could be read to the end of what is held, and
 # the next one begin in the line after. A sound list is read twice.
 _MAX_WASTED: Final = 64 << 20
 _WASTE_PER_BYTE: Final = 4
-# What may follow JSON and be none: a comment, and the end of a document in YAML.
-_NO_CONTENT: Final = "#."
+_NO_JSON: Final = "expected a JSON value"
 _FIRST_WINDOW: Final = 1 << 10
 
 
@@ -37,10 +36,17 @@ def split_values(maker: ShardMaker, start: int, end: int) -> Iterator[Shard]:
     """Shards of JSON values that follow each other; a large one may be a list."""
     cursor = JsonCursor(maker.given, start, end)
     run: list[DocumentSpan] = []
-    while cursor.peek():
+    while following := cursor.peek():
         begin = cursor.offset
+        if following == "#":
+            yield from maker.group(run, ShardForm.JSON_VALUES)
+            run = []
+            yield _pass_comments(maker, cursor, end)
+            continue
         try:
-            cursor.read_value(maker.bounds.split)
+            if cursor.read_value(maker.bounds.split) is None:
+                # By itself a null would be an empty document; here it stands behind content.
+                raise JsonFault(_NO_JSON, begin)
         except JsonFault:
             yield from maker.group(run, ShardForm.JSON_VALUES)
             run = []
@@ -87,10 +93,25 @@ def _split_list(maker: ShardMaker, cursor: JsonCursor, end: int) -> Iterator[Sha
         yield from shards
         return
     maker.counted = counted
-    if starts == "{" or starts in _NO_CONTENT:
+    if starts == "{":
         yield maker.make_whole(start, cursor.offset)
     else:
-        yield maker.make_fault(start, cursor.offset, "expected a JSON value")
+        yield maker.make_fault(start, cursor.offset, _NO_JSON)
+
+
+def _pass_comments(maker: ShardMaker, cursor: JsonCursor, end: int) -> Shard:
+    """Comments between JSON values, as a shard of no resources; and go past them."""
+    start, is_sound = cursor.offset, True
+    while cursor.peek() == "#" and is_sound:
+        begin = cursor.offset
+        after = min(_find(maker.given, begin, end, b"\n") + 1, end)
+        line = maker.given.read(begin, min(after, begin + maker.bounds.document))
+        # Behind another line end stands content, for YAML.
+        is_sound = OTHER_BREAK.search(line) is None
+        cursor.seek(after)
+    if is_sound:
+        return maker.make_whole(start, cursor.offset)
+    return maker.make_fault(start, cursor.offset, _NO_JSON)
 
 
 class _SoundItems:
@@ -114,12 +135,17 @@ class _SoundItems:
 
 def _find_next_value(given: Input, start: int, end: int) -> int:
     """Where the next line begins that begins with a brace; the end where there is none."""
+    return min(_find(given, start, end, b"\n{") + 1, end)
+
+
+def _find(given: Input, start: int, end: int, wanted: bytes) -> int:
+    """Where one or two characters stand next; the end where they do not."""
     position, window = start, _FIRST_WINDOW
     while position < end:
         after = min(position + window, end)
-        found = given.read(position, min(after + 1, end)).find(b"\n{")
+        found = given.read(position, min(after + 1, end)).find(wanted)
         if found >= 0:
-            return position + found + 1
+            return position + found
         # Small at first: it is mostly the next line, and there may be many of them.
         position, window = after, min(window * 2, COPY_BYTES)
     return end

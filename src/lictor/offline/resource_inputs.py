@@ -5,12 +5,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
-from lictor.errors import LictorError
+from lictor.errors import LictorError, LoadError
 from lictor.offline.inputs import KEPT_BYTES, Input, KeptInput, find_packing, open_input
 from lictor.offline.resources import DocumentText, holds_word, parse_document
 from lictor.offline.shard_finder import MARKED_WORDS, ShardBounds, ShardFinder
 from lictor.offline.shards import Shard, read_shard
-from lictor.offline.sources import SourceText, locate_resources
+from lictor.offline.sources import SourceText, is_pattern, locate_resources
 from lictor.raw import JsonObject
 
 # Is given the shards of an input as they are found, with its size, and gives them on.
@@ -57,9 +57,9 @@ def tell_unreadable(
     path: str, number: int, error: LictorError, say: Callable[[str], None] | None
 ) -> None:
     """Report a path that cannot be read, or raise."""
-    # With the first path gone nothing might be judged at all, and a folder that gives
-    # nothing is the wrong one: no success must come of that.
-    if say is None or number == 0 or os.path.isdir(path):
+    # With the first path gone nothing might be judged at all, and a folder or pattern that gives
+    # nothing is the wrong one, or loses other files: no success must come of that.
+    if say is None or number == 0 or os.path.isdir(path) or is_pattern(path):
         raise error
     say(f"\n{_DIVIDER}\nfailed to load resources: {path}. \nerror: {error}\n{_DIVIDER}")
 
@@ -122,4 +122,15 @@ class ResourceInputs:
 
     def select(self, word: bytes) -> Iterator[SourceText]:
         """The same, each as a text of its own."""
-        return (SourceText(each.path, each.content) for each in self.find(word))
+        for each in self.find(word):
+            # What only may hold it is parsed: whoever asks takes nothing else.
+            if word in each.content or word.decode() in _list_kinds(each):
+                yield SourceText(each.path, each.content)
+
+
+def _list_kinds(document: DocumentText) -> set[str]:
+    """The kinds in a document; none where it is broken, which is told where it is judged."""
+    try:
+        return {str(each["kind"]) for each in parse_document(document)}
+    except LoadError:
+        return set()

@@ -177,9 +177,26 @@ def find_in_texts(texts: Sequence[SourceText]) -> FindDocuments:
     return find
 
 
+# Escapes that stand for letters, digits, dashes and dots, and lines that go on within a word.
+_HIDDEN = re.compile(
+    rb"\\(?:(?:x|u00|U000000)(?:[4-7]|3\d|2[dDeE])|(?<=\w\\)(?:[\r\n]|\xc2\x85|\xe2\x80[\xa8\xa9]))"
+)
+# Tags of texts in base64, however they are written.
+_ENCODING_TAGS = (b"!!b", b"!!%", b"!<")
+
+
+def may_hide_words(content: bytes) -> bool:
+    """Whether a text may say a word without its bytes: by escapes, in base64, or in UTF-16."""
+    if b"\0" in content or any(tag in content for tag in _ENCODING_TAGS):
+        return True
+    return b"\\" in content and _HIDDEN.search(content) is not None
+
+
 def holds_word(content: bytes, word: bytes, *, ignore_case: bool) -> bool:
-    """Whether a word stands in a text."""
-    return word in content or (ignore_case and word.lower() in content.lower())
+    """Whether a word stands in a text, or may stand there in another spelling."""
+    if word in content or (ignore_case and word.lower() in content.lower()):
+        return True
+    return may_hide_words(content)
 
 
 class LazyResources:

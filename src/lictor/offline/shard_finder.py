@@ -12,7 +12,12 @@ from typing import Final
 import msgspec
 
 from lictor.offline.inputs import Input, read_windows
-from lictor.offline.resources import DocumentSpan, find_documents, leave_tool_files
+from lictor.offline.resources import (
+    DocumentSpan,
+    find_documents,
+    leave_tool_files,
+    may_hide_words,
+)
 from lictor.offline.shards import Shard, ShardForm
 from lictor.offline.sources import SourceText
 
@@ -26,8 +31,12 @@ _READ_ONE_BY_ONE = (
 _SEPARATOR: Final = b"\n---"
 _SEPARATOR_LINE = re.compile(rb"\n---(?=\s)")
 # Never in a JSON value but in its texts.
-_JOINT = re.compile(rb"\}\s*\{")
-_BEFORE_CONTENT = re.compile(rb"(?:\xef\xbb\xbf)?(?:---(?=\s))?(?:\s++|#[^\n]*+)*+")
+_JOINT = re.compile(rb"\}(?:\s++|#[^\n]*+\n)*+\{")
+# A comment ends where YAML ends a line: what stands behind another line end is content.
+_COMMENT = rb"#(?:[^\r\n\xc2\xe2]|\xc2(?!\x85)|\xe2(?!\x80[\xa8\xa9]))*+"
+_BEFORE_CONTENT = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:---(?=[ \t\r\n]))?(?:[ \t\r\n]++|%b)*+" % _COMMENT
+)
 
 
 class ShardBounds(msgspec.Struct, frozen=True):
@@ -96,7 +105,8 @@ class ShardMaker:
         if data is None:
             data = self.given.read(span.start, span.end)
         self.counted = _count_on(at, data)
-        words = frozenset(word for word in MARKED_WORDS if word in data)
+        hides = may_hide_words(data)
+        words = frozenset(word for word in MARKED_WORDS if hides or word in data)
         column = span.start - at.begin
         return Shard(self._source, span, at.lines, column, form, count, words=words)
 

@@ -105,9 +105,14 @@ def fetch_url(url: str) -> SourceText:
     return SourceText(shown, content)
 
 
+def is_pattern(path: str) -> bool:
+    """Whether a path is a pattern of paths; an existing path and an address are not."""
+    return glob.has_magic(path) and not is_url(path) and not os.path.lexists(path)
+
+
 def expand_glob(path: str) -> list[str]:
-    """The paths that a pattern matches, sorted; an existing path is not taken as a pattern."""
-    if os.path.lexists(path) or not glob.has_magic(path):
+    """The paths that a pattern matches, sorted."""
+    if not is_pattern(path):
         return [path]
     found = sorted(_walk_glob(path) if "**" in path.split(os.sep) else glob.glob(path))
     for each in found:

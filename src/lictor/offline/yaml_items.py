@@ -21,7 +21,7 @@ _ITEMS = re.compile(rb"^items:[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n)
 
 
 # What ends a line for YAML, and not here: what stands behind it could be anything.
-_OTHER_BREAK = re.compile(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")
+OTHER_BREAK = re.compile(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")
 
 
 class ItemList(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class ItemWalk:
             begin = position - len(text)
             # The last line may go on in the next part.
             whole = len(text) if position == self._end else text.rfind(b"\n") + 1
-            self._has_other_breaks |= _OTHER_BREAK.search(text, 0, whole) is not None
+            self._has_other_breaks |= OTHER_BREAK.search(text, 0, whole) is not None
             for found in line.finditer(text, 0, whole):
                 yield begin + found.start(), found[2] is not None and len(found[1]) == indent
             rest = text[whole:]

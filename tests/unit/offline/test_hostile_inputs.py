@@ -8,8 +8,10 @@ import pytest
 
 from lictor.cli.exit_codes import run
 from lictor.errors import LoadError
+from lictor.offline.input_files import read_namespace_labels
 from lictor.offline.inputs import Input, KeptInput
 from lictor.offline.resource_inputs import ResourceInputs
+from lictor.offline.resources import may_hide_words
 from lictor.offline.shard_finder import ShardBounds
 from lictor.offline.sources import fetch_url
 from lictor.raw import JsonObject
@@ -33,6 +35,7 @@ GOOD = "".join(map(make_item, "abcde"))
 HEAD = "apiVersion: v1\nkind: List\nitems:\n"
 JSON_HEAD = '{"apiVersion": "v1", "kind": "List"'
 GOOD_JSON = "[" + ",\n".join(map(make_json, "abcde")) + "]"
+YAML_POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: z}\n"
 FLOW = "{apiVersion: v1, kind: Pod, metadata: {name: bad}}"
 
 
@@ -65,6 +68,8 @@ HOSTILE_LISTS = {
     "escaped items in JSON": f'{JSON_HEAD}, "items": {GOOD_JSON}, "it\\u0065ms": [{make_json("bad")}]}}',
     "items, then none": f'{JSON_HEAD}, "items": {GOOD_JSON}, "items": {{}}}}',
     "no items": f'{JSON_HEAD}, "itemz": {GOOD_JSON}}}',
+    "a comment that ends early": f'# c\r{FLOW}\r---\n{JSON_HEAD}, "items": {GOOD_JSON}}}',
+    "comments between values": f"{make_json('a')}\n# c\n{make_json('b')}\n# c\n # d\n",
     "a text that holds items": f'{JSON_HEAD}, "x": "}}\\n{{", "items": {GOOD_JSON}}}',
 }
 
@@ -81,6 +86,10 @@ BROKEN = {
     "after its items": f'{JSON_HEAD}, "items": [], "metadata": {{"x": "{"y" * 100}", "}}}}',
     "with a sign that no text has": f'{JSON_HEAD}, "items": [], "x": "\0{"y" * 100}"}}',
     "followed by YAML": f'{JSON_HEAD}, "items": [], "x": "{"y" * 100}"}}apiVersion: v1\nitems: []\n',
+    "followed by a comment and YAML": f'{JSON_HEAD}, "items": {GOOD_JSON}}}\n# c\n{YAML_POD}',
+    "followed by a comment that ends early": f'{JSON_HEAD}, "items": {GOOD_JSON}}}\n# c\r{FLOW}\n',
+    "followed by an end that is none": f'{JSON_HEAD}, "items": {GOOD_JSON}}} ...\n{YAML_POD}',
+    "followed by null": f'{JSON_HEAD}, "items": {GOOD_JSON}}}\nnull\n',
     "followed by a bracket": f'{JSON_HEAD}, "items": [], "x": "{"y" * 100}"}}]',
 }
 
@@ -276,3 +285,44 @@ def test_credentials_of_an_address_stand_in_no_error() -> None:
         fetch_url("http://me:hunter2@127.0.0.1:1/a.yaml?sig=signature")
     assert "hunter2" not in str(caught.value)
     assert "signature" not in str(caught.value)
+
+
+# --- words in another spelling
+
+NAMESPACE = "apiVersion: v1\nkind: {}\nmetadata: {{name: web, labels: {{a: b}}}}\n"
+SPELLINGS = {
+    "escaped": '"Name\\x73pace"',
+    "escaped as in JSON": '"Name\\u0073pace"',
+    "escaped at length": '"\\U0000004eamespace"',
+    "over two lines": '"Name\\\n  space"',
+    "behind another line end": '"Name\\\r  space"',
+    "in base64": "!!binary TmFtZXNwYWNl",
+    "in base64, by another tag": "!<tag:yaml.org,2002:bin%61ry> TmFtZXNwYWNl",
+}
+
+
+@pytest.mark.parametrize("kind", SPELLINGS.values(), ids=SPELLINGS)
+def test_a_namespace_is_found_however_it_is_spelt(kind: str) -> None:
+    found = ResourceInputs([KeptInput("f", NAMESPACE.format(kind).encode())])
+    assert read_namespace_labels(found.find)["web"]["a"] == "b"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_a_namespace_is_found_in_other_encodings(encoding: str) -> None:
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    content = (mark + NAMESPACE.format("Namespace")).encode(encoding)
+    found = ResourceInputs([KeptInput("f", content)])
+    assert read_namespace_labels(found.find)["web"]["a"] == "b"
+
+
+def test_escapes_make_no_exception_of_a_policy() -> None:
+    policy = '---\napiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: "\\x41"}\n'
+    exception = '---\napiVersion: kyverno.io/v2\nkind: "PolicyE\\x78ception"\nmetadata: {name: e}\n'
+    broken = '---\nkind: "\\x41"\n  x: y\n'
+    found = ResourceInputs([KeptInput("f", (policy + exception + broken).encode())])
+    assert [each.content.decode() for each in found.select(b"PolicyException")] == [exception]
+
+
+def test_what_serializers_escape_is_not_read_twice() -> None:
+    content = b'a: "\\u003cb\\u003e \\"c\\" \\n"\nb: |\n  run \\\n    that\nc: 5 != 4!\n'
+    assert not may_hide_words(content)

@@ -105,3 +105,17 @@ def test_devices_are_refused_and_nothing_is_empty() -> None:
     with pytest.raises(LoadError, match="is a device"):
         open_input("/dev/zero")
     assert ResourceInputs([open_input("/dev/null")]).count == 0
+
+
+def test_a_pattern_loses_no_file_by_another_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "first.yaml").write_bytes(b"a: b\n")
+    (tmp_path / "more" / "empty").mkdir(parents=True)
+    (tmp_path / "more" / "pod.yaml").write_bytes(b"a: b\n")
+    told: list[str] = []
+    paths = [str(tmp_path / "first.yaml"), str(tmp_path / "more" / "*")]
+    with pytest.raises(LoadError, match="no YAML files in this folder"):
+        list(open_resources(paths, told.append))
+    assert not told
+    # A single file that is missing is told, as Kyverno does it.
+    assert len(list(open_resources([paths[0], str(tmp_path / "none.yaml")], told.append))) == 1
+    assert "none.yaml" in told[0]
