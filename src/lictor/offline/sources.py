@@ -5,9 +5,10 @@ import glob
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
@@ -24,9 +25,15 @@ from lictor.files import (
 )
 from lictor.offline.repositories import GitAccess, confine, is_repository_url, list_repository_files
 
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
+
 STDIN = "-"
 MAX_FETCHED_BYTES = 64 << 20
+# For each wait, and for the body of an answer in all: a server may send a byte now and then.
 FETCH_TIMEOUT_SECONDS = 30.0
+FETCH_TOTAL_SECONDS = 600.0
+_FETCH_BYTES = 1 << 16
 _USER = re.compile(r"(?<=://)[^/@]*@")
 
 
@@ -92,7 +99,7 @@ def fetch_url(url: str) -> SourceText:
 
     try:
         with urllib.request.urlopen(url, timeout=FETCH_TIMEOUT_SECONDS) as answer:  # noqa: S310
-            content: bytes = answer.read(MAX_FETCHED_BYTES + 1)
+            content = _read_answer(answer)
             announced = answer.headers.get("Content-Length", "")
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         reason = hide_secrets(str(getattr(error, "reason", None) or error), url)
@@ -103,6 +110,17 @@ def fetch_url(url: str) -> SourceText:
     if announced.isascii() and announced.isdigit() and len(content) < int(announced):
         raise LoadError("could not be fetched (the answer is cut off)", where=shown)
     return SourceText(shown, content)
+
+
+def _read_answer(answer: "HTTPResponse") -> bytes:
+    """The body of an answer, or a little more than may be fetched. Raises TimeoutError."""
+    deadline = time.monotonic() + FETCH_TOTAL_SECONDS
+    content = bytearray()
+    while len(content) <= MAX_FETCHED_BYTES and (part := answer.read1(_FETCH_BYTES)):
+        content += part
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"not complete after {FETCH_TOTAL_SECONDS:g} seconds")
+    return bytes(content)
 
 
 def is_pattern(path: str) -> bool:

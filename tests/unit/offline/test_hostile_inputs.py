@@ -17,6 +17,7 @@ from lictor.offline.sources import fetch_url
 from lictor.raw import JsonObject
 
 WHOLE = ShardBounds(split=1 << 30, document=1 << 30, smallest_shard=1 << 30)
+SMALL = ShardBounds(split=150, document=1 << 20, smallest_shard=150)
 TINY = ShardBounds(split=60, document=1 << 20, smallest_shard=20)
 
 
@@ -79,6 +80,7 @@ def test_a_list_that_can_be_read_in_two_ways_is_read_in_one(text: str) -> None:
     whole = read(text.encode(), WHOLE)
     assert whole
     assert read(text.encode(), TINY) == whole
+    assert read(text.encode(), SMALL) == whole
 
 
 BROKEN = {
@@ -278,6 +280,27 @@ def test_half_an_answer_is_an_error(answer: bytes, message: str) -> None:
         with pytest.raises(LoadError, match=message):
             fetch_url(f"http://127.0.0.1:{server.getsockname()[1]}/a.yaml")
         thread.join()
+
+
+def test_an_answer_that_never_ends_is_given_up(monkeypatch) -> None:
+    monkeypatch.setattr("lictor.offline.sources.FETCH_TOTAL_SECONDS", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        done = threading.Event()
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\na: b\n")
+                done.wait(60)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            with pytest.raises(LoadError, match="not complete after 0 seconds"):
+                fetch_url(f"http://127.0.0.1:{server.getsockname()[1]}/a.yaml")
+        finally:
+            done.set()
+            thread.join()
 
 
 def test_credentials_of_an_address_stand_in_no_error() -> None:
