@@ -80,7 +80,8 @@ class OutlineReader:
         return True
 
     def _owner_column(self) -> int:
-        return next((each.column for each in reversed(self.levels) if not each.is_flow), -1)
+        # What is open in flow style has the column of what it stands in: there may be thousands.
+        return self.levels[-1].column if self.levels else -1
 
     def _is_left_open(self, line: str, indent: int) -> bool:
         """Does the line begin an entry that cannot be inside what was opened above?"""

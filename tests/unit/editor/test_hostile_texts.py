@@ -1,10 +1,13 @@
 """Texts and requests that no editor should send: an answer, and nothing read that is not open."""
 
+import time
+
 import pytest
 from lsprotocol import types
 from pygls.workspace import PositionCodec
 
 from lictor.editor.checked_text import CheckedText
+from lictor.editor.outline import find_cursor
 from lictor.editor.positions import TextPositions
 from lictor.editor.server import build_server
 from lictor.editor.symbols import list_symbols
@@ -36,3 +39,11 @@ def test_what_is_not_open_is_not_read() -> None:
     list(server.protocol.lsp_initialize(params))
     with pytest.raises(LoadError, match="is not open"):
         server.find_document("file:///dev/zero")
+
+
+def test_braces_without_end_cost_time_by_their_number() -> None:
+    lines = [*POLICY.split("\n"), "{" * 40_000]
+    begun = time.thread_time()
+    find_cursor(lines, len(lines) - 1, 40_000)
+    # Takes a third of a second; by the square of their number it took most of a minute.
+    assert time.thread_time() - begun < 8
