@@ -57,7 +57,8 @@ def test_answers_as_kyverno_does(site: tuple[AdmissionSite, tuple[str, ...]], ju
         told = {name: first[name] for name in wrong if name not in known}
         bad = sum(wrong[name] for name in told)
         assert (total - bad) / total >= WANTED, f"{part}: {bad} of {total} wrong: {told}"
-        assert {name for name, count in opened.items() if count} <= KNOWN
+        softer = {name: first[name] for name, count in opened.items() if count}
+        assert softer.keys() <= KNOWN, f"{part}: {softer}"
 
 
 def _judge_part(judge: ModuleType, part: str, url: str):
