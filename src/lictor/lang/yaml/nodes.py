@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from yaml._yaml import CParser
 from yaml._yaml import Mark as ParserMark
@@ -122,12 +123,25 @@ def check_aliases(root: Node) -> None:
         raise YamlFault("document contains excessive aliasing")
 
 
+# Whoever asks for one field of a mapping mostly asks for all of them.
+_ENTRIES: "WeakKeyDictionary[MappingNode, dict[str | int, tuple[Node, Node]]]" = WeakKeyDictionary()
+
+
+def _index_entries(mapping: MappingNode) -> dict[str | int, tuple[Node, Node]]:
+    """By their keys; of equal ones the first counts."""
+    entries = _ENTRIES.get(mapping)
+    if entries is None:
+        scalars = (each for each in reversed(mapping.value) if isinstance(each[0], ScalarNode))
+        entries = _ENTRIES[mapping] = {key.value: (key, value) for key, value in scalars}
+    return entries
+
+
 def find_node(root: Node, path: tuple[str | int, ...]) -> Node:
     """The node that a path leads to: of a mapping's entry, its key. As near as the path goes."""
     found = root
     for step in path:
         if isinstance(root, MappingNode):
-            entry = next((e for e in root.value if e[0].value == step), None)
+            entry = _index_entries(root).get(step)
             if entry is None:
                 return found
             found, root = entry
