@@ -131,7 +131,9 @@ def _children(node: JsonObject) -> list[Json]:
     return list(node.get("children", ()))
 
 
-_MAX_CACHED = 10_000
+_MAX_CACHED = 4_000
+# Longer texts are not kept for policies that come later: of deleted ones they would fill memory.
+_MAX_SHARED_TEXT = 256
 _IDENTIFIER = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")
 
 
@@ -142,6 +144,7 @@ class Expressions:
         """`queries`: what was compiled before for the same clock, by its text alone."""
         self._now = now
         self._queries: dict[str, Fill] = {} if queries is None else queries
+        self._long_queries: dict[str, Fill] = {}
         self._folding = FoldingBudget()
 
     def begin_policy(self) -> None:
@@ -155,11 +158,12 @@ class Expressions:
         before that is skipped all the same. `lint` tells of such expressions beforehand.
         """
         text = text.strip()
-        found = self._queries.get(text)
+        known = self._queries if len(text) <= _MAX_SHARED_TEXT else self._long_queries
+        found = known.get(text)
         if found is None:
-            if len(self._queries) >= _MAX_CACHED:  # text made at run time must not fill the memory
-                self._queries.clear()
-            found = self._queries[text] = self._compile(text)
+            if len(known) >= _MAX_CACHED:  # text made at run time must not fill the memory
+                known.clear()
+            found = known[text] = self._compile(text)
         return found
 
     def variable(self, text: str) -> Fill:
